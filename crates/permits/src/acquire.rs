@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::block_on::block_on;
 use crate::error::AcquireError;
 use crate::permit::Permit;
 use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
 use crate::session::spec::Wait;
+use crate::sys::block_on::block_on;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///

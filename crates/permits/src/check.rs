@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use crate::clock::millis;
 use crate::protocol::{self, Holder, InvalidInput, Label, Name};
+use crate::sys::clock::millis;
 
 /// Checks the name of a semaphore: 1 to 200 bytes of printable UTF-8.
 ///

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::clock::millis;
 use crate::diagnostics::{self, Diagnosis};
-use crate::entropy;
 use crate::error::{AdminError, CloseError, ConnectError};
 use crate::observe::meters::SessionMeters;
 use crate::options::{AcquireOptions, Limit};
@@ -20,6 +18,8 @@ use crate::session::callers::{Message, Session};
 use crate::session::driver;
 use crate::several::AcquireAll;
 use crate::store::Address;
+use crate::sys::clock::millis;
+use crate::sys::entropy;
 
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(15);

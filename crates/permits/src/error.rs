@@ -10,10 +10,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::background::SpawnError;
 pub use crate::protocol::InvalidInput;
 use crate::store::AddressError;
 pub use crate::store::StoreError;
+use crate::sys::background::SpawnError;
 
 /// The errors of connecting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::percent;
 use crate::protocol::{
     Grant, Holder, InvalidInput, Name, PermitTerms, RenewRequest, RequestId, check_at_least, check_lease,
     layout,
 };
+use crate::sys::percent;
 
 /// A permit on its way from one process to another: printable, without spaces, and valid for one lease.
 ///

@@ -68,14 +68,9 @@
 mod acquire;
 #[doc(hidden)]
 pub mod acquisition;
-mod background;
-mod block_on;
 pub mod check;
 mod client;
-#[doc(hidden)]
-pub mod clock;
 mod diagnostics;
-mod entropy;
 pub mod error;
 mod hand_over;
 mod handle;
@@ -84,9 +79,7 @@ mod inspection;
 pub mod model;
 mod observe;
 mod options;
-mod percent;
 mod permit;
-mod process;
 #[doc(hidden)]
 pub mod protocol;
 mod reply;
@@ -95,6 +88,8 @@ mod session;
 mod several;
 #[doc(hidden)]
 pub mod store;
+#[doc(hidden)]
+pub mod sys;
 mod timing;
 
 pub use acquire::{Acquire, Canceller};

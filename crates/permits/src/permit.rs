@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Moment, millis};
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
 use crate::reply::Reply;
 use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::PermitStatus;
+use crate::sys::clock::{Moment, millis};
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///

@@ -5,7 +5,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::block_on::block_on;
+use crate::sys::block_on::block_on;
 
 /// The result of an operation. A task awaits it; a thread without a runtime calls [`Reply::wait`].
 ///

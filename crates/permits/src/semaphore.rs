@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Acquire;
-use crate::clock::millis;
 use crate::error::{AcquireError, AdminError};
 use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
@@ -20,6 +19,7 @@ use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;
+use crate::sys::clock::millis;
 
 /// A named line with a limit. Cheap to clone.
 ///

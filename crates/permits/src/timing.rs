@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::sys::clock::Moment;
 
 /// The interval between two renewals of everything that a session holds, at most, while some of it is
 /// renewed. A store that restarts without its data waits for its holders only as long as a connected one

@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::finding::{Finding, Severity};
-use crate::background::{SpawnError, spawn_with_runtime};
 use crate::store::{Address, MemoryName};
+use crate::sys::background::{SpawnError, spawn_with_runtime};
 
 /// The result of [`ClientBuilder::diagnose`](crate::ClientBuilder::diagnose).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,8 +14,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::finding::Finding;
-use crate::clock::millis;
-use crate::entropy;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
@@ -23,6 +21,8 @@ use crate::protocol::{
 };
 use crate::store::direct::Direct;
 use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
+use crate::sys::clock::millis;
+use crate::sys::entropy;
 use crate::timing::renew_every;
 
 /// The lease of the self-test's permits. The semaphore's state expires after four leases.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use crate::process::PerProcess;
+use crate::sys::process::PerProcess;
 
 /// The capacity of the queue.
 const QUEUE: usize = 1024;

@@ -12,14 +12,14 @@ use super::gathering::after_others;
 use super::outbox::{Answer, channel, reply};
 use super::permit_state::{Check, HeldPermit, PermitState};
 use super::spec::{AcquireSpec, Declarations, LimitDeclaration};
-use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
-use crate::process::Process;
 use crate::protocol::{
     AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, Reply, RequestId, RequestKey,
 };
 use crate::store::StoreError;
+use crate::sys::clock::Moment;
+use crate::sys::process::Process;
 
 /// A message to the engine.
 pub(crate) enum Message {

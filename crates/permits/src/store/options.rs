@@ -4,8 +4,8 @@
 //! repeats no value, and a name only if it resembles a known one, because any other text may be a part of a
 //! password.
 
-use crate::percent;
 use crate::protocol::Recovery;
+use crate::sys::percent;
 
 /// The option that every store takes.
 pub(super) const RECOVERY: &str = "recovery";

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use permits::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes, Stage, Terms};
-use permits::clock::Moment;
 use permits::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
+use permits::sys::clock::Moment;
 
 use super::scope::ClientBehaviour;
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
 
 use super::names;
-use crate::process::PerProcess;
+use crate::sys::process::PerProcess;
 
 /// The names of the semaphores that have metrics of their own in this process.
 static LABELLED: PerProcess<Mutex<HashSet<String>>> = PerProcess::new();

@@ -27,11 +27,11 @@ use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
-use crate::clock::Moment;
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
 use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
+use crate::sys::clock::Moment;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
 
 /// The state that all semaphores of a session share.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{Context, SemaphoreSession, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
-use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId,
@@ -15,6 +14,7 @@ use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
 use crate::session::timers::Outage;
 use crate::store::{Executed, StoreError};
+use crate::sys::clock::Moment;
 use crate::timing::BACKOFF;
 
 /// The number of rechecks that may follow one another at once, and the pause before each that comes after

@@ -16,12 +16,12 @@ use super::connection::set_log_pages;
 use super::error::{damaged, sqlite_error};
 use super::open::OpenFile;
 use super::schema::{RESERVE_PAGES, advance_clock, begin_writing, delete, load, save, sweep, write_events};
-use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{
     Answers, Command, DeleteOutcome, Event, InvalidInput, Name, Operation, Reply, SessionId,
 };
 use crate::store::error::StoreError;
+use crate::sys::clock::Moment;
 
 /// The number of commands after which a process uses a longer log. With a short log it would wait for the
 /// disk often, and only the next process reads the log.

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::process::Process;
 use crate::store::error::StoreError;
+use crate::sys::process::Process;
 
 /// The number of files that are open, and the process that has them open.
 static FILES: AtomicUsize = AtomicUsize::new(0);

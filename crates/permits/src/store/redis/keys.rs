@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::percent;
 use crate::protocol::{Name, SessionId};
+use crate::sys::percent;
 
 /// The last parts of the keys, in the order in which the scripts take them.
 pub(crate) const PARTS: [&str; 4] = ["state", "queue", "leases", "free"];

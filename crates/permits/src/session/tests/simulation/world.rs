@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended};
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Declaration, Operation, PermitTerms, Recovery, Reply};
@@ -19,6 +18,7 @@ use crate::session::pending_acquire::PendingAcquire;
 use crate::session::spec::{AcquireSpec, Wait};
 use crate::session::tests::{config, queued_session, spec};
 use crate::store::{Executed, Report, StoreError};
+use crate::sys::clock::{Moment, millis};
 
 pub(super) const LIMIT: u32 = 3;
 pub(super) const LEASE: Duration = Duration::from_secs(6);

@@ -5,9 +5,9 @@ use std::fmt;
 use super::server::{Login, Server, ServerAddress};
 use super::tls::Tls;
 use super::url::{Kind, Parts, database};
-use crate::percent;
 use crate::protocol::Recovery;
 use crate::store::options::NOT_ENCODED;
+use crate::sys::percent;
 
 /// The ports of URLs without one.
 const PORT: u16 = 6379;

@@ -6,8 +6,8 @@
 use std::net::Ipv6Addr;
 
 use super::server::Login;
-use crate::percent;
 use crate::store::options::{Known, NOT_ENCODED, Options, RECOVERY};
+use crate::sys::percent;
 
 /// The kind of store that a scheme names.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::state::Shared;
-use crate::process::Process;
+use crate::sys::process::Process;
 
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(100);

@@ -1,0 +1,9 @@
+//! What the standard library and the runtime leave to a program: a clock that counts while the machine is suspended,
+//! threads and runtimes in the background, random numbers, the identity of the process, texts of URLs.
+
+pub(crate) mod background;
+pub(crate) mod block_on;
+pub mod clock;
+pub(crate) mod entropy;
+pub(crate) mod percent;
+pub(crate) mod process;
