@@ -1,5 +1,5 @@
-//! What the standard library and the runtime leave to a program: a clock that counts while the machine is suspended,
-//! threads and runtimes in the background, random numbers, the identity of the process, texts of URLs.
+//! The system, as a client needs it: a clock that counts while the machine is suspended, threads and runtimes
+//! in the background, random numbers, the identity of the process, texts of URLs.
 
 pub(crate) mod background;
 pub(crate) mod block_on;
