@@ -319,3 +319,11 @@ fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
     let release = Step::plain(Action::Release(vec![Naming::Known(2), Naming::Known(0), Naming::Known(1)]));
     written(vec![limit(3), crowd(7), release.clone(), release], &["release: Held", "event: Granted"]);
 }
+
+#[test]
+fn a_hand_over_remembers_the_lease_that_ends_first_of_those_it_begins() {
+    let waiter = |lease_ms| Step { lease_ms, ..crowd(1) };
+    let release = Step::plain(Action::Release(vec![Naming::Known(0), Naming::Known(1)]));
+    let steps = vec![limit(2), crowd(2), waiter(1_000), waiter(60_000), release];
+    written(steps, &["release: Held", "event: Granted"]);
+}
