@@ -167,16 +167,16 @@ fn a_record_over_losses_is_replayed_and_every_change_of_it_is_found() {
 }
 
 /// Changes one thing at a time, and demands that each is found.
-fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng) {
-    const CHANGES: usize = 300;
+fn change_each(records: &[Record], sound: &Replayed, rng: &mut fastrand::Rng) {
+    let wanted = 100 * random::cases();
     let mut found = 0;
     let mut tried = 0;
-    while tried < CHANGES {
-        let number = random.usize(0..records.len() - 1);
+    while tried < wanted {
+        let number = rng.usize(0..records.len() - 1);
         let sequence = records[number].reply.sequence;
         let is_followed = sequence > 0 && records[number + 1].reply.sequence == sequence + 1;
         let mut spoilt = records[..number + 2].to_vec();
-        let what = match random.u8(0..10) {
+        let what = match rng.u8(0..10) {
             // Without a successor in the same state, the change has no effect.
             0..3 if !is_followed => continue,
             0 => {
@@ -193,7 +193,7 @@ fn change_each(records: &[Record], sound: &Replayed, random: &mut fastrand::Rng)
             }
             _ => {
                 let mut changes = record::mutants(records, number);
-                let (what, changed) = changes.swap_remove(random.usize(0..changes.len()));
+                let (what, changed) = changes.swap_remove(rng.usize(0..changes.len()));
                 spoilt[number] = changed;
                 what
             }
