@@ -1,11 +1,10 @@
 //! The tests that may share a process.
 //!
 //! A program of its own has what records (`deployments`, `differential`, `faults`), forks or blocks (`forks`,
-//! `stuck`, `ends`), listens to the whole process (`observability`, `refusals`), or is run for mutants
-//! (`conformance`, `exhaustive`, `lua`, `properties`).
+//! `stuck`, `ends`), listens to the whole process (`observability`, `refusals`), fills all buffers
+//! (`connections`), or is run for mutants (`conformance`, `exhaustive`, `lua`, `properties`).
 
 mod cancellation;
-mod connections;
 mod debug;
 mod diagnostics;
 mod layouts;
