@@ -246,7 +246,9 @@ impl State {
                 let id = self.requests;
                 match store.send(Request { id, command, timeout, replicas }) {
                     None => {
-                        self.overdue_at = Some(self.overdue_at.map_or(sent.until, |at| at.min(sent.until)));
+                        if !store.reports_all() {
+                            self.overdue_at = self.overdue_at.into_iter().chain([sent.until]).min();
+                        }
                         self.calls.insert(id, sent);
                     }
                     Some(result) => self.engine.on_return(sent, result, Moment::now()),

@@ -20,14 +20,19 @@ use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionI
 /// overtake.
 pub trait Store: Send + Sync {
     /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it
-    /// later, at most once, and at once when the connection breaks. After the timeout the session no longer
-    /// waits for it.
+    /// later, at most once, and at once when the connection breaks.
     ///
     /// The session's lock is held meanwhile, and any thread may call it, with or without a runtime.
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>>;
 
     /// Returns true while too much is buffered. The session then sends nothing until [`Report::Writable`].
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Returns true if it reports the outcome of every request by itself. The session gives up the requests
+    /// of other stores when their timeouts end.
+    fn reports_all(&self) -> bool {
         false
     }
 
@@ -47,7 +52,7 @@ pub struct Request {
     pub id: u64,
     /// The command.
     pub command: Command,
-    /// The time within which the outcome is reported.
+    /// The time within which a store that works reports some outcome: of this request, or of one before it.
     pub timeout: Duration,
     /// The number of replicas that must acknowledge the writes of this and earlier commands.
     pub replicas: u32,

@@ -92,6 +92,10 @@ impl Store for RedisStore {
         sent.err().map(Err)
     }
 
+    fn reports_all(&self) -> bool {
+        true
+    }
+
     fn is_full(&self) -> bool {
         match &self.route {
             Route::One(managed) => managed.is_full(),

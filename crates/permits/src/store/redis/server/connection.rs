@@ -17,7 +17,6 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::parting;
 use super::reader::Reader;
@@ -60,12 +59,12 @@ impl Connection {
         if let Some(reason) = state.refusal() {
             return Err(reason);
         }
-        let deadline = Some(call.deadline);
+        let timeout = Some(call.request.timeout);
         if call.asking {
-            state.push(&cmd("ASKING"), Purpose::Nothing, deadline);
+            state.push(&cmd("ASKING"), Purpose::Nothing, timeout);
         }
         let is_release = matches!(call.request.command.operation, Operation::Release(_));
-        state.push(&command, Purpose::Call(call), deadline);
+        state.push(&command, Purpose::Call(call), timeout);
         shared.write(&mut state);
         let number = state.sent;
         drop(state);
@@ -107,14 +106,13 @@ impl Connection {
         self.shared().until_room().await;
         {
             let shared = self.shared();
-            let deadline = shared.times.query.map(|timeout| Instant::now() + timeout);
             let mut state = shared.lock();
             if let Some(reason) = state.refusal() {
                 return commands.iter().map(|_| Err(reason.clone())).collect();
             }
             for command in commands {
                 let (sender, answer) = oneshot::channel();
-                state.push(command, Purpose::Query(sender), deadline);
+                state.push(command, Purpose::Query(sender), shared.times.query);
                 answers.push(answer);
             }
             shared.write(&mut state);

@@ -207,6 +207,23 @@ async fn a_call_without_a_reply_in_time_ends_the_connection() {
     assert_eq!(arrived, expected.map(|(id, text)| (id, Err(text.to_owned()))));
 }
 
+/// A slow server with a long line of calls: another connection would only send all of them again.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_replies_keep_arriving_bears_calls_longer_than_their_timeout() {
+    const TIMEOUT: Duration = Duration::from_secs(3);
+    let (connection, mut server, mut arrivals) = connect(1 << 20, Times::default());
+    for id in 0..10 {
+        connection.call(call(id, TIMEOUT), wire()).expect("it is open");
+    }
+    for id in 0..9 {
+        tokio::time::sleep(TIMEOUT * 9 / 10).await;
+        server.write_all(b":0\r\n").await.expect("it is open");
+        assert_eq!(outcomes(next(&mut arrivals).await), [(id, Ok(Value::Int(0)))]);
+    }
+    let arrived = outcomes(next(&mut arrivals).await);
+    assert_eq!(arrived, [(9, Err("no answer within 3s".to_owned()))]);
+}
+
 #[tokio::test]
 async fn an_idle_connection_is_pinged_and_ends_without_a_reply() {
     let ping = Some((Duration::from_millis(20), Duration::from_millis(50)));

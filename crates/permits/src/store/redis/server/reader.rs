@@ -2,6 +2,7 @@
 //! keeps time.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -129,7 +130,10 @@ impl Reader {
             match value {
                 Value::Push(push) => self.on_push(&mut state, push),
                 reply => match state.expected.pop_front() {
-                    Some(expected) => self.on_reply(expected.purpose, FromValue::from_value(reply)),
+                    Some(expected) => {
+                        state.last_reply = state.last_read;
+                        self.on_reply(expected.purpose, FromValue::from_value(reply));
+                    }
                     // All later replies would be taken for those of other commands.
                     None => unexpected = Some(io::Error::other("a reply without a command").into()),
                 },
@@ -183,16 +187,16 @@ impl Reader {
         let mut next = now + LONGEST_SLEEP;
         let mut pinged = false;
         for expected in &state.expected {
-            match expected.deadline {
-                Some(deadline) if deadline <= now => return Some(overdue(&expected.purpose)),
-                Some(deadline) => next = next.min(deadline),
+            match expected.overdue_at(state.last_reply) {
+                Some(at) if at <= now => return Some(overdue(&expected.purpose)),
+                Some(at) => next = next.min(at),
                 None => {}
             }
             pinged |= matches!(expected.purpose, Purpose::Ping);
         }
         if let (Some((every, timeout)), false) = (self.shared.times.ping, pinged) {
             if state.last_read + every <= now {
-                state.push(&cmd("PING"), Purpose::Ping, Some(now + timeout));
+                state.push(&cmd("PING"), Purpose::Ping, Some(timeout));
                 self.shared.write(&mut state);
                 next = next.min(now + timeout);
             } else {
@@ -218,13 +222,13 @@ impl Reader {
     /// Ends the connection: everything that waits for a reply gets its outcome.
     fn finish(&mut self, reason: RespError) {
         let shared = self.shared.clone();
-        let (expected, was_full) = {
+        let (expected, last_reply, was_full) = {
             let mut state = shared.lock();
             state.end = Some(reason.clone());
-            (std::mem::take(&mut state.expected), shared.make_room(&state))
+            (std::mem::take(&mut state.expected), state.last_reply, shared.make_room(&state))
         };
         let now = Instant::now();
-        let is_overdue = |expected: &Expected| expected.deadline.is_some_and(|deadline| deadline <= now);
+        let is_overdue = |expected: &Expected| expected.overdue_at(last_reply).is_some_and(|at| at <= now);
         // A reply that is overdue is the cause for itself alone.
         let others = if expected.iter().any(is_overdue) { closed() } else { reason.clone() };
         for expected in expected {
@@ -245,9 +249,15 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// After a panic, or with the runtime: the connection ends, without outcomes.
+    /// After a panic, or with the runtime, which takes the session with it: without outcomes.
     fn drop(&mut self) {
-        if !self.has_finished {
+        if self.has_finished {
+            return;
+        }
+        if std::thread::panicking() {
+            // A fault of this crate. The calls are made again.
+            drop(catch_unwind(AssertUnwindSafe(|| self.finish(closed()))));
+        } else {
             let ended = {
                 let mut state = self.shared.lock();
                 state.end = Some(closed());

@@ -92,6 +92,8 @@ pub(super) struct State {
     pub(super) wake_at: Instant,
     /// The time of the last read.
     pub(super) last_read: Instant,
+    /// The time of the last reply.
+    pub(super) last_reply: Instant,
     /// Wakes the task.
     pub(super) waker: Waker,
     /// The fault of a write. What the server has sent before is still read.
@@ -105,7 +107,19 @@ pub(super) struct Expected {
     pub(super) purpose: Purpose,
     /// The kind and the channel of the push that takes the place of the reply.
     pub(super) push: Option<(&'static str, String)>,
-    pub(super) deadline: Option<Instant>,
+    sent_at: Instant,
+    /// How long no reply at all may arrive.
+    timeout: Option<Duration>,
+}
+
+impl Expected {
+    /// The time at which it is overdue, if the last reply arrived at `last_reply`.
+    ///
+    /// Many commands may be before it. While their replies arrive, the server is alive, and another
+    /// connection would only have to send all of them again.
+    pub(super) fn overdue_at(&self, last_reply: Instant) -> Option<Instant> {
+        self.timeout.map(|timeout| self.sent_at.max(last_reply) + timeout)
+    }
 }
 
 /// The purpose of a reply.
@@ -135,6 +149,7 @@ impl Shared {
             // The task sets it when it runs first.
             wake_at: now,
             last_read: now,
+            last_reply: now,
             waker: Waker::noop().clone(),
             write_error: None,
             end: None,
@@ -228,19 +243,20 @@ impl State {
         self.end.clone().or_else(|| self.write_error.map(|kind| io::Error::from(kind).into()))
     }
 
-    /// Appends a command. The task wakes in time for the deadline.
-    pub(super) fn push(&mut self, command: &Cmd, purpose: Purpose, deadline: Option<Instant>) {
+    /// Appends a command. The task wakes in time for the end of its timeout.
+    pub(super) fn push(&mut self, command: &Cmd, purpose: Purpose, timeout: Option<Duration>) {
         command.pack(&mut self.unsent);
         let push = match purpose {
             Purpose::Call(_) => None,
             _ => confirmation(command),
         };
         self.sent += 1;
-        self.expected.push_back(Expected { purpose, push, deadline });
-        if let Some(deadline) = deadline
-            && deadline < self.wake_at
+        let sent_at = Instant::now();
+        self.expected.push_back(Expected { purpose, push, sent_at, timeout });
+        if let Some(timeout) = timeout
+            && sent_at + timeout < self.wake_at
         {
-            self.wake_at = deadline;
+            self.wake_at = sent_at + timeout;
             self.waker.wake_by_ref();
         }
     }
