@@ -108,7 +108,7 @@ pub(super) struct Expected {
     /// The kind and the channel of the push that takes the place of the reply.
     pub(super) push: Option<(&'static str, String)>,
     sent_at: Instant,
-    /// How long no reply at all may arrive.
+    /// The longest time without any reply.
     timeout: Option<Duration>,
 }
 
