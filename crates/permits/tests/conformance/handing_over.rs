@@ -70,7 +70,7 @@ pub(crate) async fn a_handle_that_says_more_than_the_store_is_refused(fixture: &
 pub(crate) async fn a_handle_is_good_for_one_lease(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1);
-    let options = AcquireOptions::new().lease(Duration::from_millis(200)).auto_renew(false);
+    let options = AcquireOptions::new().lease(Duration::from_secs(2)).auto_renew(false);
     let permit = semaphore.acquire_with(options).succeeds().await;
     let handle = permit.hand_over().succeeds().await;
     fixture.settles(&semaphore, 0, 0).await;
