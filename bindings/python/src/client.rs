@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     prefix: Option<String>,
     label: Option<String>,
     lease: Option<f64>,
+    keep: Option<f64>,
     recovery: Option<String>,
     max_waiters: Option<i64>,
     replicas: Option<i64>,
@@ -36,6 +37,9 @@ impl Settings {
         }
         if let Some(lease) = self.lease {
             builder = builder.lease(duration("the lease", lease)?);
+        }
+        if let Some(keep) = self.keep {
+            builder = builder.keep(duration("keep", keep)?);
         }
         if let Some(recovery) = self.recovery {
             builder = builder.recovery(match recovery.as_str() {
@@ -84,16 +88,26 @@ pub(crate) struct Client {
 #[pymethods]
 impl Client {
     /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
-    /// accepted.
-    fn semaphore(&self, name: &str, limit: Option<i64>, exactly: bool) -> PyResult<Semaphore> {
+    /// accepted. Without `keep`, it keeps permits as the client does.
+    fn semaphore(
+        &self,
+        name: &str,
+        limit: Option<i64>,
+        exactly: bool,
+        keep: Option<f64>,
+    ) -> PyResult<Semaphore> {
         let limit = match limit {
             None if exactly => return Err(Failure::invalid("exactly=True needs a limit".into()).raised()),
             None => Limit::Stored,
             Some(limit) if exactly => Limit::Exactly(convert::limit(limit)?),
             Some(limit) => Limit::Declared(convert::limit(limit)?),
         };
-        let semaphore = self.inner.semaphore(name, limit);
-        semaphore.map(Semaphore::new).map_err(|error| Failure::from(error).raised())
+        let keep = keep.map(|keep| duration("keep", keep)).transpose()?;
+        let semaphore = self.inner.semaphore(name, limit).map_err(|error| Failure::from(error).raised())?;
+        Ok(Semaphore::new(match keep {
+            Some(idle) => semaphore.keep(idle),
+            None => semaphore,
+        }))
     }
 
     /// Permits of several semaphores, all or none.

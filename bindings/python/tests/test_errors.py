@@ -30,6 +30,9 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", -1), "from 1 to 4294967295, not -1"),
         (lambda client: client.semaphore("n", 2**32), str(2**32)),
         (lambda client: client.semaphore("n", exactly=True), "exactly"),
+        (lambda client: client.semaphore("n", 1, keep=-0.1), "keep is a time of at least 0 s, not -0.1"),
+        (lambda client: client.semaphore("n", 1, keep=float("nan")), "keep is a time of at least 0 s, not NaN"),
+        (lambda client: client.semaphore("n", 1, keep=float("inf")), "keep is a time of at least 0 s, not inf"),
         (lambda client: client.semaphore("n", 1).acquire(weight=0), "from 1 to 4294967295, not 0"),
         (lambda client: client.semaphore("n", 1).acquire(weight=-2), "from 1 to 4294967295, not -2"),
         (lambda client: client.semaphore("n", 1).acquire(timeout=-1), "timeout"),
@@ -42,7 +45,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).set_limit(0), "pause"),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits2:n"), "handle"),
+        (lambda client: client.adopt("permits3:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(
@@ -60,6 +63,8 @@ def test_bad_input_is_refused(
         ("redis://:secret@127.0.0.1:x/", {}, "not valid"),
         ("redis://127.0.0.1/?unknown=1", {}, "unknown"),
         ("memory:", {"lease": 0.01}, "lease"),
+        ("memory:", {"keep": -1}, "keep is a time of at least 0 s, not -1"),
+        ("memory:", {"keep": float("nan")}, "keep is a time of at least 0 s, not NaN"),
         ("memory:", {"prefix": "a b"}, "prefix"),
         ("memory:", {"label": "l" * 121}, "121"),
         ("memory:", {"recovery": "soon"}, "recovery"),
@@ -70,6 +75,13 @@ def test_bad_settings_are_refused(url: str, settings: Settings, message: str) ->
     with pytest.raises(permits.InvalidInputError, match=message) as error:
         permits.connect(url, **settings)
     assert "secret" not in str(error.value)
+
+
+def test_a_time_of_another_type_is_refused(memory: permits.Client) -> None:
+    with pytest.raises(TypeError, match="keep"):
+        memory.semaphore("n", 1, keep="0.2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="keep"):
+        permits.connect("memory:", keep="0.2")  # type: ignore[arg-type]
 
 
 def test_a_store_that_is_away_is_waited_for() -> None:

@@ -12,7 +12,7 @@ from queue import Queue
 import permits
 import pytest
 from permits import PermitStatus
-from support import LIMIT, in_thread, is_idle, until, waiters
+from support import LIMIT, Server, in_thread, is_idle, until, waiters
 
 
 def test_no_more_than_the_limit_hold_at_once(client: permits.Client, name: str) -> None:
@@ -306,6 +306,24 @@ def test_a_grant_counts_for_at_least_a_time(client: permits.Client, name: str) -
     assert cooling.cooling and semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert not semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert is_idle(semaphore)
+
+
+def test_a_kept_permit_is_granted_again_without_the_store(server: Server, name: str) -> None:
+    with permits.connect(server.url, recovery="off", keep=3600) as client:
+        semaphore = client.semaphore(name, 2, keep=timedelta(hours=1))
+        for keeping in (semaphore, client.semaphore(name, 2)):
+            for _ in range(20):
+                with keeping.acquire() as permit:
+                    assert permit.is_held
+        (kept,) = semaphore.inspect().holders
+        assert kept.may_be_kept and semaphore.inspect().grants < 10
+        with permits.connect(server.url, recovery="off") as other, other.semaphore(name).acquire(weight=2):
+            assert [holder.may_be_kept for holder in semaphore.inspect().holders] == [False], "it was released"
+        plain = client.semaphore(name, 2, keep=0)
+        before = plain.inspect().grants
+        for _ in range(20):
+            plain.acquire().wait().release()
+        assert plain.inspect().grants == before + 20 and is_idle(plain)
 
 
 def test_operators_change_the_limit(client: permits.Client, name: str) -> None:

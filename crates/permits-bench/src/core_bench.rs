@@ -9,7 +9,7 @@ use crate::aims::Bound::{AtLeast, AtMost};
 use crate::aims::{Aim, table};
 use crate::modes::{Mode, available};
 use crate::results::Results;
-use crate::system::{OWN, System};
+use crate::system::{KEEPING, OWN, System};
 use crate::workloads::{Bench, Scale};
 
 /// `[--quick] [--into FILE]`: a little of everything; every value of every round to a file, as JSON.
@@ -25,8 +25,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     };
     let mut bench = Bench::new(scale, Server::start())?;
     let (modes, _) = available(vec![Mode::Quiet, Mode::Awake]);
-    measure(&mut bench, &OWN, &modes)?;
-    let mut aims = aims(&bench.results);
+    let systems: Vec<System> = OWN.iter().chain(&KEEPING).cloned().collect();
+    measure(&mut bench, &systems, &modes)?;
+    measure(&mut bench, &KEEPING[..1], &[Mode::Delayed])?;
+    let mut aims = [aims(&bench.results), kept(&bench.results)].concat();
     aims.retain(|aim| aim.value.is_some());
     println!("{}", table(&aims));
     if let Some(file) = into {
@@ -93,6 +95,50 @@ fn crowds(results: &Results) -> Vec<Aim> {
         }),
     ]
     .concat()
+}
+
+/// A to C and K where permits are kept, beside the same without.
+fn kept(results: &Results) -> Vec<Aim> {
+    const KEPT: &str = "permits-kept";
+    let figure = |figure: &'static str| move |mode| results.median(mode, KEPT, figure);
+    let over =
+        |figure: &'static str, other: &'static str| move |mode| results.ratio(mode, figure, KEPT, other);
+    let recall = |mode| Some(figure("K.p50_us")(mode)? / ours(results, mode, "D.p50_us")?);
+    let inversions = |mode| results.get(mode, KEPT, "C.inversions").map(|spread| spread.high);
+    let per_thousand = |mode| Some(1000.0 * figure("B64.calls")(mode)?);
+    let both = |workload, what: &str, bound, value: &dyn Fn(Mode) -> Option<f64>| {
+        Aim::both(workload, what, [bound; 2], value)
+    };
+    let mut aims = [
+        both("A", "kept: cycle, p50, µs", AtMost(2.0), &figure("A.p50_us")),
+        both("A", "kept: cycle / the same without keeping, p50", AtMost(0.02), &over("A.p50_us", "permits")),
+        both("A", "kept: cycle / tokio::sync::Semaphore, p50", AtMost(5.0), &over("A.p50_us", "tokio")),
+        both("B", "kept: cycles/s, 64 tasks", AtLeast(1e6), &figure("B64.per_s")),
+        both("B", "kept: server calls for 1,000 cycles, 64 tasks", AtMost(1.0), &per_thousand),
+        both(
+            "C",
+            "kept: throughput / the same without keeping",
+            AtLeast(0.97),
+            &over("C.of_ideal", "permits"),
+        ),
+        both(
+            "C",
+            "kept: calls a grant / the same without keeping",
+            AtMost(1.05),
+            &over("C.calls", "permits"),
+        ),
+        both("C", "kept: order inversions, most of all rounds", AtMost(0.0), &inversions),
+        both("K", "request for a unit that another process keeps / hand-off, p50", AtMost(2.2), &recall),
+    ]
+    .concat();
+    aims.push(Aim {
+        workload: "A",
+        what: "kept: cycle over a link with a delay of 0.5 ms, p50, µs".to_owned(),
+        mode: Mode::Quiet,
+        value: figure("A.p50_us")(Mode::Delayed),
+        bound: AtMost(2.0),
+    });
+    aims
 }
 
 /// E to I: idle permits, queues, memory, a crash.

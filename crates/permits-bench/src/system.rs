@@ -67,6 +67,12 @@ pub static OWN: [System; 4] = [
     own("incr", "two INCR scripts (crate redis)", Kind::Floor),
 ];
 
+/// `permits` where it keeps permits, and the least that a semaphore costs: one of this process alone.
+pub static KEEPING: [System; 2] = [
+    own("permits-kept", "permits, with permits kept", Kind::Ours),
+    own("tokio", "tokio::sync::Semaphore", Kind::Floor),
+];
+
 /// `permits` alone.
 pub static PERMITS: &System = &OWN[0];
 
@@ -98,8 +104,9 @@ impl System {
     pub fn takes_part(&self, workload: &str) -> bool {
         match self.name {
             "noop" => matches!(workload, "A" | "B" | "D"),
-            "permits-dropped" | "incr" => matches!(workload, "A" | "B"),
-            _ => true,
+            "permits-dropped" | "incr" | "tokio" => matches!(workload, "A" | "B"),
+            "permits-kept" => matches!(workload, "A" | "B" | "C" | "K"),
+            _ => workload != "K",
         }
     }
 

@@ -1,4 +1,4 @@
-//! The workloads, A to J. Each drives the processes of one system once, in one mode, and notes its figures.
+//! The workloads, A to K. Each drives the processes of one system once, in one mode, and notes its figures.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::meter::{Meter, Spent};
 use crate::modes::{Awake, LINK_DELAY, Mode};
 use crate::results::Results;
 use crate::stats::{median, percentile, shared_clock_us};
-use crate::system::{Process, System};
+use crate::system::{PERMITS, Process, System};
 
 /// The amounts of everything.
 #[derive(Clone, Copy)]
@@ -27,6 +27,8 @@ pub struct Scale {
     pub idle: f64,
     /// Permits held idle, waiters for the memory, semaphores in turn.
     pub many: usize,
+    /// The times that a kept unit is requested elsewhere.
+    pub recalls: usize,
     /// Lengths of the queue.
     pub lines: &'static [usize],
     /// The lease of all workloads but the crash; zero: the default of each system.
@@ -43,12 +45,13 @@ impl Scale {
         seconds: 2.0,
         idle: 20.0,
         many: 10_000,
+        recalls: 200,
         lines: &[10, 1000, 100_000],
         lease: Duration::ZERO,
         short_lease: Duration::from_secs(3),
     };
     /// Medians of some rounds, without the long queues: for the lower bounds and `permits` alone.
-    pub(crate) const CORE: Self = Self { rounds: 3, seconds: 1.0, idle: 6.0, ..Self::QUICK };
+    pub(crate) const CORE: Self = Self { rounds: 3, seconds: 1.0, idle: 6.0, recalls: 200, ..Self::QUICK };
     /// A little of everything.
     pub const QUICK: Self = Self {
         rounds: 1,
@@ -56,6 +59,7 @@ impl Scale {
         seconds: 0.2,
         idle: 0.5,
         many: 1000,
+        recalls: 20,
         lines: &[10, 1000],
         lease: Duration::from_secs(3),
         short_lease: Duration::from_secs(1),
@@ -83,6 +87,9 @@ pub struct Bench {
 
 /// The number of first permits, in a process that runs already.
 const STARTS: usize = 10;
+
+/// The time for which two processes are idle before a kept unit is requested, as before a hand-off.
+const IDLE: Duration = Duration::from_millis(1);
 
 /// The permits that the design renews by one call in a renewal interval.
 const PERMITS_A_CALL: f64 = 500.0;
@@ -126,6 +133,7 @@ impl Bench {
         self.once(system, "D", Self::hand_off)?;
         if self.mode != Mode::Delayed {
             self.once(system, "C", Self::contended)?;
+            self.once(system, "K", Self::kept_elsewhere)?;
             for &length in self.scale.lines {
                 self.once(system, &format!("F{length}"), |bench, system| bench.line(system, length))?;
             }
@@ -261,6 +269,7 @@ impl Bench {
             ("per_s", cycles / number(&many, "seconds")?),
             ("client_us", (process.processor_us()? - client) / cycles),
             ("server_us", spent.processor_us / cycles),
+            ("calls", spent.calls / cycles),
             ("commands", spent.commands / cycles),
         ] {
             self.note(name, &format!("{workload}.{figure}"), value);
@@ -311,6 +320,24 @@ impl Bench {
         for (figure, part) in [("p50_us", 0.5), ("p99_us", 0.99)] {
             let value = percentile(&mut taken, part);
             self.note(system.name, &format!("D.{figure}"), value);
+        }
+        Ok(())
+    }
+
+    /// K: another process requests the unit that an idle one keeps.
+    fn kept_elsewhere(&mut self, system: &System) -> Result<(), Failure> {
+        let (mut keeper, mut other) = (self.start(system)?, self.start(PERMITS)?);
+        let mut taken = Vec::new();
+        for _ in 0..self.scale.recalls {
+            keeper.ask("cycle recall 1 1 0.001")?;
+            sleep(IDLE);
+            let waited = other.ask("wait recall")?;
+            taken.push(number(&waited, "got")? - number(&waited, "asked")?);
+            sleep(IDLE);
+        }
+        for (figure, part) in [("p50_us", 0.5), ("p99_us", 0.99)] {
+            let value = percentile(&mut taken, part);
+            self.note(system.name, &format!("K.{figure}"), value);
         }
         Ok(())
     }

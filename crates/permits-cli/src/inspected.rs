@@ -4,7 +4,7 @@ use permits::{Counts, Inspection};
 use serde::Serialize;
 
 use crate::clock::milliseconds;
-use crate::cooling::Cooling;
+use crate::units::HeldUnits;
 
 /// A semaphore without its holders, waiters and changes: an element of `permits list --json`, and a row of
 /// `serve` and `top`. Scripts depend on the JSON: fields may be added, never changed.
@@ -12,7 +12,7 @@ use crate::cooling::Cooling;
 pub(crate) struct ListRow {
     pub(crate) name: String,
     pub(crate) limit: Option<u32>,
-    /// With those that cool.
+    /// With those that cool or may be kept.
     pub(crate) held: u64,
     pub(crate) waiting: u64,
     pub(crate) paused: bool,
@@ -23,7 +23,7 @@ pub(crate) struct ListRow {
     pub(crate) oldest_waiter_age_ms: Option<u64>,
     pub(crate) closed: Option<String>,
     #[serde(flatten)]
-    pub(crate) cooling: Cooling,
+    pub(crate) units: HeldUnits,
     /// The reason for which the semaphore cannot be read. If there is one, all other fields have their
     /// defaults.
     pub(crate) unreadable: Option<String>,
@@ -39,7 +39,7 @@ impl ListRow {
 
     /// The held units that do not cool.
     pub(crate) fn in_use(&self) -> u64 {
-        self.cooling.in_use(self.held)
+        self.units.in_use(self.held)
     }
 
     /// True if no unit is held and no request waits.
@@ -64,7 +64,7 @@ impl From<&Inspection> for ListRow {
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
             closed: inspection.closed.clone(),
-            cooling: Cooling::of(inspection),
+            units: HeldUnits::of(inspection),
             unreadable: None,
             counts,
         }

@@ -30,7 +30,8 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
     Ok(exit::print(human(&listed)))
 }
 
-/// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool.
+/// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool or
+/// may be kept.
 async fn inspect_all(client: &Client, prefix: &str) -> Result<Vec<ListRow>, AdminError> {
     let inspect = |name: String| async move { client.semaphore(name, Limit::Stored)?.inspect().await };
     each::inspect_listed(names::under(client, prefix).await?, inspect, |listed| ListRow::from(&listed)).await
@@ -42,9 +43,9 @@ fn human(listed: &[ListRow]) -> String {
             let cells = [listed.name.as_str(), "-", "-", "-"].map(str::to_owned);
             return Row { cells, text: format!("UNREADABLE: {reason}").into() };
         }
-        let cools = listed.cooling.text().unwrap_or_default();
+        let units = listed.units.text().unwrap_or_default();
         let flags = [
-            (cools.as_str(), !cools.is_empty()),
+            (units.as_str(), !units.is_empty()),
             ("pinned", listed.pinned),
             ("PAUSED", listed.paused),
             ("CLOSED", listed.closed.is_some()),

@@ -16,7 +16,6 @@ mod administer;
 mod args;
 mod clock;
 mod connect;
-mod cooling;
 mod doctor;
 mod each;
 mod exit;
@@ -40,6 +39,7 @@ mod status;
 mod table;
 mod text;
 mod top;
+mod units;
 mod watch;
 
 use std::process::ExitCode;

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::args::{Chosen, Common, Status};
 use crate::connect::{self, Target};
-use crate::cooling::{self, Cooling};
 use crate::each;
 use crate::exit::{self, Failure};
 use crate::inspected::{
@@ -17,6 +16,7 @@ use crate::inspected::{
 use crate::names;
 use crate::table::{Row, Table};
 use crate::text::duration;
+use crate::units::{self, HeldUnits};
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
@@ -58,7 +58,7 @@ pub(crate) struct StatusJson<'a> {
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
     #[serde(flatten)]
-    cooling: Cooling,
+    units: HeldUnits,
 }
 
 impl<'a> StatusJson<'a> {
@@ -68,7 +68,7 @@ impl<'a> StatusJson<'a> {
             store,
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
-            cooling: Cooling::of(inspection),
+            units: HeldUnits::of(inspection),
         }
     }
 }
@@ -76,13 +76,13 @@ impl<'a> StatusJson<'a> {
 /// The use of a semaphore, as a part of a sentence. The inspection lists holders.
 pub(crate) fn usage(inspection: &Inspection) -> String {
     let Inspection { limit, held, waiting, .. } = inspection;
-    let cooling = Cooling::of(inspection);
-    let in_use = cooling.in_use(*held);
-    let cooling = cooling.text().map(|cooling| format!(", {cooling}")).unwrap_or_default();
+    let units = HeldUnits::of(inspection);
+    let in_use = units.in_use(*held);
+    let units = units.text().map(|units| format!(", {units}")).unwrap_or_default();
     match limit {
-        Some(limit) => format!("{in_use} of {limit} held{cooling}, {waiting} waiting"),
+        Some(limit) => format!("{in_use} of {limit} held{units}, {waiting} waiting"),
         None if *held == 0 && *waiting == 0 => "not in use, no limit is set".to_owned(),
-        None => format!("{in_use} held{cooling}, {waiting} waiting, no limit is set"),
+        None => format!("{in_use} held{units}, {waiting} waiting, no limit is set"),
     }
 }
 
@@ -116,8 +116,7 @@ fn human(inspection: &Inspection) -> String {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
-            let remaining = info.lease_remaining;
-            let lease = if info.cooling { cooling::left(remaining) } else { seconds(remaining) };
+            let lease = units::lease(info, seconds);
             let cells = [info.holder.clone(), weight, slot, token, lease, duration(info.age)];
             Row { cells, text: info.label.clone().unwrap_or_default().into() }
         };

@@ -1,11 +1,14 @@
 //! [`PermitLayer`] and [`ReserveLayer`]: the settings of the services.
 
+use std::time::Duration;
+
 use permits::{AcquireOptions, Semaphore};
 use tower_layer::Layer;
 
 #[cfg(feature = "http")]
 use crate::hold::UntilBodyEnd;
 use crate::hold::UntilResponse;
+use crate::lines::sealed::Keeps;
 use crate::reserve::ReserveService;
 use crate::service::PermitService;
 
@@ -80,6 +83,40 @@ impl<L, H> PermitLayer<L, H> {
     /// meanwhile.
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = options;
+        self
+    }
+}
+
+impl<L: Keeps, H> PermitLayer<L, H> {
+    /// Keeps permits, in each line of the layer: one that is released while no request waits stays with the
+    /// client for `idle`, at most a third of its lease, and is granted to the next request of the line
+    /// without a call to the store. With [`Duration::ZERO`] nothing is kept. Unless set, each line keeps as
+    /// the semaphore or the client of the layer does.
+    ///
+    /// [`Semaphore::keep`] has the conditions. Among others, a holder or `at_least` in the options excludes
+    /// keeping.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// use std::time::Duration;
+    ///
+    /// use permits_tower::PermitLayer;
+    /// use tower::{ServiceBuilder, ServiceExt as _};
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 100)?;
+    /// let service = ServiceBuilder::new()
+    ///     .layer(PermitLayer::until_response(api).keep(Duration::from_millis(200)))
+    ///     .service_fn(|name: &'static str| async move { Ok::<_, std::io::Error>(name) });
+    ///
+    /// assert_eq!(service.oneshot("accounts").await?, "accounts");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self, idle: Duration) -> Self {
+        self.lines = self.lines.keep(idle);
         self
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Semaphore};
 
-/// The most semaphores of which a [`Keyed`] keeps the handle.
-const KEPT: usize = 1024;
+/// The most semaphores of which a [`Keyed`] has the handle.
+const HANDLES: usize = 1024;
 
 /// Chooses the line in which a request waits: a [`Semaphore`] for all requests, or a [`Keyed`] by request.
 pub trait Lines<Request>: sealed::Acquires<Request> {}
@@ -15,6 +16,8 @@ pub trait Lines<Request>: sealed::Acquires<Request> {}
 impl<Request, L: sealed::Acquires<Request>> Lines<Request> for L {}
 
 pub(crate) mod sealed {
+    use std::time::Duration;
+
     use permits::AcquireOptions;
 
     use super::Started;
@@ -23,6 +26,13 @@ pub(crate) mod sealed {
     pub trait Acquires<Request> {
         /// Returns `None` if the request needs no permit. `options` are those of the layer.
         fn acquire(&self, request: &Request, options: &AcquireOptions) -> Option<Started>;
+    }
+
+    /// Keeps permits in every line.
+    pub trait Keeps {
+        /// See [`PermitLayer::keep`](crate::PermitLayer::keep).
+        #[must_use]
+        fn keep(self, idle: Duration) -> Self;
     }
 }
 
@@ -37,6 +47,12 @@ impl<Request> sealed::Acquires<Request> for Semaphore {
     fn acquire(&self, _: &Request, options: &AcquireOptions) -> Option<Started> {
         let acquire = Ok(self.acquire_with(options.clone()));
         Some(Started { semaphore: self.name().into(), acquire })
+    }
+}
+
+impl sealed::Keeps for Semaphore {
+    fn keep(self, idle: Duration) -> Self {
+        Self::keep(self, idle)
     }
 }
 
@@ -90,7 +106,7 @@ impl From<&str> for Line {
 /// `None` needs no permit: return a name of their own for requests that do not say who sent them, or they
 /// pass any limit. A name that is not valid fails the request with [`AcquireError::Invalid`].
 ///
-/// The handles of up to 1,024 semaphores are kept, so that a limit is declared once, and not with each
+/// The handles of up to 1,024 semaphores stay in memory, so that a limit is declared once, and not with each
 /// request. A sender that chooses its own names can make as many semaphores as it sends requests. The store
 /// forgets each soon after its last use.
 ///
@@ -126,7 +142,9 @@ pub struct Keyed<F> {
     client: Client,
     limit: Limit,
     line: F,
-    kept: Arc<Mutex<HashMap<(String, Limit), Semaphore>>>,
+    /// The client's unless set.
+    keep: Option<Duration>,
+    semaphores: Arc<Mutex<HashMap<(String, Limit), Semaphore>>>,
 }
 
 impl<F> Keyed<F> {
@@ -136,21 +154,24 @@ impl<F> Keyed<F> {
         F: Fn(&Request) -> Option<L>,
         L: Into<Line>,
     {
-        Self { client: client.clone(), limit: limit.into(), line, kept: Arc::default() }
+        Self { client: client.clone(), limit: limit.into(), line, keep: None, semaphores: Arc::default() }
     }
 
     fn semaphore(&self, name: &str, limit: Limit) -> Result<Semaphore, InvalidInput> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut semaphores = self.semaphores.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (name.to_owned(), limit);
-        if let Some(semaphore) = kept.get(&key) {
+        if let Some(semaphore) = semaphores.get(&key) {
             return Ok(semaphore.clone());
         }
-        let semaphore = self.client.semaphore(name, limit)?;
-        if kept.len() >= KEPT {
-            // Those in use are made again, and declare their limit again.
-            kept.clear();
+        let mut semaphore = self.client.semaphore(name, limit)?;
+        if let Some(idle) = self.keep {
+            semaphore = semaphore.keep(idle);
         }
-        kept.insert(key, semaphore.clone());
+        if semaphores.len() >= HANDLES {
+            // Those in use are made again, and declare their limit again.
+            semaphores.clear();
+        }
+        semaphores.insert(key, semaphore.clone());
         Ok(semaphore)
     }
 }
@@ -167,6 +188,13 @@ where
             .map(|semaphore| semaphore.acquire_with(own.unwrap_or_else(|| options.clone())))
             .map_err(AcquireError::from);
         Some(Started { semaphore: name, acquire })
+    }
+}
+
+impl<F> sealed::Keeps for Keyed<F> {
+    fn keep(self, idle: Duration) -> Self {
+        // The handles of its clones keep as they did.
+        Self { keep: Some(idle), semaphores: Arc::default(), ..self }
     }
 }
 

@@ -6,13 +6,15 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::AcquireError;
 use crate::permit::Permit;
+use crate::session::callers::PermitGuard;
 use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
-/// The request is sent when the future is first polled. While it waits, [`Acquire::position`] says how many
+/// The request is sent when the future is first polled; one that a [kept](crate::Semaphore::keep) permit
+/// serves is granted when the future is made. While it waits, [`Acquire::position`] says how many
 /// requests are before it. It is `Unpin` and `'static`: it can be stored in a struct and polled by reference.
 ///
 /// # Cancel safety
@@ -41,25 +43,46 @@ use crate::sys::block_on::block_on;
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
-    /// Without one: the error of the options, until it was returned.
-    progress: Result<PendingAcquire, Option<AcquireError>>,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+enum Progress {
+    Begun(PendingAcquire),
+    /// The permit, which the client has kept, until it was returned.
+    Kept(Option<PermitGuard>),
+    /// The error of the options, until it was returned.
+    Invalid(Option<AcquireError>),
 }
 
 impl Acquire {
     pub(crate) fn new(started: Result<PendingAcquire, AcquireError>) -> Self {
-        Self { progress: started.map_err(Some) }
+        let progress = match started {
+            Ok(pending) => Progress::Begun(pending),
+            Err(error) => Progress::Invalid(Some(error)),
+        };
+        Self { progress }
+    }
+
+    /// One that is granted.
+    pub(crate) fn kept(permit: PermitGuard) -> Self {
+        Self { progress: Progress::Kept(Some(permit)) }
     }
 
     /// The number of requests that stood before this one in line, at the last reply of the store: when it was
     /// queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
-        self.progress.as_ref().ok()?.position()
+        if let Progress::Begun(pending) = &self.progress { pending.position() } else { None }
     }
 
     /// The holder: the one that the options name, or the unique one that the client has made. Empty if the
     /// options are not valid.
     pub fn holder(&self) -> &str {
-        self.progress.as_ref().map_or("", |pending| pending.holder().as_str())
+        match &self.progress {
+            Progress::Begun(pending) => pending.holder().as_str(),
+            Progress::Kept(Some(permit)) => permit.state.holder.as_str(),
+            Progress::Kept(None) | Progress::Invalid(_) => "",
+        }
     }
 
     /// Cancels it from any thread, at any time: for a thread that blocks in [`Acquire::wait`].
@@ -80,7 +103,8 @@ impl Acquire {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn canceller(&self) -> Canceller {
-        Canceller(self.progress.as_ref().ok().map(PendingAcquire::canceller))
+        let Progress::Begun(pending) = &self.progress else { return Canceller(None) };
+        Canceller(Some(pending.canceller()))
     }
 
     /// Blocks this thread until it is granted, refused or cancelled.
@@ -97,14 +121,14 @@ impl Acquire {
     /// The error of the options, if they are not valid, before the first poll.
     pub(crate) fn checked(self) -> Result<Self, AcquireError> {
         match self.progress {
-            Err(Some(error)) => Err(error),
+            Progress::Invalid(Some(error)) => Err(error),
             progress => Ok(Self { progress }),
         }
     }
 
     /// Replaces the wait limit of the options, before the first poll.
     pub(crate) fn set_wait(&mut self, wait: Wait) {
-        if let Ok(pending) = &mut self.progress {
+        if let Progress::Begun(pending) = &mut self.progress {
             pending.set_wait(wait);
         }
     }
@@ -129,8 +153,11 @@ impl Future for Acquire {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.progress {
-            Ok(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
-            Err(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
+            Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
+            Progress::Kept(permit) => {
+                Poll::Ready(Ok(Permit::new(permit.take().expect("polled after completion"))))
+            }
+            Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
         }
     }
 }

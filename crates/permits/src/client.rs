@@ -109,6 +109,7 @@ impl Client {
             prefix: "permits".into(),
             label: None,
             lease: LEASE,
+            keep: Duration::ZERO,
             recovery: None,
             max_waiters: None,
             replicas: 0,
@@ -234,6 +235,7 @@ pub struct ClientBuilder {
     prefix: String,
     label: Option<String>,
     lease: Duration,
+    keep: Duration,
     recovery: Option<Recovery>,
     max_waiters: Option<u32>,
     replicas: u32,
@@ -273,6 +275,28 @@ impl ClientBuilder {
     /// are a third of it apart, and at most 10 s while anything else of the client is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Keeps permits, of every semaphore of the client that does not say otherwise, for `idle` after their
+    /// release: at most a third of their lease, zero unless set, which keeps none. See
+    /// [`Semaphore::keep`], which sets another time for one semaphore, or zero.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let client = permits::Client::builder("memory:").keep(Duration::from_millis(200)).connect().await?;
+    /// let api = client.semaphore("api", 500)?; // keeps permits
+    /// let nightly = client.semaphore("nightly", 1)?.keep(Duration::ZERO); // keeps none
+    /// # drop((api, nightly));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self, idle: Duration) -> Self {
+        self.keep = idle;
         self
     }
 
@@ -432,6 +456,7 @@ impl ClientBuilder {
             session: new_session()?,
             label,
             lease: self.lease,
+            keep: self.keep,
             recovery: self.recovery.or(of_url).unwrap_or_default(),
             queue_max,
             replicas: self.replicas,

@@ -7,7 +7,7 @@ use crate::error::{AdminError, AdoptError};
 use crate::handle::PermitHandle;
 use crate::permit::Permit;
 use crate::protocol::{
-    self, AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, RenewOutcome, RequestKey,
+    self, AdoptRequest, Answers, Declaration, Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome,
 };
 use crate::reply::Reply;
 use crate::session::callers::Message;
@@ -23,7 +23,7 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
     pub fn adopt(&self, handle: &PermitHandle) -> Reply<Permit, AdoptError> {
-        let PermitHandle { semaphore, holder, request, terms, grant } = handle.clone();
+        let PermitHandle { semaphore, holder, request, terms, grant, last_token } = handle.clone();
         let new_request = self.session.new_request();
         // The session finds its metrics when the reply comes.
         self.session.meters(&semaphore);
@@ -31,6 +31,7 @@ impl Client {
         let session = self.session.clone();
         Reply::new(async move {
             let guard = session.call(|answer| Message::Adopt { semaphore, adopt, answer }).await?;
+            guard.state.pass_tokens(last_token.unwrap_or(0));
             guard.state.observe_adoption();
             Ok(Permit::new(guard))
         })
@@ -84,8 +85,8 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been released.
     pub fn release(&self, handle: &PermitHandle) -> Reply<bool, AdminError> {
-        let PermitHandle { holder, request, .. } = handle.clone();
-        let release = Operation::Release(vec![RequestKey { holder, request }]);
+        let PermitHandle { holder, request, last_token, .. } = handle.clone();
+        let release = Operation::Release(vec![ReleaseRequest { holder, request, last_token }]);
         self.operate(handle, release, |reply| {
             Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held]))
         })

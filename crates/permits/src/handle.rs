@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::model::KEPT_TOKENS;
 use crate::protocol::{
     Grant, Holder, InvalidInput, Name, PermitTerms, RenewRequest, RequestId, check_at_least, check_lease,
     layout,
@@ -18,7 +19,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits2:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits3:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -29,9 +30,12 @@ pub struct PermitHandle {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
-    /// The label is not in the text, and neither is a time of 0 for which the grant counts.
+    /// The label is not in the text, and neither is a time of 0 for which the grant counts, if nothing
+    /// follows.
     pub(crate) terms: PermitTerms,
     pub(crate) grant: Grant,
+    /// The last token that was used of the grant, if its session has kept it.
+    pub(crate) last_token: Option<u64>,
 }
 
 /// The beginning of a handle. The layout follows.
@@ -58,11 +62,15 @@ impl PermitHandle {
 
 impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { semaphore, holder, request, terms, grant: Grant { token, slot } } = self;
+        let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token } = self;
         let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
-        if *at_least_ms > 0 { write!(f, ":{at_least_ms}") } else { Ok(()) }
+        match last_token {
+            Some(last_token) => write!(f, ":{at_least_ms}:{last_token}"),
+            None if *at_least_ms > 0 => write!(f, ":{at_least_ms}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -85,11 +93,17 @@ impl FromStr for PermitHandle {
         fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
             text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
         }
-        let at_least_ms = match rest {
-            [] => 0,
-            [at_least] => check_at_least(number(at_least)?)?,
-            _ => return Err(broken("it has more than 9 parts")),
+        let (at_least_ms, last_token) = match rest {
+            [] => (0, None),
+            [at_least] => (check_at_least(number(at_least)?)?, None),
+            [at_least, last_token] => (check_at_least(number(at_least)?)?, Some(number(last_token)?)),
+            _ => return Err(broken("it has more than 10 parts")),
         };
+        let grant = Grant { token: number(token)?, slot: number(slot)? };
+        let kept = grant.token..grant.token.saturating_add(KEPT_TOKENS);
+        if last_token.is_some_and(|last| !kept.contains(&last)) {
+            return Err(broken("its last token is not one of its grant"));
+        }
         Ok(Self {
             semaphore: Name::new(&unescaped(semaphore)?)?,
             holder: Holder::new(&unescaped(holder)?)?,
@@ -98,7 +112,8 @@ impl FromStr for PermitHandle {
                 at_least_ms,
                 ..PermitTerms::new(number(weight)?, check_lease(number(lease)?)?)
             },
-            grant: Grant { token: number(token)?, slot: number(slot)? },
+            grant,
+            last_token,
         })
     }
 }
@@ -131,6 +146,7 @@ mod tests {
             request: RequestId::new("s.1").expect("valid"),
             terms: PermitTerms::new(3, 100),
             grant: Grant { token: 1 << 52, slot: u32::MAX },
+            last_token: None,
         };
         let counting = PermitTerms { at_least_ms: 60_000, ..handle.terms.clone() };
         for handle in [PermitHandle { terms: counting, ..handle.clone() }, handle] {
@@ -142,22 +158,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits2:n:h:s.1:1:100:5:0";
+        let good = "permits3:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits2",
+            "permits3",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits2::h:s.1:1:100:5:0",
-            "permits2:n%2:h:s.1:1:100:5:0",
-            "permits2:n%zz:h:s.1:1:100:5:0",
-            "permits2:n:h:s 1:1:100:5:0",
-            "permits2:n:h:s.1:-1:100:5:0",
-            "permits2:n:h:s.1:1:99:5:0",
-            "permits2:n:h:s.1:1:100:5:4294967296",
-            "permits2:n:h:s.1:1:100:5:0:x",
-            "permits2:n:h:s.1:1:100:5:0:86400001",
-            "permits2:n:h:s.1:1:100:5:0:1:1",
+            "permits3::h:s.1:1:100:5:0",
+            "permits3:n%2:h:s.1:1:100:5:0",
+            "permits3:n%zz:h:s.1:1:100:5:0",
+            "permits3:n:h:s 1:1:100:5:0",
+            "permits3:n:h:s.1:-1:100:5:0",
+            "permits3:n:h:s.1:1:99:5:0",
+            "permits3:n:h:s.1:1:100:5:4294967296",
+            "permits3:n:h:s.1:1:100:5:0:x",
+            "permits3:n:h:s.1:1:100:5:0:86400001",
+            "permits3:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

@@ -64,9 +64,13 @@ pub struct HolderInfo {
     /// True if the holder has gone, and its grant still counts: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: bool,
+    /// True if its client [may keep it](crate::Semaphore::keep) without using it, which the store cannot
+    /// distinguish from use. False while a request waits, and while the semaphore is paused, closed or
+    /// recovering: clients have then been asked to release what they keep.
+    pub may_be_kept: bool,
     /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if
     /// the clock has not moved since the grant before. So the age is never too long, unless that clock was
-    /// set.
+    /// set. A permit that its client has granted again since has the age of the store's grant.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
     pub age: Duration,
     /// Its label, if it has one.
@@ -286,6 +290,7 @@ impl Inspection {
             token: holder.grant.token,
             lease_remaining: Duration::from_millis(holder.lease_remaining_ms),
             cooling: holder.cooling,
+            may_be_kept: holder.keep && reply.keepable,
             age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
             label: text(&holder.label),
         });

@@ -26,8 +26,8 @@
 //! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped
 //!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind.
 //! 3. **First come, first served.** Strict FIFO, weighted requests included.
-//! 4. **No waste.** One round trip to acquire, one to release; a release grants the next in line and wakes it
-//!    alone. No polling, no herd.
+//! 4. **No waste.** One round trip to acquire, one to release, none for [kept](Semaphore::keep) permits; a
+//!    release grants the next in line and wakes it alone. No polling, no herd.
 //! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time
 //!    if it could not be renewed. It has a fencing token and a slot.
 //!
@@ -75,6 +75,8 @@ pub mod error;
 mod hand_over;
 mod handle;
 mod inspection;
+#[doc(hidden)]
+pub mod keeping;
 #[doc(hidden)]
 pub mod model;
 mod observe;

@@ -54,6 +54,11 @@ impl AcquireOptions {
         }
     }
 
+    /// Returns true if a permit that is asked for so may be kept by its client.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.holder.is_none() && self.auto_renew && self.at_least.is_zero()
+    }
+
     /// The number of units: at least 1, at most the limit; 1 unless set.
     #[must_use]
     pub fn weight(mut self, units: u32) -> Self {

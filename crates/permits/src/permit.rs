@@ -66,17 +66,23 @@ impl Permit {
         self.guard.state.lease()
     }
 
-    /// The fencing token: greater than that of every earlier grant of this semaphore.
+    /// The fencing token: greater than that of every earlier grant of this slot.
     ///
     /// Compare tokens for each slot apart: with a limit above 1, holders with lower tokens are alive.
     pub fn token(&self) -> u64 {
-        self.guard.state.grant.token
+        self.guard.state.grant().token
+    }
+
+    /// Returns true if the client has granted it, out of what it kept: its token is none of the store's.
+    #[cfg(feature = "testing")]
+    pub fn is_granted_again(&self) -> bool {
+        self.guard.state.last_token().is_some()
     }
 
     /// The slot: a number from 0, below the limit, that no other live permit has. After the limit was lowered
     /// a permit may have a slot above it until it is released.
     pub fn slot(&self) -> u32 {
-        self.guard.state.grant.slot
+        self.guard.state.grant().slot
     }
 
     /// Returns true if it is held now. A permit that is not held never is again.
@@ -213,7 +219,8 @@ impl Permit {
         session.change_terms(&state, TermsChange::AutoRenew(renew));
     }
 
-    /// Releases it: the next in line is granted in the same moment.
+    /// Releases it: the next in line is granted in the same moment. If no request waits, its client may
+    /// [keep](crate::Semaphore::keep) it.
     ///
     /// # Errors
     /// [`ReleaseError::Lost`] if it was lost before, so that another holder may have been granted its units
@@ -222,7 +229,8 @@ impl Permit {
     /// # Cancel safety
     /// Dropped before it is ready, it is released in the background.
     pub fn release(self) -> Reply<(), ReleaseError> {
-        Reply::new(self.guard.release())
+        let Self { mut guard } = self;
+        if guard.put_back(Moment::now()) { Reply::ready(Ok(())) } else { Reply::new(guard.release()) }
     }
 
     /// Hands it over to another process: renews it once more, and turns it into a text from which
@@ -262,7 +270,8 @@ impl Permit {
             holder: state.holder.clone(),
             request: state.request.clone(),
             terms: state.terms(),
-            grant: state.grant,
+            grant: state.stored_grant(),
+            last_token: state.last_token(),
         };
         self.guard.hand_over();
         handle

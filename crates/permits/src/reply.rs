@@ -1,7 +1,7 @@
 //! [`Reply`]: the result of an operation, for tasks and for threads.
 
 use std::fmt;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -19,20 +19,34 @@ use crate::sys::block_on::block_on;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is sent before it is awaited, or `wait` is called"]
-pub struct Reply<T, E>(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>);
+pub struct Reply<T, E>(Progress<T, E>);
+
+enum Progress<T, E> {
+    /// The result, until it was returned.
+    Ready(Option<Result<T, E>>),
+    Begun(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>),
+}
+
+// Nothing in it is pinned in place.
+impl<T, E> Unpin for Reply<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {
     pub(crate) fn new(operation: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
-        Self(Box::pin(operation))
-    }
-
-    /// An operation that is not begun, because of `error`.
-    pub(crate) fn failed(error: impl Into<E>) -> Self {
-        Self::new(ready(Err(error.into())))
+        Self(Progress::Begun(Box::pin(operation)))
     }
 }
 
 impl<T, E> Reply<T, E> {
+    /// An operation that is done.
+    pub(crate) fn ready(result: Result<T, E>) -> Self {
+        Self(Progress::Ready(Some(result)))
+    }
+
+    /// An operation that is not begun, because of `error`.
+    pub(crate) fn failed(error: impl Into<E>) -> Self {
+        Self::ready(Err(error.into()))
+    }
+
     /// Blocks this thread until the result has come.
     ///
     /// # Errors
@@ -49,7 +63,10 @@ impl<T, E> Future for Reply<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
+        match &mut self.0 {
+            Progress::Ready(result) => Poll::Ready(result.take().expect("polled after completion")),
+            Progress::Begun(operation) => operation.as_mut().poll(context),
+        }
     }
 }
 

@@ -15,11 +15,12 @@ use crate::protocol::{
     Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
 };
 use crate::reply::Reply;
-use crate::session::callers::{Message, Session};
+use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::pending_acquire::PendingAcquire;
+use crate::session::shelf::Keep;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::store::StoreError;
-use crate::sys::clock::millis;
+use crate::sys::clock::{Moment, millis};
 
 /// A named line with a limit. Cheap to clone.
 ///
@@ -31,6 +32,7 @@ pub struct Semaphore {
     name: Name,
     limit: Arc<LimitDeclaration>,
     meters: SemaphoreMeters,
+    keep: Option<Keep>,
 }
 
 impl fmt::Debug for Semaphore {
@@ -46,7 +48,61 @@ impl Semaphore {
         let name = Name::new(name)?;
         let limit = session.declaration(&name, first);
         let meters = session.meters(&name);
-        Ok(Self { session, name, limit, meters })
+        let idle = session.keep();
+        Ok(Self { session, name, limit, meters, keep: None }.keep(idle))
+    }
+
+    /// Keeps permits: one that is released while no request waits stays with this client for `idle`, and is
+    /// granted to the client's next request without a call to the store. `idle` counts as a third of the
+    /// lease if it is longer; zero keeps none. The setting is that of this handle and its clones. Unless set,
+    /// it is that of the client: [`ClientBuilder::keep`](crate::ClientBuilder::keep).
+    ///
+    /// The store counts what is kept as held, and cannot distinguish it from use:
+    /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request there needs
+    /// units, the limit is lowered, or an operator pauses, closes or deletes the semaphore, the store recalls
+    /// what is kept by one message; this client releases it, and keeps nothing until no request waits. So a
+    /// waiter may be overtaken by requests of this client for as long as that message travels, or if it is
+    /// lost until the next renewal, a third of the lease; and by none afterwards. A request that does not
+    /// wait is queued for kept units, for 50 ms at most. After a failed call or a lost connection, this
+    /// client releases what it keeps, too.
+    ///
+    /// A kept permit serves a request for as many units with the same lease and label, of a handle that keeps
+    /// and declares the same limit. The request names no [`holder`](AcquireOptions::holder), is renewed
+    /// [automatically](AcquireOptions::auto_renew) and counts for no [time](AcquireOptions::at_least). Other
+    /// requests use the store. Each grant has a higher [token](crate::Permit::token) than those before it in
+    /// its slot; the holder's name is that of the store's grant.
+    ///
+    /// A client that is closed, or whose last handle is dropped, releases what it keeps. If a program ends
+    /// without that, it stays taken until its lease ends.
+    ///
+    /// # Cancel safety
+    /// An acquisition that a kept permit serves has it from the call on: poll it or drop it. Dropped, it
+    /// leaves the permit with the client.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 500)?.keep(Duration::from_millis(200));
+    /// for _ in 0..100 {
+    ///     let permit = api.acquire().await?;
+    ///     // … the call
+    ///     permit.release().await?;
+    /// }
+    /// assert!(api.inspect().await?.counts.grants < 100, "most were granted by this client");
+    /// client.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn keep(mut self, idle: Duration) -> Self {
+        let declaration = self.limit.first();
+        let keep = || Keep { shelf: self.session.shelf(&self.name), idle, declaration };
+        self.keep = (!idle.is_zero()).then(keep);
+        self
     }
 
     /// The name.
@@ -81,7 +137,7 @@ impl Semaphore {
     /// Acquires one unit if it is free now and no request waits for it.
     ///
     /// # Errors
-    /// [`AcquireError::NoPermits`] if not.
+    /// [`AcquireError::NoPermits`] if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
@@ -108,7 +164,27 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
     pub fn acquire_with(&self, options: AcquireOptions) -> Acquire {
-        Acquire::new(self.start_acquiring(options))
+        match self.take_kept(&options) {
+            Some(kept) => Acquire::kept(kept),
+            None => Acquire::new(self.start_acquiring(options)),
+        }
+    }
+
+    /// A permit that this client keeps, if these options allow it.
+    fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
+        let keep = self.keep.as_ref().filter(|_| options.may_be_kept())?;
+        if self.session.is_forked() {
+            return None;
+        }
+        let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
+        let label = options.label.as_deref().unwrap_or_default();
+        let fits = |terms: &PermitTerms| {
+            terms.weight == options.weight && terms.lease_ms == lease_ms && terms.label.as_str() == label
+        };
+        let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
+        permit.observe_local_grant();
+        let keep = keep.within(permit.lease());
+        Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
     }
 
     fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
@@ -121,12 +197,15 @@ impl Semaphore {
             lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
             at_least_ms: check_at_least(at_least_ms)?,
             label: Label::new(options.label.as_deref().unwrap_or_default())?,
+            keep: self.keep.is_some() && options.may_be_kept(),
         };
+        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()).idle);
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
         let names = self.session.new_names(holder);
         let spec = AcquireSpec {
             wait: options.wait,
             auto_renew: options.auto_renew,
+            keep,
             meters: self.meters.clone(),
             ..AcquireSpec::new(self.name.clone(), names, terms, self.limit.clone())
         };

@@ -45,6 +45,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A real server, and a store for each session.
 struct Redis {
     connection: Connection,
+    /// Subscribed to what recalls kept permits.
+    recalls: Connection,
     stores: Vec<FixedClockStore>,
     // Dropped after the stores, which have tasks on it.
     runtime: Runtime,
@@ -65,8 +67,11 @@ impl Redis {
         };
         let stores = (0..SESSIONS).map(connect).collect();
         let connection = server.connect().expect("the server runs");
+        let mut recalls = server.connect().expect("the server runs");
+        recalls.call(&["PSUBSCRIBE", &format!("{PREFIX}:wake:recall:*")]).expect("it subscribes");
         Self {
             connection,
+            recalls,
             stores,
             runtime,
             probes: 0,
@@ -126,7 +131,10 @@ impl Redis {
         let command = simulation.command(step, state.as_ref());
         let before = state.clone();
         let (reply, events) = model::apply(state, &simulation.server(), &command);
+        let keepable = model::keepable_limit(before.as_ref(), simulation.now_us);
+        let recalls = model::recalls(keepable, state.as_ref(), &reply, simulation.now_us);
         self.compare(simulation, step.session, &command, (&reply, &events), state.as_ref())
+            .and_then(|()| same("recall", &self.is_recalled(&command)?, &recalls))
             .map_err(|reason| format!("{command:?}\n{reason}"))?;
         self.coverage.note(simulation.now_us, before.as_ref(), &command, (&reply, &events), state.as_ref());
         self.steps += 1;
@@ -162,6 +170,23 @@ impl Redis {
         dump.check_expiry()
     }
 
+    /// Returns true if the command has recalled what sessions keep.
+    fn is_recalled(&mut self, command: &Command) -> Result<bool, String> {
+        let channel = format!("{PREFIX}:wake:recall:{}", command.semaphore);
+        self.call(&["PUBLISH", &channel, "probe"])?;
+        let mut recalled = false;
+        loop {
+            let message = self.recalls.receive().map_err(|error| error.to_string())?;
+            match message.array() {
+                [_, _, _, payload] if payload.text() == "probe" => return Ok(recalled),
+                [_, _, to, payload] if to.text() == channel && payload.text().ends_with("\nrecall") => {
+                    recalled = true;
+                }
+                _ => return Err(format!("{message:?}")),
+            }
+        }
+    }
+
     /// The next event of a session.
     fn event(&mut self, session: usize) -> Result<Event, String> {
         let store = &mut self.stores[session];
@@ -169,7 +194,7 @@ impl Redis {
             loop {
                 match store.report().await {
                     Some(Report::Event(event)) => break Ok(event),
-                    Some(Report::Up) => {}
+                    Some(Report::Up | Report::Recall(_)) => {}
                     other => break Err(format!("instead of an event: {other:?}")),
                 }
             }

@@ -46,6 +46,7 @@ fn master_process() {
         "open, asynchronous" => open_async(&url),
         #[cfg(target_os = "linux")]
         "open, with one pid" => open_with_one_pid(&url),
+        "kept" => kept(&url),
         "a client of the child" => client_of_the_child(&url),
         other => panic!("no scenario {other:?}"),
     }
@@ -196,7 +197,7 @@ fn assert_forked(client: &Client, permit: &Permit) {
     );
     assert_eq!(semaphore.inspect().wait(), Err(AdminError::Ended(Ended::Forked)));
     assert_eq!(client.list().wait(), Err(AdminError::Ended(Ended::Forked)));
-    let handle = "permits2:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
+    let handle = "permits3:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
     assert_eq!(client.adopt(&handle).wait().err(), Some(AdoptError::Ended(Ended::Forked)));
     assert_eq!(client.clone().close().wait(), Err(CloseError::Ended(Ended::Forked)));
 
@@ -291,6 +292,50 @@ fn with_an_open_client_every_operation_fails_in_a_child_with_the_pid_of_its_pare
 fn with_an_open_client_every_future_fails_in_a_child() {
     let server = Server::start();
     master("open, asynchronous", &server.url());
+}
+
+/// Forks with a permit kept and another one in use, which may be kept, too. The child gets neither, and drops
+/// its copies. The parent uses what it has kept, and keeps the other one.
+fn kept(url: &str) {
+    // A third of the lease is longer than the test.
+    let lease = LIMIT * 6;
+    let client = Client::builder(url).lease(lease).recovery(Recovery::Off).connect().wait();
+    let client = client.expect("the store is there");
+    let semaphore = client.named("kept", 2).keep(lease);
+    let [used, kept] = [(); 2].map(|()| semaphore.acquire().wait().expect("it is free"));
+    let (token, holder) = (kept.token(), kept.holder().to_owned());
+    drop(kept);
+    let seen = semaphore.inspect().wait().expect("the client works").counts;
+    let mut session = Some((client, semaphore, used));
+    let mut child = fork::fork(|| {
+        let (client, semaphore, used) = session.take().expect("the child has a copy");
+        assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
+        let again = client.named("kept", 2).keep(LIMIT);
+        assert_eq!(again.acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
+        assert_eq!(used.release().wait(), Err(ReleaseError::Lost(Lost::Forked)));
+        drop((client, semaphore, again));
+    });
+    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+
+    let (client, semaphore, used) = session.take().expect("the parent has its own");
+    let again = semaphore.try_acquire().wait().expect("it is kept");
+    assert_eq!((again.token(), again.holder()), (token + 1, holder.as_str()));
+    let (token, holder) = (used.token(), used.holder().to_owned());
+    used.release().wait().expect("it is held");
+    let used = semaphore.try_acquire().wait().expect("it is kept");
+    assert_eq!((used.token(), used.holder()), (token + 1, holder.as_str()));
+    assert_eq!(semaphore.inspect().wait().expect("the client works").counts, seen, "the store was not asked");
+    drop((again, used));
+    client.close().wait().expect("the store is up");
+}
+
+#[test]
+fn a_child_gets_nothing_of_what_its_parent_keeps() {
+    let server = Server::start();
+    master("kept", &server.url());
+    master("kept", "memory:");
+    let directory = tempfile::tempdir().expect("there is room");
+    master("kept", &format!("local:{}/file.db", directory.path().display()));
 }
 
 /// Connects in a child while the parent's client is open.

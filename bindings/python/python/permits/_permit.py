@@ -106,7 +106,7 @@ class Permit(Held):
 
     @property
     def token(self) -> int:
-        """The fencing token: greater than that of every earlier grant of this semaphore. Compare tokens for each slot apart."""
+        """The fencing token: greater than that of every earlier grant of this slot. Compare tokens for each slot apart."""
         return self._native.token
 
     @property

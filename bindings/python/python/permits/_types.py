@@ -55,6 +55,8 @@ class HolderInfo:
     """The rest of its lease in seconds; if it cools, the time until its units are free."""
     cooling: bool
     """True if the holder has gone, and its grant still counts: see `at_least`."""
+    may_be_kept: bool
+    """True if its client may keep it without using it: see `keep`. False while requests wait."""
     age: float
     """The seconds since its grant, by the store's clock."""
     label: str | None

@@ -7,6 +7,7 @@
 mod mix;
 mod permits;
 mod raw;
+mod tokio_semaphore;
 
 use std::io::{self, BufRead as _, Write as _};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
+use self::permits::Use;
 use crate::Failure;
 use crate::stats::{micros, percentile};
 
@@ -24,8 +26,10 @@ use crate::stats::{micros, percentile};
 pub fn run(kind: &str, url: &str, lease_ms: &str) -> Result<(), Failure> {
     let lease = Duration::from_millis(lease_ms.parse()?);
     match kind {
-        "permits" => default_runtime()?.block_on(permits::serve(url, lease, false)),
-        "permits-dropped" => default_runtime()?.block_on(permits::serve(url, lease, true)),
+        "permits" => default_runtime()?.block_on(permits::serve(url, lease, Use::Released)),
+        "permits-dropped" => default_runtime()?.block_on(permits::serve(url, lease, Use::Dropped)),
+        "permits-kept" => default_runtime()?.block_on(permits::serve(url, lease, Use::Kept)),
+        "tokio" => default_runtime()?.block_on(tokio_semaphore::serve()),
         "noop" => one_thread()?.block_on(raw::serve(url, raw::NO_OP)),
         "incr" => one_thread()?.block_on(raw::serve(url, raw::INCREMENT)),
         _ => Err(format!("no such kind: {kind}").into()),
@@ -96,6 +100,8 @@ where
     let mut last = began.elapsed();
     while last < limit {
         one().await?;
+        // A cycle may not wait at all. Tasks take turns also then.
+        tokio::task::coop::consume_budget().await;
         let now = began.elapsed();
         taken.push(micros(now - last));
         last = now;

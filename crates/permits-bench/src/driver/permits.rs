@@ -10,7 +10,18 @@ use tokio::task::JoinSet;
 
 use super::{answer, cycles, mix, next_command, pause, summary};
 use crate::Failure;
-use crate::stats::{micros, shared_clock_us};
+use crate::stats::{micros, server_clock_ahead_us, shared_clock_us};
+
+/// The way in which a program uses its permits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// A cycle awaits the release.
+    Released,
+    /// A cycle drops its permit, which releases it without waiting.
+    Dropped,
+    /// As released; the client keeps permits.
+    Kept,
+}
 
 /// The client, and the permits and tasks of its commands.
 struct Driver {
@@ -18,20 +29,19 @@ struct Driver {
     /// Zero: the default of the library.
     lease: Duration,
     client: Client,
-    /// A cycle drops its permit, which releases it without waiting.
-    drops: bool,
+    way: Use,
     held: Vec<Permit>,
     queue: JoinSet<Result<(), Failure>>,
     grants: Arc<AtomicU64>,
 }
 
-pub(super) async fn serve(url: &str, lease: Duration, drops: bool) -> Result<(), Failure> {
+pub(super) async fn serve(url: &str, lease: Duration, way: Use) -> Result<(), Failure> {
     let client = connect(url, lease).await?;
     let mut driver = Driver {
         url: url.to_owned(),
         lease,
         client,
-        drops,
+        way,
         held: Vec::new(),
         queue: JoinSet::new(),
         grants: Arc::default(),
@@ -55,17 +65,17 @@ impl Driver {
             ["hello"] => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
             ["start", name, limit] => self.start(name, limit.parse()?).await,
             ["cycle", name, limit, tasks, seconds] => {
-                let semaphore = self.client.semaphore(name, limit.parse::<u32>()?)?;
-                let drops = self.drops;
-                let one = move || cycle(semaphore.clone(), drops);
-                cycles(tasks.parse()?, seconds.parse()?, one).await
+                let (semaphore, way) = (self.semaphore(name, limit.parse()?)?, self.way);
+                // As long as the process: a program does not clone it for each cycle.
+                let semaphore: &'static Semaphore = Box::leak(Box::new(semaphore));
+                cycles(tasks.parse()?, seconds.parse()?, move || cycle(semaphore, way)).await
             }
             ["spread", name, count, tasks, seconds] => {
                 self.spread(name, count.parse()?, tasks.parse()?, seconds.parse()?).await
             }
             ["turn", name, count] => self.turn(name, count.parse()?).await,
             ["contend", name, limit, tasks, hold_us, pause_us, seconds] => {
-                let semaphore = self.client.semaphore(name, limit.parse::<u32>()?)?;
+                let semaphore = self.semaphore(name, limit.parse()?)?;
                 let hold = Duration::from_micros(hold_us.parse()?);
                 let pause = Duration::from_micros(pause_us.parse()?);
                 contend(&semaphore, tasks.parse()?, hold, pause, seconds.parse()?).await
@@ -93,6 +103,12 @@ impl Driver {
         }
     }
 
+    /// A semaphore, used in this driver's way.
+    fn semaphore(&self, name: &str, limit: u32) -> Result<Semaphore, Failure> {
+        let semaphore = self.client.semaphore(name, limit)?;
+        Ok(if self.way == Use::Kept { semaphore.keep(Duration::MAX) } else { semaphore })
+    }
+
     /// Connects, and takes a first permit.
     async fn start(&self, name: &str, limit: u32) -> Result<Value, Failure> {
         let began = Instant::now();
@@ -106,12 +122,13 @@ impl Driver {
 
     /// Cycles of tasks that share several semaphores, each task with one of them.
     async fn spread(&self, name: &str, count: usize, tasks: usize, seconds: f64) -> Result<Value, Failure> {
-        let (share, drops) = (tasks / count, self.drops);
+        let (share, way) = (tasks / count, self.way);
         let began = Instant::now();
         let mut running = JoinSet::new();
         for number in 0..count {
-            let semaphore = self.client.semaphore(format!("{name}:{number}"), share as u32)?;
-            running.spawn(cycles(share, seconds, move || cycle(semaphore.clone(), drops)));
+            let semaphore = self.semaphore(&format!("{name}:{number}"), share as u32)?;
+            let semaphore: &'static Semaphore = Box::leak(Box::new(semaphore));
+            running.spawn(cycles(share, seconds, move || cycle(semaphore, way)));
         }
         let mut all = 0;
         while let Some(finished) = running.join_next().await {
@@ -126,7 +143,7 @@ impl Driver {
         let mut taken = Vec::new();
         for number in 0..count {
             let one = Instant::now();
-            cycle(self.client.semaphore(format!("{name}:{number}"), 4).expect("valid"), self.drops).await?;
+            cycle(&self.semaphore(&format!("{name}:{number}"), 4)?, self.way).await?;
             taken.push(micros(one.elapsed()));
         }
         Ok(summary(taken, began.elapsed()))
@@ -163,17 +180,17 @@ impl Driver {
     }
 }
 
-async fn cycle(semaphore: Semaphore, drops: bool) -> Result<(), Failure> {
+async fn cycle(semaphore: &Semaphore, way: Use) -> Result<(), Failure> {
     let permit = semaphore.acquire().await?;
-    if drops {
+    if way == Use::Dropped {
         drop(permit);
         return Ok(());
     }
     Ok(permit.release().await?)
 }
 
-/// Tasks that acquire, hold and release, and note the times with the token, which gives the order of the
-/// grants.
+/// Tasks that acquire, hold and release, and note the times and the order of the grants: the token, which is
+/// a time of the server's clock; of a permit that was kept, the time of the local grant by that clock.
 async fn contend(
     semaphore: &Semaphore,
     tasks: usize,
@@ -194,7 +211,8 @@ async fn contend(
                 }
                 let permit = semaphore.acquire().await?;
                 let got = shared_clock_us();
-                let order = permit.token();
+                let is_local = permit.is_granted_again();
+                let order = if is_local { got + server_clock_ahead_us() } else { permit.token() as f64 };
                 pause(hold).await;
                 let freed = shared_clock_us();
                 permit.release().await?;

@@ -81,11 +81,14 @@ pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
         for &limit in &plan.limits {
             let verdict = plan.cell(row, limit).run();
             println!(
-                "{} --limit {limit}: {} faults, {} grants, worst recovery {}, above the limit: {}, violations: {}",
+                "{} --limit {limit}: {} faults, {} grants, {} of kept permits, worst recovery {}, longest wait {}, above the \
+                 limit: {}, violations: {}",
                 row.name,
                 verdict.faults,
                 verdict.grants,
+                verdict.granted_again,
                 table::seconds(verdict.recovery),
+                table::seconds(verdict.waited),
                 table::above(&verdict.excess),
                 verdict.violations.len(),
             );

@@ -8,6 +8,7 @@
 mod fault_injection;
 mod memory;
 
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,18 +20,23 @@ use self::fault_injection::{Done, Operator};
 use self::memory::Samples;
 use crate::{Failure, faults};
 
-/// The number of semaphores.
-pub(crate) const SEMAPHORES: usize = 50;
+/// The number of semaphores: the first ones have long queues, the others are mostly free.
+pub(crate) const SEMAPHORES: usize = 100;
+const CROWDED: usize = 50;
 
 /// The limits: programs declare the lowest, operators set any of them. The heaviest request fits the lowest.
-pub(crate) const LIMITS: std::ops::Range<u32> = 5..20;
+pub(crate) const LIMITS: Range<u32> = 5..20;
 
-/// The processes that live through the soak, and the tasks of each.
+/// The processes that live through the soak, and the tasks of each: on crowded semaphores, and on others.
 const STEADY: usize = 4;
 const TASKS: usize = 1000;
+const FEW_TASKS: usize = 50;
 
 /// The tasks of the process that is killed now and then.
 const DOOMED_TASKS: usize = 300;
+
+/// The time for which every other process keeps what it releases.
+const KEEP: Duration = Duration::from_secs(1);
 
 /// The name of a semaphore.
 pub(crate) fn name(index: usize) -> String {
@@ -41,13 +47,13 @@ fn settings(url: &str, seed: u64) -> WorkerSettings {
     WorkerSettings {
         url: url.to_owned(),
         label: "soak".to_owned(),
-        semaphores: (0..SEMAPHORES).map(name).collect(),
         seed,
         step: None,
         ..WorkerSettings::new(LIMITS.start, Duration::from_secs(5))
     }
 }
 
+/// The work on crowded semaphores.
 fn work(tasks: usize) -> Work {
     let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
     let leases = [1, 2, 5, 10, 30].map(|seconds| (1, Duration::from_secs(seconds)));
@@ -61,15 +67,32 @@ fn work(tasks: usize) -> Work {
             (1, Wait::Cancel(millis(0, 10_000))),
         ]),
         hold: Mix::all(millis(50, 500)),
-        rest: millis(0, 200),
+        rest: Mix::all(millis(0, 200)),
         dropped: 0.25,
     }
 }
 
-fn start(pool: &WorkerPool, tasks: usize) -> Worker {
-    let mut worker = pool.start(pool.settings.clone());
-    worker.work(&work(tasks));
+/// The work on semaphores that are mostly free. Few terms, so that a kept permit mostly fits.
+fn light_work() -> Work {
+    Work {
+        weight: Mix(vec![(4, 1), (1, 2)]),
+        lease: None,
+        rest: Mix::all(Duration::ZERO..Duration::from_secs(2)),
+        ..work(FEW_TASKS)
+    }
+}
+
+/// Starts a process on these semaphores. If `keeps`, its client keeps permits.
+fn start(pool: &WorkerPool, semaphores: Range<usize>, keeps: bool, work: &Work) -> Worker {
+    let (semaphores, keep) = (semaphores.map(name).collect(), keeps.then_some(KEEP));
+    let mut worker = pool.start(WorkerSettings { semaphores, keep, ..pool.settings.clone() });
+    worker.work(work);
     worker
+}
+
+/// Starts the process that is killed in the end.
+fn start_doomed(pool: &WorkerPool) -> Worker {
+    start(pool, 0..SEMAPHORES, true, &work(DOOMED_TASKS))
 }
 
 /// A server, its clients, and the faults that they meet.
@@ -116,8 +139,14 @@ impl Soak {
         let proxy = Proxy::start(server.address());
         let admin = Client::connect(&server.url()).wait()?;
         let pool = WorkerPool::new(faults::worker, settings(&proxy.url(), seed));
-        let steady = (0..STEADY).map(|_| start(&pool, TASKS)).collect();
-        let doomed = start(&pool, DOOMED_TASKS);
+        let steady = (0..STEADY).flat_map(|number| {
+            let keeps = number % 2 == 1;
+            [
+                start(&pool, 0..CROWDED, keeps, &work(TASKS)),
+                start(&pool, CROWDED..SEMAPHORES, keeps, &light_work()),
+            ]
+        });
+        let (steady, doomed) = (steady.collect(), start_doomed(&pool));
         let (random, done) = (fastrand::Rng::with_seed(seed), Done::default());
         Ok(Self { steady, doomed, pool, proxy, admin, server, random, done })
     }
@@ -126,7 +155,7 @@ impl Soak {
     /// and of the clients.
     fn go_on(&mut self, time: Duration) -> Result<(Samples, Vec<Samples>), Failure> {
         let (mut server, mut clients) = (Samples::default(), Vec::new());
-        clients.resize_with(STEADY, Samples::default);
+        clients.resize_with(self.steady.len(), Samples::default);
         let (mut operator, begin) = (Operator::default(), Instant::now());
         let every = (time / 200).clamp(Duration::from_millis(200), Duration::from_secs(5));
         let (mut next_fault, mut next_sample) = (Duration::from_secs(3), every);
@@ -136,7 +165,7 @@ impl Soak {
             operator.act(&self.admin, &mut self.random, &mut self.done);
             if begin.elapsed() >= next_fault {
                 if fault_injection::strike(&self.server, &self.proxy, &mut self.random, &mut self.done) {
-                    self.doomed = start(&self.pool, DOOMED_TASKS);
+                    self.doomed = start_doomed(&self.pool);
                 }
                 next_fault = begin.elapsed() + Duration::from_millis(self.random.u64(2000..6000));
             }

@@ -23,7 +23,7 @@ fn a_few_rows_hold_for_a_moment() {
     assert!(output.status.success(), "{text}");
     for row in rows {
         let line = line(&text, row);
-        let [grants, injected, violations] = [line[4], line[7], line[8]].map(|cell| cell.parse::<u32>());
+        let [grants, injected, violations] = [line[4], line[8], line[9]].map(|cell| cell.parse::<u32>());
         assert!(grants.is_ok_and(|grants| grants > 0), "{row}: {text}");
         assert!(injected.is_ok_and(|injected| injected > 0), "{row}: {text}");
         assert_eq!(violations, Ok(0), "{row}: {text}");
@@ -38,7 +38,7 @@ fn more_than_the_limit_is_found() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("P2: ") && text.contains("units at once, with a limit of 5"), "{text}");
     assert!(text.contains("slots: two in one slot"), "{text}");
-    assert_ne!(line(&text, "script-flush")[9], "never", "{text}");
+    assert_ne!(line(&text, "script-flush")[10], "never", "{text}");
 }
 
 #[test]

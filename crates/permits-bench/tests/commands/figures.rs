@@ -35,12 +35,20 @@ const ONCE: [&str; 8] = [
 ];
 
 /// The figures of other systems in the modes quiet and awake.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 13] = [
     ("permits-dropped", "A.p50_us"),
     ("permits-dropped", "B64.per_s"),
     ("noop", "A.p50_us"),
     ("noop", "D.p50_us"),
     ("incr", "B64.per_s"),
+    ("permits-kept", "A.p50_us"),
+    ("permits-kept", "B64.per_s"),
+    ("permits-kept", "B64.calls"),
+    ("permits-kept", "C.of_ideal"),
+    ("permits-kept", "C.inversions"),
+    ("permits-kept", "C.calls"),
+    ("permits-kept", "K.p50_us"),
+    ("tokio", "A.p50_us"),
 ];
 
 #[test]
@@ -64,6 +72,7 @@ fn the_quick_core_measures_every_figure() {
         OTHERS.iter().for_each(|(system, figure)| measured(mode, system, figure));
     }
     ONCE.iter().for_each(|figure| measured(Mode::Quiet, "permits", figure));
+    measured(Mode::Delayed, "permits-kept", "A.p50_us");
 }
 
 #[test]

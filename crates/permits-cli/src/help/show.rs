@@ -12,11 +12,12 @@ JSON:
    \"held\",\"waiting\",\"recovering_ms\",
    \"grants\",\"refused\",\"expired\",\"revoked\",
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
-               \"age_ms\",\"label\",\"cooling\"}],
+               \"age_ms\",\"label\",\"cooling\",\"may_be_kept\"}],
    \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
    \"changes\":[{\"change\",\"text\",\"limit\",\"holder\",\"reason\",\"by\",
                \"at_ms\",\"age_ms\"}],
-   \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\"}
+   \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
+   \"may_be_kept\"}
   limit and held are units, waiting is a number of waiters. limit is null
   if none is set, label if there is none. position is the number of
   waiters before it, in the table BEFORE. recovering_ms is the time until
@@ -25,10 +26,13 @@ JSON:
   its units stay taken for lease_remaining_ms more (run --at-least);
   beside the holders, the number of such units of those that are listed.
   held includes them; the text does not, and shows them as cooling N, or
-  N+ if not all are listed. changes are the last ones by operators, newest
-  first. closed is the reason for which the line is closed, null if it is
-  open. grants, refused, expired and revoked count what has happened since
-  the store has the semaphore.
+  N+ if not all are listed. may_be_kept: its client may keep the permit
+  for its next request without using it, which the store cannot see;
+  beside the holders, the number of such units of those that are listed.
+  changes are the last ones by operators, newest first. closed is the
+  reason for which the line is closed, null if it is open. grants, refused,
+  expired and revoked count what has happened since the store has the
+  semaphore.
   The schema is docs/status.schema.json.",
     exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
@@ -44,11 +48,12 @@ Examples:
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
     \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
-    \"closed\",\"cooling\",\"unreadable\",
+    \"closed\",\"cooling\",\"may_be_kept\",\"unreadable\",
     \"grants\",\"refused\",\"expired\",\"revoked\"}]
   The fields are those of permits status --json. The ages are of the first
   1,000 holders and waiters, null if there are none. cooling are units of
-  those holders that have gone. unreadable is the reason for which a
+  those holders that have gone, may_be_kept of those whose clients may keep
+  their permits without using them. unreadable is the reason for which a
   semaphore cannot be read, say because its keys belong to another program:
   then all but its name is unknown, that is 0, false or null. It is null
   otherwise. The schema is docs/list.schema.json.

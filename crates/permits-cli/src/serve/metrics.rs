@@ -27,7 +27,7 @@ struct Metric {
     value: fn(&ListRow) -> Option<f64>,
 }
 
-const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 14] = [
     Metric {
         name: "permits_semaphore_limit",
         help: "Units that may be held at once; absent if no limit is set.",
@@ -37,6 +37,11 @@ const METRICS: [Metric; 13] = [
         name: "permits_semaphore_held",
         help: "Units that are held.",
         value: |row| Some(row.held as f64),
+    },
+    Metric {
+        name: "permits_semaphore_may_be_kept",
+        help: "Held units that clients may keep without using them.",
+        value: |row| Some(row.units.may_be_kept as f64),
     },
     Metric {
         name: "permits_semaphore_waiting",

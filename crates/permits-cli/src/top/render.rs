@@ -14,12 +14,12 @@ use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
 use super::state::state;
-use crate::cooling;
 use crate::help::TOP_KEYS;
 use crate::inspected::{ListRow, counted, unlisted_units, unlisted_waiters};
 use crate::report::with_causes;
 use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
+use crate::units;
 
 /// The least height of a screen with a title of two lines.
 const ROOMY: usize = 10;
@@ -267,8 +267,7 @@ fn holders(inspection: &Inspection) -> Table<6> {
     let row = |holder: &HolderInfo| {
         let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
         let [slot, weight, token] = numbers.map(|number| number.to_string());
-        let left = holder.lease_remaining;
-        let lease = if holder.cooling { cooling::left(left) } else { duration(left) };
+        let lease = units::lease(holder, duration);
         let cells = [holder.holder.clone(), duration(holder.age), lease, slot, weight, token];
         Row { cells, text: holder.label.clone().unwrap_or_default().into() }
     };

@@ -14,13 +14,13 @@ pub(super) fn state(row: &ListRow) -> Text {
     let is_recovering = row.is_recovering();
     let recovering = format!("recovering for {}", duration(Duration::from_millis(row.recovering_ms)));
     let no_limit = if row.is_idle() { "not in use, no limit" } else { "no limit" };
-    let cooling = row.cooling.text();
-    let cooling = cooling.as_deref().unwrap_or_default();
+    let units = row.units.text();
+    let units = units.as_deref().unwrap_or_default();
     let parts = [
         (row.paused, "PAUSED", "PAUSED", "P"),
         (is_recovering, recovering.as_str(), "recovering", "R"),
         (row.pinned, "limit pinned", "pinned", "L"),
-        (!cooling.is_empty(), cooling, cooling, ""),
+        (!units.is_empty(), units, units, ""),
         (row.limit.is_none(), no_limit, "", ""),
         // Last, because its reason follows.
         (row.closed.is_some(), "CLOSED", "CLOSED", "C"),

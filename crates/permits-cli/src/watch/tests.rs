@@ -22,6 +22,7 @@ fn holder(name: &str, token: u64, age: Duration) -> HolderInfo {
         age,
         lease_remaining,
         cooling: false,
+        may_be_kept: false,
         label: None,
     }
 }

@@ -16,7 +16,7 @@ use crate::support::{Running, gate, without_home};
 type Script = (&'static str, usize, usize);
 
 /// The entries of the page: the heading, the number of copies that run at once, and the scripts.
-const ENTRIES: [(&str, usize, &[Script]); 13] = [
+const ENTRIES: [(&str, usize, &[Script]); 14] = [
     ("A mutex", 4, &[("post.sh", 4, 1)]),
     ("So many a minute, and so many at once", 12, &[("call-api.sh", 12, 8)]),
     ("A door that opens every 200 ms", 4, &[("step.sh", 4, 1)]),
@@ -26,6 +26,7 @@ const ENTRIES: [(&str, usize, &[Script]); 13] = [
     ("A licence that lingers", 8, &[("simulate.sh", 8, 8)]),
     ("One cron job over many hosts", 4, &[("backup.sh", 1, 1)]),
     ("A deploy lock", 4, &[("deploy.sh", 4, 1)]),
+    ("A busy API client", 0, &[]),
     ("Database migrations", 4, &[("migrate.sh", 4, 1)]),
     ("The workers of a job queue", 0, &[]),
     ("A Kubernetes Job", 6, &[("report.sh", 6, 4)]),

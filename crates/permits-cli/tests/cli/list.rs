@@ -38,7 +38,7 @@ fn list(store: &dyn Store) -> Value {
 
 fn row(name: &str, limit: Value, held: u64, waiting: u64, paused: bool, pinned: bool) -> Value {
     json!({"name": name, "limit": limit, "held": held, "waiting": waiting, "paused": paused, "pinned": pinned,
-        "closed": null, "cooling": 0, "unreadable": null})
+        "closed": null, "cooling": 0, "may_be_kept": 0, "unreadable": null})
 }
 
 /// An unheld semaphore with this limit.

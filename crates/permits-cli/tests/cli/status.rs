@@ -5,13 +5,15 @@ use permits_testkit::sound::Named as _;
 use serde_json::json;
 
 use crate::support::{
-    Holder, Store, assert_matches_schema, json, on_both_stores, output, permits, run, status, waiter,
+    Holder, Running, Store, TIMEOUT, assert_matches_schema, json, on_both_stores, output, permits, run,
+    status, waiter,
 };
 
 on_both_stores! {
     holders_and_waiters_are_listed,
     a_paused_semaphore_is_shown_as_such,
     what_cools_is_shown_and_can_be_freed,
+    units_that_may_be_kept_are_shown_while_no_request_waits,
     printed_json_matches_the_schemas,
 }
 
@@ -55,11 +57,12 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             "holders": [{
                 "holder": "web-1", "weight": 2, "slot": 0, "token": null, "lease_remaining_ms": null,
                 "age_ms": null, "label": "nightly", "cooling": false,
+                "may_be_kept": false,
             }],
             "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
             "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null, "cooling": 0,
-            "grants": null, "refused": 0, "expired": 0, "revoked": 0, "changes": [],
+            "may_be_kept": 0, "grants": null, "refused": 0, "expired": 0, "revoked": 0, "changes": [],
         })
     );
 
@@ -101,6 +104,33 @@ fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
     let freed = output(&mut permits(&store.url(), ["revoke", name, "--all"]));
     assert_eq!(freed.code, 0, "{}", freed.stderr);
     assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0);
+}
+
+fn units_that_may_be_kept_are_shown_while_no_request_waits(store: &dyn Store, name: &str) {
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
+    let semaphore = client.named(name, 3).keep(TIMEOUT);
+    let _permit = semaphore.acquire_many(2).wait().expect("it is free");
+    let json = status(store, name);
+    assert_eq!(
+        (&json["holders"][0]["may_be_kept"], &json["may_be_kept"]),
+        (&json!(true), &json!(2)),
+        "{json}"
+    );
+    assert_matches_schema("status.schema.json", &json);
+    let text = output(&mut permits(&store.url(), ["status", name])).stdout;
+    assert!(text.starts_with(&format!("{name}: 2 of 3 held, 2 may be kept, 0 waiting\n")), "{text}");
+    assert!(text.contains(" s, may be kept  "), "{text}");
+    let listed = output(&mut permits(&store.url(), ["list"])).stdout;
+    assert_eq!(listed.lines().nth(1), Some("semaphore     2      3        0  2 may be kept"));
+    Running::until(&mut permits(&store.url(), ["watch", name]), "2 of 3 held, 2 may be kept, 0 waiting");
+
+    let _waiter = waiter(store, name, "--weight 2", (1, 1));
+    let json = status(store, name);
+    assert_eq!(
+        (&json["holders"][0]["may_be_kept"], &json["may_be_kept"]),
+        (&json!(false), &json!(0)),
+        "{json}"
+    );
 }
 
 fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {

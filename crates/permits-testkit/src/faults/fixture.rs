@@ -6,7 +6,9 @@ use super::Fault;
 use crate::cluster::slot as hash_slot;
 use crate::history::{ClientEvent, Recorder, now};
 use crate::sentinel::SERVICE;
-use crate::worker::{Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings};
+use crate::worker::{
+    Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings, parse_unique_holder,
+};
 use crate::{Cluster, FencedServer, Proxy, Sentinels, Server};
 
 /// The number of processes that use the semaphore.
@@ -14,6 +16,9 @@ pub(super) const WORKERS: usize = 10;
 
 /// The lease of all permits.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
+
+/// The time for which keepers keep a permit that they do not use: the longest with this lease.
+const KEEP: Duration = LEASE.checked_div(3).expect("3 is not 0");
 
 /// The servers on which a semaphore lives.
 pub(super) enum Deployment {
@@ -81,8 +86,20 @@ fn work(limit: u32) -> Work {
             (6, millis(50, 400)),
             (11, millis(2, 30)),
         ]),
-        rest: millis(0, 20),
+        rest: Mix::all(millis(0, 20)),
         dropped: 0.0,
+    }
+}
+
+/// The work of a row whose workers keep permits, which they can while no request waits: two fifths of the
+/// units are in use on average. A loop takes ten short turns in a row, and then rests.
+fn work_of_keepers(limit: u32) -> Work {
+    let millis = |from, to| Duration::from_millis(from)..Duration::from_millis(to);
+    Work {
+        wait: Mix(vec![(9, Wait::Granted), (1, Wait::Timeout(millis(50, 1550)))]),
+        hold: Mix(vec![(1, millis(200, 800)), (2, millis(2, 30)), (37, millis(0, 4))]),
+        rest: Mix(vec![(9, millis(0, 3)), (1, millis(0, 18_000 / u64::from(limit)))]),
+        ..work(limit)
     }
 }
 
@@ -96,16 +113,19 @@ pub(super) struct Fixture {
     pub(super) deployment: Deployment,
     pub(super) fence: FencedServer,
     pub(super) random: fastrand::Rng,
+    /// Every other worker keeps permits.
+    keep: bool,
 }
 
 impl Fixture {
-    /// Starts all workers; every other one with `other_prefix`, if that is given.
+    /// Starts all workers. Every other one keeps permits, if there are keepers; every other one has
+    /// `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
         command: fn() -> std::process::Command,
         limit: u32,
+        (keep, other_prefix): (bool, Option<&str>),
         seed: u64,
-        other_prefix: Option<&str>,
     ) -> Self {
         let fence = FencedServer::start();
         let recorder = match &deployment {
@@ -120,7 +140,8 @@ impl Fixture {
         };
         let pool = WorkerPool::new(command, settings);
         let random = fastrand::Rng::with_seed(seed);
-        let mut fixture = Self { workers: Vec::new(), pool, recorder, deployment, fence, random };
+        let workers = Vec::new();
+        let mut fixture = Self { workers, pool, recorder, deployment, fence, random, keep };
         for worker in 0..WORKERS {
             let prefix = other_prefix.filter(|_| worker % 2 == 1);
             let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
@@ -131,8 +152,10 @@ impl Fixture {
 
     fn start_worker(&self, index: usize, prefix: &str) -> Worker {
         let (url, prefix) = (self.deployment.url(index), prefix.to_owned());
-        let mut worker = self.pool.start(WorkerSettings { url, prefix, ..self.pool.settings.clone() });
-        worker.work(&work(self.pool.settings.limit));
+        let keep = (self.keep && index.is_multiple_of(2)).then_some(KEEP);
+        let mut worker = self.pool.start(WorkerSettings { url, prefix, keep, ..self.pool.settings.clone() });
+        let limit = self.pool.settings.limit;
+        worker.work(&if self.keep { work_of_keepers(limit) } else { work(limit) });
         worker
     }
 
@@ -154,6 +177,13 @@ impl Fixture {
         served.map_err(|missing| format!("workers {missing:?} got no permit"))
     }
 
+    /// Waits until a worker has used what it kept after `since`, if workers keep permits.
+    pub(super) fn await_kept(&self, since: u64) -> Result<(), String> {
+        let is_again = |event: &ClientEvent| matches!(event, ClientEvent::Acquired { again: true, .. });
+        let kept = !self.keep || self.pool.await_any(since, is_again);
+        kept.then_some(()).ok_or_else(|| "no worker keeps a permit any more".to_owned())
+    }
+
     /// The indexes of the workers that hold now, by their own reports.
     fn holders(&self) -> Vec<usize> {
         let now = now();
@@ -173,6 +203,22 @@ impl Fixture {
         let mut others: Vec<usize> = (0..WORKERS).filter(|index| !holders.contains(index)).collect();
         self.random.shuffle(&mut others);
         holders.into_iter().chain(others).take(count).collect()
+    }
+
+    /// Some of the workers that keep permits and have units now, by the store: at most `most`.
+    pub(super) fn keepers(&mut self, most: usize) -> Vec<usize> {
+        // Read from outside: a command of a client would be missing in the record.
+        let [waiters, all] = ["queue", "leases"].map(|part| {
+            let names = self.server().command(&["ZRANGE", &key(part), "0", "-1"]);
+            names.array().iter().map(|name| name.text().to_owned()).collect::<Vec<_>>()
+        });
+        let holders = all.iter().filter(|name| !waiters.contains(name));
+        let numbers: Vec<usize> = holders.filter_map(|name| parse_unique_holder(name)).collect();
+        let has_units = |index: &usize| numbers.contains(&self.workers[*index].number);
+        let mut keepers: Vec<usize> = (0..WORKERS).filter(has_units).collect();
+        self.random.shuffle(&mut keepers);
+        keepers.truncate(self.random.usize(1..=most));
+        keepers
     }
 
     /// A time out of this range of milliseconds.

@@ -55,6 +55,8 @@ struct Promise {
     order: bool,
     /// Every acquisition succeeds in the end, unless it was given up.
     success: bool,
+    /// Half of the workers keep permits, and no request waits for longer than this.
+    keep: Option<Duration>,
     /// The state of the store after the fault.
     state: StateAfter,
 }
@@ -71,7 +73,8 @@ enum StateAfter {
 }
 
 /// The queue may break, because a client is away for longer than the lease.
-const BOUND: Promise = Promise { bound: true, order: false, success: true, state: StateAfter::Kept };
+const BOUND: Promise =
+    Promise { bound: true, order: false, success: true, keep: None, state: StateAfter::Kept };
 
 /// Everything holds, and no connected client loses a permit.
 const ALL: Promise = Promise { order: true, ..BOUND };
@@ -85,6 +88,13 @@ const MEASURED: Promise = Promise { bound: false, ..LOSING };
 /// Requests may be refused.
 const REFUSING: Promise = Promise { success: false, ..BOUND };
 
+/// Units that workers keep are free after a lease at the latest. The rest of the wait is for the work in
+/// progress, on a busy machine.
+const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND };
+
+/// The store loses state, and is away for a while: a failover takes as long as several leases.
+const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..LOSING };
+
 /// A fault that was injected.
 struct Fault {
     /// The time from which recovery is measured: the end of the fault; for a fault without an end, its
@@ -95,7 +105,7 @@ struct Fault {
 }
 
 /// All rows.
-pub const ROWS: [Row; 25] = [
+pub const ROWS: [Row; 30] = [
     row("client-kill", "clients killed, holding or waiting", Deployment::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Deployment::server, single::client_pause, BOUND),
     row("client-fork", "clients forked while they hold", Deployment::server, single::client_fork, ALL),
@@ -150,6 +160,29 @@ pub const ROWS: [Row; 25] = [
     row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, LOSING),
     row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, LOSING),
     row("cluster-migrate", "hash slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),
+    row("keep-recall-lost", "recalls swallowed", proxied, single::recall_lost, KEEPING),
+    row("keep-keeper-killed", "keepers killed", Deployment::server, single::keeper_kill, KEEPING),
+    row(
+        "keep-keeper-stopped",
+        "keepers paused beyond the lease",
+        Deployment::server,
+        single::keeper_pause,
+        KEEPING,
+    ),
+    row(
+        "keep-server-restarted",
+        "server killed, nothing on disk, while units are kept",
+        Deployment::server,
+        single::restart,
+        KEEPING_LOSING,
+    ),
+    row(
+        "keep-failover",
+        "primary killed, while units are kept",
+        groups::watched_careful,
+        groups::sentinel_kill,
+        KEEPING_LOSING,
+    ),
     row(
         "mixed",
         "any fault of a single server that loses no keys and forks no client",
@@ -223,7 +256,8 @@ impl Cell {
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
         let prefix = self.mutant.map(|mutant| mutant.prefix());
-        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, seed, prefix);
+        let keep = row.promise.keep.is_some();
+        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, (keep, prefix), seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
         let mut faults = Vec::new();
@@ -237,6 +271,7 @@ impl Cell {
         let calm = now();
         served = served.and_then(|()| fixture.await_served(calm));
         let all_served = now() - calm;
+        served = served.and_then(|()| fixture.await_kept(calm));
         let closed = fixture.pool.close(std::mem::take(&mut fixture.workers));
         let mut history = std::mem::take(&mut *fixture.pool.history());
         history.events.extend(watch.into_iter().flat_map(QueueWatch::stop));

@@ -15,9 +15,19 @@ use crate::worker::SEMAPHORE;
 
 /// Kills up to three workers (SIGKILL), mostly those that hold, and starts others in their place.
 pub(super) fn client_kill(fixture: &mut Fixture) -> Fault {
-    let over = now();
     let victims = fixture.victims(3);
-    for victim in &victims {
+    kill(fixture, &victims)
+}
+
+/// Kills up to three workers that have units, which they mostly keep.
+pub(super) fn keeper_kill(fixture: &mut Fixture) -> Fault {
+    let victims = fixture.keepers(3);
+    kill(fixture, &victims)
+}
+
+fn kill(fixture: &mut Fixture, victims: &[usize]) -> Fault {
+    let over = now();
+    for victim in victims {
         fixture.replace(*victim);
     }
     Fault { over, effects: victims.len() }
@@ -25,13 +35,23 @@ pub(super) fn client_kill(fixture: &mut Fixture) -> Fault {
 
 /// Freezes up to three workers for longer than the lease. Their units are to move on before they do.
 pub(super) fn client_pause(fixture: &mut Fixture) -> Fault {
-    let over = now();
     let victims = fixture.victims(3);
-    for victim in &victims {
+    pause(fixture, &victims)
+}
+
+/// Freezes up to three workers that have units, which they mostly keep, for longer than the lease.
+pub(super) fn keeper_pause(fixture: &mut Fixture) -> Fault {
+    let victims = fixture.keepers(3);
+    pause(fixture, &victims)
+}
+
+fn pause(fixture: &mut Fixture, victims: &[usize]) -> Fault {
+    let over = now();
+    for victim in victims {
         fixture.workers[*victim].pause();
     }
     sleep(LEASE + fixture.millis(200..1500));
-    for victim in &victims {
+    for victim in victims {
         fixture.workers[*victim].resume();
     }
     Fault { over, effects: victims.len() }
@@ -47,10 +67,26 @@ pub(super) fn client_fork(fixture: &mut Fixture) -> Fault {
     Fault::over_now(victims.len())
 }
 
+/// The chunks and messages that did not arrive at workers.
+fn swallowed(fixture: &Fixture) -> usize {
+    fixture.proxies().iter().map(|proxy| proxy.swallowed()).sum()
+}
+
+/// Throws the messages away that recall what workers keep.
+pub(super) fn recall_lost(fixture: &mut Fixture) -> Fault {
+    let swallow = |fixture: &Fixture, needle| {
+        fixture.proxies().iter().for_each(|proxy| proxy.swallow_messages(needle));
+    };
+    let before = swallowed(fixture);
+    swallow(fixture, b":wake:recall:");
+    sleep(fixture.millis(500..3000));
+    wait::until(LEASE, || swallowed(fixture) > before);
+    swallow(fixture, b"");
+    Fault::over_now(swallowed(fixture) - before)
+}
+
 /// Throws replies away, and cuts the connection: the server has executed the request.
 pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
-    let swallowed =
-        |fixture: &Fixture| fixture.proxies().iter().map(|proxy| proxy.swallowed()).sum::<usize>();
     let before = swallowed(fixture);
     for victim in fixture.victims(5) {
         if fixture.random.bool() {

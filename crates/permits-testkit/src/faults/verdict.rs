@@ -16,6 +16,8 @@ pub struct Verdict {
     pub operations: usize,
     /// Grants.
     pub grants: usize,
+    /// Those of them that clients made themselves, out of what they kept.
+    pub granted_again: usize,
     /// Permits that were lost.
     pub lost: usize,
     /// Operations that failed.
@@ -30,6 +32,8 @@ pub struct Verdict {
     pub refused: usize,
     /// The longest time from a fault to the next grant.
     pub recovery: Option<Duration>,
+    /// The longest wait of a request that was granted.
+    pub waited: Option<Duration>,
     /// The time from the end of the last fault until every worker had a permit.
     pub served: Option<Duration>,
 }
@@ -57,10 +61,12 @@ impl Verdict {
         let mut verdict = Self {
             operations: count(|event| matches!(event, ClientEvent::Asked { .. } | ClientEvent::Releasing)),
             grants: grants.len(),
+            granted_again: grants.iter().filter(|granted| granted.again).count(),
             lost: count(|event| matches!(event, ClientEvent::Lost(_))),
             failed: count(|event| matches!(event, ClientEvent::Failed(_))),
             faults: faults.len(),
             excess: excess(&grants, limit),
+            waited: grants.iter().map(waited).max(),
             recovery: faults.iter().filter_map(|fault| recovery(&grants, fault)).max(),
             ..Self::default()
         };
@@ -94,6 +100,10 @@ impl Verdict {
         if let (true, Some((number, record))) = (promise.order, losses.next()) {
             verdict.violations.push(format!("lost: worker {number}: {record}"));
         }
+        if let Some(longest) = promise.keep {
+            let late = grants.iter().find(|granted| waited(granted) > longest);
+            verdict.note(late.map_or(Ok(()), |late| Err(format!("wait: longer than {longest:?}: {late:?}"))));
+        }
         if faults.iter().all(|fault| fault.effects == 0) {
             verdict.violations.push("coverage: no fault had any effect".to_owned());
         }
@@ -126,6 +136,11 @@ impl Verdict {
             *newest = (at, holder.to_owned());
         }
     }
+}
+
+/// The time from the request to the permit.
+fn waited(granted: &Granted) -> Duration {
+    Duration::from_micros(granted.acquired - granted.asked)
 }
 
 /// The time from a fault to the next grant.
@@ -174,6 +189,7 @@ mod tests {
             weight,
             token,
             slot: 0,
+            again: false,
             asked: acquired - 1,
             enqueued: None,
             acquired,
@@ -207,7 +223,12 @@ mod tests {
         let mut history = History::default();
         for (tag, at, token) in [("loop0.1", 10, 5), ("loop0.2", 20, 4)] {
             history.note_at(at, 1, tag, ClientEvent::Asked { weight: 1 });
-            history.note_at(at + 1, 1, tag, ClientEvent::Acquired { token, slot: 0, until: 100 });
+            history.note_at(
+                at + 1,
+                1,
+                tag,
+                ClientEvent::Acquired { token, slot: 0, until: 100, again: false },
+            );
         }
         let violations = |tags: &[(&str, u64)]| {
             let resource = FencedResource::new();

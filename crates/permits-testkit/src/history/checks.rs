@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, State};
+use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, KEPT_TOKENS, State};
 use permits::protocol::{
     AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Holder, MAX_BATCH, Operation,
-    ReleaseOutcome, RenewOutcome, RequestId,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RequestId,
 };
 
 use super::Violation;
@@ -18,8 +18,9 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 13] = [
+pub const CHECKS: [(&str, Check); 15] = [
     ("P1", bound),
+    ("P4, kept", tokens_that_may_be_used_are_passed),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
     ("P7", what_fits_is_granted),
@@ -32,6 +33,7 @@ pub const CHECKS: [(&str, Check); 13] = [
     ("P17", grants_count_as_long_as_asked),
     ("P20", a_closed_line_is_empty),
     ("P21", changes_are_remembered),
+    ("P22", what_may_be_kept_is_known),
 ];
 
 /// Runs all checks.
@@ -89,6 +91,29 @@ fn bound(step: &Step) -> Result<(), String> {
         } else if let Some((lower, _)) = after.free.range(..u64::from(grant.slot)).next() {
             // A command frees slots before it takes one.
             return Err(format!("{holder} got slot {}, and {lower} is free", grant.slot));
+        }
+    }
+    Ok(())
+}
+
+/// P4: when a grant that its session may keep ends, or is another session's from then on, the next token is
+/// above all that the session may have used: up to the one that its release names, if it is released.
+fn tokens_that_may_be_used_are_passed(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    for (holder, entry) in step.entries_before().filter(|(_, entry)| entry.terms.keep) {
+        let Some(grant) = entry.place.taken() else { continue };
+        let stays = after.entries.get(holder).filter(|now| now.place.taken() == Some(grant));
+        if stays.is_some_and(|now| now.terms.keep) {
+            continue;
+        }
+        let released = match &step.command.operation {
+            Operation::Release(requests) => requests.iter().find(|release| release.request == entry.request),
+            _ => None,
+        };
+        let last = grant.token + KEPT_TOKENS - 1;
+        let last = released.map_or(last, |release| release.last_token.unwrap_or(0).min(last));
+        if after.last_token < last {
+            return Err(format!("{holder} may have used {last}, and the last is {}", after.last_token));
         }
     }
     Ok(())
@@ -497,8 +522,7 @@ fn changes_are_remembered(step: &Step) -> Result<(), String> {
     };
     let last = after.changes.last();
     if before.map_or((false, false, None), stops) != stops(after)
-        && last.map(|change| (&change.origin, change.at_us))
-            != origin.map(|origin| (origin, step.reply.now_us))
+        && last.map(|change| (&change.origin, change.at_us)) != origin.map(|origin| (origin, step.now_us))
     {
         return Err(format!(
             "{:?} is now {:?}, and the last change is {last:?}",
@@ -515,6 +539,39 @@ fn changes_are_remembered(step: &Step) -> Result<(), String> {
         if !after.changes.iter().any(|later| later.effect.is_on_same_part(&change.effect)) {
             return Err(format!("{change:?} is forgotten, and no change of its part has followed"));
         }
+    }
+    Ok(())
+}
+
+/// P22: the store knows until when grants may be kept: a lease after each request for one, since its session
+/// holds it no longer without another. It says that they may be kept only while no request needs units, and
+/// refuses no try for units that a recall may free.
+fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let asked: Vec<&PermitTerms> = match &step.command.operation {
+        Operation::Acquire { requests, .. } => requests.iter().map(|request| &request.terms).collect(),
+        Operation::Renew(requests) => requests.iter().map(|renew| &renew.terms).collect(),
+        _ => Vec::new(),
+    };
+    let kept = asked.into_iter().filter(|terms| terms.keep).map(|terms| step.now_ms() + terms.lease_ms);
+    let known = step.before.as_ref().map_or(0, |state| state.kept_until_ms);
+    if let Some(until) = kept.chain([known]).find(|until| after.kept_until_ms < *until) {
+        return Err(format!("kept until {until}, and the store knows of {}", after.kept_until_ms));
+    }
+    let is_needed = !after.queue.is_empty() || after.held > after.limit.into() || after.paused;
+    if step.reply.keepable && (is_needed || after.closed.is_some() || step.is_recovering()) {
+        return Err(format!("nothing is to be kept: {after:?}"));
+    }
+    let (Operation::Acquire { requests, queue_max: 1.. }, Answers::Acquire(answers)) =
+        (&step.command.operation, &step.reply.answers)
+    else {
+        return Ok(());
+    };
+    let refused = answers.first() == Some(&AcquireOutcome::Refused(Refusal::NoPermits));
+    let waits = requests.iter().any(|request| request.wait);
+    let is_open = after.queue.is_empty() && !after.paused && !step.is_recovering();
+    if refused && !waits && is_open && step.now_ms() < after.kept_until_ms {
+        return Err("a try is refused, and permits may be kept".into());
     }
     Ok(())
 }

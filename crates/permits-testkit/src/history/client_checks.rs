@@ -25,6 +25,8 @@ pub struct Granted {
     pub token: u64,
     /// Its slot.
     pub slot: u32,
+    /// The client granted it itself, out of the permits that it kept.
+    pub again: bool,
     /// The time of the request.
     pub asked: u64,
     /// The time at which it was seen in the queue, if it was.
@@ -45,7 +47,8 @@ impl Granted {
         [Some(self.until), self.releasing, self.lost].into_iter().flatten().min().unwrap_or(self.until)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Returns whether it was over when its client got it: by its own report it was never held.
+    pub(super) fn is_empty(&self) -> bool {
         self.end() <= self.acquired
     }
 }
@@ -84,7 +87,7 @@ impl History {
             match *what {
                 ClientEvent::Asked { weight } => drop(asked.insert(key, (*at, weight))),
                 ClientEvent::Enqueued => drop(enqueued.insert(key, *at)),
-                ClientEvent::Acquired { token, slot, until } => {
+                ClientEvent::Acquired { token, slot, until, again } => {
                     let (asked, weight) = asked.get(&key).copied().unwrap_or((*at, 1));
                     let granted = Granted {
                         worker: *worker,
@@ -92,6 +95,7 @@ impl History {
                         weight,
                         token,
                         slot,
+                        again,
                         asked,
                         enqueued: None,
                         acquired: *at,
@@ -280,37 +284,50 @@ pub fn check_stops(history: &History) -> Result<(), Violation> {
     Ok(())
 }
 
-/// P4: tokens are distinct, and a request sent after another had its permit gets a higher one.
+/// P4: tokens are distinct, and a request sent after another had its permit gets a higher one. Among the
+/// grants of the store that holds over all slots. The grants that clients made themselves, out of what they
+/// kept, have the next tokens of a grant of the store: for them it holds within each slot.
 ///
 /// # Errors
 ///
 /// Tokens that repeat or fall.
 pub fn check_tokens(grants: &[Granted]) -> Result<(), Violation> {
-    let mut by_token: Vec<&Granted> = grants.iter().collect();
-    by_token.sort_by_key(|granted| granted.token);
-    if let Some(pair) = by_token.windows(2).find(|pair| pair[0].token == pair[1].token) {
+    let stored: Vec<&Granted> = grants.iter().filter(|granted| !granted.again).collect();
+    check_distinct_and_rising(stored)?;
+    let mut slots: BTreeMap<u32, Vec<&Granted>> = BTreeMap::new();
+    for granted in grants {
+        slots.entry(granted.slot).or_default().push(granted);
+    }
+    slots.into_values().try_for_each(check_distinct_and_rising)
+}
+
+fn check_distinct_and_rising(mut grants: Vec<&Granted>) -> Result<(), Violation> {
+    grants.sort_by_key(|granted| granted.token);
+    if let Some(pair) = grants.windows(2).find(|pair| pair[0].token == pair[1].token) {
         return Err(Violation::new("P4", format!("one token twice: {pair:#?}")));
     }
-    check_rising(grants, |granted| Some(granted.acquired))
+    check_rising(&grants, |granted| Some(granted.acquired))
         .map_err(|fell| Violation::new("P4", format!("a token that fell: {fell}")))
 }
 
-/// P6: a request sent after another was seen in the queue is granted after that one, for any weights.
+/// P6: a request sent after another was seen in the queue is granted after that one, for any weights. The
+/// grants that clients made themselves, out of what they kept, are left out.
 ///
 /// # Errors
 ///
 /// The waiter that was overtaken.
 pub fn check_queue_order(grants: &[Granted]) -> Result<(), Violation> {
-    check_rising(grants, |granted| granted.enqueued)
+    let grants: Vec<&Granted> = grants.iter().filter(|granted| !granted.again).collect();
+    check_rising(&grants, |granted| granted.enqueued)
         .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
 }
 
 /// A request sent after the moment `known` of another has the higher token.
-fn check_rising(grants: &[Granted], known: impl Fn(&Granted) -> Option<u64>) -> Result<(), String> {
+fn check_rising(grants: &[&Granted], known: impl Fn(&Granted) -> Option<u64>) -> Result<(), String> {
     let mut earlier: Vec<(u64, &Granted)> =
-        grants.iter().filter_map(|granted| Some((known(granted)?, granted))).collect();
+        grants.iter().filter_map(|granted| Some((known(granted)?, *granted))).collect();
     earlier.sort_by_key(|(at, _)| *at);
-    let mut by_asked: Vec<&Granted> = grants.iter().collect();
+    let mut by_asked = grants.to_vec();
     by_asked.sort_by_key(|granted| granted.asked);
     let mut earlier = earlier.into_iter().peekable();
     let mut highest: Option<&Granted> = None;

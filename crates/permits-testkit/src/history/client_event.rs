@@ -49,6 +49,8 @@ pub enum ClientEvent {
         slot: u32,
         /// The deadline that it states, by [`now`].
         until: u64,
+        /// The client granted it itself, out of the permits that it kept.
+        again: bool,
     },
     /// The permit said before a step of the work that it is held.
     Held {
@@ -156,7 +158,7 @@ impl ClientRecord {
 fn records_survive_the_line() {
     for event in [
         ClientEvent::Connected,
-        ClientEvent::Acquired { token: 1 << 52, slot: 3, until: 17 },
+        ClientEvent::Acquired { token: 1 << 52, slot: 3, until: 17, again: false },
         ClientEvent::Lost("the permit was lost:\nwhy".to_owned()),
         ClientEvent::Released(Err("why".to_owned())),
         ClientEvent::Stopped(Counts { asked: 1, ..Counts::default() }),

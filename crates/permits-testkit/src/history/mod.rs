@@ -6,7 +6,8 @@
 //! - [`replay`] checks the **store**. The scripts publish every command that they execute (see [`record`]),
 //!   in the order of execution, those with a lost reply included; a [`Recorder`] listens. The commands are
 //!   replayed through the model, and every reply and every event must be equal. After each step the
-//!   properties of the semaphore are checked on the state: P1, P4 to P7, P9 to P11, P13, P15 ([`checks`]).
+//!   properties of the semaphore are checked on the state: P1, P4 to P7, P9 to P11, P13, P15, P17, P20 to
+//!   P22 ([`checks`]).
 //! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit,
 //!   its token and its slot ([`client_checks`]). It uses no information from the store.
 //! - [`Replayed::check_deadlines`] compares the two: no client uses a grant that the store did not make, or a
@@ -46,7 +47,7 @@
 //!     let permit = exports.acquire().await?;
 //!     let (at, until) = history::deadline(|| permit.remaining());
 //!     let (token, slot) = (permit.token(), permit.slot());
-//!     seen.note_at(at, 0, turn, ClientEvent::Acquired { token, slot, until });
+//!     seen.note_at(at, 0, turn, ClientEvent::Acquired { token, slot, until, again: false });
 //!     seen.note(0, turn, ClientEvent::Releasing);
 //!     permit.release().await?;
 //!     seen.note(0, turn, ClientEvent::Released(Ok(())));
@@ -80,7 +81,7 @@ pub use permits::store::redis::testing::{Record, record};
 pub use self::client_checks::{Granted, History, Rules, verify};
 pub use self::client_event::{ClientEvent, ClientRecord, deadline, now, report, report_at};
 pub use self::recorder::{Recorder, merge};
-pub use self::replay::{Loss, Replayed, replay};
+pub use self::replay::{Loss, Replayed, StoredPermit, replay};
 
 /// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, ServerClock, State, apply};
-use permits::protocol::{Event, SessionId};
+use permits::model::{EntryState, KEPT_TOKENS, ServerClock, State, apply, keepable_limit, recalls};
+use permits::protocol::{Event, Grant, SessionId};
 
 use super::checks::check;
 use super::client_checks::Granted;
@@ -49,9 +49,17 @@ pub struct Replayed {
     pub losses: Vec<Loss>,
     /// The last state of each semaphore, by state key; `None` without a state.
     pub states: BTreeMap<String, Option<State>>,
-    /// The last deadline of each permit in the store, in milliseconds of the server's clock, by token. Within
-    /// one semaphore a token identifies a permit.
-    pub deadlines: BTreeMap<u64, u64>,
+    /// The permits of one semaphore, by slot and token.
+    pub permits: BTreeMap<(u32, u64), StoredPermit>,
+}
+
+/// A permit as the store granted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredPermit {
+    /// Its last deadline in the store, in milliseconds of the server's clock.
+    pub deadline_ms: u64,
+    /// The session of its holder may keep it.
+    pub keep: bool,
 }
 
 /// Replays a history through the model.
@@ -70,8 +78,10 @@ pub fn replay(records: &[Record]) -> Result<Replayed, Violation> {
             .map_err(|violation| explained(violation, records, number))?;
         replayed.events += step.events.len();
         for entry in step.after.iter().flat_map(|after| after.entries.values()) {
-            if let EntryState::Holding(grant) = entry.place {
-                replayed.deadlines.insert(grant.token, entry.deadline.unsigned_abs());
+            if let EntryState::Holding(Grant { token, slot }) = entry.place {
+                let deadline_ms = entry.deadline.unsigned_abs();
+                let keep = entry.terms.keep;
+                replayed.permits.insert((slot, token), StoredPermit { deadline_ms, keep });
             }
         }
     }
@@ -132,19 +142,33 @@ impl Replayed {
     pub fn check_deadlines(&self, grants: &[Granted]) -> Result<(), Violation> {
         let offset_us = wall_offset_us();
         for granted in grants {
-            let Some(deadline_ms) = self.deadlines.get(&granted.token) else {
+            let Some(StoredPermit { deadline_ms, .. }) = self.permit_of(granted) else {
                 if self.losses.iter().any(|loss| loss.restarted) {
                     continue;
                 }
                 return Err(Violation::new("P3", format!("no command granted this: {granted:#?}")));
             };
             let stops_ms = (granted.until + offset_us) / 1000;
-            if stops_ms > *deadline_ms + APART_MS {
+            if stops_ms > deadline_ms + APART_MS && !granted.is_empty() {
                 let late = format!("until {stops_ms}, and in the store until {deadline_ms}: {granted:#?}");
                 return Err(Violation::new("P3", late));
             }
         }
         Ok(())
+    }
+}
+
+impl Replayed {
+    /// The permit of the store that a client had with this grant: granted by the store, or out of what the
+    /// client kept, with one of the tokens that follow that of the store.
+    fn permit_of(&self, granted: &Granted) -> Option<StoredPermit> {
+        let Granted { token, slot, again, .. } = *granted;
+        if !again {
+            return self.permits.get(&(slot, token)).copied();
+        }
+        let tokens = (slot, token.saturating_sub(KEPT_TOKENS - 1))..(slot, token);
+        let (_, permit) = self.permits.range(tokens).next_back()?;
+        permit.keep.then_some(*permit)
     }
 }
 
@@ -222,6 +246,7 @@ impl<'a> SemaphoreReplay<'a> {
     fn apply(&mut self, record: &'a Record) -> Result<Vec<Event>, Violation> {
         let Record { now_us, run_id, uptime_ms, command, .. } = record;
         let server = ServerClock { now_us: *now_us, run_id, uptime_ms: *uptime_ms };
+        let keepable = keepable_limit(self.state.as_ref(), *now_us);
         let (reply, events) = apply(&mut self.state, &server, command);
         if reply != record.reply {
             let what = format!("the store replied {:?}\nand the model {reply:?}", record.reply);
@@ -229,6 +254,11 @@ impl<'a> SemaphoreReplay<'a> {
         }
         if by_session(&events) != by_session(&record.events) {
             let what = format!("the store published {:?}\nand the model {events:?}", record.events);
+            return Err(Violation::new("events", what));
+        }
+        let recalled = recalls(keepable, self.state.as_ref(), &reply, *now_us);
+        if recalled != record.recalled {
+            let what = format!("the store recalled: {}, and the model: {recalled}", record.recalled);
             return Err(Violation::new("events", what));
         }
         if self.state.is_some() {

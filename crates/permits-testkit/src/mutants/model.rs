@@ -15,10 +15,11 @@ pub type Outcome = (Reply, Vec<Event>);
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
 /// All mutants, each with the property that it breaks.
-pub const ALL: [(&str, Store); 18] = [
+pub const ALL: [(&str, Store); 20] = [
     ("P1, P2", one_too_many),
     ("P2", no_window),
     ("P4", old_tokens),
+    ("P4, kept", forgets_who_keeps),
     ("P5", resurrects),
     ("P5, one effect", forgets_requests),
     ("P6", lets_overtake),
@@ -33,6 +34,7 @@ pub const ALL: [(&str, Store); 18] = [
     ("P17", forgets_the_time),
     ("P20", keeps_waiters),
     ("P21", remembers_one_change),
+    ("P22", never_recalls),
     ("slots", one_slot),
 ];
 
@@ -66,9 +68,7 @@ pub fn resurrects(state: &mut Option<State>, server: &Clock<'_>, command: &Comma
 /// Treats a known request as a new one.
 pub fn forgets_requests(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     if let Operation::Acquire { requests, .. } = &command.operation {
-        let releases = requests
-            .iter()
-            .map(|asked| RequestKey { holder: asked.holder.clone(), request: asked.request.clone() });
+        let releases = requests.iter().map(|asked| RequestKey::from(asked).into());
         let operation = Operation::Release(releases.collect());
         apply(state, server, &Command { operation, ..command.clone() });
     }
@@ -245,6 +245,20 @@ pub fn keeps_waiters(state: &mut Option<State>, server: &Clock<'_>, command: &Co
     change(state, |state| state.paused = true);
     let outcome = apply(state, server, command);
     change(state, |state| (state.closed, state.paused) = (Some(reason), paused));
+    outcome
+}
+
+/// Forgets which grants may be kept, so that their tokens are not passed over.
+pub fn forgets_who_keeps(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let outcome = apply(state, server, command);
+    change(state, |state| state.entries.values_mut().for_each(|entry| entry.terms.keep = false));
+    outcome
+}
+
+/// Forgets that permits may be kept, so that none is recalled.
+pub fn never_recalls(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let outcome = apply(state, server, command);
+    change(state, |state| state.kept_until_ms = 0);
     outcome
 }
 

@@ -30,6 +30,8 @@ pub fn mutants(records: &[Record], number: usize) -> Vec<(&'static str, Record)>
     add("limit", &|it| it.reply.limit += 1);
     add("limit version", &|it| it.reply.limit_version += 1);
     add("pinned", &|it| it.reply.pinned = !it.reply.pinned);
+    add("keepable", &|it| it.reply.keepable = !it.reply.keepable);
+    add("recalled", &|it| it.recalled = !it.recalled);
     add("recovering", &|it| it.reply.recovering_ms += 1);
     add("replaced", &|it| {
         it.reply.replaced_limit = Some(it.reply.replaced_limit.map_or(1, |limit| limit + 1))

@@ -42,6 +42,7 @@ pub(super) struct Faults {
     pub(super) request_limit: u32,
     pub(super) reply_limit: u32,
     pub(super) swallow_replies: bool,
+    pub(super) swallow_messages: &'static [u8],
     pub(super) stalled: bool,
 }
 
@@ -318,11 +319,13 @@ async fn pump(
                 if length == 0 {
                     open = false;
                 } else if direction == Direction::Requests || survives(shared, doomed)? {
-                    held.push_back(Held {
-                        came: Instant::now(),
-                        bytes: buffer[..length].to_vec(),
-                        written: 0,
-                    });
+                    let mut bytes = buffer[..length].to_vec();
+                    if direction == Direction::Replies {
+                        take_messages_out(shared, &mut bytes);
+                    }
+                    if !bytes.is_empty() {
+                        held.push_back(Held { came: Instant::now(), bytes, written: 0 });
+                    }
                 }
             }
         }
@@ -342,11 +345,54 @@ fn survives(shared: &Shared, doomed: &AtomicBool) -> Result<bool, End> {
     Ok(!swallow)
 }
 
+/// Takes the messages out of a chunk that are to be swallowed.
+fn take_messages_out(shared: &Shared, chunk: &mut Vec<u8>) {
+    let needle = shared.faults.borrow().swallow_messages;
+    if needle.is_empty() {
+        return;
+    }
+    let mut from = 0;
+    while let Some(at) = find(&chunk[from..], MESSAGE).map(|at| from + at) {
+        from = at + MESSAGE.len();
+        let [Some(channel), Some(both)] = [1, 2].map(|texts| length_of_texts(&chunk[from..], texts)) else {
+            return;
+        };
+        if find(&chunk[from..from + channel], needle).is_some() {
+            // Before it is the type of the group: a push, or an array in RESP2.
+            let begin = at.saturating_sub(1);
+            chunk.drain(begin..from + both);
+            shared.swallowed.fetch_add(1, SeqCst);
+            from = begin;
+        }
+    }
+}
+
+/// The beginning of a message, but its first byte. A channel and the text follow.
+const MESSAGE: &[u8] = b"3\r\n$7\r\nmessage\r\n";
+
+/// The length of the texts that the bytes begin with; `None` if they are not whole.
+fn length_of_texts(bytes: &[u8], texts: usize) -> Option<usize> {
+    let mut end = 0;
+    for _ in 0..texts {
+        let line = find(&bytes[end..], b"\r\n")?;
+        let length = std::str::from_utf8(bytes[end..end + line].strip_prefix(b"$")?).ok()?;
+        end += line + 2 + length.parse::<usize>().ok()? + 2;
+        if end > bytes.len() {
+            return None;
+        }
+    }
+    Some(end)
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}
+
 /// Returns whether `needle` ends within `chunk`, having begun there or in `previous`.
 fn completes(needle: &[u8], previous: &[u8], chunk: &[u8]) -> bool {
     let overlap = previous.len().min(needle.len() - 1);
     let joined = [&previous[previous.len() - overlap..], chunk].concat();
-    joined.windows(needle.len()).any(|window| window == needle)
+    find(&joined, needle).is_some()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -161,6 +161,14 @@ impl Proxy {
         self.shared.arm(Swallow::ReplyTo(needle.to_vec()));
     }
 
+    /// Takes the messages of channels whose names contain `needle` out of the server's bytes, from now on; an
+    /// empty needle ends that. The connections stay open, and lose nothing else.
+    ///
+    /// A message that arrives here in two pieces is passed on.
+    pub fn swallow_messages(&self, needle: &'static [u8]) {
+        self.shared.faults.send_modify(|faults| faults.swallow_messages = needle);
+    }
+
     /// While on, nothing is passed on in either direction and nothing is closed: a black hole.
     ///
     /// Bytes that came meanwhile are passed on when it is switched off.
@@ -184,7 +192,7 @@ impl Proxy {
     }
 
     /// The chunks from the server that were thrown away: one for each armed order, and one for each chunk
-    /// read while [`swallow_replies`](Self::swallow_replies) was on.
+    /// read while [`swallow_replies`](Self::swallow_replies) was on. And the messages that were taken out.
     pub fn swallowed(&self) -> usize {
         self.shared.swallowed.load(SeqCst)
     }

@@ -28,7 +28,7 @@ use permits::Recovery;
 use serde::{Deserialize, Serialize};
 
 pub use self::pool::{Inspected, TIMEOUT, Worker, WorkerPool, micros, test_command};
-pub use self::process::{holder, parse_holder, run_if_started};
+pub use self::process::{holder, parse_holder, parse_unique_holder, run_if_started};
 
 /// The semaphore of the workers, unless their settings name others. Each test has a store of its own.
 pub const SEMAPHORE: &str = "faults";
@@ -45,7 +45,7 @@ pub struct WorkerSettings {
     pub url: String,
     /// The prefix of the keys.
     pub prefix: String,
-    /// The label of the client, and the first part of its holders' names.
+    /// The first part of the client's label and of its holders' names.
     pub label: String,
     /// The semaphores. Loops draw one of them for each turn; single acquisitions use the first.
     pub semaphores: Vec<String>,
@@ -56,6 +56,8 @@ pub struct WorkerSettings {
     /// The recovery window that the client asks for.
     #[serde(with = "recovery")]
     pub recovery: Recovery,
+    /// The time for which the client keeps a permit that it released. Then its requests name no holder.
+    pub keep: Option<Duration>,
     /// The maximum of the queue, if it is not the default.
     pub max_waiters: Option<u32>,
     /// The seed of the loops.
@@ -81,6 +83,7 @@ impl WorkerSettings {
             limit,
             lease,
             recovery: Recovery::default(),
+            keep: None,
             max_waiters: None,
             seed: 0,
             step: Some(Duration::from_millis(20)),
@@ -148,8 +151,8 @@ pub struct Work {
     pub wait: Mix<Wait>,
     /// The times for which permits are held.
     pub hold: Mix<Range<Duration>>,
-    /// The time between two turns.
-    pub rest: Range<Duration>,
+    /// The times between two turns.
+    pub rest: Mix<Range<Duration>>,
     /// The share of the permits that are dropped instead of released.
     pub dropped: f64,
 }
@@ -164,7 +167,7 @@ impl Work {
             lease: None,
             wait: Mix::all(Wait::Granted),
             hold: Mix::all(times.clone()),
-            rest: times,
+            rest: Mix::all(times),
             dropped: 0.0,
         }
     }
@@ -214,6 +217,8 @@ pub struct Counts {
     pub asked: u64,
     /// Requests that were granted.
     pub granted: u64,
+    /// Those of them that the client granted itself, out of what it kept.
+    pub granted_again: u64,
     /// Requests that ended by their timeout or were cancelled.
     pub given_up: u64,
     /// Requests that an operator revoked.
@@ -229,6 +234,7 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.asked += other.asked;
         self.granted += other.granted;
+        self.granted_again += other.granted_again;
         self.given_up += other.given_up;
         self.revoked += other.revoked;
         self.failed += other.failed;

@@ -165,6 +165,12 @@ impl WorkerPool {
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
+    /// Waits until some worker has reported an event like this after `since`, by [`now`]. Returns whether one
+    /// has within [`TIMEOUT`].
+    pub fn await_any(&self, since: u64, like: impl Fn(&ClientEvent) -> bool) -> bool {
+        self.seen.search(|_, record| record.at > since && like(&record.event))
+    }
+
     /// Ends the loops of `workers` and closes their clients.
     ///
     /// # Errors

@@ -31,7 +31,18 @@ const RECONNECT: Duration = Duration::from_millis(100);
 
 /// The holder of an acquisition: the name by which the store and the fenced resource know it.
 pub fn holder(settings: &WorkerSettings, tag: &str) -> String {
-    format!("{}.{}.{tag}", settings.label, settings.number)
+    format!("{}.{tag}", label(settings))
+}
+
+/// The label of a worker's client.
+fn label(settings: &WorkerSettings) -> String {
+    format!("{}.{}", settings.label, settings.number)
+}
+
+/// The worker whose client named this holder; `None` for a holder that a request named.
+pub fn parse_unique_holder(holder: &str) -> Option<usize> {
+    let (label, _) = holder.split_once('/')?;
+    label.rsplit_once('.')?.1.parse().ok()
 }
 
 /// The worker and the tag of a holder; `None` for a holder that is not a worker's.
@@ -75,6 +86,7 @@ async fn serve(settings: WorkerSettings) {
         .semaphores
         .iter()
         .map(|name| client.semaphore(name, settings.limit).expect("valid"))
+        .map(|semaphore| semaphore.keep(settings.keep.unwrap_or_default()))
         .collect();
     let fence = settings.fence.as_deref().map(|path| {
         let fence = FencedClient::connect(path).expect("the resource outlives its workers");
@@ -136,7 +148,7 @@ async fn serve(settings: WorkerSettings) {
 
 fn builder(settings: &WorkerSettings) -> ClientBuilder {
     let builder = Client::builder(&settings.url)
-        .label(&settings.label)
+        .label(label(settings))
         .prefix(&settings.prefix)
         .lease(settings.lease)
         .recovery(settings.recovery);
@@ -180,7 +192,7 @@ fn read_commands() -> mpsc::UnboundedReceiver<WorkerCommand> {
 async fn acquire(shared: &Arc<Shared>, tag: String, hold: Option<Duration>, release: Arc<Notify>) {
     shared.report_asked(&tag, 1);
     let (shared, semaphore) = (shared.clone(), shared.semaphores[0].clone());
-    let options = AcquireOptions::new().holder(holder(&shared.settings, &tag));
+    let options = options(&shared.settings, &tag);
     let mut acquiring = Box::pin(async move { semaphore.acquire_with(options).await });
     let first = poll_fn(|context| Poll::Ready(acquiring.as_mut().poll(context))).await;
     tokio::spawn(async move {
@@ -196,6 +208,11 @@ async fn acquire(shared: &Arc<Shared>, tag: String, hold: Option<Duration>, rele
     });
 }
 
+fn options(settings: &WorkerSettings, tag: &str) -> AcquireOptions {
+    let options = AcquireOptions::new();
+    if settings.keep.is_some() { options } else { options.holder(holder(settings, tag)) }
+}
+
 /// Takes turns until the worker stops.
 async fn run_loop(shared: Arc<Shared>, work: Arc<Work>, number: usize) {
     let settings = &shared.settings;
@@ -205,14 +222,15 @@ async fn run_loop(shared: Arc<Shared>, work: Arc<Work>, number: usize) {
     while !shared.stopping.load(Ordering::Relaxed) {
         turn += 1;
         take_turn(&shared, &work, &format!("loop{number}.{turn}"), &mut random).await;
-        sleep(draw_time(&mut random, &work.rest)).await;
+        let rest = work.rest.draw(&mut random);
+        sleep(draw_time(&mut random, rest)).await;
     }
 }
 
 async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastrand::Rng) {
     let semaphore = &shared.semaphores[random.usize(..shared.semaphores.len())];
     let weight = *work.weight.draw(random);
-    let mut options = AcquireOptions::new().weight(weight).holder(holder(&shared.settings, tag));
+    let mut options = options(&shared.settings, tag).weight(weight);
     if let Some(lease) = &work.lease {
         options = options.lease(*lease.draw(random));
     }
@@ -268,9 +286,10 @@ impl Shared {
         let (count, event) = match result {
             Ok(permit) => {
                 counts.granted += 1;
+                counts.granted_again += u64::from(permit.is_granted_again());
                 drop(counts);
                 let (at, until) = deadline(|| permit.remaining());
-                self.report_at(at, tag, acquired(permit.token(), permit.slot(), until));
+                self.report_at(at, tag, acquired(&permit, until));
                 return Some(permit);
             }
             Err(error) if may_give_up && error.is_not_now() => {
@@ -338,8 +357,9 @@ impl Shared {
     }
 }
 
-fn acquired(token: u64, slot: u32, until: u64) -> ClientEvent {
-    ClientEvent::Acquired { token, slot, until }
+fn acquired(permit: &Permit, until: u64) -> ClientEvent {
+    let again = permit.is_granted_again();
+    ClientEvent::Acquired { token: permit.token(), slot: permit.slot(), until, again }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -367,7 +387,7 @@ fn take_turn_of_child(settings: &WorkerSettings) {
     let semaphore = client.semaphore(&settings.semaphores[0], settings.limit).expect("valid");
     let permit = semaphore.acquire_with(options).wait().expect("the turn of the child comes");
     let (at, until) = deadline(|| permit.remaining());
-    report_at(at, &tag, acquired(permit.token(), permit.slot(), until));
+    report_at(at, &tag, acquired(&permit, until));
     std::thread::sleep(settings.step.unwrap_or_default());
     report_at(now(), &tag, ClientEvent::Releasing);
     let outcome = permit.release().wait().map_err(|error| error.to_string());
@@ -380,4 +400,6 @@ fn a_holder_tells_its_worker() {
     let settings = WorkerSettings { number: 3, ..WorkerSettings::new(1, NO_STEP) };
     assert_eq!(parse_holder(&holder(&settings, "loop1.20")), Some((3, "loop1.20")));
     assert_eq!(parse_holder("web-3"), None);
+    assert_eq!(parse_unique_holder(&format!("{}/5e1.7", label(&settings))), Some(3));
+    assert_eq!(parse_unique_holder("worker.3.loop1.20"), None);
 }

@@ -1,9 +1,12 @@
 //! The checks of the clients' events find every violation, and report no other.
 
+use permits::model::KEPT_TOKENS;
 use permits_testkit::history::client_checks::{
     Granted, check_bound, check_order, check_queue_order, check_slots, check_tokens, most_at_once,
 };
-use permits_testkit::history::{ClientEvent, ClientRecord, History, Replayed, Rules, Violation, now, verify};
+use permits_testkit::history::{
+    ClientEvent, ClientRecord, History, Replayed, Rules, StoredPermit, Violation, now, verify,
+};
 
 fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
     Granted {
@@ -12,6 +15,7 @@ fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
         weight: 1,
         token,
         slot,
+        again: false,
         asked: acquired - 1,
         enqueued: None,
         acquired,
@@ -31,12 +35,12 @@ fn sound() -> History {
     let mut history = History::default();
     let mut note = |at, worker, what| history.note_at(at, worker, "a", what);
     note(10, 1, ClientEvent::Asked { weight: 1 });
-    note(20, 1, ClientEvent::Acquired { token: 7, slot: 0, until: 1000 });
+    note(20, 1, ClientEvent::Acquired { token: 7, slot: 0, until: 1000, again: false });
     note(30, 2, ClientEvent::Asked { weight: 1 });
     note(40, 2, ClientEvent::Enqueued);
     note(50, 1, ClientEvent::Held { until: 1050 });
     note(60, 1, ClientEvent::Releasing);
-    note(60, 2, ClientEvent::Acquired { token: 9, slot: 0, until: 1000 });
+    note(60, 2, ClientEvent::Acquired { token: 9, slot: 0, until: 1000, again: false });
     note(70, 1, ClientEvent::Released(Ok(())));
     note(1000, 2, ClientEvent::NotHeld);
     note(1010, 2, ClientEvent::Lost("late".to_owned()));
@@ -92,7 +96,7 @@ fn one_unit_too_many_is_found() {
 fn a_permit_ends_with_the_first_of_release_loss_and_deadline() {
     let mut history = History::default();
     history.note_at(1, 0, "a", ClientEvent::Asked { weight: 3 });
-    history.note_at(2, 0, "a", ClientEvent::Acquired { token: 7, slot: 1, until: 100 });
+    history.note_at(2, 0, "a", ClientEvent::Acquired { token: 7, slot: 1, until: 100, again: false });
     history.note_at(3, 1, "a", ClientEvent::Asked { weight: 1 });
     let only = |history: &History| history.grants()[0].clone();
     assert_eq!((history.grants().len(), only(&history).asked, only(&history).weight), (1, 1, 3));
@@ -110,7 +114,8 @@ fn a_permit_ends_with_the_first_of_release_loss_and_deadline() {
 #[test]
 fn tokens_that_fall_or_repeat_are_found() {
     assert_eq!(
-        changed(6, |event| event.event = ClientEvent::Acquired { token: 7, slot: 0, until: 1000 }),
+        changed(6, |event| event.event =
+            ClientEvent::Acquired { token: 7, slot: 0, until: 1000, again: false }),
         "P4"
     );
     let fine = [granted(1, 0, 10, 20), granted(2, 1, 15, 30), granted(3, 0, 20, 40)];
@@ -121,6 +126,20 @@ fn tokens_that_fall_or_repeat_are_found() {
     assert_eq!(check_tokens(&side_by_side), Ok(()), "their order is not known");
     let late = [granted(9, 0, 10, 20), granted(3, 1, 11, 20), granted(5, 0, 40, 50)];
     assert_eq!(rule(check_tokens(&late)), "P4", "the highest counts, not the last");
+}
+
+/// Out of what a client keeps in a slot come the next tokens, while the store grants other slots.
+#[test]
+fn tokens_of_kept_permits_that_fall_or_repeat_within_a_slot_are_found() {
+    let again =
+        |token, slot, acquired| Granted { again: true, ..granted(token, slot, acquired, acquired + 2) };
+    let fine = [granted(1, 0, 10, 12), granted(5, 1, 13, 30), again(2, 0, 20), again(5, 0, 25)];
+    assert_eq!(check_tokens(&fine), Ok(()));
+    let with = |last| rule(check_tokens(&[&fine[..], &[last]].concat()));
+    assert_eq!(with(again(5, 0, 40)), "P4", "once more");
+    assert_eq!(with(again(4, 0, 40)), "P4");
+    assert_eq!(with(granted(5, 0, 40, 50)), "P4", "by the store, in place of a higher one");
+    assert_eq!(with(granted(4, 2, 40, 50)), "P4", "below an earlier grant of the store");
 }
 
 #[test]
@@ -135,7 +154,8 @@ fn slots_shared_or_without_rising_tokens_are_found() {
     assert_eq!(check_tokens(&sinks), Ok(()));
     assert_eq!(rule(check_slots(&sinks, 2)), "slots");
     assert_eq!(
-        changed(6, |event| event.event = ClientEvent::Acquired { token: 9, slot: 1, until: 1000 }),
+        changed(6, |event| event.event =
+            ClientEvent::Acquired { token: 9, slot: 1, until: 1000, again: false }),
         "slots"
     );
 }
@@ -159,8 +179,8 @@ fn an_overtaken_waiter_is_found() {
         history.note_at(at, worker, "a", ClientEvent::Asked { weight: 1 });
         history.note_at(at + 1, worker, "a", ClientEvent::Enqueued);
     }
-    history.note_at(30, 2, "a", ClientEvent::Acquired { token: 3, slot: 0, until: 40 });
-    history.note_at(50, 1, "a", ClientEvent::Acquired { token: 4, slot: 0, until: 60 });
+    history.note_at(30, 2, "a", ClientEvent::Acquired { token: 3, slot: 0, until: 40, again: false });
+    history.note_at(50, 1, "a", ClientEvent::Acquired { token: 4, slot: 0, until: 60, again: false });
     assert_eq!(rule(verify(&history, &Rules::limit(1))), "P6");
     assert_eq!(verify(&history, &Rules::limit(1).order_may_break()), Ok(()));
 }
@@ -189,8 +209,8 @@ fn a_request_left_open_is_found() {
 #[test]
 fn a_history_that_makes_no_sense_is_found() {
     for (what, tag) in [
-        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000 }, "never-asked"),
-        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000 }, "a"),
+        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000, again: false }, "never-asked"),
+        (ClientEvent::Acquired { token: 10, slot: 0, until: 5000, again: false }, "a"),
         (ClientEvent::Asked { weight: 1 }, "a"),
         (ClientEvent::Held { until: 5000 }, "never-asked"),
         (ClientEvent::Releasing, "never-asked"),
@@ -210,8 +230,27 @@ fn a_grant_that_the_store_did_not_make_and_a_deadline_beyond_its_own_are_found()
     let permit = granted(7, 0, at, at + 5_000_000);
     let mut replayed = Replayed::default();
     assert_eq!(rule(replayed.check_deadlines(std::slice::from_ref(&permit))), "P3");
-    replayed.deadlines.insert(7, wall_ms + 5_100);
+    let stored = |after_ms, keep| StoredPermit { deadline_ms: wall_ms + after_ms, keep };
+    replayed.permits.insert((0, 7), stored(5_100, true));
     assert_eq!(replayed.check_deadlines(std::slice::from_ref(&permit)), Ok(()));
-    replayed.deadlines.insert(7, wall_ms + 4_900);
-    assert_eq!(rule(replayed.check_deadlines(&[permit])), "P3");
+    for (token, slot, again, verdict) in [
+        (7, 1, false, "P3"),
+        (8, 0, false, "P3"),
+        (8, 0, true, ""),
+        (7 + KEPT_TOKENS - 1, 0, true, ""),
+        (7 + KEPT_TOKENS, 0, true, "P3"),
+        (7, 0, true, "P3"),
+        (8, 1, true, "P3"),
+    ] {
+        let permit = Granted { token, slot, again, ..permit.clone() };
+        let found = replayed.check_deadlines(&[permit]).err().map_or("", |violation| violation.rule);
+        assert_eq!(found, verdict, "token {token} in slot {slot}, again: {again}");
+    }
+    replayed.permits.insert((0, 7), stored(4_900, true));
+    assert_eq!(rule(replayed.check_deadlines(std::slice::from_ref(&permit))), "P3");
+    let paused = Granted { acquired: at + 6_000_000, until: at + 6_000_000, ..permit.clone() };
+    assert_eq!(replayed.check_deadlines(&[paused]), Ok(()), "it was over before its client saw it");
+    replayed.permits.insert((0, 7), stored(5_100, false));
+    let again = Granted { again: true, token: 8, ..permit };
+    assert_eq!(rule(replayed.check_deadlines(&[again])), "P3", "its session does not keep it");
 }

@@ -262,6 +262,29 @@ fn a_chosen_request_behind_many_others_is_carried_out() {
 }
 
 #[test]
+fn chosen_messages_are_swallowed_and_nothing_else() {
+    let (server, proxy) = start();
+    let mut listener = client(&proxy);
+    for channel in ["grants", "recalls"] {
+        listener.call(&["SUBSCRIBE", channel]).expect("the server is up");
+    }
+    proxy.swallow_messages(b"recalls");
+    let publish = |channel: &str, texts: &[&str]| {
+        texts.iter().for_each(|text| assert_eq!(server.command(&["PUBLISH", channel, text]).int(), 1));
+    };
+    publish("recalls", &["1"]);
+    publish("grants", &["2\r\n$1\r\n", "recalls are not chosen here"]);
+    publish("recalls", &["3", "4"]);
+    assert!(wait::until(LIMIT, || proxy.swallowed() == 3));
+    proxy.swallow_messages(b"");
+    publish("recalls", &["5"]);
+
+    let mut next = || listener.receive().expect("it is passed on").array()[2].text().to_owned();
+    assert_eq!([next(), next(), next()], ["2\r\n$1\r\n", "recalls are not chosen here", "5"]);
+    assert_eq!(proxy.swallowed(), 3);
+}
+
+#[test]
 fn a_stalled_proxy_is_a_black_hole_with_open_sockets() {
     let (server, proxy) = start();
     let mut before = client(&proxy);

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use permits::AcquireOptions;
 use permits_testkit::sound::{Named as _, Succeeds as _};
@@ -176,4 +177,36 @@ async fn errors_of_the_inner_service_pass_unchanged() {
     held.release().succeeds().await;
     settles(&exports, 0, 0).await;
     settles(&all, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_layer_that_keeps_permits_asks_the_store_less_often() {
+    const IDLE: Duration = Duration::from_secs(5);
+    let (client, exports) = semaphore("keeps", 1).await;
+    let lines = Keyed::new(&client, 1, |request: &u32| Some(format!("tenant-{request}")));
+    // The inner service awaits, so that the permit is watched for its loss.
+    let echo = tower::service_fn(|request: u32| async move {
+        tokio::task::yield_now().await;
+        Ok::<_, Infallible>(request)
+    });
+    let one_line = PermitLayer::until_response(exports.clone());
+    let by_key = PermitLayer::until_response(lines);
+    let kept = ServiceBuilder::new()
+        .layer(one_line.clone().keep(IDLE))
+        .layer(by_key.clone().keep(IDLE))
+        .service(echo);
+    let (calls, of_tenant) = (30, client.named("tenant-7", permits::Limit::Stored));
+    for _ in 0..calls {
+        within(kept.clone().oneshot(7)).succeeds().await;
+    }
+    for line in [&exports, &of_tenant] {
+        let seen = line.inspect().succeeds().await;
+        assert!(seen.counts.grants < calls, "{seen:?}");
+        assert!(seen.holders.iter().all(|holder| holder.may_be_kept), "{seen:?}");
+    }
+
+    let plain = ServiceBuilder::new().layer(one_line).layer(by_key.keep(Duration::ZERO)).service(echo);
+    within(plain.oneshot(7)).succeeds().await;
+    settles(&exports, 0, 0).await;
+    settles(&of_tenant, 0, 0).await;
 }

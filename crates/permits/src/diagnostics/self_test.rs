@@ -17,7 +17,7 @@ use super::finding::Finding;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
-    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
 };
 use crate::store::direct::Direct;
 use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
@@ -219,7 +219,7 @@ impl SelfTest {
             loop {
                 match self.reports.recv().await {
                     Some(Report::Event(event)) => return Ok(event),
-                    Some(Report::Up | Report::Writable | Report::Outcome { .. }) => {}
+                    Some(Report::Up | Report::Writable | Report::Recall(_) | Report::Outcome { .. }) => {}
                     Some(Report::Down(error)) => return Err(error),
                     None => return Err(StoreError::NoAnswer { reason: "the session has ended".into() }),
                 }
@@ -273,8 +273,8 @@ fn terms() -> PermitTerms {
     PermitTerms::new(1, millis(LEASE))
 }
 
-fn release(name: &str, request: &str) -> RequestKey {
-    RequestKey { holder: holder(name), request: id(request) }
+fn release(name: &str, request: &str) -> ReleaseRequest {
+    RequestKey { holder: holder(name), request: id(request) }.into()
 }
 
 fn holder(name: &str) -> Holder {

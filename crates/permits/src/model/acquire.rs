@@ -1,7 +1,7 @@
 //! Acquisitions: granted, queued or refused, in order.
 
 use super::execution::Execution;
-use super::state::{Entry, EntryState};
+use super::state::{Entry, EntryState, RECALL_US};
 use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
 
 /// The terms for new holders.
@@ -69,7 +69,7 @@ impl Execution<'_> {
             Some(Refusal::ExceedsLimit)
         } else if waiting == 0 && self.fits(limit, request.terms.weight) {
             None
-        } else if !request.wait {
+        } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
             let is_free = self.state.held + u64::from(request.terms.weight) <= limit.into();
             let held_back = self.is_recovering() && waiting == 0 && is_free && !self.state.paused;
             Some(if held_back { Refusal::Recovering } else { Refusal::NoPermits })
@@ -78,6 +78,17 @@ impl Execution<'_> {
         } else {
             None
         }
+    }
+
+    /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for
+    /// that time, and its session withdraws it then. The head of the queue has waited at least since the
+    /// recall.
+    fn waits_for_recall(&self) -> bool {
+        let recalled_us = self.state.queue.first_key_value().map_or(self.now_us, |(ticket, _)| *ticket);
+        self.state.may_be_kept(self.now_ms)
+            && !self.state.paused
+            && !self.is_recovering()
+            && self.now_us < recalled_us + RECALL_US
     }
 
     fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {

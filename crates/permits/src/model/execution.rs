@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::state::{Damage, EntryState, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
-    Answers, Change, ChangeEffect, ChangeOrigin, Command, Event, EventKind, Holder, MAX_BATCH,
+    Answers, Change, ChangeEffect, ChangeOrigin, Command, DeleteOutcome, Event, EventKind, Holder, MAX_BATCH,
     ReleaseOutcome, Reply,
 };
 
@@ -66,6 +66,10 @@ impl<'a> Execution<'a> {
             events: Vec::new(),
         };
         execution.open_window(server, existed, damage.is_some());
+        execution.state.kept_until_ms = match command.kept_for_ms() {
+            0 => execution.state.kept_until_ms,
+            kept_for_ms => execution.state.kept_until_ms.max(now_ms + kept_for_ms),
+        };
         execution
     }
 
@@ -76,6 +80,7 @@ impl<'a> Execution<'a> {
         let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
         self.reap_truncated = expired.len() == REAP_MAX;
         for holder in expired {
+            self.state.spend_tokens(&holder);
             self.state.counts.expired += u64::from(!holder.is_cooling());
             self.end(&holder);
         }
@@ -170,6 +175,8 @@ impl<'a> Execution<'a> {
     pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
         self.announce_turns();
         let is_cut = self.is_cut();
+        let is_in_the_way = matches!(answers, Answers::Delete(DeleteOutcome::InUse { .. }));
+        let keepable = self.state.is_keepable(self.now_ms) && !is_in_the_way;
         let state = &mut self.state;
         if state.held == 0 {
             state.slots_made = 0;
@@ -181,7 +188,7 @@ impl<'a> Execution<'a> {
         let stays = !self.deleted && (self.existed || state.limit > 0 || state.is_kept());
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let reply = Reply {
-            now_us: self.now_us,
+            now_us: self.now_us.max(state.last_token),
             sequence: state.sequence,
             recheck_ms: if is_cut {
                 Some(0)
@@ -194,6 +201,7 @@ impl<'a> Execution<'a> {
             pinned: state.pinned,
             recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
             replaced_limit: self.replaced_limit,
+            keepable,
             answers,
         };
         (stays.then_some(self.state), reply, self.events)

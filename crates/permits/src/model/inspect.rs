@@ -22,6 +22,7 @@ impl Execution<'_> {
                 lease_remaining_ms,
                 cooling: holder.is_cooling(),
                 label: entry.terms.label.clone(),
+                keep: entry.terms.keep,
             })
         });
         let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {

@@ -1,6 +1,6 @@
 //! Losses of state: some parts have vanished, or no entry can be alive.
 
-use super::state::{Damage, Part, State};
+use super::state::{Damage, KEPT_TOKENS, Part, State};
 
 impl State {
     /// The state after `parts` have vanished: the next command treats it as a loss of state.
@@ -37,6 +37,8 @@ impl State {
 
     /// Forgets every entry: for a store that knows that none of them can be alive.
     pub fn clear_entries(&mut self) {
+        // Their sessions may have used all tokens of the last grant.
+        self.last_token += if self.kept_until_ms > 0 { KEPT_TOKENS - 1 } else { 0 };
         self.held = 0;
         self.slots_made = 0;
         self.entries.clear();

@@ -39,7 +39,9 @@ pub use self::execution::REAP_MAX;
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::INSPECT_MAX;
 pub use self::recovery::IDENTITY_EVERY_US;
-pub use self::state::{CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, Part, ServerClock, State};
+pub use self::state::{
+    CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, Part, RECALL_US, ServerClock, State,
+};
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.
 pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {
@@ -65,4 +67,21 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
     let (left, reply, events) = execution.finish(answers);
     *state = left;
     (reply, events)
+}
+
+/// The limit under which sessions could keep what they released, as of this state, at this time of the
+/// server's; `None` if they could not.
+pub fn keepable_limit(state: Option<&State>, now_us: u64) -> Option<u32> {
+    let now_ms = now_us / 1000;
+    let is_known = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(now_ms);
+    let Some(state) = state.filter(is_known) else { return Some(0) };
+    state.is_keepable(now_ms).then_some(state.limit)
+}
+
+/// Returns true if a command recalls what sessions keep: units could be kept `before` it, and some may be.
+/// From it on others need them, or there are fewer slots. The sessions keep nothing again until a reply
+/// allows it, so a recall is not repeated while requests wait.
+pub fn recalls(before: Option<u32>, after: Option<&State>, reply: &Reply, now_us: u64) -> bool {
+    let may_be_kept = after.is_some_and(|state| state.may_be_kept(now_us / 1000));
+    before.is_some_and(|limit| !reply.keepable || reply.limit < limit) && may_be_kept
 }

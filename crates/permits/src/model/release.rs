@@ -3,14 +3,21 @@
 use std::sync::Arc;
 
 use super::execution::Execution;
-use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, EventKind, Holder, ReleaseOutcome, RequestKey};
+use crate::protocol::{
+    Answers, ChangeEffect, ChangeOrigin, EventKind, Holder, ReleaseOutcome, ReleaseRequest,
+};
 
 impl Execution<'_> {
     /// Forgets entries, whether they wait or hold.
-    pub(super) fn release(&mut self, requests: &[RequestKey]) -> Answers {
-        let answers = requests.iter().map(|release| match self.state.entries.get(&release.holder) {
-            Some(entry) if entry.request == release.request => self.forget(&release.holder),
-            _ => ReleaseOutcome::Unknown,
+    pub(super) fn release(&mut self, requests: &[ReleaseRequest]) -> Answers {
+        let answers = requests.iter().map(|ReleaseRequest { holder, request, last_token }| {
+            match self.state.entries.get(holder) {
+                Some(entry) if entry.request == *request => {
+                    self.state.last_token = self.state.last_token.max(last_token.unwrap_or(0));
+                    self.forget(holder)
+                }
+                _ => ReleaseOutcome::Unknown,
+            }
         });
         let answers = answers.collect();
         self.promote();
@@ -35,6 +42,7 @@ impl Execution<'_> {
                     self.emit(key, EventKind::Revoked(reason.clone()));
                 }
                 self.state.counts.revoked += 1;
+                self.state.spend_tokens(key);
                 let was = self.forget(key);
                 let waited = was == ReleaseOutcome::Waiting;
                 let (holder, reason) = (holder.clone(), reason.clone());

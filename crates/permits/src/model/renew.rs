@@ -1,7 +1,7 @@
 //! Renewals, the reclaim of forgotten holders, and adoptions by another session.
 
 use super::execution::Execution;
-use super::state::{Entry, EntryState};
+use super::state::{Entry, EntryState, last_kept};
 use crate::protocol::{AdoptRequest, Answers, Grant, RenewOutcome, RenewRequest};
 
 impl Execution<'_> {
@@ -53,6 +53,7 @@ impl Execution<'_> {
             }
             (EntryState::Holding(_), Some(_)) => {
                 // Another era granted the same request again. The slot of the older permit may be in use.
+                self.state.spend_tokens(&renew.holder);
                 self.forget(&renew.holder);
                 RenewOutcome::Lost
             }
@@ -125,9 +126,14 @@ impl Execution<'_> {
                     && adopt.terms.at_least_ms == entry.terms.at_least_ms
                     && entry.place == EntryState::Holding(adopt.grant) =>
             {
+                // The session that adopts it does not keep it.
+                if std::mem::take(&mut entry.terms.keep) {
+                    self.state.last_token = self.state.last_token.max(last_kept(adopt.grant));
+                }
                 entry.request = adopt.new_request.clone();
                 entry.session = self.command.session.clone();
                 entry.lease_version = 0;
+                entry.terms.keep = false;
                 self.extend(&adopt.holder);
                 true
             }

@@ -18,6 +18,14 @@ pub const CHANGES_MIN: usize = 32;
 /// up to this number: so a change that is sent again has one effect and one answer.
 pub const CHANGES_MAX: usize = 256;
 
+/// The number of tokens of a grant that its session may keep: the store's, and those behind it, which the
+/// session gives to its own requests.
+pub const KEPT_TOKENS: u64 = 4_096;
+
+/// The time for which a request that may not wait is queued while other sessions release what they keep, in
+/// microseconds.
+pub const RECALL_US: u64 = 50_000;
+
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
 pub(super) const TURN_MS: u64 = 200;
 
@@ -68,6 +76,8 @@ pub struct State {
     pub recovering_until_ms: u64,
     /// The longest lease seen, in milliseconds.
     pub lease_max_ms: u64,
+    /// No grant that a session may keep stands longer without renewal, in milliseconds.
+    pub kept_until_ms: u64,
     /// The time at which an idle state is forgotten, in milliseconds. See [`State::is_kept`].
     pub expires_ms: u64,
     /// Holders and waiters.
@@ -184,6 +194,7 @@ impl State {
             era_began_us: server.now_us,
             recovering_until_ms: 0,
             lease_max_ms: 0,
+            kept_until_ms: 0,
             expires_ms: 0,
             entries: BTreeMap::new(),
             queue: BTreeMap::new(),
@@ -301,6 +312,35 @@ impl State {
         }
     }
 
+    /// Passes over all tokens of a grant, if its session may have used them.
+    pub(super) fn spend_tokens(&mut self, holder: &Holder) {
+        if let Some(Entry { terms: PermitTerms { keep: true, .. }, place, .. }) = self.entries.get(holder)
+            && let Some(grant) = place.taken()
+        {
+            self.last_token = self.last_token.max(last_kept(grant));
+        }
+    }
+
+    /// The sessions that may keep grants.
+    pub fn keepers(&self) -> BTreeSet<&SessionId> {
+        let kept = self.entries.values().filter(|entry| entry.terms.keep && entry.place.taken().is_some());
+        kept.map(|entry| &entry.session).collect()
+    }
+
+    /// Returns true if sessions may keep grants at `now_ms`.
+    pub(super) fn may_be_kept(&self, now_ms: u64) -> bool {
+        now_ms < self.kept_until_ms
+    }
+
+    /// Returns true if no request needs units at `now_ms`: sessions may keep what is released.
+    pub(super) fn is_keepable(&self, now_ms: u64) -> bool {
+        self.queue.is_empty()
+            && self.held <= self.limit.into()
+            && !self.paused
+            && self.closed.is_none()
+            && now_ms >= self.recovering_until_ms
+    }
+
     /// The number of waiters before this ticket.
     pub(super) fn position(&self, ticket: u64) -> u64 {
         self.queue.range(..ticket).count() as u64
@@ -326,6 +366,11 @@ impl State {
         let ended = nth.and_then(|nth| self.leases.range((0, Holder::min())..).nth(nth));
         ended.map_or(turn, |(deadline, _)| turn.min(deadline.unsigned_abs()))
     }
+}
+
+/// The last token that its session may use, if it may keep this grant.
+pub(super) fn last_kept(grant: Grant) -> u64 {
+    grant.token + KEPT_TOKENS - 1
 }
 
 pub(super) fn signed(milliseconds: u64) -> i64 {

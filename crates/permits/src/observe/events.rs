@@ -110,6 +110,7 @@ events! {
     DEBUG granted in AcquireSpan {
         semaphore: Text<'_>, holder: Text<'_>, token: u64, slot: u64, waited_ms: u64
     } "granted";
+    DEBUG granted_again { semaphore: Text<'_>, holder: Text<'_>, token: u64, slot: u64 } "granted again";
     DEBUG refused in AcquireSpan { semaphore: Text<'_>, holder: Text<'_>, reason: Text<'_>, error: Text<'_> } "refused";
     DEBUG timed_out in AcquireSpan { semaphore: Text<'_>, holder: Text<'_>, waited_ms: u64 } "no permit in time";
     DEBUG cancelled in AcquireSpan { semaphore: Text<'_>, holder: Text<'_> } "cancelled";

@@ -114,6 +114,18 @@ impl Command {
         };
         self.lease_ms.max(requested.unwrap_or(0))
     }
+
+    /// The longest time for which a grant in the command may be kept without renewal, in milliseconds; 0 if
+    /// none may be.
+    pub fn kept_for_ms(&self) -> u64 {
+        let kept = |terms: &PermitTerms| if terms.keep { terms.lease_ms } else { 0 };
+        let longest = match &self.operation {
+            Operation::Acquire { requests, .. } => requests.iter().map(|request| kept(&request.terms)).max(),
+            Operation::Renew(requests) => requests.iter().map(|renew| kept(&renew.terms)).max(),
+            _ => None,
+        };
+        longest.unwrap_or(0)
+    }
 }
 
 /// An operation on a semaphore.
@@ -128,7 +140,7 @@ pub enum Operation {
         requests: Vec<AcquireRequest>,
     },
     /// Forget these entries, whether they wait or hold.
-    Release(Vec<RequestKey>),
+    Release(Vec<ReleaseRequest>),
     /// Extend leases, and return the state of each entry. An empty list only lets time take effect.
     Renew(Vec<RenewRequest>),
     /// Give a permit to this session, under a new request id: requests under the old id have no effect any
@@ -318,6 +330,24 @@ impl From<&AcquireRequest> for RequestKey {
 impl From<&RenewRequest> for RequestKey {
     fn from(RenewRequest { holder, request, .. }: &RenewRequest) -> Self {
         Self { holder: holder.clone(), request: request.clone() }
+    }
+}
+
+/// A request to end an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ReleaseRequest {
+    /// The holder's name.
+    pub holder: Holder,
+    /// The acquisition.
+    pub request: RequestId,
+    /// The last token that the session has used of a grant that it kept: the next grant gets a higher one.
+    pub last_token: Option<u64>,
+}
+
+impl From<RequestKey> for ReleaseRequest {
+    fn from(RequestKey { holder, request }: RequestKey) -> Self {
+        Self { holder, request, last_token: None }
     }
 }
 

@@ -18,7 +18,7 @@ mod terms;
 pub use self::change::{CHANGE_RETRIED_MS, Change, ChangeEffect, ChangeOrigin};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
-    Recovery, RenewRequest, RequestKey, Window,
+    Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
 };
 pub use self::event::{Event, EventKind};
 pub(crate) use self::layout::layout;

@@ -18,7 +18,8 @@ pub struct Grant {
 /// The store's reply to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The store's clock when it executed the command, in microseconds.
+    /// The store's clock when it executed the command, in microseconds; or the highest token so far, if that
+    /// is ahead. So a grant with a higher token is younger.
     pub now_us: u64,
     /// The state's sequence number after it; 0 if the command left no state. A deletion has the number after
     /// that of the state that it deleted.
@@ -36,6 +37,8 @@ pub struct Reply {
     pub recovering_ms: u64,
     /// The limit that the command's declaration has replaced, if it has replaced one.
     pub replaced_limit: Option<u32>,
+    /// True if no request needs units: sessions may keep what is released.
+    pub keepable: bool,
     /// The answers, in the order of the requests.
     pub answers: Answers,
 }
@@ -284,6 +287,8 @@ pub struct InspectedHolder {
     pub cooling: bool,
     /// Its label.
     pub label: Label,
+    /// True if its session may keep it when its caller has released it.
+    pub keep: bool,
 }
 
 /// A waiter, listed.

@@ -17,12 +17,15 @@ pub struct PermitTerms {
     pub at_least_ms: u64,
     /// A note for people.
     pub label: Label,
+    /// The session may keep the grant: use it again for requests of its own, without a call. Not together
+    /// with `at_least_ms`.
+    pub keep: bool,
 }
 
 impl PermitTerms {
     /// Plain terms: the grant counts no longer than it is held, and has no label.
     pub fn new(weight: u32, lease_ms: u64) -> Self {
-        Self { weight, lease_ms, at_least_ms: 0, label: Label::default() }
+        Self { weight, lease_ms, at_least_ms: 0, label: Label::default(), keep: false }
     }
 
     /// The longest time for which a grant on these terms may count, in milliseconds, if it is not renewed.

@@ -11,11 +11,13 @@ use super::Config;
 use super::gathering::after_others;
 use super::outbox::{Answer, channel, reply};
 use super::permit_state::{Check, HeldPermit, PermitState};
+use super::shelf::{Keep, Shelf, Shelves};
 use super::spec::{AcquireSpec, Declarations, LimitDeclaration};
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
 use crate::protocol::{
-    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, Reply, RequestId, RequestKey,
+    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId,
+    RequestKey,
 };
 use crate::store::StoreError;
 use crate::sys::clock::Moment;
@@ -118,10 +120,19 @@ pub(crate) struct PendingRelease {
     pub(crate) request: RequestKey,
     /// The store drops the entry on its own once this lease has passed.
     pub(crate) lease: Duration,
+    /// The last token that was used of a grant that was kept.
+    pub(crate) last_token: Option<u64>,
     /// An earlier release of this request was sent and not answered. If the store does not know the request,
     /// that may be why.
     pub(crate) sent_before: bool,
     pub(crate) answer: Option<Answer<(), ReleaseError>>,
+}
+
+impl PendingRelease {
+    /// As the store gets it.
+    pub(super) fn to_request(&self) -> ReleaseRequest {
+        ReleaseRequest { last_token: self.last_token, ..self.request.clone().into() }
+    }
 }
 
 /// The way to the engine: the [driver](super::driver) of the session, or a test.
@@ -151,6 +162,7 @@ pub(crate) struct Shared {
     port: Arc<dyn Port>,
     requests: AtomicU64,
     declarations: Declarations,
+    shelves: Shelves,
     config: Config,
     /// The process that connected.
     process: Process,
@@ -183,10 +195,16 @@ impl From<Arc<Shared>> for Session {
 impl Session {
     /// A session whose messages go to the port that is made of a reference to it.
     pub(super) fn new(config: Config, port: impl FnOnce(&Weak<Shared>) -> Arc<dyn Port>) -> Self {
-        let (requests, declarations) = (AtomicU64::new(0), Declarations::default());
+        let (requests, declarations, shelves) = Default::default();
         let process = Process::current();
-        let shared =
-            Arc::new_cyclic(|weak| Shared { port: port(weak), requests, declarations, config, process });
+        let shared = Arc::new_cyclic(|weak| Shared {
+            port: port(weak),
+            requests,
+            declarations,
+            shelves,
+            config,
+            process,
+        });
         Self { shared }
     }
 
@@ -215,9 +233,20 @@ impl Session {
         self.shared.declarations.shared(semaphore, first)
     }
 
+    /// The shelf of a semaphore. That of a forked child is its own and stays empty: the locks are the
+    /// parent's.
+    pub(crate) fn shelf(&self, semaphore: &Name) -> Arc<Shelf> {
+        if self.is_forked() { Arc::default() } else { self.shared.shelves.shared(semaphore) }
+    }
+
     /// The usual lease.
     pub(crate) fn lease(&self) -> Duration {
         self.shared.config.lease
+    }
+
+    /// The time for which semaphores keep permits that are not used, unless they have one of their own.
+    pub(crate) fn keep(&self) -> Duration {
+        self.shared.config.keep
     }
 
     /// Sends to the engine. If it has ended, or belongs to the parent process, the message is refused.
@@ -228,7 +257,7 @@ impl Session {
         self.shared.port.send(message);
     }
 
-    pub(super) fn is_forked(&self) -> bool {
+    pub(crate) fn is_forked(&self) -> bool {
         self.shared.process.is_forked()
     }
 
@@ -301,6 +330,7 @@ impl Session {
 
     /// Changes the terms of a permit. A renewal takes them to the store.
     pub(crate) fn change_terms(&self, permit: &PermitState, change: TermsChange) {
+        permit.note_other_terms();
         let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
         self.send(Message::ChangeTerms { semaphore, request, change });
     }
@@ -311,13 +341,15 @@ impl Session {
 pub(crate) struct PermitGuard {
     pub(crate) state: HeldPermit,
     session: Session,
+    /// Set if it may be kept.
+    keep: Option<Keep>,
     /// It was released or handed over: nothing is left to do on drop.
     released: bool,
 }
 
 impl PermitGuard {
-    pub(super) fn new(state: Arc<PermitState>, session: Session) -> Self {
-        Self { state: state.into(), session, released: false }
+    pub(crate) fn new(state: Arc<PermitState>, session: Session, keep: Option<Keep>) -> Self {
+        Self { state: state.into(), session, keep, released: false }
     }
 
     /// Its state, and its session, for an operation that outlives the borrow.
@@ -325,7 +357,7 @@ impl PermitGuard {
         (self.state.clone(), self.session.clone())
     }
 
-    /// Releases it.
+    /// Releases it to the store.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         let (answer, receiver) = channel();
         let (lost, gathered) = self.release_once(Some(answer));
@@ -351,6 +383,20 @@ impl PermitGuard {
         self.session.send(Message::HandOver { semaphore, request });
     }
 
+    /// Keeps it for the next request of this process, if that is allowed. Returns false if it is to be
+    /// released.
+    pub(crate) fn put_back(&mut self, now: Moment) -> bool {
+        let Some(keep) = self.keep.as_ref().filter(|_| !self.state.is_forked()) else {
+            return false;
+        };
+        let kept = !self.released && keep.put_back(self.state.shared(), now);
+        if kept {
+            self.released = true;
+            self.state.observe_end(now);
+        }
+        kept
+    }
+
     /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and
     /// the store may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is
     /// due, which it never is without a caller that waits for the answer.
@@ -373,6 +419,7 @@ impl PermitGuard {
         let release = PendingRelease {
             request: RequestKey { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease(),
+            last_token: state.last_token(),
             sent_before: false,
             answer,
         };
@@ -391,7 +438,9 @@ impl PermitGuard {
 
 impl Drop for PermitGuard {
     fn drop(&mut self) {
-        self.release_once(None);
+        if !self.put_back(Moment::now()) {
+            self.release_once(None);
+        }
     }
 }
 

@@ -311,7 +311,8 @@ impl Sink for Driver {
                         }
                     }
                     Report::Event(event) => state.engine.on_event(event, now),
-                    Report::Up => state.engine.on_up(),
+                    Report::Recall(semaphore) => state.engine.on_recall(&semaphore, now),
+                    Report::Up => state.engine.on_up(now),
                     Report::Down(error) => state.engine.on_down(error, now),
                     // The requests that waited are sent now.
                     Report::Writable => {}

@@ -29,6 +29,7 @@ mod outbox;
 pub(crate) mod pending_acquire;
 pub(crate) mod permit_state;
 mod semaphore;
+pub(crate) mod shelf;
 mod single_call;
 pub(crate) mod spec;
 #[cfg(test)]
@@ -63,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) session: SessionId,
     pub(crate) label: Label,
     pub(crate) lease: Duration,
+    /// The time for which semaphores keep permits that are not used; zero if they keep none.
+    pub(crate) keep: Duration,
     pub(crate) recovery: Recovery,
     pub(crate) queue_max: u32,
     /// The number of replicas that must have a grant before it is delivered.

@@ -21,6 +21,8 @@ pub(crate) struct AcquireSpec {
     /// Renew it in the background once it is held. A waiter is always renewed.
     pub(crate) auto_renew: bool,
     pub(crate) limit: Arc<LimitDeclaration>,
+    /// The time for which its permit may be kept without use.
+    pub(crate) keep: Option<Duration>,
     pub(crate) position: Arc<Position>,
     /// The span of the acquisition, once it was begun, if a subscriber has enabled it.
     pub(crate) span: Option<tracing::Id>,
@@ -43,6 +45,7 @@ impl AcquireSpec {
             wait: Wait::Forever,
             auto_renew: true,
             limit,
+            keep: None,
             position: Arc::default(),
             span: None,
             meters: Default::default(),

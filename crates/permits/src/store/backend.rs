@@ -80,6 +80,8 @@ pub enum Report {
     },
     /// An entry of the session has changed.
     Event(Event),
+    /// Others need what the session keeps of this semaphore.
+    Recall(Name),
     /// The store can be reached (again), or events may have been lost: the session must renew everything.
     Up,
     /// The store cannot be reached; it reconnects.

@@ -19,7 +19,7 @@ use super::backend::{Backend, Executed, Location, ParsedUrl, Report, Request, Si
 use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
 use crate::model::{self, ServerClock, State};
-use crate::protocol::{Command, Event, Name, Reply, SessionId};
+use crate::protocol::{Command, Name, Reply, SessionId};
 use crate::sys::clock::Moment;
 use crate::sys::process::PerProcess;
 
@@ -94,8 +94,8 @@ struct Inner {
 
 /// The way to a session.
 struct Outgoing {
-    events: mpsc::Sender<Event>,
-    /// Events were lost.
+    reports: mpsc::Sender<Report>,
+    /// Reports were lost.
     lost: Arc<AtomicBool>,
 }
 
@@ -106,12 +106,12 @@ impl MemoryStore {
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
         // Before the memories are unlocked, because the memory's last session may be closing, and would drop
         // it.
-        let ((sender, events), lost) = (mpsc::channel(EVENTS), Arc::default());
-        let outgoing = Outgoing { events: sender, lost: Arc::clone(&lost) };
+        let ((sender, reports), lost) = (mpsc::channel(EVENTS), Arc::default());
+        let outgoing = Outgoing { reports: sender, lost: Arc::clone(&lost) };
         shared.lock().sessions.insert(options.session.clone(), outgoing);
         drop(memories);
         options.sink.report(&mut vec![Report::Up]);
-        drop(tokio::spawn(report(options.sink.clone(), events, lost)));
+        drop(tokio::spawn(report(options.sink.clone(), reports, lost)));
         Self {
             name: name.to_owned(),
             shared,
@@ -167,14 +167,22 @@ impl Shared {
         }
         let key = (prefix.to_owned(), command.semaphore.clone());
         let state = inner.states.entry(key.clone()).or_default();
+        let keepable = model::keepable_limit(state.as_ref(), now_us);
         let (reply, events) = model::apply(state, &server, command);
+        let mut reports: Vec<(SessionId, Report)> =
+            events.into_iter().map(|event| (event.session.clone(), Report::Event(event))).collect();
+        if model::recalls(keepable, state.as_ref(), &reply, now_us) {
+            let keepers = state.iter().flat_map(State::keepers);
+            reports
+                .extend(keepers.map(|session| (session.clone(), Report::Recall(command.semaphore.clone()))));
+        }
         if state.is_none() {
             inner.states.remove(&key);
         }
-        for event in events {
-            if let Some(session) = inner.sessions.get(&event.session) {
+        for (session, report) in reports {
+            if let Some(session) = inner.sessions.get(&session) {
                 // Not reported here: the caller holds the lock of its own session.
-                if session.events.try_send(event).is_err() {
+                if session.reports.try_send(report).is_err() {
                     session.lost.store(true, Ordering::Relaxed);
                 }
             }
@@ -183,11 +191,10 @@ impl Shared {
     }
 }
 
-/// Reports a session's events, until its store is dropped.
-async fn report(sink: Arc<dyn Sink>, mut events: mpsc::Receiver<Event>, lost: Arc<AtomicBool>) {
-    let (mut received, mut reports) = (Vec::new(), Vec::new());
-    while events.recv_many(&mut received, EVENTS_AT_ONCE).await > 0 {
-        reports.extend(received.drain(..).map(Report::Event));
+/// Reports to a session, until its store is dropped.
+async fn report(sink: Arc<dyn Sink>, mut to_report: mpsc::Receiver<Report>, lost: Arc<AtomicBool>) {
+    let mut reports = Vec::new();
+    while to_report.recv_many(&mut reports, EVENTS_AT_ONCE).await > 0 {
         if lost.swap(false, Ordering::Relaxed) {
             reports.push(Report::Up);
         }

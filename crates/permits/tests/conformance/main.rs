@@ -15,6 +15,7 @@ mod closing;
 mod crowds;
 mod fixture;
 mod handing_over;
+mod keeping;
 mod limits;
 mod lines;
 mod losing;
@@ -81,6 +82,27 @@ macro_rules! every_case {
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
                 a_waiter_keeps_its_place_beyond_its_lease: anything,
                 a_full_queue_refuses_more: anything,
+            }
+            keeping {
+                a_kept_permit_is_granted_again_without_a_call: anything,
+                a_client_keeps_for_each_semaphore_that_does_not_say_otherwise: anything,
+                a_permit_is_kept_for_a_third_of_its_lease_at_most: anything,
+                what_may_be_kept_is_seen_until_a_request_waits: anything,
+                another_client_gets_what_is_kept: anything,
+                a_try_of_another_client_waits_for_what_is_kept: anything,
+                a_try_is_refused_if_what_may_be_kept_is_used: anything,
+                a_waiter_gets_the_permit_that_is_released_next: anything,
+                what_nobody_uses_is_given_back_in_time: anything,
+                other_terms_are_not_met_by_what_is_kept: anything,
+                a_permit_with_other_terms_is_not_kept: anything,
+                a_kept_permit_that_is_revoked_is_gone: anything,
+                operators_get_back_what_is_kept: anything,
+                a_client_that_closes_gives_back_what_it_keeps: anything,
+                a_permit_that_was_granted_again_can_be_handed_over: anything,
+                a_permit_whose_loss_was_awaited_is_kept: anything,
+                a_loss_is_told_to_the_holder_of_a_permit_that_was_granted_again: anything,
+                a_permit_with_a_slot_above_a_lower_limit_is_not_kept: units,
+                a_handle_that_declares_another_limit_is_not_served_by_what_is_kept: anything,
             }
             limits {
                 a_raised_limit_grants_at_once: anything,
@@ -340,6 +362,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("closing", include_str!("closing.rs")),
         ("crowds", include_str!("crowds.rs")),
         ("handing_over", include_str!("handing_over.rs")),
+        ("keeping", include_str!("keeping.rs")),
         ("limits", include_str!("limits.rs")),
         ("lines", include_str!("lines.rs")),
         ("losing", include_str!("losing.rs")),

@@ -65,6 +65,7 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
     for client in &world.clients {
         if let Some((grant, _)) = client.entry.as_ref().and_then(Entry::held) {
             tokens.push(grant.token);
+            tokens.extend(client.entry.as_ref().and_then(Entry::granted).map(|grant| grant.token));
         }
         tokens.extend(client.calls.iter().flatten().flat_map(tokens_of));
     }
@@ -187,6 +188,18 @@ impl Writer<'_> {
             self.flag(entry.is_some_and(|entry| message.grant.token <= entry.acquisition.last_answer_us));
             parts.push(std::mem::take(&mut self.bytes));
         }
+        let coming = self.world.recalls.iter().map(|recall| (KIND_OF_RECALL, recall));
+        let lost = self.world.lost_recalls.iter().map(|recall| (KIND_OF_RECALL + 1, recall));
+        for (kind, recall) in coming.chain(lost) {
+            self.put(kind);
+            self.client(recall.client);
+            // The replies that it is behind.
+            for call in &self.world.clients[recall.client].calls {
+                let reply = call.as_ref().and_then(|call| call.reply.as_ref());
+                self.flag(reply.is_some_and(|reply| reply.now_us < recall.at_us));
+            }
+            parts.push(std::mem::take(&mut self.bytes));
+        }
         parts.sort_unstable();
         self.bytes = before;
         self.put(parts.len());
@@ -203,6 +216,7 @@ impl Writer<'_> {
         self.until(if state.pinned { 0 } else { expires });
         self.flag(state.server == format!("run{}", self.world.run));
         self.until(state.recovering_until_ms);
+        self.until(state.kept_until_ms);
         self.token(state.last_token);
         let counts = era_counts(self.world, self.scope, state);
         self.flag(counts);
@@ -254,6 +268,9 @@ impl Writer<'_> {
 
     fn client_state(&mut self, number: usize, client: &Client) {
         self.put(client.made - client.crashed);
+        let allowed =
+            (0..self.scope.limit.max(self.scope.other_limit)).filter(|slot| client.keeping.allows(*slot));
+        self.put(allowed.count());
         self.flag(client.entry.is_some());
         if let Some(entry) = &client.entry {
             self.put(client.made - entry.request);
@@ -270,6 +287,8 @@ impl Writer<'_> {
                     self.put(5);
                     self.grant(grant);
                     self.tick(entry.until);
+                    self.flag(entry.kept);
+                    self.put(entry.granted_again);
                 }
                 Stage::Unconfirmed(_) | Stage::Ended => unreachable!("not here"),
             }
@@ -280,7 +299,15 @@ impl Writer<'_> {
             self.tick(release.until);
             self.flag(release.sent);
         }
+        let mut replied: Vec<u64> =
+            client.calls.iter().flatten().filter_map(|call| Some(call.reply.as_ref()?.now_us)).collect();
+        replied.sort_unstable();
         for call in &client.calls {
+            if let Some(reply) = call.as_ref().and_then(|call| call.reply.as_ref())
+                && self.scope.keep
+            {
+                self.put(replied.iter().position(|at_us| *at_us == reply.now_us).expect("it is one of them"));
+            }
             self.flag(call.is_some());
             if let Some(call) = call {
                 self.call(number, call);
@@ -298,6 +325,10 @@ impl Writer<'_> {
         self.flag(call.reply.is_some());
         let Some(reply) = &call.reply else { return };
         self.flag(reply.run == self.world.run);
+        if self.scope.keep {
+            self.flag(reply.keepable);
+            self.put(reply.limit);
+        }
         match &reply.outcome {
             Outcome::Acquired(AcquireOutcome::Granted(grant))
             | Outcome::Renewed(RenewOutcome::Granted(grant)) => {
@@ -318,3 +349,4 @@ impl Writer<'_> {
 
 /// Distinguishes a message from the kinds of calls.
 const KIND_OF_MESSAGE: usize = Kind::Release as usize + 1;
+const KIND_OF_RECALL: usize = KIND_OF_MESSAGE + 1;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use permits::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes, Stage, Terms};
+use permits::keeping::{Keeping, Notice, is_token_due, is_token_left};
 use permits::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
 use permits::sys::clock::Moment;
 
@@ -39,6 +40,10 @@ pub(crate) struct Reply {
     pub(crate) outcome: Outcome,
     pub(crate) now_us: u64,
     pub(crate) run: u32,
+    /// It says that permits may be kept.
+    pub(crate) keepable: bool,
+    /// The limit that it names.
+    pub(crate) limit: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -60,6 +65,10 @@ pub(crate) struct Entry {
     pub(crate) renewed: u32,
     /// The run of the server that last replied about it.
     pub(crate) replied: u32,
+    /// Its holder has released it, and the client keeps it.
+    pub(crate) kept: bool,
+    /// The number of grants by the client itself.
+    pub(crate) granted_again: u32,
 }
 
 impl Entry {
@@ -73,6 +82,12 @@ impl Entry {
             Stage::Held(grant) => Some((grant, self.until)),
             _ => None,
         }
+    }
+
+    /// Token and slot, as its holder sees them.
+    pub(crate) fn granted(&self) -> Option<Grant> {
+        let (Grant { token, slot }, _) = self.held()?;
+        Some(Grant { token: token + u64::from(self.granted_again), slot })
     }
 
     /// Returns true if the session renews it.
@@ -100,6 +115,7 @@ pub(crate) struct Client {
     pub(crate) entry: Option<Entry>,
     pub(crate) releases: Vec<Release>,
     pub(crate) calls: [Option<Call>; KINDS.len()],
+    pub(crate) keeping: Keeping,
 }
 
 /// The circumstances of all clients.
@@ -107,6 +123,8 @@ pub(crate) struct Client {
 pub(crate) struct Circumstances {
     pub(crate) now: u32,
     pub(crate) lease: u32,
+    /// Clients keep what they release.
+    pub(crate) keep: bool,
     pub(crate) behaviour: ClientBehaviour,
 }
 
@@ -154,6 +172,8 @@ impl Client {
         match entry.acquisition.step(input, &known.terms(), moment(known.now)) {
             Effect::Deliver { until, .. } => entry.until = tick(until),
             Effect::Extend { until } => entry.until = entry.until.max(tick(until)),
+            // No caller holds it.
+            Effect::Lose { .. } if entry.kept => self.entry = None,
             Effect::Lose { .. } => {
                 // Its holder stops, and drops the permit.
                 self.entry = None;
@@ -186,6 +206,8 @@ impl Client {
             until: 0,
             renewed: known.now,
             replied: 0,
+            kept: false,
+            granted_again: 0,
         });
         self.send_acquire(known);
     }
@@ -204,8 +226,49 @@ impl Client {
         self.send(Kind::Renew, request, grant, known.now);
     }
 
-    /// The holder releases its permit.
-    pub(crate) fn release(&mut self, known: Circumstances) {
+    /// The holder releases its permit. `passed` is the time since the store granted it.
+    pub(crate) fn release(&mut self, passed: Duration, known: Circumstances) {
+        if let Some(entry) = &mut self.entry
+            && entry.granted().is_some_and(|grant| self.keeping.allows(grant.slot))
+            && is_token_left(entry.granted_again)
+            && is_token_due(entry.granted_again, passed)
+        {
+            entry.kept = true;
+            return;
+        }
+        self.give_back(known);
+    }
+
+    /// Returns true if it has a permit that no caller holds.
+    pub(crate) fn keeps(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.kept)
+    }
+
+    /// Grants the permit that it keeps to another holder.
+    pub(crate) fn grant_again(&mut self, known: Circumstances) -> Option<Grant> {
+        let entry = self.entry.as_mut()?;
+        entry.kept = false;
+        entry.granted_again += u32::from(known.behaviour != ClientBehaviour::RepeatsTokens);
+        entry.granted()
+    }
+
+    /// Notes what it learns about the semaphore.
+    pub(crate) fn note(&mut self, notice: Notice, known: Circumstances) {
+        let notice = match (known.behaviour, notice) {
+            _ if !known.keep => return,
+            (ClientBehaviour::IgnoresRecalls, Notice::Recall) => return,
+            (ClientBehaviour::KeepsAlways, Notice::Reply { limit, in_order, .. }) => {
+                Notice::Reply { keepable: true, limit, in_order }
+            }
+            _ => notice,
+        };
+        if self.keeping.note(notice) && self.keeps() {
+            self.give_back(known);
+        }
+    }
+
+    /// Releases the permit in the store.
+    pub(crate) fn give_back(&mut self, known: Circumstances) {
         let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
         self.step(request, Input::Released, known);
         if self.call(Kind::Release).is_none() {
@@ -241,8 +304,12 @@ impl Client {
             self.entry.as_ref().and_then(|entry| Some((entry.request, entry.held()?)))
             && until <= known.now
         {
-            self.step(request, Input::Expired, known);
-            self.queue_release(request, known);
+            if self.keeps() {
+                self.step(request, Input::Released, known);
+            } else {
+                self.step(request, Input::Expired, known);
+                self.queue_release(request, known);
+            }
         }
         self.drop_late_releases(known);
     }
@@ -265,6 +332,8 @@ impl Client {
         let Some(Call { request, sent, reply: Some(reply), .. }) = self.calls[kind as usize].take() else {
             return;
         };
+        let (keepable, limit) = (reply.keepable, reply.limit);
+        self.note(Notice::Reply { keepable, limit, in_order: true }, known);
         let sent = if known.behaviour == ClientBehaviour::DatesFromReply { known.now } else { sent };
         let times = ReplyTimes { sent_at: moment(sent), server_us: reply.now_us };
         if let Some(entry) = self.entry.as_mut().filter(|entry| entry.request == request) {
@@ -287,6 +356,7 @@ impl Client {
     /// A call is given up: its outcome is not known, and a later call has to find it out.
     pub(crate) fn on_failure(&mut self, kind: Kind, known: Circumstances) {
         let Some(Call { request, .. }) = self.calls[kind as usize].take() else { return };
+        self.note(Notice::Unsure, known);
         match kind {
             Kind::Acquire => {
                 let failure = Failure { temporary: true, outcome_unknown: true };

@@ -27,7 +27,7 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
         for (served, client) in served.iter_mut().zip(&world.clients) {
             *served |= matches!(stage(client), Some(Stage::Held(_)));
         }
-        let action = next(&world);
+        let action = next(&world, scope);
         if action == Action::Tick && is_at_rest(&world) {
             return served.into_iter().all(|served| served);
         }
@@ -55,24 +55,34 @@ fn is_at_rest(world: &World) -> bool {
 }
 
 /// The next step of the fair continuation.
-fn next(world: &World) -> Action {
+fn next(world: &World, scope: &Scope) -> Action {
     if !world.late.is_empty() {
         return Action::ExecuteLate(0);
     }
     if !world.messages.is_empty() {
         return Action::Push(0);
     }
+    let mut possible = Vec::new();
+    if !world.recalls.is_empty() {
+        world.recall_actions(&mut possible);
+    }
+    if let Some(recall) = possible.first() {
+        return *recall;
+    }
     let of_client = |(number, client): (usize, &Client)| {
         for kind in KINDS {
             match client.call(kind) {
-                Some(call) if call.reply.is_some() => return Some(Action::Return(number, kind)),
-                Some(_) => return Some(Action::Execute(number, kind)),
-                None => {}
+                Some(call) if call.reply.is_none() => return Some(Action::Execute(number, kind)),
+                Some(call) if world.may_return(scope, number, call) => {
+                    return Some(Action::Return(number, kind));
+                }
+                _ => {}
             }
         }
         match &client.entry {
             Some(entry) if entry.stage() == Stage::Unsent => return Some(Action::Ask(number)),
-            Some(entry) if entry.held().is_some() => return Some(Action::Release(number)),
+            Some(entry) if entry.held().is_some() && !entry.kept => return Some(Action::Release(number)),
+            Some(entry) if entry.kept && entry.renewed < world.now => return Some(Action::GiveBack(number)),
             Some(entry) if entry.renewed < world.now => return Some(Action::Renew(number)),
             _ => {}
         }

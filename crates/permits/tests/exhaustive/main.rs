@@ -89,6 +89,10 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<17>,
         holds::<18>,
         holds::<19>,
+        holds::<20>,
+        holds::<21>,
+        holds::<22>,
+        holds::<23>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

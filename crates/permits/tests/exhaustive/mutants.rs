@@ -92,6 +92,21 @@ fn a_withdrawal_that_waits_is_seen() {
 }
 
 #[test]
+fn a_kept_permit_that_is_not_recalled_is_seen() {
+    breaks("P22", Scope { keep: true, ..mutant(model::never_recalls) });
+    breaks("P22, recalled", Scope { keep: true, ..mutant(model::never_recalls) });
+    for behaviour in [ClientBehaviour::IgnoresRecalls, ClientBehaviour::KeepsAlways] {
+        breaks("P22, recalled", Scope { keep: true, behaviour, ..mutant(permits::model::apply) });
+    }
+}
+
+#[test]
+fn a_token_that_a_kept_permit_repeats_is_seen() {
+    let behaviour = ClientBehaviour::RepeatsTokens;
+    breaks("P4, each slot", Scope { keep: true, behaviour, ..mutant(permits::model::apply) });
+}
+
+#[test]
 fn a_unit_that_is_lost_is_seen() {
     breaks("P10", mutant(model::loses_a_unit));
 }

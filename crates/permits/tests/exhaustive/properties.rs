@@ -6,8 +6,8 @@
 use std::fmt;
 
 use permits::acquisition::Stage;
-use permits::model::{EntryState, State};
-use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation};
+use permits::model::{EntryState, State, keepable_limit};
+use permits::protocol::{AcquireOutcome, Answers, Declaration, Grant, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 
@@ -16,7 +16,17 @@ use super::scope::{Memory, Scope};
 use super::world::{TICK_MS, World, holder, owner};
 
 /// The properties of the clients and of histories; before them come those of [`CHECKS`].
-const OURS: [&str; 7] = ["P2", "P3", "P4", "P5, one effect", "P9, released", "P9, in order", "slots"];
+const OURS: [&str; 9] = [
+    "P2",
+    "P3",
+    "P4",
+    "P4, each slot",
+    "P5, one effect",
+    "P9, released",
+    "P9, in order",
+    "P22, recalled",
+    "slots",
+];
 
 /// Their number.
 pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
@@ -87,9 +97,22 @@ pub(crate) fn judge_step(world: &mut World, scope: &Scope, step: &Step) {
     for Fresh { grant, .. } in step.fresh() {
         broken.add_unless("P4", grant.token > world.last_token);
         world.last_token = world.last_token.max(grant.token);
+        broken.add_unless("P4, each slot", rises(world, grant));
     }
     broken.add_unless("P5, one effect", asked_again_it_stands_where_it_stood(step));
     world.broken = broken.judged(scope);
+}
+
+/// Judges a grant by a client that has kept the permit.
+pub(crate) fn judge_token(world: &mut World, grant: Grant) {
+    let rises = rises(world, grant);
+    world.broken.add_unless("P4, each slot", rises);
+}
+
+/// Notes the token of a grant. Returns true if it is above those that were granted for its slot before.
+fn rises(world: &mut World, grant: Grant) -> bool {
+    let before = world.last_of_slots.insert(grant.slot, grant.token);
+    before.is_none_or(|before| before < grant.token)
 }
 
 /// A known request keeps its place, and the reply reports it.
@@ -130,6 +153,8 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     broken.add_unless("P9, released", world.forgot.is_some() || nothing_is_leaked(world));
     let in_order = (0..world.clients.len()).all(|client| withdraws_in_order(world, scope, client));
     broken.add_unless("P9, in order", in_order);
+    let recalled = (0..world.clients.len()).all(|client| is_recalled(world, client));
+    broken.add_unless("P22, recalled", recalled);
     broken.add_unless("slots", excused || slots_are_distinct(world));
     world.broken = broken.judged(scope);
 }
@@ -205,6 +230,23 @@ fn withdraws_in_order(world: &World, scope: &Scope, number: usize) -> bool {
     }
     let is_gone = |state: &State| !state.entries.contains_key(&holder(number, *request));
     release.reply.is_some() || world.state.as_ref().as_ref().is_none_or(is_gone)
+}
+
+/// P22: a client that keeps what it has, or would, is about to learn if others need it or its slot is above
+/// the limit: by a recall, by a reply, or, because a recall was lost, by the reply to its next renewal.
+fn is_recalled(world: &World, number: usize) -> bool {
+    let client = &world.clients[number];
+    let Some((grant, entry)) = client.entry.as_ref().and_then(|entry| Some((entry.granted()?, entry))) else {
+        return true;
+    };
+    let is_stored = |state: &State| state.entries.contains_key(&holder(number, entry.request));
+    let told = client.calls.iter().flatten().filter_map(|call| call.reply.as_ref());
+    let limit = keepable_limit(world.state.as_ref().as_ref(), world.now_us());
+    !client.keeping.allows(grant.slot)
+        || !world.state.as_ref().as_ref().is_some_and(is_stored)
+        || limit.is_some_and(|limit| grant.slot < limit)
+        || world.recalls.iter().chain(&world.lost_recalls).any(|recall| recall.client == number)
+        || told.into_iter().any(|reply| !reply.keepable)
 }
 
 /// No two clients believe that they hold the same slot.

@@ -53,6 +53,12 @@ pub(crate) enum ClientBehaviour {
     ForgetsLateCalls,
     /// Leaves a request that it withdraws while its call is in flight to the lease.
     WithdrawsLater,
+    /// Ignores recalls.
+    IgnoresRecalls,
+    /// Keeps permits also if replies forbid it.
+    KeepsAlways,
+    /// Grants what it keeps with the token of the grant before.
+    RepeatsTokens,
 }
 
 /// An exploration.
@@ -68,6 +74,8 @@ pub(crate) struct Scope {
     pub(crate) lease: u32,
     /// The time for which each grant counts, in ticks.
     pub(crate) at_least: u32,
+    /// Clients keep what they release.
+    pub(crate) keep: bool,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
     /// When a recovery window ends, every client has had a reply since the restart, and nothing from before
@@ -95,6 +103,7 @@ impl Scope {
             other_limit: 1,
             lease: 3,
             at_least: 0,
+            keep: false,
             recovery: Recovery::Interval,
             restarts: &[],
             connected: false,

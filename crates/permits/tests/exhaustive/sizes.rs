@@ -31,6 +31,11 @@ fn rates(at_least: u32, budget: Budget) -> Scope {
     Scope { at_least, name: "rates", ..crashes(budget) }
 }
 
+/// Clients that keep what they release.
+fn keeps(scope: Scope, name: &'static str) -> Scope {
+    Scope { keep: true, name, ..scope }
+}
+
 /// A restart that keeps everything.
 fn restarts(budget: Budget) -> Scope {
     let budget = Budget { restarts: 1, ..budget };
@@ -103,6 +108,11 @@ fn grants_that_count_for_longer_than_a_lease_break_nothing() {
 }
 
 #[test]
+fn kept_permits_break_nothing() {
+    holds_in(keeps(losses(two(0)), "kept, losses"), 1);
+}
+
+#[test]
 fn a_restart_breaks_nothing() {
     holds_in(restarts(two(0)), 1);
 }
@@ -143,6 +153,14 @@ fn everything_holds_in_the_long_scopes() {
         rates(4, two(3)),
         Scope { at_least: 4, weights: &[1, 1, 1], name: "rates, with a crowd", ..crowd(three(0)) },
         Scope { at_least: 4, name: "rates, and a replica that lags", ..lags(two(2)) },
+        keeps(Scope { budget: three(1), ..Scope::small("") }, "kept, late"),
+        keeps(losses(three(0)), "kept, losses"),
+        keeps(crashes(three(0)), "kept, crashes"),
+        keeps(weights(three(0)), "kept, weights"),
+        keeps(restarts(two(2)), "kept, restarts"),
+        keeps(forgets(two(1)), "kept, forgets"),
+        keeps(flushes(two(1)), "kept, flushes"),
+        keeps(lags(two(1)), "kept, a replica that lags"),
         restarts(two(4)),
         forgets(two(4)),
         forgets_connected(two(4)),

@@ -3,9 +3,9 @@
 
 use permits::acquisition::Stage;
 
-use super::client::{Client, Entry, KINDS, Kind};
+use super::client::{Call, Client, Entry, KINDS, Kind};
 use super::scope::{Memory, Scope};
-use super::world::World;
+use super::world::{Recall, World};
 
 /// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,11 @@ pub(crate) enum Action {
     GiveUp(usize, Kind),
     Push(usize),
     LoseMessage(usize),
+    /// A recall arrives.
+    Recall(usize),
+    LoseRecall(usize),
+    /// A client releases what it has kept for some time.
+    GiveBack(usize),
     Tick,
     Restart(Memory),
     /// The replica catches up.
@@ -43,7 +48,7 @@ impl World {
             return;
         }
         for (number, client) in self.clients.iter().enumerate() {
-            self.actions_of(number, client, actions);
+            self.actions_of(scope, number, client, actions);
         }
         actions.extend((0..self.late.len()).map(Action::ExecuteLate));
         for number in 0..self.messages.len() {
@@ -51,6 +56,10 @@ impl World {
             if self.left.losses > 0 {
                 actions.push(Action::LoseMessage(number));
             }
+        }
+        self.recall_actions(actions);
+        if self.left.losses > 0 {
+            actions.extend((0..self.recalls.len()).map(Action::LoseRecall));
         }
         if self.may_tick(scope) {
             actions.push(Action::Tick);
@@ -67,11 +76,13 @@ impl World {
         }
     }
 
-    fn actions_of(&self, number: usize, client: &Client, actions: &mut Vec<Action>) {
+    fn actions_of(&self, scope: &Scope, number: usize, client: &Client, actions: &mut Vec<Action>) {
         for kind in KINDS {
             let Some(call) = client.call(kind) else { continue };
             if call.reply.is_some() {
-                actions.push(Action::Return(number, kind));
+                if self.may_return(scope, number, call) {
+                    actions.push(Action::Return(number, kind));
+                }
             } else {
                 actions.push(Action::Execute(number, kind));
             }
@@ -87,6 +98,12 @@ impl World {
         match stage {
             None if acquires && self.left.acquisitions > 0 => actions.push(Action::Acquire(number)),
             Some(Stage::Unsent) if acquires => actions.push(Action::Ask(number)),
+            Some(Stage::Held(_)) if client.keeps() => {
+                actions.push(Action::GiveBack(number));
+                if self.left.acquisitions > 0 {
+                    actions.push(Action::Acquire(number));
+                }
+            }
             Some(Stage::Held(_)) => actions.push(Action::Release(number)),
             _ => {}
         }
@@ -109,9 +126,33 @@ impl World {
         }
     }
 
+    /// The recalls that may arrive. Replies and recalls of a connection are in order.
+    pub(super) fn recall_actions(&self, actions: &mut Vec<Action>) {
+        for (number, Recall { client, at_us }) in self.recalls.iter().enumerate() {
+            let replies = self.clients[*client].calls.iter().flatten();
+            let mut replied = replies.filter_map(|call| Some(call.reply.as_ref()?.now_us));
+            let is_first = !self.recalls[..number].iter().any(|earlier| earlier.client == *client);
+            if is_first && !replied.any(|replied| replied < *at_us) {
+                actions.push(Action::Recall(number));
+            }
+        }
+    }
+
+    /// Returns true if the reply to a call may arrive. Where permits are kept, what a connection brings is in
+    /// order.
+    pub(super) fn may_return(&self, scope: &Scope, client: usize, call: &Call) -> bool {
+        let Some(reply) = &call.reply else { return false };
+        let others = self.clients[client].calls.iter().flatten().filter_map(|other| other.reply.as_ref());
+        let recalled =
+            self.recalls.iter().any(|recall| recall.client == client && recall.at_us < reply.now_us);
+        !scope.keep || !recalled && others.into_iter().all(|other| other.now_us >= reply.now_us)
+    }
+
     /// Returns true if nothing is late.
     pub(super) fn is_punctual(&self) -> bool {
-        self.messages.is_empty() && self.clients.iter().all(|client| client.is_punctual(self.now))
+        self.messages.is_empty()
+            && self.recalls.is_empty()
+            && self.clients.iter().all(|client| client.is_punctual(self.now))
     }
 
     /// Returns true if time may pass. In a scope of connected clients, a recovery window does not end before

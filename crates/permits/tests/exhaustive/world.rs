@@ -4,20 +4,23 @@
 //! steps within one have an order and take no time. The clocks of clients are slow by 1 %, which is what the
 //! margin of a lease covers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
-use permits::model::{ServerClock, State};
+use permits::keeping::Notice;
+use permits::model::{ServerClock, State, keepable_limit, recalls};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder,
-    LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
-    RequestKey, SessionId,
+    LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
+    Reply as StoreReply, RequestId, RequestKey, SessionId,
 };
 use permits_testkit::history::step::Step;
 
 use super::canonical;
-use super::client::{Call, Circumstances, Client, KINDS, Kind, Outcome, Reply};
+use super::client::{Call, Circumstances, Client, Entry, KINDS, Kind, Outcome, Reply};
 use super::properties::{self, Broken};
 use super::scope::{Budget, ENDLESS, Memory, Scope};
 use super::steps::Action;
@@ -39,6 +42,14 @@ pub(crate) struct Message {
     pub(crate) grant: Grant,
     /// The run of the server that sent it.
     pub(crate) run: u32,
+}
+
+/// A recall on its way to a client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recall {
+    pub(crate) client: usize,
+    /// When it was sent, by the server's clock.
+    pub(crate) at_us: u64,
 }
 
 /// A call that its client has given up, and that still arrives.
@@ -65,13 +76,18 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
     pub(crate) messages: Vec<Message>,
+    pub(crate) recalls: Vec<Recall>,
+    /// Recalls that were lost, or that a flush has prevented. No later reply has reached their clients.
+    pub(crate) lost_recalls: Vec<Recall>,
     /// Requests that the store holds without their session ever being notified: the push was lost, or a call
     /// that the client had given up was granted.
     pub(crate) unannounced: Vec<(usize, u8)>,
     pub(crate) left: Budget,
     pub(crate) limit: u32,
-    /// The highest token ever granted.
+    /// The highest token ever granted by the store.
     pub(crate) last_token: u64,
+    /// The last token granted for each slot, by the store or by a client.
+    pub(crate) last_of_slots: BTreeMap<u32, u64>,
     pub(crate) broken: Broken,
     /// The key of all equivalent worlds.
     key: u128,
@@ -90,10 +106,13 @@ impl World {
             clients: vec![Client::default(); scope.weights.len()],
             late: Vec::new(),
             messages: Vec::new(),
+            recalls: Vec::new(),
+            lost_recalls: Vec::new(),
             unannounced: Vec::new(),
             left: scope.budget,
             limit: scope.limit,
             last_token: 0,
+            last_of_slots: BTreeMap::new(),
             broken: Broken::default(),
             key: 0,
         };
@@ -105,13 +124,13 @@ impl World {
         EPOCH_MS + u64::from(self.now) * TICK_MS
     }
 
-    fn now_us(&self) -> u64 {
+    pub(crate) fn now_us(&self) -> u64 {
         assert!(self.commands < 1000, "all of a tick is at one millisecond");
         self.now_ms() * 1000 + u64::from(self.commands)
     }
 
     fn known(&self, scope: &Scope) -> Circumstances {
-        Circumstances { now: self.now, lease: scope.lease, behaviour: scope.behaviour }
+        Circumstances { now: self.now, lease: scope.lease, keep: scope.keep, behaviour: scope.behaviour }
     }
 
     /// After a step: checks the properties of the state, and computes its key.
@@ -140,11 +159,23 @@ impl World {
         match action {
             Action::Acquire(client) => {
                 self.left.acquisitions -= 1;
-                self.clients[client].acquire(known);
+                if self.clients[client].keeps() {
+                    let granted = self.clients[client].grant_again(known);
+                    granted.into_iter().for_each(|grant| properties::judge_token(self, grant));
+                } else {
+                    self.clients[client].acquire(known);
+                }
             }
             Action::Ask(client) => self.clients[client].send_acquire(known),
             Action::Renew(client) => self.clients[client].renew(known),
-            Action::Release(client) => self.clients[client].release(known),
+            Action::Release(client) => {
+                // Each step takes a microsecond at least.
+                self.commands += u32::from(scope.keep);
+                let granted = self.clients[client].entry.as_ref().and_then(Entry::held);
+                let passed = granted.map_or(0, |(grant, _)| self.now_us().saturating_sub(grant.token));
+                self.clients[client].release(Duration::from_micros(passed), known);
+            }
+            Action::GiveBack(client) => self.clients[client].give_back(known),
             Action::SendRelease(client) => self.clients[client].send_release(known),
             Action::Cancel(client) => {
                 self.left.cancels -= 1;
@@ -153,15 +184,16 @@ impl World {
             Action::Crash(client) => self.crash(client),
             Action::Execute(client, kind) => {
                 let call = self.clients[client].call(kind).expect("it is on its way").clone();
-                let (outcome, now_us) = self.execute(scope, client, kind, &call);
-                let reply = Reply { outcome, now_us, run: self.run };
+                let (outcome, reply, now_us) = self.execute(scope, client, kind, &call);
+                let (keepable, limit) = (reply.keepable, reply.limit);
+                let reply = Reply { outcome, now_us, run: self.run, keepable, limit };
                 if let Some(call) = &mut self.clients[client].calls[kind as usize] {
                     call.reply = Some(reply);
                 }
             }
             Action::ExecuteLate(number) => {
                 let Late { client, kind, call } = self.late.remove(number);
-                let (outcome, _) = self.execute(scope, client, kind, &call);
+                let (outcome, ..) = self.execute(scope, client, kind, &call);
                 let granted = matches!(
                     outcome,
                     Outcome::Acquired(AcquireOutcome::Granted(_))
@@ -171,7 +203,12 @@ impl World {
                     self.unannounced.push((client, call.request));
                 }
             }
-            Action::Return(client, kind) => self.clients[client].on_return(kind, known),
+            Action::Return(client, kind) => {
+                let returned = self.clients[client].call(kind).and_then(|call| call.reply.as_ref());
+                let returned_us = returned.map_or(0, |reply| reply.now_us);
+                self.lost_recalls.retain(|lost| lost.client != client || lost.at_us > returned_us);
+                self.clients[client].on_return(kind, known);
+            }
             Action::Lose(client, kind) => {
                 self.left.losses -= 1;
                 self.clients[client].on_failure(kind, known);
@@ -190,6 +227,14 @@ impl World {
                 self.left.losses -= 1;
                 let Message { client, request, .. } = self.messages.remove(number);
                 self.unannounced.push((client, request));
+            }
+            Action::Recall(number) => {
+                let Recall { client, .. } = self.recalls.remove(number);
+                self.clients[client].note(Notice::Recall, known);
+            }
+            Action::LoseRecall(number) => {
+                self.left.losses -= 1;
+                self.lost_recalls.push(self.recalls.remove(number));
             }
             Action::Tick => {
                 if self.left.delays != ENDLESS && !self.is_punctual() {
@@ -222,6 +267,8 @@ impl World {
             }
         }
         self.messages.retain(|message| message.client != number);
+        self.recalls.retain(|recall| recall.client != number);
+        self.lost_recalls.retain(|lost| lost.client != number);
     }
 
     fn tick(&mut self, scope: &Scope) {
@@ -244,6 +291,9 @@ impl World {
             Memory::Earlier => self.state = self.saved.take().expect("there is a replica"),
         }
         if memory == Memory::Flushed {
+            // Nothing of what is kept is known any more.
+            let at_us = self.now_us();
+            self.lost_recalls = (0..self.clients.len()).map(|client| Recall { client, at_us }).collect();
             return;
         }
         self.tick(scope);
@@ -251,8 +301,11 @@ impl World {
         self.up_since = self.now;
         // Connections end. A call that was not executed never is; a reply that was sent may still arrive.
         self.late.clear();
+        self.recalls.clear();
+        self.lost_recalls.clear();
         let known = self.known(scope);
         for client in &mut self.clients {
+            client.note(Notice::Unsure, known);
             for kind in KINDS {
                 if client.call(kind).is_some_and(|call| call.reply.is_none()) {
                     client.on_failure(kind, known);
@@ -268,11 +321,15 @@ impl World {
         client: usize,
         kind: Kind,
         call: &Call,
-    ) -> (Outcome, u64) {
+    ) -> (Outcome, StoreReply, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
         let lease_ms = u64::from(scope.lease) * TICK_MS;
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
-        let terms = PermitTerms { at_least_ms, ..PermitTerms::new(scope.weights[client], lease_ms) };
+        let terms = PermitTerms {
+            at_least_ms,
+            keep: scope.keep,
+            ..PermitTerms::new(scope.weights[client], lease_ms)
+        };
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
@@ -283,16 +340,18 @@ impl World {
                 let renewal = RenewRequest { holder, request, terms, lease_version: 0, grant: call.grant };
                 (fallback, Operation::Renew(vec![renewal]))
             }
-            Kind::Release => (Declaration::Stored, Operation::Release(vec![RequestKey { holder, request }])),
+            Kind::Release => {
+                (Declaration::Stored, Operation::Release(vec![RequestKey { holder, request }.into()]))
+            }
         };
-        let (answers, now_us) = self.send(scope, client, declaration, operation);
-        let outcome = match answers {
+        let (reply, now_us) = self.send(scope, client, declaration, operation);
+        let outcome = match reply.answers.clone() {
             Answers::Acquire(mut answers) => Outcome::Acquired(answers.remove(0)),
             Answers::Renew(mut answers) => Outcome::Renewed(answers.remove(0)),
             Answers::Release(was) => Outcome::Released(was != [ReleaseOutcome::Unknown]),
             other => panic!("{other:?}"),
         };
-        (outcome, now_us)
+        (outcome, reply, now_us)
     }
 
     /// Sends a command to the store, and checks its effect.
@@ -302,7 +361,7 @@ impl World {
         client: usize,
         declaration: Declaration,
         operation: Operation,
-    ) -> (Answers, u64) {
+    ) -> (StoreReply, u64) {
         self.commands += 1;
         let now_us = self.now_us();
         let run_id = format!("run{}", self.run);
@@ -319,12 +378,24 @@ impl World {
         let before = self.state.as_ref().clone();
         let mut after = before.clone();
         let (reply, events) = (scope.store)(&mut after, &server, &command);
+        let keepable = keepable_limit(before.as_ref(), now_us);
+        if scope.keep && recalls(keepable, after.as_ref(), &reply, now_us) {
+            self.recall(after.as_ref(), now_us);
+        }
         let before = before.filter(|state| !state.is_expired(now_us / 1000));
         let step = Step { now_us, before, command, reply, events, after };
         properties::judge_step(self, scope, &step);
         self.post(&step.events);
         self.state = Arc::new(step.after);
-        (step.reply.answers, now_us)
+        (step.reply, now_us)
+    }
+
+    /// Sends recalls to the sessions that may keep grants.
+    fn recall(&mut self, state: Option<&State>, at_us: u64) {
+        for keeper in state.iter().flat_map(|state| state.keepers()) {
+            let client = keeper.as_str()[1..].parse().expect("a number");
+            self.recalls.push(Recall { client, at_us });
+        }
     }
 
     /// Sends events to the sessions that still exist. A second message about a request replaces the first,

@@ -61,6 +61,12 @@ impl Fixture {
         self
     }
 
+    /// Sets the seed of the workers' loops.
+    pub(crate) fn seed(mut self, seed: u64) -> Self {
+        self.pool.settings.seed = seed;
+        self
+    }
+
     /// A worker, connected.
     pub(crate) fn worker(&self, label: &str) -> Worker {
         self.start_connected(label, &self.server.url(), self.settings.lease)

@@ -1,10 +1,12 @@
-//! A long queue under load, without faults: order, and the cost of a grant.
+//! Load without faults: order in a long queue and the cost of a grant; and processes that keep permits.
+
+use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
-use permits_testkit::worker::{Worker, WorkerCommand};
+use permits_testkit::worker::{Mix, TIMEOUT, Work, Worker, WorkerCommand, WorkerSettings, micros};
+use permits_testkit::{random, wait};
 
 use crate::fixture::{Fixture, calls};
-use std::time::Duration;
 
 #[test]
 fn two_hundred_waiters_of_four_processes_are_served_in_order() {
@@ -59,6 +61,40 @@ fn two_hundred_waiters_of_four_processes_are_served_in_order() {
     for worker in workers {
         worker.close();
     }
+    fixture.assert_safe();
+    fixture.assert_at_rest();
+}
+
+/// A fifth of the units are in use on average: often there is something to keep, and often a waiter.
+#[test]
+fn processes_of_which_half_keep_permits_serve_every_waiter() {
+    const PROCESSES: usize = 6;
+    const GRANTS: usize = 1200;
+    /// More than anything should take on a busy machine.
+    const LONGEST: Duration = Duration::from_secs(20);
+    let seed = random::seed();
+    let fixture = Fixture::new(3, Duration::from_secs(3)).seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut workers: Vec<Worker> = (0..PROCESSES)
+        .map(|number| {
+            let keep = number.is_multiple_of(2).then(|| Duration::from_millis(random.u64(1..1000)));
+            let url = fixture.server.url();
+            fixture.start(WorkerSettings { url, keep, ..fixture.settings.clone() })
+        })
+        .collect();
+    let rest = |most| Duration::ZERO..Duration::from_millis(most);
+    let rest = Mix(vec![(1, rest(5)), (1, rest(800))]);
+    let work = Work { rest, ..Work::brief(4, Duration::from_millis(10)) };
+    workers.iter_mut().for_each(|worker| worker.work(&work));
+    let granted = || fixture.count(|event| matches!(event, ClientEvent::Acquired { .. }));
+    assert!(wait::until(TIMEOUT, || granted() >= GRANTS), "{} grants", granted());
+    let counts = fixture.close(workers).unwrap_or_else(|open| panic!("{open}"));
+
+    let longest = fixture.grants().iter().map(|granted| granted.acquired - granted.asked).max();
+    eprintln!("{counts:?}; the longest wait took {longest:?} us");
+    assert_eq!((counts.asked, counts.failed, counts.lost), (counts.granted, 0, 0));
+    assert!(longest < Some(micros(LONGEST)));
+    assert!(counts.granted_again > 0, "nothing that was kept was used");
     fixture.assert_safe();
     fixture.assert_at_rest();
 }

@@ -18,6 +18,7 @@
 
 mod clients;
 mod fixture;
+mod keeping;
 mod load;
 mod network;
 #[path = "../support/packed.rs"]

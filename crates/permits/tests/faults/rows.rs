@@ -71,5 +71,11 @@ rows! {
     cluster_failover,
     #[ignore = "a deployment, and slow: scripts/faults runs it"]
     cluster_migrate,
+    keep_recall_lost,
+    keep_keeper_killed,
+    keep_keeper_stopped,
+    keep_server_restarted,
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    keep_failover,
     mixed,
 }

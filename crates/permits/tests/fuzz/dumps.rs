@@ -33,6 +33,7 @@ fn sound() -> [Pairs; 5] {
         ("recovering_until", "0"),
         ("lease_max", "15000"),
         ("expires", "1790000060000"),
+        ("kept_until", "1790000015000"),
         ("grants", "2"),
         ("refused", "1"),
         ("expired", "0"),
@@ -40,7 +41,7 @@ fn sound() -> [Pairs; 5] {
         ("changes", "s.9\t1790000000000000\tlimit\tlimit\t2\t1\t\tadmin\n"),
     ];
     let entries =
-        [("web-3", "s.1 s 1 15000 1 0 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 0 ")];
+        [("web-3", "s.1 s 1 15000 1 0 1 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 0 0 ")];
     let parts: [&[(&str, &str)]; 5] = [
         &state,
         &entries,

@@ -200,7 +200,7 @@ fn operations(count: usize) -> Vec<Operation> {
     };
     let operations = vec![
         Operation::Acquire { queue_max: 1, requests: vec![acquire; count] },
-        Operation::Release(vec![release; count]),
+        Operation::Release(vec![release.into(); count]),
         Operation::Renew(vec![renew; count]),
         Operation::Adopt(adopt),
         Operation::SetLimit { origin: id().into(), change: LimitChange::Set(1), expected_version: None },

@@ -67,7 +67,11 @@ fn sound() -> String {
     send(&mut state, NOW_US, acquire(0..3));
     send(&mut state, NOW_US, set_limit(2));
     send(&mut state, NOW_US, acquire(3..5));
-    send(&mut state, NOW_US, Operation::Release(vec![RequestKey { holder: holder(0), request: id("s.1") }]));
+    send(
+        &mut state,
+        NOW_US,
+        Operation::Release(vec![RequestKey { holder: holder(0), request: id("s.1") }.into()]),
+    );
     serde_json::to_string(&state.expect("it is used")).expect("it can be written")
 }
 
@@ -85,7 +89,7 @@ fn use_all(state: &State) {
         Operation::Renew(Vec::new()),
         acquire(1..7),
         Operation::Renew((0..7).map(renew).collect()),
-        Operation::Release((0..7).map(release).collect()),
+        Operation::Release((0..7).map(|number| release(number).into()).collect()),
         set_limit(5),
         Operation::Delete { unreadable: false },
         Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },

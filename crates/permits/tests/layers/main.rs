@@ -56,7 +56,7 @@ const LIBRARY: Layered = Layered {
         ("session", &["session"]),
         ("diagnostics", &["diagnostics"]),
         ("store", &["store"]),
-        ("acquisition", &["acquisition", "timing"]),
+        ("acquisition", &["acquisition", "keeping", "timing"]),
         ("model", &["model"]),
         ("protocol", &["protocol"]),
         ("helpers", &["observe", "sys"]),
@@ -87,7 +87,7 @@ const COMMAND: Layered = Layered {
         ("ways to a store", &["acquire", "connect", "each", "names", "reader"]),
         ("arguments", &["args", "help"]),
         ("output", &["exit", "output", "report"]),
-        ("values", &["clock", "cooling", "holder", "inspected", "order", "similar", "table", "text"]),
+        ("values", &["clock", "holder", "inspected", "order", "similar", "table", "text", "units"]),
     ],
 };
 

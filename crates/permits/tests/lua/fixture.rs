@@ -183,7 +183,7 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
 }
 
 pub(crate) fn release(name: &str) -> Operation {
-    Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }])
+    Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }.into()])
 }
 
 pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {

@@ -115,7 +115,7 @@ fn quoted_after(text: &str, start: &str) -> BTreeSet<String> {
 fn commands_of_permits() -> BTreeSet<String> {
     let run = of_scripts().flat_map(|name| quoted_after(&text(&name), "redis.call('"));
     // PUBLISH has another name in a cluster, so it is a variable there.
-    run.chain(["EVALSHA", "PING", "PUBLISH", "SUBSCRIBE"].map(str::to_owned)).collect()
+    run.chain(["EVALSHA", "PING", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"].map(str::to_owned)).collect()
 }
 
 #[test]

@@ -12,7 +12,7 @@ const USED: [Scene; 3] = [Scene::Used, Scene::Full, Scene::Lined];
 const OTHER_LAYOUT: &str = "
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local added = all[i] == '\\tstate' and ARGV[1] or 4 * ARGV[2]
+  local added = all[i] == '\\tstate' and ARGV[1] or 8 * ARGV[2]
   redis.call('HSET', KEYS[1], all[i], string.char(string.byte(all[i + 1]) + added) .. string.sub(all[i + 1], 2))
 end";
 
@@ -41,11 +41,11 @@ fn what_another_layout_has_written_is_left_alone() {
     for scene in USED {
         let mut both = Both::in_scene(scene);
         let state = both.keys[0].clone();
-        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "7", "7"]);
+        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "6", "6"]);
         let before = both.contents();
         for operation in every_operation() {
             match both.execute(&operation) {
-                Err(StoreError::OtherLayout { found: 9, supported: 2, what }) => {
+                Err(StoreError::OtherLayout { found: 9, supported: 3, what }) => {
                     assert!(what.contains("exports"))
                 }
                 other => panic!("{scene:?}, {operation:?}: {other:?}"),
@@ -61,7 +61,7 @@ fn entries_of_another_layout_are_not_taken_for_this_one() {
     for scene in USED {
         let mut both = Both::in_scene(scene);
         let state = both.keys[0].clone();
-        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "0", "7"]);
+        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "0", "6"]);
         for operation in every_operation() {
             if let Err(error) = both.execute(&operation) {
                 assert!(

@@ -47,7 +47,7 @@ async fn the_page_lists_the_events_that_occur_and_no_others() {
     assert!(!all.contains(PASSWORD), "a password is shown");
 }
 
-/// Waiting, granted, refused, timed out, cancelled, adopted.
+/// Waiting, granted, granted again, refused, timed out, cancelled, adopted.
 async fn acquisitions() {
     let client = connect("memory:events").await;
     let semaphore = client.named("acquisitions", 1);
@@ -65,6 +65,10 @@ async fn acquisitions() {
     assert_eq!(about("acquisitions", "permits::waiting").fields["position"], "0");
     let granted = about("acquisitions", "permits::granted");
     assert_eq!(granted.fields["token"], held.token().to_string());
+    let keeping = client.named("granted again", 1).keep(Duration::from_secs(5));
+    drop(keeping.acquire().succeeds().await);
+    let kept = keeping.acquire().succeeds().await;
+    assert_eq!(about("granted again", "permits::granted_again").fields["token"], kept.token().to_string());
 
     let handle = held.hand_over().succeeds().await.to_string();
     let adopted =

@@ -109,6 +109,23 @@ async fn a_grant_is_counted_with_its_wait_and_its_hold() {
     assert!(recorder::samples("permits_store_call_seconds{operation=release}") >= 2);
 }
 
+#[tokio::test]
+async fn a_kept_permit_is_held_by_no_caller_until_it_is_granted_again() {
+    let (_client, semaphore) = semaphore("kept", 1).await;
+    let semaphore = semaphore.keep(Duration::from_secs(5));
+    drop(acquired(&semaphore).await);
+    becomes("kept", 0.0, 0.0);
+    assert_eq!(semaphore.inspect().succeeds().await.held, 1, "it is kept");
+    let again = acquired(&semaphore).await;
+    becomes("kept", 1.0, 0.0);
+    again.release().succeeds().await;
+    becomes("kept", 0.0, 0.0);
+    assert_eq!((of("permits_grants_total", "kept"), of("permits_local_grants_total", "kept")), (2.0, 1.0));
+    for metric in ["permits_wait_seconds", "permits_hold_seconds"] {
+        assert_eq!(recorder::samples(&format!("{metric}{{semaphore=kept}}")), 2, "{metric}");
+    }
+}
+
 /// Each end of an acquisition that waits, and of one that was granted meanwhile.
 #[tokio::test]
 async fn the_gauges_come_to_zero_after_every_end_of_an_acquisition() {

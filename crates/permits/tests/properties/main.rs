@@ -131,7 +131,7 @@ impl Run<'_> {
             Answers::Acquire(answers) => answers[0].clone(),
             other => return Err(format!("{other:?}")),
         };
-        let went = self.send(Operation::Release(vec![RequestKey { holder, request }]))?;
+        let went = self.send(Operation::Release(vec![RequestKey { holder, request }.into()]))?;
         let AcquireOutcome::Waiting { .. } = was else { return Ok(()) };
         self.coverage.count("waiter withdrawn");
         if went.reply.answers != Answers::Release(vec![ReleaseOutcome::Waiting]) {

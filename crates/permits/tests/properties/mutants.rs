@@ -2,7 +2,7 @@
 //! property.
 
 use permits::model::{EntryState, State};
-use permits::protocol::{AcquireOutcome, Answers, Counts, EventKind, Grant, LimitChange, Operation};
+use permits::protocol::{AcquireOutcome, Answers, Counts, EventKind, Grant, LimitChange, Operation, Refusal};
 use permits_testkit::history::checks::{CHECKS, check, conserved};
 use permits_testkit::history::step::Step;
 
@@ -201,4 +201,45 @@ fn the_checks_see_a_command_that_does_more_the_second_time() {
     let mut step = story.release("a");
     step.after = step.before.clone();
     assert!(repeated(&step, &story.simulation.server()).is_err(), "as if the first release had done nothing");
+}
+
+#[test]
+fn the_checks_see_a_token_that_may_be_used_twice() {
+    let mut story = Story::new();
+    story.acquire_to_keep("a");
+    let last = story.state.as_ref().expect("there is a state").last_token;
+    let step = story.send(Operation::Revoke {
+        origin: Simulation::session_id(9).request(2).into(),
+        holder: holder("a"),
+        cooling: None,
+        reason: "".into(),
+    });
+    assert!(sees("P4, kept", &step, |step| after(step).last_token = last + 1));
+}
+
+#[test]
+fn the_checks_see_that_a_permit_may_be_kept_while_others_need_it() {
+    let mut story = Story::new();
+    let step = story.acquire_to_keep("a");
+    assert!(step.reply.keepable);
+    assert!(sees("P22", &step, |step| after(step).kept_until_ms -= 1));
+    let idle = story.send(Operation::Renew(Vec::new()));
+    assert!(sees("P22", &idle, |step| after(step).kept_until_ms -= 1));
+    assert!(sees("P22", &step, |step| after(step).paused = true));
+    assert!(sees("P22", &step, |step| after(step).closed = Some("".into())));
+    assert!(sees("P22", &step, |step| after(step).recovering_until_ms = u64::MAX));
+    assert!(sees("P22", &step, |step| after(step).limit = 0));
+    let waiter = story.acquire(&["b", "c"]);
+    assert!(sees("P22", &waiter, |step| step.reply.keepable = true));
+    let mut story = Story::new();
+    story.acquire_to_keep("a");
+    story.acquire(&["b"]);
+    let mut request = request("c", 3_000);
+    request.wait = false;
+    let tried = story.send(Operation::Acquire { queue_max: 9, requests: vec![request] });
+    let refuses = |step: &mut Step| {
+        step.reply.answers = Answers::Acquire(vec![AcquireOutcome::Refused(Refusal::NoPermits)]);
+        step.after = step.before.clone();
+    };
+    assert!(sees("P22", &tried, refuses));
 }

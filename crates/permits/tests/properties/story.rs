@@ -46,11 +46,17 @@ impl Story {
         self.send(Operation::Acquire { queue_max: 9, requests: requests.collect() })
     }
 
+    /// An acquisition by a session that may keep the permit.
+    pub(crate) fn acquire_to_keep(&mut self, name: &str) -> Step {
+        let plain = request(name, 3_000);
+        let terms = PermitTerms { keep: true, ..plain.terms };
+        self.send(Operation::Acquire { queue_max: 9, requests: vec![AcquireRequest { terms, ..plain }] })
+    }
+
     pub(crate) fn release(&mut self, name: &str) -> Step {
-        self.send(Operation::Release(vec![RequestKey {
-            holder: holder(name),
-            request: Simulation::session_id(1).request(0),
-        }]))
+        self.send(Operation::Release(vec![
+            RequestKey { holder: holder(name), request: Simulation::session_id(1).request(0) }.into(),
+        ]))
     }
 
     /// A and B hold, C and D wait.

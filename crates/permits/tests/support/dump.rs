@@ -103,6 +103,7 @@ pub(crate) fn decode(
         era_began_us: field("era_began")?,
         recovering_until_ms: field("recovering_until")?,
         lease_max_ms: field("lease_max")?,
+        kept_until_ms: field("kept_until")?,
         expires_ms: field("expires")?,
         entries: decode_entries(entries, queue, leases)?,
         queue: queue
@@ -137,18 +138,19 @@ fn decode_entries(
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
         // The label comes last, because it may contain spaces.
-        let words = if tickets.contains_key(name) { 7 } else { 9 };
+        let words = if tickets.contains_key(name) { 8 } else { 10 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let label = parts.pop().unwrap_or_default();
-        let (request, session, weight, times, place) = match (&parts[..], tickets.get(name)) {
-            (&[request, session, weight, lease, version, at_least], Some(ticket)) => {
-                (request, session, weight, [lease, version, at_least], EntryState::Waiting(number(ticket)?))
+        let (request, session, weight, numbers, place) = match (&parts[..], tickets.get(name)) {
+            (&[request, session, weight, lease, version, at_least, keep], Some(ticket)) => {
+                let place = EntryState::Waiting(number(ticket)?);
+                (request, session, weight, [lease, version, at_least, keep], place)
             }
-            (&[request, session, weight, lease, version, at_least, token, slot], None) => {
+            (&[request, session, weight, lease, version, at_least, keep, token, slot], None) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
                 let cools = holder(name)?.is_cooling();
                 let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
-                (request, session, weight, [lease, version, at_least], place)
+                (request, session, weight, [lease, version, at_least, keep], place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -158,11 +160,12 @@ fn decode_entries(
             session: SessionId::new(session).map_err(|error| format!("{session:?}: {error}"))?,
             terms: PermitTerms {
                 weight: number(weight)?,
-                lease_ms: number(times[0])?,
-                at_least_ms: number(times[2])?,
+                lease_ms: number(numbers[0])?,
+                at_least_ms: number(numbers[2])?,
                 label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
+                keep: flag(number(numbers[3])?)?,
             },
-            lease_version: number(times[1])?,
+            lease_version: number(numbers[1])?,
             deadline: number(deadline)?,
             place,
         };

@@ -6,9 +6,9 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
-  if string.byte(packed) ~= 2 then return 'a state of another layout' end
-  local values = { struct.unpack('<dddddddddddddddddddddds', packed, 2) }
+    'grants', 'refused', 'kept_until', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
+  if string.byte(packed) ~= 3 then return 'a state of another layout' end
+  local values = { struct.unpack('<ddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed + 1 then return 'more than a state' end
   for i, name in ipairs(names) do
     read[#read + 1] = name
@@ -19,7 +19,7 @@ end
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
   local rest, at_least, version = string.sub(packed, 12), 0, 0
-  if math.floor(flags / 4) ~= 2 then error('an entry of another layout') end
+  if math.floor(flags / 8) ~= 3 then error('an entry of another layout') end
   if flags % 4 >= 2 then
     at_least, version = struct.unpack('<I4I4', rest)
     rest = string.sub(rest, 9)
@@ -32,10 +32,10 @@ local function entry(holder, packed)
   end
   local request = known_or_next(string.sub(holder, #holder + 1 - request_bytes))
   local session = known_or_next(string.sub(request, 1, session_bytes))
-  local words = { request, session, text(weight), text(lease), text(version), text(at_least) }
+  local words = { request, session, text(weight), text(lease), text(version), text(at_least), flags % 8 >= 4 and '1' or '0' }
   if flags % 2 == 1 then
     local token, slot = struct.unpack('<dI4', string.sub(rest, -12))
-    words[7], words[8], rest = text(token), text(slot), string.sub(rest, 1, -13)
+    words[8], words[9], rest = text(token), text(slot), string.sub(rest, 1, -13)
   end
   words[#words + 1] = rest
   read[#read + 1] = holder

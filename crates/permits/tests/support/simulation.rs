@@ -8,8 +8,8 @@
 use permits::model::{ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
-    Holder, Label, MAX_BATCH, Name, Operation, PermitTerms, RenewOutcome, RenewRequest, Reply, RequestId,
-    RequestKey, SessionId,
+    Holder, Label, MAX_BATCH, Name, Operation, PermitTerms, ReleaseRequest, RenewOutcome, RenewRequest,
+    Reply, RequestId, RequestKey, SessionId,
 };
 
 use super::steps::{
@@ -161,12 +161,12 @@ impl Simulation {
                 Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
             }
             Action::Release(namings) => {
-                let releases = namings.iter().map(|naming| RequestKey::from(&self.named(naming).renewal));
+                let releases = namings.iter().map(|naming| release(&self.named(naming).renewal));
                 Operation::Release(releases.collect())
             }
             Action::ReleaseMany { every, max } => {
                 let known = self.known.iter().step_by(*every).take((*max).min(MAX_BATCH));
-                let releases = known.map(|known| RequestKey::from(&known.renewal));
+                let releases = known.map(|known| release(&known.renewal));
                 Operation::Release(releases.collect())
             }
             Action::Renew(renewals) => {
@@ -236,6 +236,7 @@ impl Simulation {
         wait: bool,
     ) -> AcquireRequest {
         let request = self.fresh();
+        let terms = PermitTerms { keep: self.made.is_multiple_of(3), ..terms };
         let by_default = format!("\u{fc}:1/{request}");
         let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
         if self.known.len() < REMEMBERED {
@@ -407,4 +408,11 @@ fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option
 /// A label, or none.
 fn label(number: u64) -> Label {
     Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
+}
+
+/// The release of a permit. If it may be kept, sometimes with tokens that its session has used.
+fn release(renewal: &RenewRequest) -> ReleaseRequest {
+    let used = renewal.grant.filter(|grant| renewal.terms.keep && grant.token.is_multiple_of(2));
+    let last_token = used.map(|grant| grant.token + u64::from(grant.slot) * 100);
+    ReleaseRequest { last_token, ..RequestKey::from(renewal).into() }
 }

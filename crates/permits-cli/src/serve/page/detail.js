@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Table, setText, setLong, setBadges, fillName, span, duration } from "./table.js";
-import { badges } from "./list.js";
+import { apart, badges } from "./list.js";
 import { drawSteps, drawBars, grantsBetween } from "./graph.js";
 
 const REFRESH_MS = 2000;
@@ -29,7 +29,8 @@ function fillPlace(cell, item, badges, columns) {
 function fillHolder(cell, item) {
   const rest = lease(item);
   const end = rest && `${item.cooling ? "free in" : "lease"} ${rest}`;
-  fillPlace(cell, item, item.cooling ? [["cool", "cooling"]] : [], [`slot ${item.slot}`, end]);
+  const kept = item.may_be_kept ? [["quiet", "may be kept"]] : [];
+  fillPlace(cell, item, item.cooling ? [["cool", "cooling"]] : kept, [`slot ${item.slot}`, end]);
 }
 
 const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} before it`]);
@@ -115,16 +116,14 @@ export class Detail {
     }
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
-    // Of the listed holders.
-    const cooling = holders.filter((item) => item.cooling).reduce((sum, item) => sum + item.weight, 0);
     const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;
-    if (isKnown) this.explain(badges({ ...status, cooling }), facts(status));
+    if (isKnown) this.explain(badges(status), facts(status));
     else this.explain([], [["", "No such semaphore: the name is another one, or no program uses it."]], true);
     setText(elements.pause, status.paused ? "Resume" : "Pause");
     elements.unpin.hidden = !status.pinned;
     elements.actions.hidden = !this.writable;
     const held = status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`;
-    setText(elements.heldNow, cooling > 0 ? `${held}, cooling ${cooling}` : held);
+    setText(elements.heldNow, [held, ...apart(status).map(([, text]) => text)].join(", "));
     setText(elements.waitingNow, String(status.waiting));
     if (history) this.draw(history);
   }

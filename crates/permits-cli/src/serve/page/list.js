@@ -4,25 +4,34 @@ import { Table, setText, fillName, duration } from "./table.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Draws the shares of the limit that are at work and that cool, and the numbers.
+// Draws the shares of the limit that are at work, that may be kept and that cool, and the numbers.
 function fillUsage(cell, row) {
   let bar = cell.firstElementChild;
   if (!bar) {
     bar = document.createElement("div");
-    const [svg, cooling, working] = ["svg", "rect", "rect"].map((name) => document.createElementNS(SVG, name));
+    const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("aria-hidden", "true");
-    cooling.setAttribute("class", "cooling");
-    for (const rect of [cooling, working]) rect.setAttribute("height", "8");
-    svg.append(cooling, working);
+    for (const name of ["cooling", "kept", "working"]) {
+      const rect = svg.appendChild(document.createElementNS(SVG, "rect"));
+      rect.setAttribute("class", name);
+      rect.setAttribute("height", "8");
+    }
     bar.append(svg, document.createElement("span"));
     cell.append(bar);
   }
   const share = (units) => (row.limit ? Math.min(1, units / row.limit) : 0);
-  const working = row.held - row.cooling;
+  const uncooled = row.held - row.cooling;
+  const working = uncooled - row.may_be_kept;
   bar.className = share(working) >= 1 ? "usage full" : "usage";
-  // The units at work are drawn above all that are held.
-  [row.held, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
+  // The units at work are drawn above those that may be kept, and these above all that are held.
+  [row.held, uncooled, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
   setText(bar.querySelector("span"), row.unreadable === null ? `${row.held} / ${row.limit ?? "–"}` : "–");
+}
+
+// The held units that are no work, or may be none, as badges.
+export function apart(row) {
+  const all = [["cool", `cooling ${row.cooling}`, row.cooling], ["quiet", `${row.may_be_kept} may be kept`, row.may_be_kept]];
+  return all.filter(([, , units]) => units > 0).map(([className, text]) => [className, text]);
 }
 
 // The state as badges, pairs of a class and a text: what stops grants, what ends by itself, and what is ordinary.
@@ -32,7 +41,7 @@ export function badges(row) {
     ["bad", "PAUSED", row.paused],
     ["bad", "CLOSED", row.closed !== null],
     ["wait", "recovering", row.recovering_ms > 0 && row.limit !== null],
-    ["cool", `cooling ${row.cooling}`, row.cooling > 0],
+    ...apart(row).map((badge) => [...badge, true]),
     ["quiet", "pinned", row.pinned],
   ];
   return all.filter(([, , set]) => set).map(([className, text]) => [className, text]);

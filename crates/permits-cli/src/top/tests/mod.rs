@@ -30,7 +30,17 @@ fn listing(of: &[&str]) -> Listing {
 fn holder(name: &str, weight: u32, slot: u32) -> HolderInfo {
     let (age, lease_remaining) = (Duration::from_secs(3725), Duration::from_millis(14_250));
     let token = 1_700_000_000_000_000 + u64::from(slot);
-    HolderInfo { holder: name.into(), weight, slot, token, age, lease_remaining, cooling: false, label: None }
+    HolderInfo {
+        holder: name.into(),
+        weight,
+        slot,
+        token,
+        age,
+        lease_remaining,
+        cooling: false,
+        may_be_kept: false,
+        label: None,
+    }
 }
 
 fn waiter(name: &str, position: u64) -> WaiterInfo {

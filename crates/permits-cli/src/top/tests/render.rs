@@ -9,8 +9,8 @@ use ratatui::style::{Color, Modifier};
 use super::super::model::Model;
 use super::super::snapshot::Snapshot;
 use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
-use crate::cooling::Cooling;
 use crate::inspected::ListRow;
+use crate::units::HeldUnits;
 
 #[test]
 fn the_overview_has_a_row_for_each_semaphore() {
@@ -263,13 +263,13 @@ fn a_label_is_shown_in_place_of_the_token() {
 #[test]
 fn units_that_cool_are_not_shown_as_held() {
     let now = Instant::now();
-    let cooling = |units, is_partial| Cooling { units, is_partial };
-    let of = |held, cooling| ListRow { limit: Some(20), held, cooling, waiting: 3, ..ListRow::default() };
+    let units = |cooling, may_be_kept, is_partial| HeldUnits { cooling, may_be_kept, is_partial };
+    let of = |held, units| ListRow { limit: Some(20), held, units, waiting: 3, ..ListRow::default() };
     let mut model = overview(&["some", "rate", "large"], now);
     let rows = [
-        ("some", of(20, cooling(5, false))),
-        ("rate", of(20, cooling(20, false))),
-        ("large", of(900, cooling(100, true))),
+        ("some", of(20, units(5, 0, false))),
+        ("rate", of(20, units(20, 0, false))),
+        ("large", of(900, units(100, 0, true))),
     ];
     let rows = rows.map(|(name, row)| (name.to_owned(), Ok(row)));
     model.on_snapshot(Snapshot::Rows(rows.into()), now);
@@ -287,6 +287,32 @@ fn units_that_cool_are_not_shown_as_held() {
     let rows = drawn(&mut opened(cools, now), 100, 12, now);
     assert_eq!(rows[0], "exports: 1 of 3 held, 1 waiting, cooling 2 (memory:)");
     assert_eq!(rows[2], "> web-1   1 h 2 m  cooling     0       2  1700000000000000");
+}
+
+#[test]
+fn units_that_may_be_kept_are_marked_and_shown_as_held() {
+    let now = Instant::now();
+    let units = |cooling, is_partial| HeldUnits { cooling, may_be_kept: 17, is_partial };
+    let of = |units| Ok(ListRow { limit: Some(20), held: 20, units, ..ListRow::default() });
+    let mut model = overview(&["all", "large", "rate"], now);
+    let rows = [("all", of(units(0, false))), ("large", of(units(0, true))), ("rate", of(units(3, false)))];
+    let rows = rows.map(|(name, row)| (name.to_owned(), row));
+    model.on_snapshot(Snapshot::Rows(rows.into()), now);
+    let rows = drawn(&mut model, 80, 24, now);
+    assert_eq!(
+        rows[2..5],
+        [
+            "> all          20     20        0          17 may be kept",
+            "  large        20     20        0          17+ may be kept",
+            "  rate         17     20        0          cooling 3, 17 may be kept",
+        ]
+    );
+    let mut kept = detail();
+    kept.holders[0].may_be_kept = true;
+    let rows = drawn(&mut opened(kept, now), 100, 12, now);
+    assert_eq!(rows[0], "exports: 3 of 3 held, 1 waiting, 2 may be kept (memory:)");
+    assert_eq!(rows[2], "> web-1   1 h 2 m  14 s, may be kept     0       2  1700000000000000");
+    assert_eq!(rows[3], "  web-2   1 h 2 m               14 s     2       1  1700000000000002");
 }
 
 #[test]

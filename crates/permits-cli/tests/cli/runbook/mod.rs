@@ -37,6 +37,7 @@ situations! {
     heavy_request,
     hanging_holder,
     cooling,
+    kept,
     another_prefix,
     declared_otherwise,
     long_waits,

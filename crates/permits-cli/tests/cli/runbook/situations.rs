@@ -54,6 +54,11 @@ pub(super) fn cooling(world: &mut World) {
     world.job("--limit 1 --holder web-2");
 }
 
+/// A program that keeps its permit after its work.
+pub(super) fn kept(world: &mut World) {
+    world.keep("api");
+}
+
 pub(super) fn another_prefix(world: &mut World) {
     world.run("permits limit exports 4 --declare --prefix team-a");
     world.run("permits delete exports; permits limit export 4 --declare");

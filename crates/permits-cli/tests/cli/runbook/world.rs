@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use permits::{AcquireOptions, Client};
+use permits_testkit::sound::Named as _;
 use permits_testkit::{Proxy, Sentinels, Server, skip, wait};
 use regex::Regex;
 use tempfile::TempDir;
@@ -20,6 +22,9 @@ const PROGRAM: &str = "export.sh";
 
 /// The address of `permits serve` on the page.
 const SERVE: &str = "127.0.0.1:9710";
+
+/// The lease of a permit that is kept.
+const LEASE: Duration = Duration::from_secs(3_600);
 
 /// The programs that the page uses, apart from those of every system.
 const PROGRAMS: [&str; 3] = ["redis-cli", "curl", "jq"];
@@ -57,6 +62,8 @@ const VARYING: [(&str, &str); 12] = [
 pub(super) struct World {
     // Declared before the server and the directory: the programs end first.
     programs: Vec<Running>,
+    /// The client of a program with the library.
+    client: Option<Client>,
     /// The store of the programs and the operator: the server, the proxy before it, or that of the sentinels.
     url: String,
     proxy: Option<Proxy>,
@@ -75,6 +82,7 @@ impl World {
         prepare(&server, NAME);
         let world = Self {
             programs: Vec::new(),
+            client: None,
             url: server.url(),
             proxy: None,
             sentinels: None,
@@ -146,6 +154,17 @@ impl World {
         });
         assert!(came, "{options}: {}", self.programs[number].stderr());
         number
+    }
+
+    /// Lets a program with the library keep a permit with this label, for longer than any situation takes.
+    #[track_caller]
+    pub(super) fn keep(&mut self, label: &str) {
+        let client = Client::connect(&self.url).wait().expect("the server is up");
+        let semaphore = client.named(NAME, 1).keep(LEASE / 3);
+        let options = AcquireOptions::new().label(label).lease(LEASE);
+        let permit = semaphore.acquire_with(options).wait().expect("it is free");
+        permit.release().wait().expect("it is held");
+        self.client = Some(client);
     }
 
     /// Starts `permits serve`, which takes the place of the one of the page. Returns its number.

@@ -3,6 +3,7 @@
 //!
 //! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::thread::sleep;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use permits_testkit::sound::Named as _;
 use permits_testkit::{Server, skip};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::webdriver::{Browser, DOWN, ENTER, ESCAPE, TAB};
 use super::{Serve, TOKEN};
@@ -30,7 +31,7 @@ fn without_browser() -> bool {
 
 /// The name of a row that exists.
 fn row(name: &str) -> String {
-    let name = serde_json::Value::from(name);
+    let name = Value::from(name);
     format!("[...document.querySelectorAll('#semaphores tr.row')].find((row) => row.item.name === {name})")
 }
 
@@ -225,9 +226,12 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
         return;
     }
     let server = Server::start();
-    for name in ["mails", "imports"] {
+    for name in ["mails", "imports", "api"] {
         prepare(&server, name);
     }
+    let client = permits::Client::connect(&server.url()).wait().expect("the server is up");
+    let api = client.named("api", 4).keep(Duration::from_secs(3_600));
+    let _permit = api.acquire_many(2).wait().expect("it is free");
     let cooling = "--limit 3 --weight 2 --at-least 1h";
     assert_eq!(output(&mut run(&server, "mails", cooling, "true")).code, 0);
     for arguments in [["limit", "imports", "2"], ["pause", "imports", "-v"]] {
@@ -240,12 +244,23 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
     browser.until("document.querySelector('#holders tr.row')");
     assert_eq!(browser.text("#held-now"), "2 of 3, cooling 2");
     assert_eq!(browser.text("#holders .badge"), "cooling");
-    let row = row("mails");
-    assert_eq!(browser.script(&format!("return {row}.querySelector('.badge').innerText")), "cooling 2");
-    let widths =
-        format!("return [...{row}.querySelectorAll('rect')].map((rect) => rect.getAttribute('width'))");
-    assert_eq!(browser.script(&widths), json!(["67%", "0%"]), "those that are held, and those at work");
     assert!(!browser.text("#holders td.lease").contains("cooling"), "{}", browser.text("#holders"));
+    for (name, badge, widths) in
+        [("mails", "cooling 2", ["67%", "0%", "0%"]), ("api", "2 may be kept", ["50%", "50%", "0%"])]
+    {
+        let row = row(name);
+        assert_eq!(browser.script(&format!("return {row}.querySelector('.badge').innerText")), badge);
+        let rects = format!("return [...{row}.querySelectorAll('rect')]");
+        let drawn = browser.script(&format!("{rects}.map((rect) => rect.getAttribute('width'))"));
+        assert_eq!(drawn, json!(widths), "{name}: held, not cooling, at work for certain");
+        let colours = browser.script(&format!("{rects}.map((rect) => getComputedStyle(rect).fill)"));
+        let colours: BTreeSet<&str> =
+            colours.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        assert_eq!(colours.len(), 3, "{name}: {colours:?}");
+    }
+    browser.script("location.hash = 'api'");
+    browser.until("document.querySelector('#held-now').innerText === '2 of 4, 2 may be kept'");
+    assert_eq!(browser.text("#holders .badge"), "may be kept");
 
     let colours = "return ['bad', 'quiet'].map((state) => getComputedStyle(document.querySelector(`#semaphores .badge.${state}`)).backgroundColor)";
     let colours = browser.script(colours);
@@ -323,7 +338,7 @@ fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     let heads = "return [...document.querySelectorAll('th')].every((head) => head.scope === 'col') && \
         [...document.querySelectorAll('table')].every((table) => table.caption.textContent)";
     assert_eq!(browser.script(heads), true, "each table has heads and a caption");
-    assert_eq!(browser.script("return window.harmed ?? null"), serde_json::Value::Null);
+    assert_eq!(browser.script("return window.harmed ?? null"), Value::Null);
     assert_eq!(browser.complaints(), [""; 0]);
 }
 

@@ -45,7 +45,7 @@ fn grant_of(answer: AcquireOutcome) -> Grant {
 #[test]
 fn a_sound_history_passes() {
     let replayed = replay(&sound().records).expect("it is sound");
-    assert_eq!((replayed.commands, replayed.events, replayed.deadlines.len()), (7, 1, 3));
+    assert_eq!((replayed.commands, replayed.events, replayed.permits.len()), (7, 1, 3));
     assert_eq!((replayed.check_kept(), replayed.check_at_rest()), (Ok(()), Ok(())));
     assert_eq!(replay(&[]).expect("nothing is sound").commands, 0);
 }
@@ -141,7 +141,7 @@ fn records_that_are_missing_or_repeated_or_out_of_order_are_found() {
 fn kinds(records: &[Record]) -> BTreeSet<String> {
     let first = |text: String| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
     let mut kinds = BTreeSet::new();
-    for Record { reply, events, .. } in records {
+    for Record { reply, events, recalled, .. } in records {
         match &reply.answers {
             Answers::Acquire(answers) => {
                 let of = |answer: &AcquireOutcome| match answer {
@@ -156,6 +156,7 @@ fn kinds(records: &[Record]) -> BTreeSet<String> {
             }
             other => drop(kinds.insert(first(format!("{other:?}")))),
         }
+        kinds.extend(recalled.then(|| "recall".to_owned()));
         kinds.extend(events.iter().map(|event| format!("event {}", first(format!("{:?}", event.kind)))));
     }
     kinds
@@ -182,7 +183,7 @@ fn too_heavy() -> Story {
 }
 
 /// All kinds but two that [`Story`] does not reach: it always brings a limit, and requires none.
-const KINDS: [&str; 28] = [
+const KINDS: [&str; 29] = [
     "acquire Granted",
     "acquire Waiting",
     "acquire NoPermits",
@@ -210,6 +211,7 @@ const KINDS: [&str; 28] = [
     "event Revoked",
     "event Refused",
     "event LineClosed",
+    "recall",
     "loss",
 ];
 

@@ -1,7 +1,7 @@
 //! A store made of the model, with the records that the scripts publish; and a random history of it, with
 //! every kind of answer.
 
-use permits::model::{ServerClock, State, apply};
+use permits::model::{ServerClock, State, apply, keepable_limit, recalls};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, Label, LimitChange, Name, Operation, PermitTerms, Recovery, RenewOutcome,
@@ -62,7 +62,9 @@ impl Story {
         };
         let run_id = format!("run{}", self.run);
         let server = ServerClock { now_us: self.now_us, run_id: &run_id, uptime_ms: self.uptime_ms };
+        let keepable = keepable_limit(self.state.as_ref(), self.now_us);
         let (reply, events) = (self.store)(&mut self.state, &server, &command);
+        let recalled = recalls(keepable, self.state.as_ref(), &reply, self.now_us);
         self.records.push(Record {
             semaphore: "permits:{exports}:state".to_owned(),
             now_us: self.now_us,
@@ -71,6 +73,7 @@ impl Story {
             command,
             reply: reply.clone(),
             events: events.clone(),
+            recalled,
         });
         (reply, events)
     }
@@ -83,7 +86,7 @@ impl Story {
     }
 
     pub(crate) fn release(&mut self, name: &str) {
-        self.send(Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }]));
+        self.send(Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }.into()]));
     }
 
     pub(crate) fn renew(&mut self, name: &str, grant: Option<Grant>) -> RenewOutcome {
@@ -98,7 +101,9 @@ impl Story {
         let known = |state: &State| {
             let entries = state.entries.iter();
             entries
-                .map(|(holder, entry)| RequestKey { holder: holder.clone(), request: entry.request.clone() })
+                .map(|(holder, entry)| {
+                    RequestKey { holder: holder.clone(), request: entry.request.clone() }.into()
+                })
                 .collect()
         };
         let left = self.state.as_ref().map(known).unwrap_or_default();
@@ -124,6 +129,7 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
             terms: PermitTerms {
                 at_least_ms: at_least_ms(name),
                 label: label(name),
+                keep: keep(name),
                 ..PermitTerms::new(weight, lease_ms)
             },
             wait,
@@ -134,6 +140,11 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
 /// A label for one of two holders.
 fn label(name: &str) -> Label {
     Label::new(if name.len().is_multiple_of(2) { "by night" } else { "" }).expect("it is valid")
+}
+
+/// The sessions of two of the holders of a random history may keep their permits.
+fn keep(name: &str) -> bool {
+    matches!(name, "h1" | "h2")
 }
 
 /// The grants of two of the holders of a random history count for some time.
@@ -155,6 +166,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
         terms: PermitTerms {
             at_least_ms: at_least_ms(name),
             label: label(name),
+            keep: keep(name),
             ..PermitTerms::new(1, LEASE_MS)
         },
         lease_version: 0,
@@ -196,7 +208,9 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
         let operation = match random.u32(0..24) {
             0..7 => acquire(&name, &name, random.u32(1..4), random.u8(0..4) > 0),
             7 => acquire(&name, "another", 1, true),
-            8..11 => Operation::Release(vec![RequestKey { holder: holder(&name), request: id(&name) }]),
+            8..11 => {
+                Operation::Release(vec![RequestKey { holder: holder(&name), request: id(&name) }.into()])
+            }
             11..15 => renew(&name, &name, grant.filter(|_| random.bool())),
             15 => Operation::Adopt(AdoptRequest {
                 holder: holder(&name),

@@ -56,21 +56,29 @@ impl Rights<'_> {
         Ok(std::iter::once(Finding::fine("rights", all)).chain(findings).collect())
     }
 
-    /// Tries to subscribe. The last command on a connection, since the right to unsubscribe is not tried.
+    /// Tries to subscribe, and to end the subscription.
     pub(super) async fn subscription(&self, connection: &Connection) -> Option<Finding> {
-        let verb = if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" };
-        let error = match reply::<Value>(connection, cmd(verb).arg(self.channel())).await {
-            Ok(Ok(_)) => return None,
-            // The channel belongs to another node. The server checks rights before it redirects.
-            Ok(Err(error)) if error.redirect_node().is_some() => return None,
-            Ok(Err(error)) | Err(error) => error,
-        };
-        if let Some(denial) = denial_of(&error) {
-            return Some(self.denied(denial, &[verb]));
+        let verbs =
+            if self.in_cluster { ["SSUBSCRIBE", "SUNSUBSCRIBE"] } else { ["SUBSCRIBE", "UNSUBSCRIBE"] };
+        for verb in verbs {
+            let error = match reply::<Value>(connection, cmd(verb).arg(self.channel())).await {
+                Ok(Ok(_)) => continue,
+                // The channel belongs to another node. The server checks rights before it redirects.
+                Ok(Err(error)) if error.redirect_node().is_some() => return None,
+                Ok(Err(error)) | Err(error) => error,
+            };
+            if let Some(denial) = denial_of(&error) {
+                return Some(self.denied(denial, &[verb]));
+            }
+            let advice = "Sessions receive their grants as messages on their connection. Does a proxy before the server not pass \
+                          subscriptions on?";
+            return Some(Finding::problem(
+                "connection",
+                format!("{verb}: {}", redis_error::text(&error)),
+                advice,
+            ));
         }
-        let advice = "Sessions receive their grants as messages on their connection. Does a proxy before the server not pass \
-                      subscriptions on?";
-        Some(Finding::problem("connection", format!("{verb}: {}", redis_error::text(&error)), advice))
+        None
     }
 
     /// The finding about denied commands that every session needs.

@@ -8,6 +8,7 @@ pub(super) const STORE_CALL: &str = "permits_store_call_seconds";
 pub(super) const HELD: &str = "permits_held";
 pub(super) const WAITING: &str = "permits_waiting";
 pub(super) const GRANTS: &str = "permits_grants_total";
+pub(super) const LOCAL_GRANTS: &str = "permits_local_grants_total";
 pub(super) const REFUSALS: &str = "permits_refusals_total";
 pub(super) const LOSSES: &str = "permits_losses_total";
 pub(super) const RECONNECTS: &str = "permits_reconnects_total";
@@ -30,6 +31,11 @@ pub(super) fn describe() {
     describe_gauge!(HELD, Unit::Count, "The permits that this process holds");
     describe_gauge!(WAITING, Unit::Count, "The requests of this process that wait in the queue");
     describe_counter!(GRANTS, Unit::Count, "The acquisitions that were granted");
+    describe_counter!(
+        LOCAL_GRANTS,
+        Unit::Count,
+        "The acquisitions that were granted out of what this process keeps"
+    );
     describe_counter!(REFUSALS, Unit::Count, "The acquisitions that ended without a permit, by reason");
     describe_counter!(LOSSES, Unit::Count, "The permits that were lost, by reason");
     describe_counter!(RECONNECTS, Unit::Count, "The times that the store could be reached again");

@@ -110,6 +110,7 @@ struct Semaphore {
     held: Gauge,
     waiting: Gauge,
     grants: Counter,
+    local_grants: Counter,
 }
 
 impl std::fmt::Debug for SemaphoreMeters {
@@ -128,6 +129,7 @@ impl SemaphoreMeters {
             held: gauge!(names::HELD, labels.clone()),
             waiting: gauge!(names::WAITING, labels.clone()),
             grants: counter!(names::GRANTS, labels.clone()),
+            local_grants: counter!(names::LOCAL_GRANTS, labels.clone()),
             labels,
         })))
     }
@@ -144,6 +146,12 @@ impl SemaphoreMeters {
             semaphore.grants.increment(1);
             semaphore.wait.record(waited.as_secs_f64());
         });
+    }
+
+    /// An acquisition was granted by the session, out of what it keeps.
+    pub(crate) fn granted_locally(&self) {
+        self.record(|semaphore| semaphore.local_grants.increment(1));
+        self.granted(Duration::ZERO);
     }
 
     /// An acquisition ended without a permit.
@@ -208,6 +216,11 @@ impl Counted {
     /// Returns true if it is to be added.
     fn begin(&self) -> bool {
         self.0.compare_exchange(FRESH, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// A permit that has ended is another's from now on.
+    pub(crate) fn renew(&self) {
+        self.0.store(FRESH, Ordering::Release);
     }
 
     /// Returns true if it is to be subtracted.

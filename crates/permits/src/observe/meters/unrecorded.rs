@@ -27,6 +27,7 @@ pub(crate) struct SemaphoreMeters;
 
 impl SemaphoreMeters {
     pub(crate) fn granted(&self, _waited: Duration) {}
+    pub(crate) fn granted_locally(&self) {}
     pub(crate) fn refused(&self, _reason: &'static str) {}
     pub(crate) fn lost(&self, _reason: &'static str) {}
     pub(crate) fn stops_waiting(&self, _waiting: &Counted) {}
@@ -37,6 +38,10 @@ impl SemaphoreMeters {
 /// The part of one acquisition or permit in a gauge.
 #[derive(Debug, Default)]
 pub(crate) struct Counted;
+
+impl Counted {
+    pub(crate) fn renew(&self) {}
+}
 
 /// Findings of the engine.
 #[derive(Debug, Default)]

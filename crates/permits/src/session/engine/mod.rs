@@ -22,6 +22,7 @@ use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use crate::error::{AcquireError, AdminError, CloseError, Ended};
+use crate::keeping::Notice;
 use crate::protocol::{Event, Name, RequestId};
 use crate::store::{Executed, StoreError};
 use crate::sys::clock::Moment;
@@ -222,16 +223,27 @@ impl Engine {
         self.connected = false;
         self.has_outage = true;
         Outage::record(&mut self.down, error, now);
+        for (name, semaphore) in &mut self.semaphores {
+            semaphore.note(Notice::Unsure, now, &mut self.context);
+            mark_dirty(&mut self.dirty, name, semaphore);
+        }
+    }
+
+    /// Others need what this session keeps of a semaphore.
+    pub(super) fn on_recall(&mut self, name: &Name, now: Moment) {
+        if let Some((semaphore, context)) = self.known(name) {
+            semaphore.note(Notice::Recall, now, context);
+        }
     }
 
     /// The store can be reached (again), or may have sent events that did not arrive.
-    pub(super) fn on_up(&mut self) {
+    pub(super) fn on_up(&mut self, now: Moment) {
         if !std::mem::replace(&mut self.connected, true) && self.down.is_some() {
             self.context.outbox.tally.reconnect();
         }
         self.single_calls.retry_now();
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.on_reconnected();
+            semaphore.on_reconnected(now, &mut self.context);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
@@ -339,15 +351,18 @@ impl Engine {
         match &result {
             Ok(executed) => {
                 self.down = None;
-                if let Some((semaphore, _)) = self.known(&name) {
-                    semaphore.note_reply(&executed.reply, now);
+                // What replicas confirm comes by a connection of its own.
+                let in_order = !matches!(kind, CallKind::Confirm(_));
+                if let Some((semaphore, context)) = self.known(&name) {
+                    semaphore.note_reply(&executed.reply, in_order, now, context);
                 }
             }
             Err(error) if error.is_temporary() => {
                 self.has_outage = true;
                 self.context.outbox.tally.retry();
-                if let Some((semaphore, _)) = self.known(&name) {
+                if let Some((semaphore, context)) = self.known(&name) {
                     semaphore.note_outage(error, now);
+                    semaphore.note(Notice::Unsure, now, context);
                 }
             }
             Err(_) => {}
@@ -372,8 +387,8 @@ impl Engine {
         while let Some(timer) = self.context.timers.due(now) {
             match timer {
                 Timer::Semaphore(name) => {
-                    if let Some((semaphore, _)) = self.known(&name) {
-                        semaphore.on_time(now);
+                    if let Some((semaphore, context)) = self.known(&name) {
+                        semaphore.on_time(now, context);
                     }
                 }
                 Timer::Acquisition(name, request) => {

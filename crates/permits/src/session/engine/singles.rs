@@ -81,6 +81,7 @@ impl Engine {
         let release = PendingRelease {
             request: RequestKey { holder: adopt.holder, request: adopt.new_request },
             lease: adopt.terms.lease(),
+            last_token: None,
             sent_before: true,
             answer: None,
         };

@@ -39,6 +39,11 @@ impl Deref for HeldPermit {
 }
 
 impl HeldPermit {
+    /// The state that the engine has, too.
+    pub(in crate::session) fn shared(&self) -> &Arc<PermitState> {
+        &self.0
+    }
+
     /// The deadline; `None` if it has ended, or ends because the deadline has passed at `now`.
     pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
         if self.is_forked() {
@@ -82,7 +87,8 @@ impl HeldPermit {
     /// Waits until it is lost. Needs neither a runtime nor the session's thread.
     pub(crate) async fn lost(&self) -> Lost {
         self.watch();
-        let mut cancelled = pin!(self.lost.cancelled());
+        let signal = self.signal();
+        let mut cancelled = pin!(signal.cancelled());
         poll_fn(|context| if self.is_forked() { Poll::Ready(()) } else { cancelled.as_mut().poll(context) })
             .await;
         // A loss sets its reason first.
@@ -97,11 +103,12 @@ impl HeldPermit {
             return token;
         }
         self.watch();
-        self.lost.child_token()
+        self.signal().child_token()
     }
 
     /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
     fn watch(&self) {
+        self.is_watched.store(true, Ordering::Relaxed);
         if let Some(deadline) = self.deadline(Moment::now()) {
             let permit: Arc<dyn Watched> = self.0.clone();
             watchdog::watch(&permit, deadline);
@@ -130,7 +137,8 @@ impl PermitState {
     /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program.
     fn signal_loss(&self) {
         assert_unlocked();
-        let signalled = catch_unwind(AssertUnwindSafe(|| self.lost.cancel()));
+        let signal = self.signal();
+        let signalled = catch_unwind(AssertUnwindSafe(|| signal.cancel()));
         let (mutex, condition) = &self.blocked;
         drop(mutex.lock().unwrap_or_else(PoisonError::into_inner));
         condition.notify_all();

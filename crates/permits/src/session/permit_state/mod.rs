@@ -23,6 +23,7 @@ use self::watchdog::Watched;
 use super::spec::AcquireSpec;
 use super::timers;
 use crate::error::Lost;
+use crate::keeping::{is_token_due, is_token_left};
 use crate::observe::events;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::observe::span::AcquireSpan;
@@ -44,9 +45,17 @@ pub(crate) struct PermitState {
     lease_ms: AtomicU64,
     /// The terms of the grant. The weight and the lease may have changed since.
     granted: PermitTerms,
-    pub(crate) grant: Grant,
+    /// The grant of the store.
+    grant: Grant,
+    /// The number of grants by the session itself, while it kept the permit. Each has the next token.
+    granted_again: AtomicU32,
+    /// Its holder has changed its terms.
+    has_other_terms: AtomicBool,
+    /// When the store's grant arrived.
     granted_at: Moment,
-    /// The time from the request to the grant.
+    /// The time of the last grant, in microseconds of [`Moment`].
+    held_since: AtomicU64,
+    /// The time from the request to the grant of the store.
     waited: Duration,
     meters: SemaphoreMeters,
     /// Its part in the number of permits that are held.
@@ -55,12 +64,15 @@ pub(crate) struct PermitState {
     deadline: AtomicU64,
     /// The last renewal failed.
     unsure: AtomicBool,
-    lost: CancellationToken,
+    /// Cancelled when it is lost. Each of its holders has another one.
+    lost: Mutex<CancellationToken>,
     reason: OnceLock<Lost>,
     /// For threads that wait for the loss without a runtime.
     blocked: (Mutex<()>, Condvar),
     /// The process that acquired it.
     process: Process,
+    /// Its holder has awaited its loss, or passed on the signal.
+    is_watched: AtomicBool,
     /// Its timer with the watchdog, if it is watched.
     watch: Mutex<Option<timers::Key>>,
 }
@@ -103,18 +115,110 @@ impl PermitState {
             lease_ms: AtomicU64::new(spec.terms.lease_ms),
             granted: spec.terms.clone(),
             grant,
+            granted_again: AtomicU32::new(0),
+            has_other_terms: AtomicBool::new(false),
             granted_at,
+            held_since: AtomicU64::new(granted_at.as_micros()),
             waited,
             meters: spec.meters.clone(),
             held: Default::default(),
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
-            lost: CancellationToken::new(),
+            lost: Mutex::default(),
             reason: OnceLock::new(),
             blocked: (Mutex::new(()), Condvar::new()),
             process,
+            is_watched: AtomicBool::new(false),
             watch: Mutex::new(None),
         }
+    }
+
+    /// The grant of the store: token and slot.
+    pub(crate) fn stored_grant(&self) -> Grant {
+        self.grant
+    }
+
+    /// Token and slot.
+    pub(crate) fn grant(&self) -> Grant {
+        let Grant { token, slot } = self.grant;
+        Grant { token: token + u64::from(self.granted_again.load(Ordering::Relaxed)), slot }
+    }
+
+    /// The terms of the store's grant.
+    pub(super) fn granted_terms(&self) -> &PermitTerms {
+        &self.granted
+    }
+
+    /// The token of the last grant by the session itself, if there was one.
+    pub(crate) fn last_token(&self) -> Option<u64> {
+        (self.granted_again.load(Ordering::Relaxed) > 0).then(|| self.grant().token)
+    }
+
+    /// Returns true if it may be granted to another request of the session: it is held on the terms on which
+    /// it was granted, there is another token for it, and no other reference to it, through which the next
+    /// holder's loss would be seen.
+    pub(super) fn can_be_granted_again(self: &Arc<Self>, now: Moment) -> bool {
+        is_token_left(self.granted_again.load(Ordering::Relaxed))
+            && self.is_held(now)
+            && !self.has_other_terms.load(Ordering::Relaxed)
+            // The engine's and the holder's.
+            && Arc::strong_count(self) == 2
+    }
+
+    /// Parts it from the signal that its last holder may have passed on: a loss is the next holder's.
+    pub(super) fn forget_watchers(&self) {
+        if !self.is_watched.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let key = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(key) = key {
+            watchdog::forget(key);
+        }
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = CancellationToken::new();
+    }
+
+    /// Cancelled when it is lost.
+    fn signal(&self) -> CancellationToken {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns true if the next token is not ahead of the time.
+    pub(super) fn has_token(&self, now: Moment) -> bool {
+        is_token_due(self.granted_again.load(Ordering::Relaxed), now.since(self.granted_at))
+    }
+
+    /// Waits until the next token is not ahead of the time, and returns that time. For one that is so by some
+    /// microseconds: less than it takes to sleep.
+    pub(super) fn await_token(&self, mut now: Moment, clock: impl Fn() -> Moment) -> Moment {
+        while !self.has_token(now) {
+            std::hint::spin_loop();
+            now = clock();
+        }
+        now
+    }
+
+    /// Grants it to another request of the session. Returns false if it was lost.
+    pub(super) fn grant_again(&self, now: Moment) -> bool {
+        self.granted_again.fetch_add(1, Ordering::Relaxed);
+        self.held_since.store(now.as_micros(), Ordering::Relaxed);
+        self.held.renew();
+        self.is_held(now)
+    }
+
+    /// Returns true if the deadline has not passed, and it has not ended. Ends nothing.
+    fn is_held(&self, now: Moment) -> bool {
+        now.as_micros() < self.deadline.load(Ordering::Acquire)
+    }
+
+    /// Notes that its holder changes its terms.
+    pub(super) fn note_other_terms(&self) {
+        self.has_other_terms.store(true, Ordering::Relaxed);
+    }
+
+    /// Passes over the tokens up to this one, which were used before it was handed over.
+    pub(crate) fn pass_tokens(&self, last: u64) {
+        let used = last.saturating_sub(self.grant.token);
+        self.granted_again.store(u32::try_from(used).unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// The number of units.
@@ -215,19 +319,30 @@ impl PermitState {
     pub(super) fn observe_grant(&self, span: AcquireSpan) {
         self.meters.holds(&self.held);
         self.meters.granted(self.waited);
-        let Grant { token, slot } = self.grant;
+        let Grant { token, slot } = self.grant();
         events::granted(span, &self.semaphore, &self.holder, token, slot.into(), millis(self.waited));
+    }
+
+    /// Reports that a caller has it again, which the session has kept meanwhile. Calls the recorder and the
+    /// subscriber of the program.
+    pub(crate) fn observe_local_grant(&self) {
+        self.meters.holds(&self.held);
+        self.meters.granted_locally();
+        let Grant { token, slot } = self.grant();
+        events::granted_again(&self.semaphore, &self.holder, token, slot.into());
     }
 
     /// Reports that the caller of an adoption has it. Calls the recorder.
     pub(crate) fn observe_adoption(&self) {
         self.meters.holds(&self.held);
-        events::adopted(&self.semaphore, &self.holder, self.grant.token, self.grant.slot.into());
+        let Grant { token, slot } = self.grant();
+        events::adopted(&self.semaphore, &self.holder, token, slot.into());
     }
 
     /// Records that it has ended, if the caller had it. Calls the recorder.
     pub(super) fn observe_end(&self, now: Moment) {
-        self.meters.stops_holding(&self.held, now.since(self.granted_at));
+        let since = Moment::from_micros(self.held_since.load(Ordering::Relaxed));
+        self.meters.stops_holding(&self.held, now.since(since));
     }
 
     /// The reason of the loss, in the process that acquired it; `None` while it is held, and after a release.
@@ -284,7 +399,7 @@ mod tests {
         core.extend(at(500));
         assert_eq!(core.deadline(at(101)), None, "seen lost, it stays lost");
         assert_eq!(core.reason(), Some(Lost::Expired));
-        assert!(core.lost.is_cancelled());
+        assert!(core.signal().is_cancelled());
     }
 
     #[test]
@@ -340,7 +455,7 @@ mod tests {
         assert!(core.end());
         assert!(!core.end());
         assert_eq!((core.reason(), core.status(at(0))), (None, PermitStatus::Lost));
-        assert!(!core.lost.is_cancelled());
+        assert!(!core.signal().is_cancelled());
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl SemaphoreSession {
         while !self.releases.is_empty() {
             let releases = self.releases.take_batch();
             self.in_flight.releases += releases.len();
-            let requests = releases.iter().map(|(_, release)| release.request.clone()).collect();
+            let requests = releases.iter().map(|(_, release)| release.to_request()).collect();
             self.in_flight.releasing += 1;
             calls.push((Declaration::Stored, Operation::Release(requests), CallKind::Release(releases)));
         }

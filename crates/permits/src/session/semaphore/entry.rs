@@ -57,6 +57,7 @@ impl Entry {
         PendingRelease {
             request: self.spec.key(),
             lease: self.spec.terms.lease(),
+            last_token: self.permit.as_ref().and_then(|permit| permit.last_token()),
             sent_before: self.acquisition.may_be_stored,
             answer: None,
         }
@@ -95,6 +96,8 @@ pub(super) struct Schedule {
     pub(super) rechecked_at_once: u32,
     /// After a failure: send nothing before.
     pub(super) retry_at: Option<Moment>,
+    /// Release what is kept and was not used for some time.
+    pub(super) give_back_at: Option<Moment>,
 }
 
 impl Schedule {
@@ -104,6 +107,11 @@ impl Schedule {
 
     pub(super) fn recheck_by(&mut self, at: Moment) {
         self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
+    }
+
+    /// Looks for permits that are kept for too long.
+    pub(super) fn give_back_by(&mut self, at: Moment) {
+        self.give_back_at = Some(self.give_back_at.map_or(at, |planned| planned.min(at)));
     }
 
     /// Rechecks at the turn of a waiter, unless a waiter before it has its turn.
@@ -116,6 +124,6 @@ impl Schedule {
 
     /// The next time at which something is to be done, if nothing happens before.
     pub(super) fn next(&self) -> Option<Moment> {
-        [self.renew_at, self.recheck_at, self.retry_at].into_iter().flatten().min()
+        [self.renew_at, self.recheck_at, self.retry_at, self.give_back_at].into_iter().flatten().min()
     }
 }

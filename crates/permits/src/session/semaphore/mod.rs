@@ -6,6 +6,7 @@
 mod calls;
 mod entry;
 mod held;
+mod kept;
 mod releases;
 mod replies;
 mod view;
@@ -22,17 +23,24 @@ use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::permit_state::{Check, PermitState};
+use super::shelf::{Keep, Shelf};
 use super::spec::{AcquireSpec, Wait};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
+use crate::keeping::Notice;
+use crate::model::RECALL_US;
 use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
 use crate::sys::clock::Moment;
 use crate::timing::{renew_every, retry_reclaim_after, spread};
+
+/// The time that other sessions have to release what they keep, before a request that does not wait is
+/// refused.
+const RECALL: Duration = Duration::from_micros(RECALL_US);
 
 /// The state that all semaphores of a session share.
 pub(super) struct Context {
@@ -70,6 +78,8 @@ pub(super) struct SemaphoreSession {
     shortest_lease: Option<Duration>,
     /// As the last reply reported it.
     view: View,
+    /// The shelf of its kept permits, once one may be kept.
+    shelf: Option<Arc<Shelf>>,
 }
 
 impl SemaphoreSession {
@@ -89,6 +99,7 @@ impl SemaphoreSession {
             dirty: false,
             shortest_lease: None,
             view,
+            shelf: None,
         }
     }
 
@@ -122,6 +133,7 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) {
+        self.use_shelf(&spec, context);
         let request = spec.request.clone();
         let timer = match spec.wait {
             Wait::AtMost(limit) => {
@@ -183,7 +195,11 @@ impl SemaphoreSession {
             Effect::None => {}
             Effect::Send => drop(self.unsent.insert(entry.arrival, request.clone())),
             Effect::Wait { position } => {
-                if entry.spec.position.set(position) {
+                if entry.spec.wait == Wait::No && entry.timer.is_none() {
+                    // Other sessions release what they keep. If that is not enough, the request is refused.
+                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                    entry.timer = Some(context.timers.set(now + RECALL, timer));
+                } else if entry.spec.position.set(position) {
                     let AcquireSpec { semaphore, holder, meters, span, .. } = &entry.spec;
                     events::waiting(span.clone(), semaphore, holder, position);
                     context.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
@@ -207,7 +223,10 @@ impl SemaphoreSession {
             }
             Effect::Lose { revoked } => {
                 let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
-                entry.permit.iter().for_each(|permit| context.outbox.lose(permit, lost.clone()));
+                let permit = entry.permit.clone();
+                if let Some(permit) = permit.filter(|permit| !self.was_kept(permit)) {
+                    context.outbox.lose(&permit, lost);
+                }
                 self.forget(request, context);
             }
             Effect::ReleaseBehind => {
@@ -248,7 +267,8 @@ impl SemaphoreSession {
         let lease = context.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
-            let release = PendingRelease { request, lease, sent_before: true, answer: None };
+            let release =
+                PendingRelease { request, lease, last_token: None, sent_before: true, answer: None };
             self.queue_release(release, now, context);
         }
     }
@@ -291,8 +311,13 @@ impl SemaphoreSession {
         context.timers.remove(entry.timer.take());
         let timer = Timer::Acquisition(self.name.clone(), request.clone());
         entry.timer = Some(context.timers.set(until, timer));
+        let (idle, declaration) = (entry.spec.keep, entry.spec.limit.first());
         self.plan_renewal(request);
-        Some(PermitGuard::new(permit, session))
+        let keep = idle.and_then(|idle| {
+            self.schedule.give_back_by(now + idle);
+            Some(Keep { shelf: self.shelf.clone()?, idle, declaration })
+        });
+        Some(PermitGuard::new(permit, session, keep))
     }
 
     /// Removes an acquisition, with its timer.
@@ -369,14 +394,15 @@ impl SemaphoreSession {
     }
 
     /// The store can be reached again: everything is renewed, and nothing waits for a retry.
-    pub(super) fn on_reconnected(&mut self) {
+    pub(super) fn on_reconnected(&mut self, now: Moment, context: &mut Context) {
+        self.note(Notice::Unsure, now, context);
         self.schedule.renew_due = true;
         self.schedule.retry_at = None;
         self.failures = 0;
     }
 
     /// A time of the schedule has come.
-    pub(super) fn on_time(&mut self, now: Moment) {
+    pub(super) fn on_time(&mut self, now: Moment, context: &mut Context) {
         self.timer = None;
         let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
         if let Some(planned) = self.schedule.renew_at.take_if(|at| *at <= now) {
@@ -388,6 +414,9 @@ impl SemaphoreSession {
         self.schedule.recheck_due |=
             recheck && (self.schedule.rechecked_at_once > 0 || self.first_waiter().is_some());
         due(&mut self.schedule.retry_at);
+        if due(&mut self.schedule.give_back_at) {
+            self.give_back_idle(now, context);
+        }
     }
 
     /// The wait limit, or the deadline, of an acquisition has come.
@@ -403,16 +432,25 @@ impl SemaphoreSession {
                         entry.timer = Some(context.timers.set(deadline, timer));
                         return;
                     }
-                    Check::Expired => context.outbox.signal_loss(permit),
+                    Check::Expired => {
+                        let permit = permit.clone();
+                        if self.was_kept(&permit) {
+                            // No caller works with it any more.
+                            return self.step(request, Input::Released, None, now, context);
+                        }
+                        context.outbox.signal_loss(&permit);
+                    }
                     Check::Ended => {}
                 }
                 self.step(request, Input::Expired, None, now, context);
             }
-            None => {
-                if let Wait::AtMost(waited) = entry.spec.wait {
+            None => match entry.spec.wait {
+                Wait::AtMost(waited) => {
                     self.fail(request, AcquireError::TimedOut { waited }, now, context);
                 }
-            }
+                Wait::No => self.fail(request, AcquireError::NoPermits, now, context),
+                Wait::Forever => {}
+            },
         }
     }
 
@@ -446,6 +484,7 @@ impl SemaphoreSession {
 
     /// The session closes: permits are lost, callers are answered, and everything is released.
     pub(super) fn close(&mut self, now: Moment, context: &mut Context) {
+        self.note(Notice::Unsure, now, context);
         let requests: Vec<RequestId> = self.acquisitions.keys().cloned().collect();
         for request in requests {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
@@ -461,6 +500,7 @@ impl SemaphoreSession {
     /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the
     /// store has ends with its lease.
     pub(super) fn abandon(self, outbox: &mut Outbox) {
+        self.shelf.iter().for_each(|shelf| drop(shelf.note(Notice::Unsure)));
         for (_, mut entry) in self.acquisitions {
             match &entry.permit {
                 Some(permit) => outbox.lose(permit, Lost::SessionFailed),

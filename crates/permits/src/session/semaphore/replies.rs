@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Context, SemaphoreSession, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::error::{AcquireError, Lost, ReleaseError};
+use crate::keeping::Notice;
 use crate::protocol::{
     AcquireOutcome, Answers, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId,
     RequestKey,
@@ -95,11 +96,19 @@ impl SemaphoreSession {
         }
     }
 
-    /// Notes what a reply to any call about this semaphore says of it.
-    pub(in crate::session) fn note_reply(&mut self, reply: &Reply, now: Moment) {
+    /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
+    pub(in crate::session) fn note_reply(
+        &mut self,
+        reply: &Reply,
+        in_order: bool,
+        now: Moment,
+        context: &mut Context,
+    ) {
         self.failures = 0;
         self.outage = None;
         self.view.note(&self.name, reply);
+        let Reply { keepable, limit, .. } = *reply;
+        self.note(Notice::Reply { keepable, limit, in_order }, now, context);
         match reply.recheck_ms {
             // The store has more to reap than fits into a call.
             Some(0) if self.schedule.rechecked_at_once < RECHECKS_AT_ONCE => {

@@ -26,6 +26,7 @@ fn config(session: &str, lease: Duration) -> Config {
         session: SessionId::new(session).expect("valid"),
         label: Label::new("label").expect("it is valid"),
         lease,
+        keep: Duration::ZERO,
         recovery: Recovery::Off,
         queue_max: 1000,
         replicas: 0,
@@ -51,6 +52,7 @@ fn reply(now_us: u64, answers: Answers) -> Reply {
         pinned: false,
         recovering_ms: 0,
         replaced_limit: None,
+        keepable: false,
         answers,
     }
 }

@@ -15,11 +15,11 @@ use super::busy;
 use super::connection::set_log_pages;
 use super::error::{damaged, sqlite_error};
 use super::open::OpenFile;
-use super::schema::{RESERVE_PAGES, advance_clock, begin_writing, delete, load, save, sweep, write_events};
-use crate::model::{self, ServerClock, State};
-use crate::protocol::{
-    Answers, Command, DeleteOutcome, Event, InvalidInput, Name, Operation, Reply, SessionId,
+use super::schema::{
+    News, RESERVE_PAGES, advance_clock, begin_writing, delete, load, save, sweep, write_news,
 };
+use crate::model::{self, ServerClock, State};
+use crate::protocol::{Answers, Command, DeleteOutcome, InvalidInput, Name, Operation, Reply, SessionId};
 use crate::store::error::StoreError;
 use crate::sys::clock::Moment;
 
@@ -62,14 +62,14 @@ impl Database {
         self.file.age()
     }
 
-    /// Executes a command. Waits for other processes until `deadline`. Returns the reply, and the events for
-    /// `session` itself.
+    /// Executes a command. Waits for other processes until `deadline`. Returns the reply, and the
+    /// messages for `session` itself.
     pub(super) fn execute(
         &mut self,
         command: &Command,
         session: &SessionId,
         deadline: Moment,
-    ) -> Result<(Reply, Vec<Event>), StoreError> {
+    ) -> Result<(Reply, Vec<News>), StoreError> {
         busy::set_deadline(deadline);
         self.executed = self.executed.saturating_add(1);
         if self.executed == BUSY_AFTER {
@@ -103,7 +103,7 @@ impl Database {
         set.map_err(|error| self.failed(error))
     }
 
-    fn write(&mut self, command: &Command, session: &SessionId) -> Result<(Reply, Vec<Event>), StoreError> {
+    fn write(&mut self, command: &Command, session: &SessionId) -> Result<(Reply, Vec<News>), StoreError> {
         let OpenFile { connection, paths, boot, base_us, .. } = &mut self.file;
         let (path, prefix, name) = (paths.named(), self.prefix.as_str(), command.semaphore.as_str());
         let failed = |error| sqlite_error(path, &error);
@@ -122,6 +122,7 @@ impl Database {
         let now = u64::try_from(now_us).unwrap_or_default();
         // The store loses no state while the machine is up, so it never recovers.
         let server = ServerClock { now_us: now, run_id: "local", uptime_ms: u64::MAX };
+        let keepable = model::keepable_limit(state.as_ref(), now);
         let (mut reply, events) = model::apply(&mut state, &server, command);
         if discards {
             reply.answers = Answers::Delete(DeleteOutcome::Deleted);
@@ -131,9 +132,14 @@ impl Database {
             None if stored.is_some() => delete(&transaction, prefix, name).map_err(failed)?,
             None => {}
         }
-        let (own, others): (Vec<Event>, Vec<Event>) =
-            events.into_iter().partition(|event| event.session == *session);
-        write_events(&transaction, &others, now_us / 1000).map_err(failed)?;
+        let mut news: Vec<(SessionId, News)> =
+            events.into_iter().map(|event| (event.session.clone(), News::Event(event))).collect();
+        if model::recalls(keepable, state.as_ref(), &reply, now) {
+            let keepers = state.iter().flat_map(State::keepers);
+            news.extend(keepers.map(|keeper| (keeper.clone(), News::Recall(command.semaphore.clone()))));
+        }
+        let (own, others): (Vec<_>, Vec<_>) = news.into_iter().partition(|(to, _)| to == session);
+        write_news(&transaction, &others, now_us / 1000).map_err(failed)?;
         if self.read > 0 {
             transaction
                 .prepare_cached("DELETE FROM news WHERE session = ?1 AND id <= ?2")
@@ -145,7 +151,7 @@ impl Database {
         }
         transaction.commit().map_err(failed)?;
         self.read = 0;
-        Ok((reply, own))
+        Ok((reply, own.into_iter().map(|(_, news)| news).collect()))
     }
 
     /// Moves the content of the log into the file, so that the next command overwrites the log. Returns
@@ -186,9 +192,9 @@ impl Database {
             .map_err(|error| self.failed(error))
     }
 
-    /// The new events that other processes wrote for `session`. The session's next command deletes them, so
+    /// The messages that other processes wrote for `session`. The session's next command deletes them, so
     /// that reading them needs no write lock.
-    pub(super) fn new_events(&mut self, session: &SessionId) -> Result<Vec<Event>, StoreError> {
+    pub(super) fn news(&mut self, session: &SessionId) -> Result<Vec<News>, StoreError> {
         let failed = |error| self.failed(error);
         let mut select = self
             .file
@@ -200,9 +206,9 @@ impl Database {
             .map_err(failed)?;
         let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>().map_err(failed)?;
         let read = |(_, text): &(i64, String)| serde_json::from_str(text);
-        let events = rows.iter().map(read).collect::<Result<_, _>>();
+        let news = rows.iter().map(read).collect::<Result<_, _>>();
         self.read = rows.last().map_or(self.read, |(id, _)| *id);
-        events.map_err(|error: serde_json::Error| damaged(self.path(), error))
+        news.map_err(|error: serde_json::Error| damaged(self.path(), error))
     }
 
     /// The position of `session`'s first waiter in the queue of `semaphore`.

@@ -20,6 +20,7 @@ use super::database::Database;
 use super::forks::FileCount;
 use super::open::OPEN_TIMEOUT;
 use super::poll_schedule::PollSchedule;
+use super::schema::News;
 use crate::protocol::{Command, Name, Operation, Reply, RequestId, SessionId};
 use crate::store::backend::{Executed, Report, Sink, StoreOptions};
 use crate::store::error::StoreError;
@@ -231,26 +232,33 @@ impl FileThread {
             let reason = "the file is too slow for all that this session asks of it".into();
             return Err(StoreError::Unreachable { reason });
         }
-        let (reply, own_events) = self.database.execute(command, &self.session, deadline)?;
+        let (reply, news) = self.database.execute(command, &self.session, deadline)?;
         self.schedule.on_reply(command, &reply.answers);
-        for event in own_events {
-            self.schedule.on_event(&event);
-            self.reports.push(Report::Event(event));
-        }
+        self.tell(news);
         Ok(reply)
     }
 
     /// Reads new events and positions, without waiting for other processes.
     fn poll(&mut self) -> Result<(), StoreError> {
         busy::set_deadline(Moment::now());
-        for event in self.database.new_events(&self.session)? {
-            self.schedule.on_event(&event);
-            self.reports.push(Report::Event(event));
-        }
+        let news = self.database.news(&self.session)?;
+        self.tell(news);
         self.report();
         let (database, session) = (&self.database, &self.session);
         self.schedule.update_positions(|semaphore| database.position(semaphore, session).ok().flatten());
         Ok(())
+    }
+
+    fn tell(&mut self, news: Vec<News>) {
+        for news in news {
+            self.reports.push(match news {
+                News::Event(event) => {
+                    self.schedule.on_event(&event);
+                    Report::Event(event)
+                }
+                News::Recall(semaphore) => Report::Recall(semaphore),
+            });
+        }
     }
 
     fn report(&mut self) {
@@ -291,7 +299,7 @@ mod tests {
 
     fn release(id: u64) -> Message {
         let (holder, request) = (Holder::new("other").expect("valid"), RequestId::new("s.2").expect("valid"));
-        execute(id, Operation::Release(vec![RequestKey { holder, request }]))
+        execute(id, Operation::Release(vec![RequestKey { holder, request }.into()]))
     }
 
     const GRANT: Option<Grant> = Some(Grant { token: 7, slot: 0 });

@@ -29,6 +29,8 @@ const HOLDER_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct PollSchedule {
     roles: HashMap<RequestId, Role>,
     queues: HashMap<Name, OwnWaiters>,
+    /// The session may keep permits: a recall must reach it soon.
+    keeps: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,7 @@ impl PollSchedule {
                 Some(by_position.max((quiet / IDLE_DIVISOR).min(IDLE_INTERVAL_MAX)))
             }
             None if self.roles.is_empty() => None,
+            None if self.keeps => Some(IDLE_INTERVAL_MAX),
             None => Some(HOLDER_INTERVAL),
         }
     }
@@ -87,6 +90,7 @@ impl PollSchedule {
     /// Notes the new roles of a command's requests.
     pub(super) fn on_reply(&mut self, command: &Command, answers: &Answers) {
         let semaphore = &command.semaphore;
+        self.keeps |= command.kept_for_ms() > 0;
         for (request, status) in command.operation.entries(answers) {
             match status {
                 RequestStatus::Holding => self.set_role(semaphore, request, Some(Role::Holder)),
@@ -114,6 +118,7 @@ impl PollSchedule {
             Some(role) => self.roles.insert(request.clone(), role),
             None => self.roles.remove(request),
         };
+        self.keeps &= !self.roles.is_empty();
         if before == role {
             return;
         }
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!(schedule.interval(NONE), Some(HOLDER_INTERVAL));
         let holder = crate::protocol::Holder::new("a").expect("valid");
         let release = RequestKey { holder, request: RequestId::new("a").expect("valid") };
-        schedule.on_reply(&command(Operation::Release(vec![release])), &Answers::Release(Vec::new()));
+        schedule.on_reply(&command(Operation::Release(vec![release.into()])), &Answers::Release(Vec::new()));
         assert_eq!(schedule.interval(NONE), None);
     }
 

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 
 use super::clock::{Boot, wall_us};
 use crate::model::State;
-use crate::protocol::{Event, layout};
+use crate::protocol::{Event, Name, SessionId, layout};
 
 /// The application id of the library's files: "prmt".
 pub(super) const APPLICATION_ID: i64 = 0x7072_6D74;
@@ -172,18 +172,26 @@ pub(super) fn delete(transaction: &Transaction<'_>, prefix: &str, name: &str) ->
     Ok(())
 }
 
-/// Writes events for the sessions of other processes.
-pub(super) fn write_events(
+/// A message to a session.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) enum News {
+    Event(Event),
+    /// Others need what the session keeps of this semaphore.
+    Recall(Name),
+}
+
+/// Writes messages for the sessions of other processes.
+pub(super) fn write_news(
     transaction: &Transaction<'_>,
-    events: &[Event],
+    news: &[(SessionId, News)],
     now_ms: i64,
 ) -> rusqlite::Result<()> {
-    for event in events {
-        let text = serde_json::to_string(event)
+    for (session, news) in news {
+        let text = serde_json::to_string(news)
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         transaction
             .prepare_cached("INSERT INTO news (session, made_ms, event) VALUES (?1, ?2, ?3)")?
-            .execute((event.session.as_str(), now_ms, text))?;
+            .execute((session.as_str(), now_ms, text))?;
     }
     Ok(())
 }

@@ -143,7 +143,11 @@ const GROUPS: [Group; 9] = [
     Group {
         purpose: "publish grants to waiters, and receive one's own",
         need: Need::Alone,
-        commands: &[("PUBLISH", &[Channel, Text("")]), ("SUBSCRIBE", &[Channel])],
+        commands: &[
+            ("PUBLISH", &[Channel, Text("")]),
+            ("SUBSCRIBE", &[Channel]),
+            ("UNSUBSCRIBE", &[Channel]),
+        ],
     },
     Group {
         purpose: "in a cluster, from Redis 7.0 on: find the nodes, follow hash slots that move, and the same for waiters",
@@ -183,8 +187,8 @@ const GROUPS: [Group; 9] = [
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
     pub(crate) needed: bool,
-    /// `None` for a command that is tested otherwise: SUBSCRIBE needs a connection of its own, and CONFIG GET
-    /// is sent anyway.
+    /// `None` for a command that is tested otherwise: subscriptions need a connection of their own, and
+    /// CONFIG GET is sent anyway.
     pub(crate) command: Option<Cmd>,
 }
 
@@ -198,7 +202,8 @@ pub(crate) fn attempts(in_cluster: bool, key: &str, channel: &str) -> Vec<Attemp
             Channel => channel,
             Text(text) => text,
         }));
-        let is_special = matches!(name, "SUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE" | "CONFIG|GET");
+        let is_special =
+            matches!(name, "SUBSCRIBE" | "UNSUBSCRIBE" | "SSUBSCRIBE" | "SUNSUBSCRIBE" | "CONFIG|GET");
         Attempt { name, needed: group.need != Need::Optional, command: (!is_special).then_some(command) }
     };
     let each = |group: &'static Group| {

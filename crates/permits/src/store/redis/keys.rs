@@ -80,6 +80,11 @@ pub(crate) fn channel(prefix: &str, sharded_by: Option<&Name>, session: &Session
     channel_prefix(prefix, sharded_by) + session.as_str()
 }
 
+/// The channel on which is recalled what sessions keep of a semaphore.
+pub(crate) fn recall_channel(prefix: &str, sharded: bool, semaphore: &Name) -> String {
+    format!("{}recall:{semaphore}", channel_prefix(prefix, sharded.then_some(semaphore)))
+}
+
 /// The hash tag of the semaphore's keys.
 pub(crate) fn tag(name: &Name) -> String {
     encode(name.as_str())

@@ -27,6 +27,7 @@ mod script;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 mod store;
+mod subscriptions;
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -1,9 +1,10 @@
 //! The store: each command goes to the server that has its semaphore.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::address::Address;
 use super::call::{Call, Wire};
@@ -14,8 +15,9 @@ use super::sentinel::{Endpoint, SentinelGroup};
 use super::server::handshake::ConnectConfig;
 use super::server::link::Owner;
 use super::server::managed::ManagedConnection;
+use super::subscriptions::Subscriptions;
 use super::{keys, listing};
-use crate::protocol::Name;
+use crate::protocol::{Command, Name};
 use crate::store::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 use crate::store::error::StoreError;
 
@@ -27,8 +29,8 @@ pub(crate) struct RedisStore {
 
 /// The destination of commands.
 enum Route {
-    /// All to one server.
-    One(ManagedConnection),
+    /// All to one server. With the semaphores whose recalls the session is subscribed to.
+    One(ManagedConnection, Mutex<Subscriptions<()>>),
     /// Each to the node that serves its hash slot.
     Cluster(Cluster),
 }
@@ -63,8 +65,30 @@ impl RedisStore {
         let channel = keys::channel(&prefix, None, &options.session);
         let config = ConnectConfig::new(endpoint, false, &options);
         let owner = Arc::new(OneServer(options.sink));
-        let route = Route::One(ManagedConnection::connect(config, wire, owner, channel).await?);
-        Ok(Self { route, prefix })
+        let managed = ManagedConnection::connect(config, wire, owner, channel).await?;
+        Ok(Self { route: Route::One(managed, Mutex::default()), prefix })
+    }
+
+    /// The channel on which is recalled what a session keeps, if the command may make it keep a permit.
+    fn recall_channels(
+        &self,
+        managed: &ManagedConnection,
+        recalls: &Mutex<Subscriptions<()>>,
+        command: &Command,
+    ) -> Vec<String> {
+        if command.kept_for_ms() == 0 {
+            return Vec::new();
+        }
+        let channel = |name: &Name| keys::recall_channel(&self.prefix, false, name);
+        let mut recalls = recalls.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if recalls.touch(command, now).is_none() {
+            for (idle, ()) in recalls.take_idle(now) {
+                managed.unsubscribe(&channel(&idle));
+            }
+            recalls.insert(&command.semaphore, (), now);
+        }
+        vec![channel(&command.semaphore)]
     }
 }
 
@@ -86,7 +110,10 @@ impl Owner for OneServer {
 impl Store for RedisStore {
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
         let sent = match &self.route {
-            Route::One(managed) => managed.send(Call::new(request), None),
+            Route::One(managed, recalls) => {
+                let channels = self.recall_channels(managed, recalls, &request.command);
+                managed.send(Call::new(request), channels)
+            }
             Route::Cluster(cluster) => cluster.send(request),
         };
         sent.err().map(Err)
@@ -98,7 +125,7 @@ impl Store for RedisStore {
 
     fn is_full(&self) -> bool {
         match &self.route {
-            Route::One(managed) => managed.is_full(),
+            Route::One(managed, _) => managed.is_full(),
             // A full node refuses its calls, since the others take theirs.
             Route::Cluster(_) => false,
         }
@@ -107,7 +134,9 @@ impl Store for RedisStore {
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
             let names = match &self.route {
-                Route::One(managed) => listing::list(&managed.connection()?, &self.prefix, timeout).await?,
+                Route::One(managed, _) => {
+                    listing::list(&managed.connection()?, &self.prefix, timeout).await?
+                }
                 Route::Cluster(cluster) => cluster.list(timeout).await?,
             };
             Ok(names.into_iter().collect())

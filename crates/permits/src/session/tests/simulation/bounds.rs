@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use super::world::{Coming, LEASE, LIMIT, World};
 use crate::protocol::{Command, Declaration, Name, Operation, Recovery, SessionId};
-use crate::session::spec::Wait;
 use crate::sys::clock::Moment;
 
 /// A world in which client 0 holds all units, and client 1 waits for them.
 fn held_and_awaited() -> World {
     let mut world = World::new(1, 0, Recovery::Off);
     for number in [0, 1] {
-        world.clients[number].acquire(LIMIT, Duration::ZERO, Wait::Forever);
+        world.acquire(number);
         world.turn(number);
         let until = world.now + Duration::from_millis(100);
         run_until(&mut world, until);
@@ -92,7 +91,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     let mut world = World::new(1, 0, Recovery::Off);
     let connected = world.now + Duration::from_millis(100);
     run_until(&mut world, connected);
-    world.clients[0].acquire(LIMIT, Duration::ZERO, Wait::Forever);
+    world.acquire(0);
     world.turn(0);
     let sent = world.coming.values().find_map(|coming| match coming {
         Coming::Arrives(0, call) => Some(call.command.clone()),
@@ -114,7 +113,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
         "granted to no caller"
     );
     let began = world.now;
-    world.clients[1].acquire(LIMIT, Duration::ZERO, Wait::Forever);
+    world.acquire(1);
     world.turn(1);
     while world.clients[1].held.is_empty() {
         world.advance();

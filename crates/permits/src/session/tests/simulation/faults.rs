@@ -1,6 +1,6 @@
 //! The faults of a simulation: servers that forget, clients that are cut off, freeze or vanish.
 
-use super::world::{CLIENTS, Coming, LEASE, World};
+use super::world::{Coming, LEASE, World};
 use crate::store::{Report, StoreError};
 
 impl World {
@@ -24,7 +24,7 @@ impl World {
                 None => {}
             }
         }
-        for client in 0..CLIENTS {
+        for client in 0..self.clients.len() {
             self.clients[client].connected = false;
             self.feed(client, Coming::Reports(client, Report::Down(down())));
             self.soon(300_000, Coming::Reports(client, Report::Up));
@@ -59,13 +59,15 @@ impl World {
     }
 
     pub(super) fn fault(&mut self) {
-        let number = self.random.usize(0..CLIENTS);
+        let number = self.random.usize(0..self.clients.len());
         match self.random.u32(0..100) {
             0 => self.restart(),
             1 => {
                 // It vanishes, with all that it holds; its successor is another session.
                 self.seen.crashed += 1;
-                let successor = self.new_client(number);
+                let keep = self.clients[number].keep;
+                let mut successor = self.new_client(number);
+                successor.keep = keep;
                 let crashed = std::mem::replace(&mut self.clients[number], successor);
                 self.coming.retain(|_, coming| match coming {
                     Coming::Returns(client, ..)

@@ -83,7 +83,7 @@ impl Program {
     fn new(number: usize, mut jobs: Jobs) -> Self {
         let config = config(&format!("program{number}"), LEASE);
         let (session, mut engine, messages) = queued_session(config);
-        engine.on_up();
+        engine.on_up(Moment::now());
         let job = jobs();
         Self { engine, session, messages, jobs, job, acquiring: Vec::new(), held: Vec::new() }
     }

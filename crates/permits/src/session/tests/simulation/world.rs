@@ -1,20 +1,23 @@
 //! The world of a simulation: clients with their engines, one server that runs the model, and everything on
 //! its way between them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::error::{AcquireError, Ended};
 use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{Command, Declaration, Operation, PermitTerms, Recovery, Reply};
+use crate::protocol::{Command, Declaration, Grant, Name, Operation, PermitTerms, Recovery, Reply};
 use crate::session::Config;
 use crate::session::call::Call;
 use crate::session::callers::{Message, PermitGuard, Session, TermsChange};
 use crate::session::engine::Engine;
 use crate::session::gathering::{Answering, Sending};
 use crate::session::pending_acquire::PendingAcquire;
+use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::{AcquireSpec, Wait};
 use crate::session::tests::{config, queued_session, spec};
 use crate::store::{Executed, Report, StoreError};
@@ -26,6 +29,10 @@ pub(super) const CLIENTS: usize = 4;
 
 /// The shortest time of a request: the store counts leases by whole milliseconds.
 pub(super) const FASTEST: Duration = Duration::from_millis(1);
+
+/// The time within which a recall arrives where there is no trouble: its own delay, and that of a reply
+/// before it.
+const RECALL_ARRIVES_US: u64 = 5_000;
 
 /// An event at a time of the simulation.
 pub(super) enum Coming {
@@ -51,21 +58,51 @@ pub(super) struct Client {
     pub(super) connected: bool,
     /// Calls on one connection arrive in their order.
     pub(super) last_arrival: Moment,
+    /// So do replies and recalls.
+    pub(super) last_reply: Moment,
+    pub(super) last_recall: Moment,
+    /// The time for which it keeps permits; 0 if it keeps none.
+    pub(super) keep: Duration,
+    shelf: Arc<Shelf>,
 }
 
 impl Client {
-    pub(super) fn acquire(&mut self, weight: u32, at_least: Duration, wait: Wait) {
-        let terms = PermitTerms { at_least_ms: millis(at_least), ..PermitTerms::new(weight, millis(LEASE)) };
-        let spec = spec(&self.session, "simulated", terms, Declaration::Declare(LIMIT));
-        let mut pending = PendingAcquire::new(&self.session, AcquireSpec { wait, ..spec });
+    /// Acquires a permit at `now` of its clock. Returns it if the client has kept it.
+    pub(super) fn acquire(
+        &mut self,
+        weight: u32,
+        at_least: Duration,
+        wait: Wait,
+        now: Moment,
+    ) -> Option<PermitGuard> {
+        let keeps = !self.keep.is_zero() && at_least.is_zero();
+        let terms = PermitTerms {
+            at_least_ms: millis(at_least),
+            keep: keeps,
+            ..PermitTerms::new(weight, millis(LEASE))
+        };
+        let declaration = Declaration::Declare(LIMIT);
+        if keeps {
+            let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
+            let shown = Cell::new(now);
+            let clock = || shown.replace(shown.get() + Duration::from_micros(1));
+            let kept = keep.shelf.take(declaration, |kept| *kept == terms, clock);
+            if let Some(permit) = kept {
+                return Some(PermitGuard::new(permit, self.session.clone(), Some(keep)));
+            }
+        }
+        let spec = spec(&self.session, "simulated", terms, declaration);
+        let spec = AcquireSpec { wait, keep: keeps.then_some(self.keep), ..spec };
+        let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);
+        None
     }
 }
 
 /// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish
 /// world.
-pub(super) const RATES: [u128; CLIENTS] = [990_000, 1_000_000, 990_000, 1_000_000];
+pub(super) const RATES: [u128; 4] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
 
 /// The number of each event, over all seeds: a fault that never happens shows nothing.
@@ -86,6 +123,8 @@ pub(super) struct Seen {
     pub(super) held_back: usize,
     pub(super) cut_off: usize,
     pub(super) late: usize,
+    pub(super) granted_again: usize,
+    pub(super) recalled: usize,
 }
 
 pub(super) struct World {
@@ -106,10 +145,18 @@ pub(super) struct World {
     pub(super) recovery: Recovery,
     /// Some clocks are slow, and replies take up to the timeout of their calls.
     pub(super) sluggish: bool,
+    /// Replies arrive in the order of their calls, as on one connection.
+    pub(super) in_order: bool,
+    /// The last token of each slot, by any client.
+    last_of_slots: BTreeMap<u32, u64>,
 }
 
 impl World {
     pub(super) fn new(seed: u64, trouble: u32, recovery: Recovery) -> Self {
+        Self::with_clients(CLIENTS, seed, trouble, recovery)
+    }
+
+    pub(super) fn with_clients(clients: usize, seed: u64, trouble: u32, recovery: Recovery) -> Self {
         fastrand::seed(seed);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::now() + Duration::from_secs(1_000_000);
@@ -128,8 +175,10 @@ impl World {
             trouble,
             recovery,
             sluggish: false,
+            in_order: false,
+            last_of_slots: BTreeMap::new(),
         };
-        for number in 0..CLIENTS {
+        for number in 0..clients {
             let client = world.new_client(number);
             world.clients.push(client);
             world.soon(1, Coming::Reports(number, Report::Up));
@@ -144,7 +193,9 @@ impl World {
         let config = config(&format!("client{number}-{}", self.made), LEASE);
         let config = Config { recovery: self.recovery, ..config };
         let (session, engine, messages) = queued_session(config);
+        let shelf = session.shelf(&Name::new("simulated").expect("valid"));
         Client {
+            shelf,
             engine,
             session,
             messages,
@@ -154,11 +205,23 @@ impl World {
             backlog: Vec::new(),
             connected: true,
             last_arrival: self.now,
+            last_reply: self.now,
+            last_recall: self.now,
+            keep: Duration::ZERO,
+        }
+    }
+
+    /// Lets half of the clients keep permits, for a while that is over before the next renewal.
+    pub(super) fn let_some_keep(&mut self) {
+        for number in 0..self.clients.len() {
+            if self.chance(50) {
+                self.clients[number].keep = Duration::from_millis(self.random.u64(1..2000));
+            }
         }
     }
 
     pub(super) fn rate(&self, client: usize) -> u128 {
-        if self.sluggish { RATES[client] } else { EXACT }
+        if self.sluggish { RATES[client % RATES.len()] } else { EXACT }
     }
 
     /// The client's clock now.
@@ -237,7 +300,36 @@ impl World {
         if self.now + Duration::from_micros(delay) > until {
             return self.no_answer(client, call, "reply late");
         }
-        self.soon(delay, Coming::Returns(client, call, Box::new(Ok(reply))));
+        let delay = Duration::from_micros(self.random.u64(1..=delay));
+        let to = &mut self.clients[client];
+        let mut at = (self.now + delay).max(to.last_recall);
+        if self.in_order {
+            at = at.max(to.last_reply);
+        }
+        to.last_reply = at.max(to.last_reply);
+        self.made += 1;
+        self.coming.insert((at, self.made), Coming::Returns(client, call, Box::new(Ok(reply))));
+    }
+
+    /// Sends a recall to the sessions that may keep permits.
+    fn recall(&mut self) {
+        let keepers = self.state.iter().flat_map(State::keepers);
+        let is_one = |client: &Client, keeper| client.engine.session_id() == keeper;
+        let to = keepers.filter_map(|keeper| self.clients.iter().position(|client| is_one(client, keeper)));
+        for to in to.collect::<Vec<_>>() {
+            if !self.clients[to].connected || self.chance(self.trouble) {
+                self.seen.message_lost += 1;
+                continue;
+            }
+            self.seen.recalled += 1;
+            let delay = self.delay_us();
+            let at = self.now + Duration::from_micros(self.random.u64(1..=delay));
+            let at = at.max(self.clients[to].last_reply);
+            self.clients[to].last_recall = at.max(self.clients[to].last_recall);
+            self.made += 1;
+            let recall = Report::Recall(Name::new("simulated").expect("valid"));
+            self.coming.insert((at, self.made), Coming::Reports(to, recall));
+        }
     }
 
     pub(super) fn execute(&mut self, command: &Command) -> Reply {
@@ -245,7 +337,11 @@ impl World {
         let uptime_ms = self.now.since(self.server_began).as_millis() as u64;
         let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms };
         let held_before = self.state.as_ref().map_or(0, |state| state.held);
+        let keepable = model::keepable_limit(self.state.as_ref(), server.now_us);
         let (reply, events) = model::apply(&mut self.state, &server, command);
+        if model::recalls(keepable, self.state.as_ref(), &reply, server.now_us) {
+            self.recall();
+        }
         if let Some(state) = &self.state {
             assert!(state.held <= LIMIT.into(), "P1: {} units held of {LIMIT}", state.held);
             if matches!(command.operation, Operation::Renew(_))
@@ -259,7 +355,8 @@ impl World {
             }
         }
         for event in events {
-            let to = (0..CLIENTS).find(|to| self.clients[*to].engine.session_id() == &event.session);
+            let to =
+                (0..self.clients.len()).find(|to| self.clients[*to].engine.session_id() == &event.session);
             match to {
                 Some(to) if self.clients[to].connected && !self.chance(self.trouble) => {
                     let delay = self.delay_us();
@@ -292,13 +389,14 @@ impl World {
             Coming::Reports(_, report) => match report {
                 Report::Up => {
                     client.connected = true;
-                    client.engine.on_up();
+                    client.engine.on_up(now);
                 }
                 Report::Down(error) => {
                     client.connected = false;
                     client.engine.on_down(error, now);
                 }
                 Report::Event(event) => client.engine.on_event(event, now),
+                Report::Recall(semaphore) => client.engine.on_recall(&semaphore, now),
                 Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
             },
             Coming::Flushes(_) => return self.turn_in_mode(number, true),
@@ -336,6 +434,7 @@ impl World {
                 Some(Ok(held)) => {
                     assert!(held.state.deadline(now).is_some(), "P3: reported as held after its deadline");
                     self.seen.granted += 1;
+                    rises(&mut self.last_of_slots, &held);
                     client.held.push(held);
                 }
                 Some(Err(
@@ -357,6 +456,30 @@ impl World {
         }
     }
 
+    /// A client asks for all units.
+    pub(super) fn acquire(&mut self, number: usize) {
+        self.ask(number, LIMIT, Duration::ZERO, Wait::Forever);
+    }
+
+    /// A client asks for a permit, and has it at once if it has kept one.
+    pub(super) fn ask(&mut self, number: usize, weight: u32, at_least: Duration, wait: Wait) {
+        let now = self.clock(number);
+        let client = &mut self.clients[number];
+        if let Some(again) = client.acquire(weight, at_least, wait, now) {
+            self.seen.granted_again += 1;
+            rises(&mut self.last_of_slots, &again);
+            client.held.push(again);
+        }
+    }
+
+    /// A client releases one of the permits that it holds.
+    pub(super) fn release_one(&mut self, number: usize) {
+        let now = self.clock(number);
+        let client = &mut self.clients[number];
+        let mut held = client.held.swap_remove(self.random.usize(0..client.held.len()));
+        held.put_back(now);
+    }
+
     /// An action of the program of a client.
     pub(super) fn act(&mut self, number: usize) {
         if self.clients[number].frozen {
@@ -374,7 +497,7 @@ impl World {
         let client = &mut self.clients[number];
         match action {
             0..=3 if client.pending.len() < 3 => {
-                client.acquire(weight, at_least, wait);
+                self.ask(number, weight, at_least, wait);
             }
             4 if !client.pending.is_empty() => {
                 self.seen.cancelled += 1;
@@ -382,8 +505,7 @@ impl World {
                 drop(client.pending.swap_remove(self.random.usize(0..=last)));
             }
             5..=8 if !client.held.is_empty() => {
-                let last = client.held.len() - 1;
-                drop(client.held.swap_remove(self.random.usize(0..=last)));
+                self.release_one(number);
             }
             10.. if !client.held.is_empty() => {
                 let held = &client.held[self.random.usize(0..client.held.len())];
@@ -397,6 +519,17 @@ impl World {
         self.turn(number);
     }
 
+    /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
+    /// to arrive.
+    pub(super) fn check_recalled(&self, seed: u64) {
+        let head = self.state.as_ref().and_then(|state| state.queue.first_key_value());
+        let Some((ticket, holder)) = head else { return };
+        if self.now_us() > ticket + RECALL_ARRIVES_US {
+            let keeper = self.clients.iter().position(|client| !client.shelf.is_empty());
+            assert_eq!(keeper, None, "P22: {holder} waits, and a client keeps a permit (seed {seed})");
+        }
+    }
+
     /// Believed to be held, by each holder's own clock: never more than the limit.
     pub(super) fn check(&mut self, seed: u64) {
         let units = self.believed();
@@ -406,7 +539,7 @@ impl World {
     /// The units that clients believe they hold.
     pub(super) fn believed(&mut self) -> u32 {
         let mut units = 0;
-        for number in 0..CLIENTS {
+        for number in 0..self.clients.len() {
             let now = self.clock(number);
             let client = &mut self.clients[number];
             let before = client.held.len();
@@ -420,7 +553,7 @@ impl World {
     /// Continues to the next thing that arrives, or to the next timer of an engine.
     pub(super) fn advance(&mut self) {
         let next_coming = self.coming.keys().next().map(|(at, _)| *at);
-        let awake = (0..CLIENTS).filter(|number| !self.clients[*number].frozen);
+        let awake = (0..self.clients.len()).filter(|number| !self.clients[*number].frozen);
         let next_alarm =
             awake.filter_map(|n| Some((self.when(n, self.clients[n].engine.next_time()?), n))).min();
         match (next_coming, next_alarm) {
@@ -479,4 +612,11 @@ impl World {
             assert!(client.engine.is_idle(), "P10: an engine still has something to do (seed {seed})");
         }
     }
+}
+
+/// P4: the tokens of each slot rise.
+fn rises(last_of_slots: &mut BTreeMap<u32, u64>, held: &PermitGuard) {
+    let Grant { token, slot } = held.state.grant();
+    let last = last_of_slots.insert(slot, token);
+    assert!(last.is_none_or(|last| last < token), "P4: slot {slot} has token {token} after {last:?}");
 }

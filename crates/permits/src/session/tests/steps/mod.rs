@@ -44,7 +44,7 @@ impl Bench {
         let (session, mut engine, messages) = queued_session(config("session", LEASE));
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
-        engine.on_up();
+        engine.on_up(now);
         Self { engine, session, messages, now, recheck_ms: None }
     }
 
@@ -316,7 +316,7 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     let (_pending, _) = bench.waiting("c");
     bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
     assert!(bench.calls().is_empty());
-    bench.engine.on_up();
+    bench.engine.on_up(bench.now);
     let calls = bench.calls();
     assert!(calls.iter().all(is_renewal));
     let mut names: Vec<_> = calls.iter().map(|call| call.command.semaphore.as_str().to_owned()).collect();
@@ -395,10 +395,10 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
-    let handle: PermitHandle = "permits2:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits3:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
-    let PermitHandle { semaphore, holder, request: old, terms, grant } = handle.clone();
+    let PermitHandle { semaphore, holder, request: old, terms, grant, .. } = handle.clone();
     let new_request = request.clone();
     let adopt = Box::new(AdoptRequest { holder, request: old, terms, grant, new_request });
     bench.session.send(Message::Adopt { semaphore, adopt, answer });

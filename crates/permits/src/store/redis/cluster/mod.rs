@@ -6,8 +6,8 @@
 //! its timeout. Each node has a connection of its own, so that a stalled node delays only its own semaphores.
 //!
 //! Messages come by sharded channels, which belong to their semaphore's hash slot. So a session subscribes to
-//! one channel for each semaphore that it uses, on the connection and right before its first command there.
-//! Channels follow their hash slots.
+//! a channel for each semaphore that it uses, and to another if it keeps permits, on the connection and right
+//! before its first command there. Channels follow their hash slots.
 
 pub(crate) mod slot_map;
 
@@ -30,6 +30,7 @@ use super::server::link::Owner;
 use super::server::login::connect;
 use super::server::managed::ManagedConnection;
 use super::server::state::{NoReceiver, Times};
+use super::subscriptions::Subscriptions;
 use super::{keys, listing};
 use crate::observe::events;
 use crate::protocol::{Command, Name};
@@ -44,9 +45,6 @@ const MAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The delay until the map is requested again: the first, and the longest while a node stays down.
 const MAP_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-
-/// The number of channels from which on those of idle semaphores are unsubscribed.
-const CHANNELS: usize = 1024;
 
 /// The connections to a cluster.
 pub(crate) struct Cluster {
@@ -68,17 +66,17 @@ struct Shared {
 struct Inner {
     map: SlotMap,
     nodes: HashMap<Node, Arc<ManagedConnection>>,
-    channels: HashMap<Name, Channel>,
-    /// The longest lease of any command.
-    lease_ms: u64,
+    subscriptions: Subscriptions<Channels>,
 }
 
-/// A channel that the session is subscribed to.
-struct Channel {
+/// The channels of a semaphore that the session is subscribed to.
+#[derive(Clone)]
+struct Channels {
     hash_slot: u16,
-    /// `None` if the node of before has ended the subscription.
+    /// `None` if the node of before has ended a subscription.
     node: Option<Node>,
-    used: Instant,
+    /// The session keeps permits.
+    keeps: bool,
 }
 
 impl Drop for Cluster {
@@ -140,41 +138,45 @@ impl Shared {
             return Err(StoreError::Unreachable { reason });
         };
         let connected = self.connection(&node);
-        let channel = command.operation.keeps_entries().then(|| self.use_channel(command, hash_slot, &node));
-        connected.send(call, channel).inspect_err(|_| self.stale.notify_one())
+        let keeps_entries = command.operation.keeps_entries();
+        let channels = if keeps_entries { self.use_channels(command, hash_slot, &node) } else { Vec::new() };
+        connected.send(call, channels).inspect_err(|_| self.stale.notify_one())
     }
 
-    /// Notes that a command uses a semaphore's channel. Returns it. The channels of idle semaphores are
+    /// Notes that a command uses a semaphore's channels. Returns them. Those of idle semaphores are
     /// unsubscribed.
-    fn use_channel(&self, command: &Command, hash_slot: u16, node: &Node) -> String {
-        let (idle, left) = {
+    fn use_channels(&self, command: &Command, hash_slot: u16, node: &Node) -> Vec<String> {
+        let (keeps, ended) = {
             let mut inner = self.lock();
-            inner.lease_ms = inner.lease_ms.max(command.longest_lease_ms());
             let now = Instant::now();
-            let known = inner.channels.get_mut(&command.semaphore);
+            let known = inner.subscriptions.touch(command, now);
+            let keeps = command.kept_for_ms() > 0 || known.as_ref().is_some_and(|known| known.keeps);
             if let Some(known) = known
                 && known.node.as_ref() == Some(node)
             {
-                known.used = now;
-                return self.channel(&command.semaphore);
+                known.keeps = keeps;
+                return self.channels(&command.semaphore, keeps);
             }
-            let idle = inner.take_idle(now);
-            let known = Channel { hash_slot, node: Some(node.clone()), used: now };
-            let left = inner.channels.insert(command.semaphore.clone(), known);
-            (idle, left.and_then(|left| inner.nodes.get(&left.node?).cloned()))
+            let mut ended = inner.subscriptions.take_idle(now);
+            let known = Channels { hash_slot, node: Some(node.clone()), keeps };
+            let left = inner.subscriptions.insert(&command.semaphore, known, now);
+            ended.extend(left.map(|left| (command.semaphore.clone(), left)));
+            let connected = |(name, left): (Name, Channels)| {
+                Some((name, left.keeps, inner.nodes.get(left.node.as_ref()?)?.clone()))
+            };
+            (keeps, ended.into_iter().filter_map(connected).collect::<Vec<_>>())
         };
-        for (name, connected) in idle {
-            connected.unsubscribe(&self.channel(&name));
+        for (name, keeps, connected) in ended {
+            self.channels(&name, keeps).iter().for_each(|channel| connected.unsubscribe(channel));
         }
-        let channel = self.channel(&command.semaphore);
-        if let Some(left) = left {
-            left.unsubscribe(&channel);
-        }
-        channel
+        self.channels(&command.semaphore, keeps)
     }
 
-    fn channel(&self, semaphore: &Name) -> String {
-        keys::channel(&self.options.prefix, Some(semaphore), &self.options.session)
+    /// The channels of a semaphore: the session's, and that of recalls if it keeps permits.
+    fn channels(&self, semaphore: &Name, keeps: bool) -> Vec<String> {
+        let StoreOptions { prefix, session, .. } = &self.options;
+        let recalls = keeps.then(|| keys::recall_channel(prefix, true, semaphore));
+        [keys::channel(prefix, Some(semaphore), session)].into_iter().chain(recalls).collect()
     }
 
     /// Sends a call to the node that another one has named.
@@ -201,7 +203,7 @@ impl Shared {
             }
             Failure::Ask(to) => {
                 call.asking = true;
-                self.connection(&address(&to, sender)?).send(call, None)
+                self.connection(&address(&to, sender)?).send(call, Vec::new())
             }
             Failure::Store(error) => Err(error),
         }
@@ -251,12 +253,13 @@ impl Shared {
         // Calls to nodes that have left fail. They may be dropped here, where nothing is locked.
         drop(left);
         let any_moved = !moved.is_empty();
-        for (name, from, to) in moved {
-            let channel = self.channel(&name);
-            if let Some(from) = from {
-                from.unsubscribe(&channel);
+        for Moved { semaphore, keeps, from, to } in moved {
+            for channel in self.channels(&semaphore, keeps) {
+                if let Some(from) = &from {
+                    from.unsubscribe(&channel);
+                }
+                self.connection(&to).subscribe(channel);
             }
-            self.connection(&to).subscribe(channel);
         }
         if any_moved {
             // Messages may have been missed meanwhile. The session's next calls follow the subscriptions.
@@ -273,8 +276,9 @@ impl Shared {
     /// Notes that `node` has ended the subscription to a channel.
     fn channel_lost(&self, channel: &str, node: &Node) {
         let mut inner = self.lock();
-        for (name, known) in &mut inner.channels {
-            if known.node.as_ref() == Some(node) && self.channel(name) == channel {
+        for (name, known) in inner.subscriptions.iter_mut() {
+            let is_of = |name| self.channels(name, known.keeps).iter().any(|of| of == channel);
+            if known.node.as_ref() == Some(node) && is_of(name) {
                 known.node = None;
                 self.stale.notify_one();
             }
@@ -283,35 +287,30 @@ impl Shared {
 }
 
 impl Inner {
-    /// Forgets channels that were not used for the longest lease: every live entry is renewed within it.
-    fn take_idle(&mut self, now: Instant) -> Vec<(Name, Arc<ManagedConnection>)> {
-        if self.channels.len() < CHANNELS {
-            return Vec::new();
-        }
-        let lease = Duration::from_millis(self.lease_ms);
-        let nodes = &self.nodes;
-        let idle = self.channels.extract_if(|_, channel| now.duration_since(channel.used) > lease);
-        idle.filter_map(|(name, channel)| Some((name, nodes.get(&channel.node?)?.clone()))).collect()
-    }
-
-    /// The channels whose hash slot another node serves now: name, from, to.
-    fn take_moved(&mut self) -> Vec<(Name, Option<Arc<ManagedConnection>>, Node)> {
+    /// The semaphores whose hash slot another node serves now.
+    fn take_moved(&mut self) -> Vec<Moved> {
         let mut moved = Vec::new();
-        for (name, channel) in &mut self.channels {
-            match self.map.node(channel.hash_slot) {
-                Some(node) if Some(node) != channel.node.as_ref() => {
-                    let from = channel.node.replace(node.clone());
-                    moved.push((
-                        name.clone(),
-                        from.and_then(|from| self.nodes.get(&from).cloned()),
-                        node.clone(),
-                    ));
+        for (semaphore, known) in self.subscriptions.iter_mut() {
+            match self.map.node(known.hash_slot) {
+                Some(to) if Some(to) != known.node.as_ref() => {
+                    let from = known.node.replace(to.clone());
+                    let from = from.and_then(|from| self.nodes.get(&from).cloned());
+                    let (semaphore, to) = (semaphore.clone(), to.clone());
+                    moved.push(Moved { semaphore, keeps: known.keeps, from, to });
                 }
                 _ => {}
             }
         }
         moved
     }
+}
+
+/// A semaphore whose channels move with its hash slot.
+struct Moved {
+    semaphore: Name,
+    keeps: bool,
+    from: Option<Arc<ManagedConnection>>,
+    to: Node,
 }
 
 /// The owner of a node's connection.

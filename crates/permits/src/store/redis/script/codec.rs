@@ -19,7 +19,13 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
     let mut cmd = cmd(verb);
     cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, &command.semaphore));
     let Window { divisor, least_ms, most_ms } = command.recovery.window();
-    let lease = command.longest_lease_ms().cast_signed() * if command.only_looks() { -1 } else { 1 };
+    let mut lease = command.longest_lease_ms().to_string();
+    if command.only_looks() {
+        lease.insert(0, '-');
+    }
+    if command.kept_for_ms() > 0 {
+        lease = format!("{lease}:{}", command.kept_for_ms());
+    }
     let (declaration, limit) = match command.declaration {
         Declaration::Stored => ("stored", 0),
         Declaration::Declare(limit) => ("declare", limit),
@@ -42,7 +48,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
     let Value::Array(values) = value else { return Err(Malformed(format!("no array: {value:?}"))) };
     let mut fields = Fields::new(values);
     let (now_us, sequence, recheck) = (fields.number()?, fields.number()?, fields.integer()?);
-    let (limit, limit_version, pinned) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (limit, limit_version, flags) = (fields.number()?, fields.number()?, fields.number::<u8>()?);
     let (recovering_ms, replaced) = (fields.number()?, fields.number()?);
     let answers = ops::decode(&mut fields, operation)?;
     match fields.next() {
@@ -56,13 +62,20 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
                 recheck_ms,
                 limit,
                 limit_version,
-                pinned,
+                pinned: flags & 1 != 0,
+                keepable: flags & 2 != 0,
                 recovering_ms,
                 replaced_limit,
                 answers,
             })
         }
     }
+}
+
+/// Reads a message that recalls what is kept of a semaphore; `None` if it is another one.
+pub(crate) fn decode_recall(payload: &[u8]) -> Option<Name> {
+    let head = std::str::from_utf8(payload.strip_suffix(b"\nrecall")?).ok()?;
+    Name::new(head.split_once(' ')?.1).ok()
 }
 
 /// Reads a message from a session's channel: `sequence name`, then one line for each event.

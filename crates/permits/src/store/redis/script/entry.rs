@@ -10,8 +10,11 @@ use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
 /// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
 const TIMES: u8 = 2;
 
+/// Added to the first byte of an entry whose session may keep the grant.
+const KEEPS: u8 = 4;
+
 /// Times the layout, added to the first byte.
-const LAYOUTS: u8 = 4;
+const LAYOUTS: u8 = 8;
 
 /// The entry of a holder, which has a grant, or of a waiter.
 pub(super) struct Entry<'a> {
@@ -27,12 +30,13 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let (request, session) = (entry.request.as_str(), entry.session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let PermitTerms { weight, lease_ms, at_least_ms, label } = entry.terms;
+    let PermitTerms { weight, lease_ms, at_least_ms, label, keep } = entry.terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
     let has_times = at_least_ms > 0 || entry.lease_version > 0;
-    packed.push(u8::from(entry.grant.is_some()) + if has_times { TIMES } else { 0 } + LAYOUTS * layout());
+    let flags = if has_times { TIMES } else { 0 } + if *keep { KEEPS } else { 0 };
+    packed.push(u8::from(entry.grant.is_some()) + flags + LAYOUTS * layout());
     packed.extend(weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {

@@ -79,9 +79,9 @@ impl Connection {
         self.send_one(subscription, Purpose::Subscription(channel.to_owned()));
     }
 
-    /// Ends the subscription to a channel of a cluster.
-    pub(crate) fn unsubscribe(&self, channel: &str) {
-        self.send_one(cmd("SUNSUBSCRIBE").arg(channel), Purpose::Nothing);
+    /// Ends the subscription to a channel.
+    pub(crate) fn unsubscribe(&self, end: &Cmd) {
+        self.send_one(end, Purpose::Nothing);
     }
 
     fn send_one(&self, command: &Cmd, purpose: Purpose) {

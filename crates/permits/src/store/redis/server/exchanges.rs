@@ -287,7 +287,7 @@ async fn subscriptions_are_confirmed_refused_and_ended_by_pushes() {
     };
     connection.subscribe(&subscription("a"), "a");
     connection.subscribe(&subscription("b"), "b");
-    connection.unsubscribe("c");
+    connection.unsubscribe(cmd("SUNSUBSCRIBE").arg("c"));
     let pushed =
         |kind: &str, channel: &str| format!(">3\r\n${}\r\n{kind}\r\n$1\r\n{channel}\r\n:1\r\n", kind.len());
     let replies = [

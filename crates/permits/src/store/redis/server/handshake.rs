@@ -104,6 +104,13 @@ impl ConnectConfig {
         connect(&self.endpoint.server(CONNECT_TIMEOUT).await?, self.times).await
     }
 
+    /// The command that ends the subscription to a channel.
+    pub(super) fn end_of_subscription(&self, channel: &str) -> Cmd {
+        let mut end = cmd(if self.in_cluster { "SUNSUBSCRIBE" } else { "UNSUBSCRIBE" });
+        end.arg(channel);
+        end
+    }
+
     /// The command that subscribes to a channel.
     pub(super) fn subscription(&self, channel: &str) -> Cmd {
         let mut subscribe = cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });

@@ -63,10 +63,10 @@ pub(super) struct Link {
     pub(super) malformed: bool,
 }
 
-/// A call that waits for the connection, and the channel that it needs.
+/// A call that waits for the connection, and the channels that it needs.
 pub(super) struct Waiting {
     pub(super) call: Box<Call>,
-    pub(super) channel: Option<String>,
+    pub(super) channels: Vec<String>,
 }
 
 impl Shared {
@@ -123,14 +123,14 @@ impl Shared {
                 connection.subscribe(&self.config.subscription(channel), channel);
             }
             for channel in channels.difference(&link.channels) {
-                connection.unsubscribe(channel);
+                connection.unsubscribe(&self.config.end_of_subscription(channel));
             }
             link.channels.retain(|channel| !moved.contains(channel));
             link.connection = Some(connection);
             // The calls that wait come first, so they are sent before the connection can be seen.
-            while let Some(Waiting { call, channel }) = link.waiting.pop_front() {
+            while let Some(Waiting { call, channels }) = link.waiting.pop_front() {
                 let id = call.request.id;
-                if let Err(reason) = self.send_on(&mut link, call, channel) {
+                if let Err(reason) = self.send_on(&mut link, call, channels) {
                     failed.push(Report::Outcome { id, result: Err(unreachable(&reason)) });
                 }
             }
@@ -143,15 +143,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends a call on the present connection, after its subscription.
-    pub(super) fn send_on(
-        &self,
-        link: &mut Link,
-        call: Box<Call>,
-        channel: Option<String>,
-    ) -> RespResult<()> {
+    /// Sends a call on the present connection, after its subscriptions.
+    pub(super) fn send_on(&self, link: &mut Link, call: Box<Call>, channels: Vec<String>) -> RespResult<()> {
         let connection = link.connection.clone().ok_or_else(closed)?;
-        if let Some(channel) = channel {
+        for channel in channels {
             self.subscribe_on(link, &connection, channel);
         }
         connection.call(call, &self.wire)
@@ -259,10 +254,7 @@ impl Receiver for Incoming {
                 // When it is connected, the session renews everything, with fresh leases: a grant that ends
                 // soon is not delivered before.
                 Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
-                Arrival::Message(payload) => match codec::decode_message(&shared.config.session, &payload) {
-                    Ok(events) => reports.extend(events.into_iter().map(Report::Event)),
-                    Err(malformed) => events::malformed_message(&malformed.0),
-                },
+                Arrival::Message(payload) => reports.extend(self.on_message(&payload)),
                 Arrival::NotSubscribed(channel, refusal) => self.on_refusal(&channel, &refusal),
                 Arrival::Unsubscribed(channel) => {
                     let link = shared.lock();
@@ -286,6 +278,19 @@ impl Receiver for Incoming {
 }
 
 impl Incoming {
+    fn on_message(&self, payload: &[u8]) -> Vec<Report> {
+        if let Some(semaphore) = codec::decode_recall(payload) {
+            return vec![Report::Recall(semaphore)];
+        }
+        match codec::decode_message(&self.shared.config.session, payload) {
+            Ok(events) => events.into_iter().map(Report::Event).collect(),
+            Err(malformed) => {
+                events::malformed_message(&malformed.0);
+                Vec::new()
+            }
+        }
+    }
+
     fn on_reply(&self, call: &Call, value: Value) -> Result<Executed, StoreError> {
         let shared = &self.shared;
         match shared.wire.decode(value, &call.request.command) {
@@ -307,7 +312,7 @@ impl Incoming {
             let mut link = shared.lock();
             call.as_text = true;
             let id = call.request.id;
-            let sent = shared.send_on(&mut link, call, None);
+            let sent = shared.send_on(&mut link, call, Vec::new());
             return sent.err().map(|reason| Report::Outcome { id, result: Err(unreachable(&reason)) });
         }
         if error::needs_reconnect(failed) {

@@ -69,11 +69,11 @@ impl ManagedConnection {
     /// there is no connection, a call fails; to a node of a cluster, which may have been found just now, it
     /// waits.
     ///
-    /// If the connection is not subscribed to `channel`, it subscribes first, so that no message which the
+    /// If the connection is not subscribed to `channels`, it subscribes first, so that no message which the
     /// call causes is missed.
-    pub(crate) fn send(&self, call: Box<Call>, channel: Option<String>) -> Result<(), StoreError> {
+    pub(crate) fn send(&self, call: Box<Call>, channels: Vec<String>) -> Result<(), StoreError> {
         if call.request.replicas > 0 {
-            return self.confirm(call, channel);
+            return self.confirm(call, channels);
         }
         let in_cluster = self.shared.config.in_cluster;
         let mut link = self.shared.lock();
@@ -86,7 +86,7 @@ impl ManagedConnection {
             Some(_) => {}
             None if in_cluster => {
                 let deadline = call.deadline;
-                link.waiting.push_back(Waiting { call, channel });
+                link.waiting.push_back(Waiting { call, channels });
                 drop(link);
                 let shared = self.shared.clone();
                 self.shared.runtime.spawn(async move {
@@ -97,17 +97,17 @@ impl ManagedConnection {
             }
             None => return Err(link.reason.clone()),
         }
-        self.shared.send_on(&mut link, call, channel).map_err(|reason| unreachable(&reason))
+        self.shared.send_on(&mut link, call, channels).map_err(|reason| unreachable(&reason))
     }
 
     /// Executes a call and waits for replicas.
-    fn confirm(&self, call: Box<Call>, channel: Option<String>) -> Result<(), StoreError> {
+    fn confirm(&self, call: Box<Call>, channels: Vec<String>) -> Result<(), StoreError> {
         if !self.shared.config.in_cluster {
             self.connection()?;
         }
         let shared = self.shared.clone();
         self.shared.runtime.spawn(async move {
-            channel.into_iter().for_each(|channel| shared.subscribe(channel));
+            channels.into_iter().for_each(|channel| shared.subscribe(channel));
             if let Some(report) = shared.confirm(call).await {
                 shared.owner.report(&mut vec![report]);
             }
@@ -146,7 +146,7 @@ impl ManagedConnection {
         if link.channels.remove(channel)
             && let Some(connection) = &link.connection
         {
-            connection.unsubscribe(channel);
+            connection.unsubscribe(&self.shared.config.end_of_subscription(channel));
         }
     }
 }

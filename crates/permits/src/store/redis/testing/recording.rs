@@ -7,7 +7,7 @@
 
 use crate::protocol::{Command, Event, Reply, SessionId};
 use crate::store::redis::resp::Value;
-use crate::store::redis::script::codec::{decode, decode_message};
+use crate::store::redis::script::codec::{decode, decode_message, decode_recall};
 use crate::store::redis::script::values::{Decoded, Malformed};
 use crate::store::redis::script::{self, Scripts};
 
@@ -71,6 +71,8 @@ pub struct Record {
     pub reply: Reply,
     /// The events that it published.
     pub events: Vec<Event>,
+    /// It recalled what sessions keep of the semaphore.
+    pub recalled: bool,
 }
 
 impl Record {
@@ -99,14 +101,18 @@ impl RecordFields<'_> {
             .map_err(|error| Malformed(format!("the command: {error}")))?;
         let reply = (0..self.number()?).map(|_| self.value()).collect::<Decoded<_>>()?;
         let reply = decode(Value::Array(reply), &command.operation)?;
-        let mut events = Vec::new();
+        let (mut events, mut recalled) = (Vec::new(), false);
         while !self.rest.is_empty() {
             let (channel, message) = (self.text()?, self.text()?);
+            if decode_recall(message.as_bytes()).is_some() {
+                recalled = true;
+                continue;
+            }
             let session = channel.rsplit(':').next().and_then(|session| SessionId::new(session).ok());
             let session = session.ok_or_else(|| Malformed(format!("the channel {channel:?}")))?;
             events.extend(decode_message(&session, message.as_bytes())?);
         }
-        Ok(Record { semaphore, now_us, run_id, uptime_ms, command, reply, events })
+        Ok(Record { semaphore, now_us, run_id, uptime_ms, command, reply, events, recalled })
     }
 
     fn value(&mut self) -> Decoded<Value> {

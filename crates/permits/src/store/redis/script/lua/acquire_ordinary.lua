@@ -3,7 +3,7 @@
 
 if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
-  local leases_before, free = holders + waiting, slots_made - holders
+  local leases_before, free, refused_before = holders + waiting, slots_made - holders, refused
   -- The free slots that may be granted. A range of several is left to the general course.
   local free_slots, wanted = {}, waiting == 0 and math.min(free, count, limit - held) or 0
   if wanted > 0 then
@@ -49,8 +49,8 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = tag, first, second
   end
-
-  -- The end of the next lease; and that no key has vanished.
+  -- A recall is left to the general course. The end of the next lease; and that no key has vanished.
+  if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
   if ordinary and queued > 0 and leases_before > 0 then
     -- Of the leases that were there, the waiter's and the holder's that end first are neighbours.
     local from, to = math.max(waiting - 1, 0), leases_before > waiting and waiting or waiting - 1

@@ -17,7 +17,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
     reason = nil,    -- of a closed line
     reason_stored = false,
@@ -34,9 +34,9 @@ end
 
 local s = new_state()
 if packed then
-  s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.limit,
-    s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<dddddddddddddddddddddds', packed, HEAD_AT)
+  s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
+    s.kept_until, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
+    struct.unpack('<ddddddddddddddddddddddds', packed, HEAD_AT)
   if s.paused > 1 then
     s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
   end
@@ -46,6 +46,8 @@ if packed then
     s = new_state()
   end
 end
+-- Whether sessions could keep what they released before this command, and of how many slots.
+local was_limit, was_keepable = s.limit, s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and now_ms >= s.recovering_until
 if s.existed then
   -- Fails before anything is written if a key is another program's.
   s.lost = redis.call('ZCARD', leases_key) ~= s.holders + s.waiting
@@ -63,6 +65,8 @@ if s.lost then
   redis.call('DEL', unpack(KEYS))
   s.reason_stored = false
   s.held, s.holders, s.waiting, s.slots_made, s.earliest = 0, 0, 0, 0, math.huge
+  -- Their sessions may have used all tokens of the last grant.
+  if s.kept_until > 0 then s.last_token = s.last_token + KEPT_TOKENS - 1 end
 end
 
 -- Entries by holder, as they are after what this command has done so far: packed, or false if there is none.

@@ -1,13 +1,19 @@
 -- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts.
 -- Before acquire.
 
-local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
+local queue_max, waits, RECALL_US = tonumber(ARGV[8]), ARGV[9], 50000
 
 -- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
 -- the refusal.
 local function judge(limit, weight, may_wait)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
+  -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
+  -- session withdraws it then. The head of the queue has waited at least since the recall.
+  if not may_wait and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
+    local recalled = s.waiting > 0 and redis.call('ZRANGE', queue_key, 0, 0, 'WITHSCORES')[2] or now_us
+    may_wait = now_us < recalled + RECALL_US
+  end
   if not may_wait then
     local held_back = s.recovering and s.waiting == 0 and s.paused == 0 and s.held + weight <= limit
     return false, held_back and 'recovering' or 'no_permits'

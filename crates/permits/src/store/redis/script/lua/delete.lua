@@ -13,7 +13,7 @@ local tag, held, waiting = 'deleted', 0, 0
 if not s.existed and not s.lost then
   tag = 'unknown'
 elseif s.held > 0 or s.waiting > 0 then
-  tag, held, waiting = 'in_use', s.held, s.waiting
+  tag, held, waiting, s.in_the_way = 'in_use', s.held, s.waiting, true
 elseif s.recovering then
   tag = 'recovering'
 else

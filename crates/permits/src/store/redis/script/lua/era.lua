@@ -1,6 +1,7 @@
 -- era: notices that a new era began, of the server or after a loss of state, and opens the recovery window.
 -- Behind begin in every command.
 
+if keeps_for ~= 0 then s.kept_until = math.max(s.kept_until, now_ms + keeps_for) end
 s.extends = s.lost and not s.existed or string.sub(longest_lease, 1, 1) ~= '-'
 local lease_known = s.lease_max
 local lease_max = math.max(lease_known, math.abs(longest_lease))

@@ -1,6 +1,6 @@
 -- Ends every command (its contract: see begin): writes the state, publishes the events, and returns
--- { now, sequence, recheck_ms or -1, limit, limit_version, pinned, recovering ms, the limit that the
---   declaration has replaced or 0, answers… }
+-- { now, sequence, recheck_ms or -1, limit, limit_version, 1 if it is pinned and 2 if what is released may be
+--   kept, recovering ms, the limit that the declaration has replaced or 0, answers… }
 
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
@@ -16,8 +16,8 @@ if stays then
   local keep = s.pinned == 1 or s.paused == 1 or s.reason
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  redis.call('HSET', state_key, STATE, struct.pack('<Bdddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
-    s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.limit, s.limit_version, s.pinned,
+  redis.call('HSET', state_key, STATE, struct.pack('<Bddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+    s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, s.limit, s.limit_version, s.pinned,
     s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server))
   if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end
   if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
@@ -50,13 +50,20 @@ if new_turn or cut and s.waiting > 0 then
   end
 end
 
+-- All sessions are to release what they keep, because from now on others need it, or its slots may be above
+-- the limit. They keep nothing again until a reply allows it.
+local keepable = s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and not s.recovering and not s.in_the_way
+if stays and was_keepable and (not keepable or s.limit < was_limit) and now_ms < s.kept_until then
+  emit(string.format('recall:%s', semaphore), 'recall')
+end
+
 for _, to in ipairs(recipients) do
   local message = string.format('%.0f %s\n%s', s.sequence, semaphore, table.concat(events[to], '\n'))
   redis.call(PUBLISH, channel_prefix .. to, message)
 end
 
 reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
-  now_us, s.sequence, -1, s.limit, s.limit_version, s.pinned, math.max(0, s.recovering_until - now_ms), s.replaced or 0
+  math.max(now_us, s.last_token), s.sequence, -1, s.limit, s.limit_version, s.pinned + (keepable and 2 or 0), math.max(0, s.recovering_until - now_ms), s.replaced or 0
 if cut then
   reply[RECHECK] = 0
 elseif s.foremost then

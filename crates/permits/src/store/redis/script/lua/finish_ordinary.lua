@@ -2,8 +2,10 @@
 -- general course.
 
 if decided then
-  fields[2] = struct.pack('<Bdddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
-    slots_made, earliest, checked, grants, refused, string.sub(packed, REST_AT))
+  reply[NOW] = math.max(now_us, last_token)
+  reply[FLAGS] = pinned + (waiting == 0 and held <= limit and 2 or 0)
+  fields[2] = struct.pack('<Bddddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
+    slots_made, earliest, checked, grants, refused, kept_until, string.sub(packed, REST_AT))
   redis.call('HSET', state_key, unpack(fields))
   for i = 1, recipients and #recipients or 0 do
     local to = recipients[i]

@@ -5,20 +5,27 @@ local function counts_until(token, at_least)
   return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
 end
 
+-- Passes over all tokens of a grant, if its session may have used them.
+local function spend_tokens(token, keeps)
+  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + KEPT_TOKENS - 1) end
+end
+
 -- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or
--- cool if their grants count for longer.
-local function forget(gone)
+-- cool if their grants count for longer. If the last tokens that their sessions used are not known, all of
+-- those grants are spent.
+local function forget(gone, tokens_known)
   write()
   if #gone == 0 then return end
   local waiters = {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight, lease, request, from, label, at_least, version = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least, version, keeps = parts(holder, known[holder])
+    if not tokens_known then spend_tokens(token, keeps) end
     local until_ms = string.find(holder, '\t', 1, true) and 0 or counts_until(token, at_least)
     known[holder] = false
     s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or string.find(holder, '\t', 1, true) ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
-      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot))
+      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
       s.earliest = math.min(s.earliest, until_ms)
     elseif token > 0 then

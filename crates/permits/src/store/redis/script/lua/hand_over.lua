@@ -13,7 +13,7 @@ if room > 0 and room <= PROMOTE_MAX then
   for k, holder in ipairs(heads) do
     local entry = entries[k]
     local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
-    if weight > limit or flags ~= WAITS then ordinary = false; break end
+    if weight > limit or flags % 4 > 0 then ordinary = false; break end
     if weight > room then break end
     local request, to = nil, nil
     if request_bytes > 0 then
@@ -31,7 +31,7 @@ if room > 0 and room <= PROMOTE_MAX then
       earliest = math.min(earliest, ends)
     end
     leases[#leases + 1], leases[#leases + 2] = score, holder
-    entry = struct.pack('<Bc0dI4', HOLDS, string.sub(entry, 2), last_token, slot)
+    entry = struct.pack('<Bc0dI4', flags + 1, string.sub(entry, 2), last_token, slot)
     fields[#fields + 1], fields[#fields + 2] = holder, entry
     if not events[to] then events[to], recipients[#recipients + 1] = {}, to end
     table.insert(events[to], string.format('granted %s %.0f %.0f %s', request, last_token, slot, holder))

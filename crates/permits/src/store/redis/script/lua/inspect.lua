@@ -4,8 +4,8 @@
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
 -- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired,
 --           revoked, the number of holders, the number of changes; 7 a holder: holder, weight, token, slot,
---           lease remaining ms, 1 if it cools or 0, label; 1 a change: its line, as in changes.lua; 4 a
---           waiter: holder, weight, ticket, label
+--           lease remaining ms, 1 if it cools and 2 if it may be kept, label; 1 a change: its line, as in
+--           changes.lua; 4 a waiter: holder, weight, ticket, label
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
@@ -35,10 +35,10 @@ end
 
 if max > 0 then
   list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
-    function(holder, deadline, token, slot, weight, _, _, _, label)
+    function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps)
       local tab = string.find(holder, '\t', 1, true)
       local name = tab and string.sub(holder, 1, tab - 1) or holder
-      list(name, weight, token, slot, math.max(0, deadline - now_ms), tab and 1 or 0, label)
+      list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label)
     end)
   reply[18], reply[19] = listed, math.min(#changes, max)
   for i = #changes, #changes - reply[19] + 1, -1 do list(changes[i]) end

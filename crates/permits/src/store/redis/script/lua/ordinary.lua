@@ -12,13 +12,14 @@
 --   to `fields`, writes the other keys, and sets `decided`. Then finish_ordinary ends the script.
 
 local ordinary, decided, events, recipients = false, false, nil, nil
-local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused
+local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, kept_until
 local limit, limit_version, pinned, paused, recovering_until, lease_max, expires
 local stored, reply, fields = 0, nil, nil
 if packed then
   sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused,
-    limit, limit_version, pinned, paused, recovering_until, lease_max, expires =
-    struct.unpack('<dddddddddddddddddd', packed, HEAD_AT)
+    kept_until, limit, limit_version, pinned, paused, recovering_until, lease_max, expires =
+    struct.unpack('<ddddddddddddddddddd', packed, HEAD_AT)
+  kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
   ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and tonumber(longest_lease) <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
@@ -29,7 +30,7 @@ if packed then
 end
 if ordinary then
   -- A nil makes room for a single request.
-  reply = { now_us, sequence + 1, -1, limit, limit_version, pinned, 0, 0, nil, nil, nil }
+  reply = { 0, sequence + 1, -1, limit, limit_version, pinned, 0, 0, nil, nil, nil }
   fields = { STATE, false, nil, nil }
   for k = 1, count do stored = stored + (found[k + 1] and 1 or 0) end
 end

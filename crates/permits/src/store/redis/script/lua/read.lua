@@ -2,14 +2,16 @@
 -- begins with clock · read. The Lua follows the model (src/model) name by name.
 --
 -- KEYS  1 state and entries  2 queue  3 leases  4 free
--- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look
+-- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look; behind a colon, the
+--       longest for which a grant may be kept, if one may be
 --       5 recovery: divisor:least ms:most ms  6 declaration  7 declared limit
 --       8… the command's own; of a batch from FIRST on, 2 a request: holder, and an entry or a request id
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so
 -- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
 -- changes at every command, then what an ordinary one reads, then the rest:
--- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused ·
+-- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused,
+-- kept until ·
 -- limit, limit version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering until, longest
 -- lease, expires · era known, era began, expired, revoked, server.
 -- The reason of a closed line is another field, which the ordinary courses do not read. Not in the model:
@@ -17,16 +19,18 @@
 -- has vanished. An entry is packed as `entries` describes.
 
 local state_key, queue_key, leases_key, free_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local semaphore, channel_prefix, session, longest_lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local semaphore, channel_prefix, session, longest_lease, keeps_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 0
+if string.find(longest_lease, ':', 1, true) then longest_lease, keeps_for = string.match(longest_lease, '(.*):(.*)') end
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
-local RECHECK = 3   -- its place in a reply: see finish
--- In a packed state, the place of the first of its 22 numbers; of the rest, which no ordinary course changes,
--- behind 11 of them; and of the server.
-local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 11 * 8, 2 + 22 * 8
--- Of a packed entry, the first byte while it waits and when it holds, without times; the bytes that every
--- entry begins with; and those of token and slot, at its end.
-local WAITS, HOLDS, ENTRY_BYTES, GRANT_BYTES = 4 * LAYOUT, 4 * LAYOUT + 1, 11, 12
+local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
+local KEPT_TOKENS = 4096      -- of a grant that its session may keep
+-- In a packed state, the place of the first of its 23 numbers; of the rest, which no ordinary course changes,
+-- behind 12 of them; and of the server.
+local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 12 * 8, 2 + 23 * 8
+-- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
+-- session may keep it; the bytes that every entry begins with; and those of token and slot, at its end.
+local WAITS, HOLDS, KEEPS, ENTRY_BYTES, GRANT_BYTES = 8 * LAYOUT, 8 * LAYOUT + 1, 4, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 
 -- Of each request of a batch: the holder, and the argument behind it.
@@ -50,12 +54,12 @@ local found = redis.call('HMGET', state_key, STATE, unpack(named))
 local packed = found[1]
 
 local function other_layout(layout)
-  return layout < 64 and string.format('LAYOUT %d', layout) or 'UNREADABLE it is not of permits'
+  return layout < 32 and string.format('LAYOUT %d', layout) or 'UNREADABLE it is not of permits'
 end
 
 -- The fault for which an entry cannot be read, if it has one: it is of another layout, or shorter than any.
 local function fault_of(entry)
-  local layout = entry and math.floor((string.byte(entry) or 0) / 4) or LAYOUT
+  local layout = entry and math.floor((string.byte(entry) or 0) / 8) or LAYOUT
   if layout ~= LAYOUT then return other_layout(layout) end
   if entry and #entry < ENTRY_BYTES then return 'UNREADABLE an entry is too short' end
 end

@@ -1,6 +1,7 @@
 -- release: forgets each entry, whether it waits or holds, and hands the freed units to the head of the queue.
 -- KEYS      as in read.lua
--- ARGV      8… 2 a request: holder, request
+-- ARGV      8… 2 a request: holder, request; behind it a tab and the last token that its session has used, of
+--           a grant that it kept
 -- Returns   1 a request, its earlier state: 'held' | 'waiting' | 'unknown'
 -- Idempotent: a holder that has released already, or was reaped, is unknown; a late release frees no other
 --   permit.
@@ -11,12 +12,14 @@ for k = 1, count do
   local holder, tag = named[k], 'unknown'
   if known[holder] and not is_gone[holder] then
     local token, _, _, _, request = parts(holder, known[holder])
-    if request == given[k] then
+    local released, last_token = string.match(given[k], '^([^\t]*)\t?(.*)$')
+    if request == released then
+      s.last_token = math.max(s.last_token, tonumber(last_token) or 0)
       tag = token > 0 and 'held' or 'waiting'
       gone[#gone + 1], is_gone[holder] = holder, true
     end
   end
   reply[#reply + 1] = tag
 end
-if #gone == 0 then allow_at_maxmemory() else forget(gone) end
+if #gone == 0 then allow_at_maxmemory() else forget(gone, true) end
 promote()

@@ -23,12 +23,15 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     };
     let (holders, changes) = (fields.number()?, fields.number()?);
     let holders = fields.each(holders, |fields| {
+        let (holder, weight, grant) = (fields.holder()?, fields.number()?, fields.grant()?);
+        let (lease_remaining_ms, flags) = (fields.number()?, fields.number::<u8>()?);
         Ok(InspectedHolder {
-            holder: fields.holder()?,
-            weight: fields.number()?,
-            grant: fields.grant()?,
-            lease_remaining_ms: fields.number()?,
-            cooling: fields.flag()?,
+            holder,
+            weight,
+            grant,
+            lease_remaining_ms,
+            cooling: flags & 1 != 0,
+            keep: flags & 2 != 0,
             label: fields.label()?,
         })
     })?;

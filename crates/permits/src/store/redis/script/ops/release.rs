@@ -1,6 +1,6 @@
 //! `release`: see `release.lua`.
 
-use crate::protocol::{ReleaseOutcome, RequestKey};
+use crate::protocol::{ReleaseOutcome, ReleaseRequest};
 use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
@@ -13,9 +13,13 @@ pub(super) const ORDINARY: &[&str] = &[
 ];
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
 
-pub(super) fn encode(cmd: &mut Cmd, requests: &[RequestKey]) {
-    for request in requests {
-        cmd.arg(request.holder.as_str()).arg(request.request.as_str());
+pub(super) fn encode(cmd: &mut Cmd, requests: &[ReleaseRequest]) {
+    for ReleaseRequest { holder, request, last_token } in requests {
+        cmd.arg(holder.as_str());
+        match last_token {
+            None => cmd.arg(request.as_str()),
+            Some(token) => cmd.arg(format!("{request}\t{token}")),
+        };
     }
 }
 

@@ -1,0 +1,69 @@
+//! The held units of a semaphore that are no work, or may be none. Those that cool stay taken until the time
+//! of `--at-least` has passed, although their holders have gone. Those that may be kept are possibly unused:
+//! their client keeps a permit for its next request, and releases it when another client needs the units.
+//!
+//! Both count as held in the store. They are counted in the list of an inspection. If that is not whole,
+//! there may be more.
+
+use std::time::Duration;
+
+use permits::{HolderInfo, Inspection};
+use serde::Serialize;
+
+use crate::text::duration;
+
+/// A rest that is shown as none.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// The rest of a holder's lease, as `rest` writes it, or of its cooling.
+pub(crate) fn lease(info: &HolderInfo, rest: fn(Duration) -> String) -> String {
+    let HolderInfo { lease_remaining: left, cooling, may_be_kept, .. } = *info;
+    match (cooling, may_be_kept) {
+        (true, _) if left < SHORT => "cooling".to_owned(),
+        (true, _) => format!("cooling {}", duration(left)),
+        (false, true) => format!("{}, may be kept", rest(left)),
+        (false, false) => rest(left),
+    }
+}
+
+/// The held units of one semaphore that differ from those at work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct HeldUnits {
+    /// Those that cool, of the listed holders.
+    pub(crate) cooling: u64,
+    /// Those that may be kept, of the listed holders.
+    pub(crate) may_be_kept: u64,
+    /// Not all holders are listed.
+    #[serde(skip)]
+    pub(crate) is_partial: bool,
+}
+
+impl HeldUnits {
+    pub(crate) fn of(inspection: &Inspection) -> Self {
+        let units = |is_counted: fn(&HolderInfo) -> bool| -> u64 {
+            let counted = inspection.holders.iter().filter(|info| is_counted(info));
+            counted.map(|info| u64::from(info.weight)).sum()
+        };
+        Self {
+            cooling: units(|info| info.cooling),
+            may_be_kept: units(|info| info.may_be_kept),
+            is_partial: units(|_| true) < inspection.held,
+        }
+    }
+
+    /// The units of `held` that do not cool.
+    pub(crate) fn in_use(self, held: u64) -> u64 {
+        held.saturating_sub(self.cooling)
+    }
+
+    /// Such as `cooling 20, 3 may be kept`, with a `+` if there may be more; `None` if none is known.
+    pub(crate) fn text(self) -> Option<String> {
+        let Self { cooling, may_be_kept, is_partial } = self;
+        let more = if is_partial { "+" } else { "" };
+        let texts = [
+            (cooling > 0).then(|| format!("cooling {cooling}{more}")),
+            (may_be_kept > 0).then(|| format!("{may_be_kept}{more} may be kept")),
+        ];
+        texts.into_iter().flatten().reduce(|text, other| format!("{text}, {other}"))
+    }
+}

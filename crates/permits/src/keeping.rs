@@ -1,0 +1,94 @@
+//! The client's half of kept permits: the time when a session may keep what its callers release, and the
+//! tokens of the grants that it makes of it. As [`acquisition`](crate::acquisition), pure values that the
+//! session drives and the exhaustive check explores.
+
+use std::time::Duration;
+
+use crate::model::KEPT_TOKENS;
+
+/// The slots of a semaphore whose permits a session may keep: none until a reply allows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Keeping {
+    /// Permits with a slot below it may be kept.
+    limit: u32,
+}
+
+/// A fact about a semaphore that a session learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// A reply of the store.
+    Reply {
+        /// No request needs units.
+        keepable: bool,
+        /// The limit.
+        limit: u32,
+        /// It came by the connection that recalls come by. Otherwise one may have overtaken it.
+        in_order: bool,
+    },
+    /// Others need units, or the limit was lowered.
+    Recall,
+    /// A call has failed, or a connection has ended or begun: a recall may have been lost.
+    Unsure,
+}
+
+impl Keeping {
+    /// Returns true if everything that is kept is to be released.
+    pub fn note(&mut self, notice: Notice) -> bool {
+        let limit = match notice {
+            Notice::Reply { keepable: true, limit, in_order: true } => limit,
+            Notice::Reply { keepable: true, limit, in_order: false } => limit.min(self.limit),
+            Notice::Reply { .. } | Notice::Recall | Notice::Unsure => 0,
+        };
+        limit < std::mem::replace(&mut self.limit, limit)
+    }
+
+    /// Returns true if a permit with this slot may be kept.
+    pub fn allows(self, slot: u32) -> bool {
+        slot < self.limit
+    }
+}
+
+/// Returns true if there is a token for one more grant of a kept permit, which was granted again so many
+/// times. Each grant has the token after that of the one before.
+pub fn is_token_left(granted_again: u32) -> bool {
+    u64::from(granted_again) + 1 < KEPT_TOKENS
+}
+
+/// Returns true if that token is not ahead of the store's clock, so that the store's next one is above it:
+/// within the time that has `passed` since the store granted the permit there is one token a microsecond,
+/// less a part for clocks of different speeds.
+pub fn is_token_due(granted_again: u32, passed: Duration) -> bool {
+    let passed = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+    u64::from(granted_again) < passed - passed / 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_allows_to_keep_and_all_else_forbids() {
+        let reply = |limit, in_order| Notice::Reply { keepable: true, limit, in_order };
+        let mut keeping = Keeping::default();
+        assert!(!keeping.allows(0));
+        assert!(!keeping.note(reply(3, false)) && !keeping.allows(0), "a recall may be before it");
+        assert!(!keeping.note(reply(3, true)) && keeping.allows(2) && !keeping.allows(3));
+        assert!(!keeping.note(reply(4, false)) && !keeping.allows(3));
+        assert!(keeping.note(reply(2, false)) && keeping.allows(1) && !keeping.allows(2));
+        for notice in
+            [Notice::Recall, Notice::Unsure, Notice::Reply { keepable: false, limit: 9, in_order: true }]
+        {
+            assert!(!keeping.note(reply(9, true)) && keeping.note(notice) && !keeping.allows(0));
+        }
+    }
+
+    #[test]
+    fn tokens_last_for_a_microsecond_each_and_end() {
+        assert!(!is_token_due(0, Duration::ZERO));
+        assert!(is_token_due(0, Duration::from_micros(1)));
+        assert!(!is_token_due(63, Duration::from_micros(64)), "a clock may be fast");
+        assert!(is_token_due(63, Duration::from_micros(65)));
+        let last = u32::try_from(KEPT_TOKENS).expect("it is small") - 2;
+        assert!(is_token_left(last) && !is_token_left(last + 1));
+    }
+}

@@ -1,0 +1,53 @@
+//! The permits of a semaphore that the session keeps, as the engine sees them: held, and without a holder
+//! when it takes them from the shelf.
+
+use std::sync::Arc;
+
+use super::{Context, SemaphoreSession};
+use crate::acquisition::Input;
+use crate::keeping::Notice;
+use crate::session::callers::Session;
+use crate::session::permit_state::PermitState;
+use crate::session::spec::AcquireSpec;
+use crate::sys::clock::Moment;
+
+impl SemaphoreSession {
+    /// Finds the shelf, if the permit of an acquisition may be kept. Nothing is kept before the next reply.
+    pub(super) fn use_shelf(&mut self, spec: &AcquireSpec, context: &Context) {
+        if spec.keep.is_some() && self.shelf.is_none() {
+            let session = context.session.upgrade().map(Session::from);
+            self.shelf = session.map(|session| session.shelf(&self.name));
+            self.shelf.iter().for_each(|shelf| drop(shelf.note(Notice::Unsure)));
+        }
+    }
+
+    /// Notes what is learned about the semaphore, and releases what is not to be kept any more.
+    pub(in crate::session) fn note(&mut self, notice: Notice, now: Moment, context: &mut Context) {
+        let kept: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.note(notice)).collect();
+        self.release_kept(kept, now, context);
+    }
+
+    /// Releases what no request has used for some time.
+    pub(super) fn give_back_idle(&mut self, now: Moment, context: &mut Context) {
+        let idle: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.take_idle(now)).collect();
+        self.release_kept(idle, now, context);
+        let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
+        let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
+        let longest = used.filter_map(|entry| Some(now + entry.spec.keep?)).max();
+        if let Some(at) = next.or(longest) {
+            self.schedule.give_back_by(at);
+        }
+    }
+
+    /// Takes a permit from the shelf. Returns true if it was there: its end is reported to no caller.
+    pub(super) fn was_kept(&self, permit: &Arc<PermitState>) -> bool {
+        self.shelf.iter().any(|shelf| shelf.remove(permit))
+    }
+
+    fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, now: Moment, context: &mut Context) {
+        for permit in kept {
+            permit.end();
+            self.step(&permit.request, Input::Released, None, now, context);
+        }
+    }
+}

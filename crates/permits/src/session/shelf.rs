@@ -1,0 +1,211 @@
+//! Permits that a session keeps for the next requests of this process: released while no request waited.
+//!
+//! A caller takes one from the shelf of the semaphore, and puts it back, under the shelf's own lock alone: no
+//! call, no message to the engine. The engine knows a kept permit as one that is held, and renews it. It
+//! notes on the shelf what it learns about the semaphore, and releases what is not to be kept any more
+//! ([`keeping`](crate::keeping) decides that).
+//!
+//! Invariant: a permit is on the shelf or has a holder, never both. No code of the program runs under the
+//! lock, and no other lock is taken there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::Map;
+use super::permit_state::PermitState;
+use crate::keeping::{Keeping, Notice};
+use crate::protocol::{Declaration, Name, PermitTerms};
+use crate::sys::clock::Moment;
+use crate::timing::renew_every;
+
+/// The number of shelves from which on those that are not in use are forgotten.
+const SHELVES_MAX: usize = 1_000;
+
+/// The time within which a permit has its next token: at most two microseconds after the last one.
+const NEXT_TOKEN: Duration = Duration::from_micros(3);
+
+/// See the module. One for each semaphore of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    keeping: Keeping,
+    kept: Vec<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    permit: Arc<PermitState>,
+    declaration: Declaration,
+    /// The time of its release, if no request takes it.
+    until: Moment,
+}
+
+/// The permission to keep a permit.
+#[derive(Debug, Clone)]
+pub(crate) struct Keep {
+    pub(crate) shelf: Arc<Shelf>,
+    /// The time for which a permit is kept, if no request takes it.
+    pub(crate) idle: Duration,
+    /// The declaration under which it was granted: requests with another one go to the store.
+    pub(crate) declaration: Declaration,
+}
+
+impl Keep {
+    /// Keeps a permit that its holder no longer uses. Returns false if it is to be released.
+    pub(super) fn put_back(&self, permit: &Arc<PermitState>, now: Moment) -> bool {
+        if !permit.can_be_granted_again(now) {
+            return false;
+        }
+        permit.forget_watchers();
+        let mut state = self.shelf.lock();
+        let kept = state.keeping.allows(permit.stored_grant().slot);
+        if kept {
+            let (declaration, until) = (self.declaration, now + self.idle);
+            state.kept.push(Kept { permit: permit.clone(), declaration, until });
+        }
+        kept
+    }
+
+    /// For permits with this lease: until the next renewal at most.
+    pub(crate) fn within(&self, lease: Duration) -> Self {
+        Self { idle: self.idle.min(renew_every(lease)), ..self.clone() }
+    }
+}
+
+impl Shelf {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the permit that was used last of those with this declaration that fit, and grants it again. One
+    /// whose next token is ahead of the time is used only if that of each other is.
+    pub(crate) fn take(
+        &self,
+        declaration: Declaration,
+        fits: impl Fn(&PermitTerms) -> bool,
+        clock: impl Fn() -> Moment,
+    ) -> Option<Arc<PermitState>> {
+        let mut state = self.lock();
+        // Read after the wait for the lock, in which a permit may have ended.
+        let now = clock();
+        let fits = |kept: &Kept| kept.declaration == declaration && fits(kept.permit.granted_terms());
+        let ready = state.kept.iter().rposition(|kept| fits(kept) && kept.permit.has_token(now));
+        let soon = |kept: &Kept| fits(kept) && kept.permit.has_token(now + NEXT_TOKEN);
+        let at = ready.or_else(|| state.kept.iter().position(soon))?;
+        let Kept { permit, .. } = state.kept.swap_remove(at);
+        drop(state);
+        let now = permit.await_token(now, clock);
+        // One that was lost meanwhile is granted to no request.
+        permit.grant_again(now).then_some(permit)
+    }
+
+    /// Notes what the session has learned. Returns what is to be released.
+    pub(super) fn note(&self, notice: Notice) -> Vec<Arc<PermitState>> {
+        let mut state = self.lock();
+        if !state.keeping.note(notice) {
+            return Vec::new();
+        }
+        state.kept.drain(..).map(|kept| kept.permit).collect()
+    }
+
+    /// Takes those that no request has taken in time.
+    pub(super) fn take_idle(&self, now: Moment) -> Vec<Arc<PermitState>> {
+        let mut state = self.lock();
+        state.kept.extract_if(.., |kept| kept.until <= now).map(|kept| kept.permit).collect()
+    }
+
+    /// Takes this one, if it is kept.
+    pub(super) fn remove(&self, permit: &Arc<PermitState>) -> bool {
+        let mut state = self.lock();
+        let at = state.kept.iter().position(|kept| Arc::ptr_eq(&kept.permit, permit));
+        at.map(|at| state.kept.swap_remove(at)).is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().kept.is_empty()
+    }
+
+    /// The time at which the next one is to be released.
+    pub(super) fn next_idle(&self) -> Option<Moment> {
+        self.lock().kept.iter().map(|kept| kept.until).min()
+    }
+}
+
+/// The shelves of a session, which all handles of a semaphore share.
+#[derive(Debug, Default)]
+pub(super) struct Shelves(Mutex<Map<Name, Weak<Shelf>>>);
+
+impl Shelves {
+    pub(super) fn shared(&self, semaphore: &Name) -> Arc<Shelf> {
+        let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shelf) = shelves.get(semaphore).and_then(Weak::upgrade) {
+            return shelf;
+        }
+        if shelves.len() >= SHELVES_MAX {
+            shelves.retain(|_, shelf| shelf.strong_count() > 0);
+        }
+        let shelf = Arc::default();
+        shelves.insert(semaphore.clone(), Arc::downgrade(&shelf));
+        shelf
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Grant, Holder, RequestId};
+    use crate::session::spec::{AcquireSpec, LimitDeclaration};
+    use crate::sys::process::Process;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A permit that is granted at this time, as the engine and its holder have it.
+    fn granted(at: Moment) -> [Arc<PermitState>; 2] {
+        let name = Name::new("n").expect("valid");
+        let names = (Holder::new("h").expect("valid"), RequestId::new("s.1").expect("valid"));
+        let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
+        let spec = AcquireSpec::new(name, names, PermitTerms::new(1, 60_000), limit);
+        let grant = Grant { token: 7, slot: 0 };
+        let (until, granted) = (Moment::now() + LONG, (at, Duration::ZERO));
+        let permit = PermitState::new(&spec, grant, until, granted, Process::current());
+        let permit = Arc::new(permit);
+        [permit.clone(), permit]
+    }
+
+    /// An open shelf, for permits that may be kept for long.
+    fn open() -> Keep {
+        let shelf: Arc<Shelf> = Arc::default();
+        assert!(shelf.note(Notice::Reply { keepable: true, limit: 1, in_order: true }).is_empty());
+        Keep { shelf, idle: LONG, declaration: Declaration::Stored }
+    }
+
+    fn take(keep: &Keep, clock: impl Fn() -> Moment) -> Option<Arc<PermitState>> {
+        keep.shelf.take(Declaration::Stored, |_| true, clock)
+    }
+
+    #[test]
+    fn tokens_are_not_ahead_of_the_time() {
+        let at = Moment::now();
+        let (keep, [permit, _engine]) = (open(), granted(at));
+        for number in 1..1000 {
+            assert!(keep.put_back(&permit, Moment::now()));
+            let again = take(&keep, Moment::now).expect("it is kept");
+            assert_eq!(again.grant().token, 7 + number);
+            assert!(Moment::now().since(at) >= Duration::from_micros(number));
+        }
+    }
+
+    #[test]
+    fn a_permit_that_has_a_token_is_used_before_one_that_has_none_yet() {
+        let now = Moment::now();
+        let (keep, [early, _engine]) = (open(), granted(Moment::from_micros(0)));
+        let [late, _engine] = granted(now);
+        assert!(keep.put_back(&early, now) && keep.put_back(&late, now));
+        assert!(Arc::ptr_eq(&take(&keep, || now).expect("it is kept"), &early));
+        assert!(Arc::ptr_eq(&take(&keep, Moment::now).expect("it is kept"), &late));
+        assert!(take(&keep, || now).is_none());
+    }
+}
