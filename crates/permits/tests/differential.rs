@@ -352,3 +352,9 @@ fn a_hand_over_remembers_the_lease_that_ends_first_of_those_it_begins() {
     let steps = vec![limit(2), crowd(2), waiter(1_000), waiter(60_000), release];
     written(steps, &["release: Held", "event: Granted"]);
 }
+
+/// No request needs units, but the slots above the limit are not to be granted any more.
+#[test]
+fn a_lower_limit_recalls_what_is_kept() {
+    written(vec![limit(9), crowd(3), limit(5), limit(7), limit(6)], &["acquire: Granted", "set_limit: Done"]);
+}
