@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use tokio::task::coop::poll_proceed;
+
 use crate::error::AcquireError;
 use crate::permit::Permit;
 use crate::session::callers::PermitGuard;
@@ -155,6 +157,9 @@ impl Future for Acquire {
         match &mut self.progress {
             Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
             Progress::Kept(permit) => {
+                // It takes part in tokio's budget, as tokio's own semaphore does. Since it never waits, a
+                // loop of requests would keep its thread, and all other tasks of it would wait.
+                ready!(poll_proceed(context)).made_progress();
                 Poll::Ready(Ok(Permit::new(permit.take().expect("polled after completion"))))
             }
             Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),

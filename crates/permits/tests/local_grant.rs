@@ -1,4 +1,4 @@
-//! The cost of a grant of a kept permit: no memory, no other thread.
+//! The cost of a grant of a kept permit: no memory, no other thread; and other tasks have their turn.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::Client;
+use permits::{Client, Semaphore};
 
 /// The allocator of the system, which counts for each thread.
 struct Counting;
@@ -41,10 +41,31 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// A semaphore whose permits are kept, in the memory that all tests share.
+fn kept(client: &Client, name: &str) -> Semaphore {
+    client.semaphore(name, 1).expect("valid").keep(Duration::from_secs(5))
+}
+
+#[tokio::test]
+async fn a_loop_of_local_grants_lets_other_tasks_of_its_thread_run() {
+    let client = Client::connect("memory:").await.expect("it needs no server");
+    let semaphore = kept(&client, "turns");
+    drop(semaphore.acquire().await);
+    let other = tokio::spawn(async {});
+    // Fewer than the tokens of a grant, so that none of these waits for the store.
+    for _ in 0..2_000 {
+        drop(semaphore.acquire().await.expect("it is kept"));
+        if other.is_finished() {
+            return;
+        }
+    }
+    panic!("the other task did not run");
+}
+
 #[test]
 fn a_kept_permit_is_granted_and_released_at_once_and_without_memory() {
     let client = Client::connect("memory:").wait().expect("it needs no server");
-    let semaphore = client.semaphore("kept", 1).expect("valid").keep(Duration::from_secs(5));
+    let semaphore = kept(&client, "memory");
     let holder = semaphore.acquire().wait().expect("it is free").holder().to_owned();
     let before = COUNT.get();
     for turn in 0..1000 {

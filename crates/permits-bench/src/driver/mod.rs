@@ -100,8 +100,6 @@ where
     let mut last = began.elapsed();
     while last < limit {
         one().await?;
-        // A cycle may not wait at all. Tasks take turns also then.
-        tokio::task::coop::consume_budget().await;
         let now = began.elapsed();
         taken.push(micros(now - last));
         last = now;
