@@ -9,7 +9,7 @@ use crate::sentinel::SERVICE;
 use crate::worker::{
     Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings, parse_unique_holder,
 };
-use crate::{Cluster, FencedServer, Proxy, Sentinels, Server};
+use crate::{Cluster, FencedServer, Proxy, Sentinels, Server, wait};
 
 /// The number of processes that use the semaphore.
 pub(super) const WORKERS: usize = 10;
@@ -205,8 +205,21 @@ impl Fixture {
         holders.into_iter().chain(others).take(count).collect()
     }
 
-    /// Some of the workers that keep permits and have units now, by the store: at most `most`.
+    /// Some of the workers that keep permits and have units now, by the store: at most `most`. Waits until there
+    /// is one.
     pub(super) fn keepers(&mut self, most: usize) -> Vec<usize> {
+        let mut keepers = Vec::new();
+        wait::until(TIMEOUT, || {
+            keepers = self.with_units();
+            !keepers.is_empty()
+        });
+        self.random.shuffle(&mut keepers);
+        keepers.truncate(self.random.usize(1..=most));
+        keepers
+    }
+
+    /// The workers that have units now, by the store.
+    fn with_units(&self) -> Vec<usize> {
         // Read from outside: a command of a client would be missing in the record.
         let [waiters, all] = ["queue", "leases"].map(|part| {
             let names = self.server().command(&["ZRANGE", &key(part), "0", "-1"]);
@@ -214,11 +227,7 @@ impl Fixture {
         });
         let holders = all.iter().filter(|name| !waiters.contains(name));
         let numbers: Vec<usize> = holders.filter_map(|name| parse_unique_holder(name)).collect();
-        let has_units = |index: &usize| numbers.contains(&self.workers[*index].number);
-        let mut keepers: Vec<usize> = (0..WORKERS).filter(has_units).collect();
-        self.random.shuffle(&mut keepers);
-        keepers.truncate(self.random.usize(1..=most));
-        keepers
+        (0..WORKERS).filter(|index| numbers.contains(&self.workers[*index].number)).collect()
     }
 
     /// A time out of this range of milliseconds.

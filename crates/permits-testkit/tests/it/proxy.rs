@@ -317,14 +317,18 @@ fn a_stalled_connection_can_be_cut() {
 
 #[test]
 fn dropping_the_proxy_ends_everything() {
-    let (server, proxy) = start();
-    let address: SocketAddr = proxy.address();
-    let mut client = client(&proxy);
-    proxy.stall(true);
-    drop(proxy);
-    assert_lost(&mut client, &["PING"]);
-    TcpListener::bind(address).expect("the port is free again");
-    assert_eq!(server.command(&["PING"]).text(), "PONG");
+    let frees_its_port = || {
+        let (server, proxy) = start();
+        let address: SocketAddr = proxy.address();
+        let mut client = client(&proxy);
+        proxy.stall(true);
+        drop(proxy);
+        assert_lost(&mut client, &["PING"]);
+        assert_eq!(server.command(&["PING"]).text(), "PONG");
+        TcpListener::bind(address).is_ok()
+    };
+    // A connection of another test may take a port the moment that it is free.
+    assert!((0..5).any(|_| frees_its_port()));
 }
 
 #[tokio::test]
