@@ -6,7 +6,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::protocol::{Answers, Change, ChangeEffect, Counts, Label, Name, Reply};
+use crate::model::INSPECT_LANES_MAX;
+use crate::protocol::{Answers, Change, ChangeEffect, Counts, InspectedLane, Name, Reply};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +38,11 @@ pub struct Inspection {
     pub counts: Counts,
     /// The first 1,000 holders, by the end of their leases.
     pub holders: Vec<HolderInfo>,
-    /// The first 1,000 waiters, in order.
+    /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
     pub waiters: Vec<WaiterInfo>,
+    /// The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
+    /// Empty if none of them names a lane.
+    pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
     /// closed line, a revocation) at least the last one. They are forgotten with the semaphore. Calls without
     /// an effect are left out, such as a pause of a paused semaphore.
@@ -75,6 +79,8 @@ pub struct HolderInfo {
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
+    /// Its lane, if it names one.
+    pub lane: Option<String>,
 }
 
 /// A waiter, in an [`Inspection`].
@@ -93,6 +99,21 @@ pub struct WaiterInfo {
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
+    /// Its lane, if it names one.
+    pub lane: Option<String>,
+}
+
+/// A lane, in an [`Inspection`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct LaneInfo {
+    /// Its name; `None` for the lane of the requests that name none.
+    pub lane: Option<String>,
+    /// The number of its waiters.
+    pub waiting: u64,
+    /// The units held of [`Inspection::holders`]: up to 1,000 holders.
+    pub held: u64,
 }
 
 /// A change by an operator, in an [`Inspection`].
@@ -292,14 +313,17 @@ impl Inspection {
             cooling: holder.cooling,
             may_be_kept: holder.keep && reply.keepable,
             age: Duration::from_micros(reply.now_us.saturating_sub(holder.grant.token)),
-            label: text(&holder.label),
+            label: text(holder.label.as_str()),
+            lane: text(holder.lane.as_str()),
         });
+        let holders: Vec<HolderInfo> = holders.collect();
         let waiters = listed.waiters.into_iter().enumerate().map(|(position, waiter)| WaiterInfo {
             holder: waiter.holder.to_string(),
             weight: waiter.weight,
             position: position as u64,
-            age: Duration::from_micros(reply.now_us.saturating_sub(waiter.ticket)),
-            label: text(&waiter.label),
+            age: Duration::from_micros(reply.now_us.saturating_sub(waiter.queued_us)),
+            label: text(waiter.label.as_str()),
+            lane: text(waiter.lane.as_str()),
         });
         let changes = listed.changes.into_iter().map(|Change { origin, at_us, effect }| ChangeInfo {
             change: OperatorChange::new(effect),
@@ -318,14 +342,37 @@ impl Inspection {
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),
             counts: listed.counts,
-            holders: holders.collect(),
+            lanes: lanes(&listed.lanes, &holders),
+            holders,
             waiters: waiters.collect(),
             changes: changes.collect(),
         })
     }
 }
 
-/// A label as it is shown.
-fn text(label: &Label) -> Option<String> {
-    Some(label.as_str()).filter(|text| !text.is_empty()).map(str::to_owned)
+/// The lanes of waiters and of holders, unless there is only the one without a name.
+fn lanes(waiting: &[InspectedLane], holders: &[HolderInfo]) -> Vec<LaneInfo> {
+    let mut lanes: Vec<LaneInfo> = waiting
+        .iter()
+        .map(|lane| LaneInfo { lane: text(lane.lane.as_str()), waiting: lane.waiting, held: 0 })
+        .collect();
+    for holder in holders {
+        match lanes.iter_mut().find(|lane| lane.lane == holder.lane) {
+            Some(lane) => lane.held += u64::from(holder.weight),
+            None => {
+                lanes.push(LaneInfo { lane: holder.lane.clone(), waiting: 0, held: holder.weight.into() })
+            }
+        }
+    }
+    if lanes.iter().all(|lane| lane.lane.is_none()) {
+        return Vec::new();
+    }
+    lanes.sort_by(|a, b| (b.waiting, b.held).cmp(&(a.waiting, a.held)).then_with(|| a.lane.cmp(&b.lane)));
+    lanes.truncate(INSPECT_LANES_MAX);
+    lanes
+}
+
+/// A label or a lane as it is shown.
+fn text(text: &str) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
 }

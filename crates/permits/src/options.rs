@@ -32,6 +32,8 @@ pub struct AcquireOptions {
     pub(crate) lease: Option<Duration>,
     pub(crate) auto_renew: bool,
     pub(crate) at_least: Duration,
+    pub(crate) lane: Option<String>,
+    pub(crate) share: u32,
 }
 
 impl Default for AcquireOptions {
@@ -51,6 +53,8 @@ impl AcquireOptions {
             lease: None,
             auto_renew: true,
             at_least: Duration::ZERO,
+            lane: None,
+            share: 1,
         }
     }
 
@@ -141,6 +145,42 @@ impl AcquireOptions {
     #[must_use]
     pub fn at_least(mut self, time: Duration) -> Self {
         self.at_least = time;
+        self
+    }
+
+    /// The lane, 1–120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
+    /// granted in the order in which they came. Lanes that wait get units in proportion to their
+    /// [share](Self::share), so a thousand requests of one tenant do not stand before the first of another.
+    /// All requests that name no lane are one lane; so a line without lanes has one order. None unless set.
+    ///
+    /// Lanes order a line, and cost nothing where none waits: what is granted at once counts for no lane.
+    /// The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 20)?;
+    /// let permit = api.acquire_with(AcquireOptions::new().lane("tenant-7")).await?;
+    /// # permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = Some(lane.into());
+        self
+    }
+
+    /// The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten
+    /// times the units of one with the share 1. Each request brings the share at which its grant counts, so
+    /// all requests of a lane should have the same.
+    #[must_use]
+    pub fn share(mut self, share: u32) -> Self {
+        self.share = share;
         self
     }
 }

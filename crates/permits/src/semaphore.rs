@@ -11,8 +11,9 @@ use crate::model::INSPECT_MAX;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LimitChange, LimitOutcome, Name,
-    Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
+    self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LaneName, LimitChange,
+    LimitOutcome, Name, Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
+    check_share,
 };
 use crate::reply::Reply;
 use crate::session::callers::{Message, PermitGuard, Session};
@@ -178,8 +179,12 @@ impl Semaphore {
         }
         let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
         let label = options.label.as_deref().unwrap_or_default();
+        let lane = options.lane.as_deref().unwrap_or_default();
         let fits = |terms: &PermitTerms| {
-            terms.weight == options.weight && terms.lease_ms == lease_ms && terms.label.as_str() == label
+            terms.weight == options.weight
+                && terms.lease_ms == lease_ms
+                && terms.label.as_str() == label
+                && (terms.lane.as_str(), terms.share) == (lane, options.share)
         };
         let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
         permit.observe_local_grant();
@@ -198,6 +203,8 @@ impl Semaphore {
             at_least_ms: check_at_least(at_least_ms)?,
             label: Label::new(options.label.as_deref().unwrap_or_default())?,
             keep: self.keep.is_some() && options.may_be_kept(),
+            lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
+            share: check_share(options.share)?,
         };
         let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()).idle);
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;

@@ -24,6 +24,7 @@ fn holder(name: &str, token: u64, age: Duration) -> HolderInfo {
         cooling: false,
         may_be_kept: false,
         label: None,
+        lane: None,
     }
 }
 
@@ -36,7 +37,14 @@ fn new(name: &str, token: u64) -> HolderInfo {
 }
 
 fn waiter(name: &str, position: u64) -> WaiterInfo {
-    WaiterInfo { holder: name.into(), weight: 2, position, age: ELAPSED * 9, label: Some("nightly".into()) }
+    WaiterInfo {
+        holder: name.into(),
+        weight: 2,
+        position,
+        age: ELAPSED * 9,
+        label: Some("nightly".into()),
+        lane: None,
+    }
 }
 
 /// A state in which all holders and waiters are listed.

@@ -7,7 +7,8 @@ use crate::cluster::slot as hash_slot;
 use crate::history::{ClientEvent, Recorder, now};
 use crate::sentinel::SERVICE;
 use crate::worker::{
-    Mix, SEMAPHORE, TIMEOUT, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings, parse_unique_holder,
+    Mix, SEMAPHORE, TIMEOUT, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings,
+    parse_unique_holder,
 };
 use crate::{Cluster, FencedServer, Proxy, Sentinels, Server, wait};
 

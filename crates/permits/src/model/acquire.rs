@@ -101,7 +101,7 @@ impl Execution<'_> {
             return match place {
                 EntryState::Holding(grant) | EntryState::Cooling(grant) => AcquireOutcome::Granted(grant),
                 EntryState::Waiting(ticket) => {
-                    AcquireOutcome::Waiting { position: self.state.position(ticket) }
+                    AcquireOutcome::Waiting { position: self.state.position(&request.holder, ticket) }
                 }
             };
         }
@@ -115,22 +115,20 @@ impl Execution<'_> {
         if let Some(refusal) = refusal {
             return AcquireOutcome::Refused(refusal);
         }
-        let waiting = self.state.queue.len() as u64;
-        let fits = waiting == 0 && self.fits(self.state.limit, request.terms.weight);
-        // A ticket is the time at which it was assigned, as a token is.
-        let ticket = self.now_us.max(self.state.last_ticket + 1);
-        let place = EntryState::Waiting(ticket);
+        let fits = self.state.queue.is_empty() && self.fits(self.state.limit, request.terms.weight);
+        let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
+        let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
+        let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
         let AcquireRequest { holder, request, terms, .. } = request.clone();
-        let session = self.command.session.clone();
-        let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place };
+        let (session, place) = (self.command.session.clone(), EntryState::Waiting(ticket));
+        let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place, queued_us };
         self.state.entries.insert(holder.clone(), entry);
         if fits {
             AcquireOutcome::Granted(self.grant(&holder))
         } else {
-            self.state.last_ticket = ticket;
             self.state.queue.insert(ticket, holder.clone());
             self.extend(&holder);
-            AcquireOutcome::Waiting { position: waiting }
+            AcquireOutcome::Waiting { position: self.state.position(&holder, ticket) }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Granting: the capacity, the promotion of the queue, and the slots.
 
 use super::execution::Execution;
+use super::lanes::cost;
 use super::state::signed;
 use crate::protocol::{EventKind, Grant, Holder, MAX_BATCH};
 
@@ -47,8 +48,8 @@ impl Execution<'_> {
         }
         let bound = PROMOTE_MAX.min(capacity - self.state.held);
         for _ in 0..bound {
-            let Some((&ticket, holder)) = self.state.queue.first_key_value() else { return };
-            let holder = holder.clone();
+            let Some(ticket) = self.state.head() else { return };
+            let holder = self.state.queue[&ticket].clone();
             let entry = &self.state.entries[&holder];
             if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
                 return;
@@ -59,7 +60,9 @@ impl Execution<'_> {
                 self.forget(&holder);
             } else if self.fits(limit, entry.terms.weight) {
                 self.turn_is_new |= entry.terms.at_least_ms > 0;
+                let (lane, cost) = (entry.terms.lane.clone(), cost(&entry.terms));
                 self.state.queue.remove(&ticket);
+                self.state.leave(&lane, cost);
                 let grant = self.grant(&holder);
                 self.emit(&holder, EventKind::Granted(grant));
             } else {

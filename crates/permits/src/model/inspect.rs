@@ -1,10 +1,14 @@
 //! The list of holders and waiters, and of changes by operators.
 
 use super::execution::Execution;
-use crate::protocol::{Answers, Holder, Inspected, InspectedHolder, InspectedWaiter, PermitTerms};
+use super::state::Entry;
+use crate::protocol::{Answers, Holder, Inspected, InspectedHolder, InspectedLane, InspectedWaiter};
 
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
+
+/// The most lanes that one command lists, of the first [`INSPECT_MAX`] ones.
+pub const INSPECT_LANES_MAX: usize = 32;
 
 impl Execution<'_> {
     pub(super) fn inspect(&mut self, max: u32) -> Answers {
@@ -23,12 +27,18 @@ impl Execution<'_> {
                 cooling: holder.is_cooling(),
                 label: entry.terms.label.clone(),
                 keep: entry.terms.keep,
+                lane: entry.terms.lane.clone(),
             })
         });
-        let waiters = state.queue.iter().take(max).map(|(ticket, holder)| {
-            let PermitTerms { weight, label, .. } = &state.entries[holder].terms;
-            InspectedWaiter { holder: holder.clone(), weight: *weight, ticket: *ticket, label: label.clone() }
+        let waiters = state.waiters(max).into_iter().map(|(ticket, holder)| {
+            let Entry { terms, queued_us, .. } = &state.entries[holder];
+            let queued_us = if terms.is_laned() { *queued_us } else { ticket };
+            let (label, lane) = (terms.label.clone(), terms.lane.clone());
+            InspectedWaiter { holder: holder.clone(), weight: terms.weight, queued_us, label, lane }
         });
+        let mut lanes = if max > 0 { state.lanes_waiting(INSPECT_MAX as usize) } else { Vec::new() };
+        lanes.sort_by(|(lane, waiting), (other, more)| more.cmp(waiting).then_with(|| lane.cmp(other)));
+        let lanes = lanes.into_iter().take(INSPECT_LANES_MAX);
         Answers::Inspect(Inspected {
             held: state.held,
             waiting: state.queue.len() as u64,
@@ -37,6 +47,7 @@ impl Execution<'_> {
             counts: state.counts,
             holders: holders.collect(),
             waiters: waiters.collect(),
+            lanes: lanes.map(|(lane, waiting)| InspectedLane { lane, waiting }).collect(),
             changes: state.changes.iter().rev().take(max).cloned().collect(),
         })
     }

@@ -4,13 +4,17 @@ use super::state::{EntryState, State};
 use crate::protocol::MAX_LEASE_MS;
 
 impl State {
-    /// Checks that units, slots, queue, leases and entries agree, and that no number is out of range. A state
+    /// Checks that units, slots, queue, lanes, leases and entries agree, and that no number is out of range. A state
     /// that was stored elsewhere may have been damaged there.
     ///
     /// # Errors
     /// The first disagreement.
     pub fn check_invariants(&self) -> Result<(), String> {
-        let fault = self.number_fault().or_else(|| self.entry_fault()).or_else(|| self.slot_fault());
+        let fault = self
+            .number_fault()
+            .or_else(|| self.entry_fault())
+            .or_else(|| self.slot_fault())
+            .or_else(|| self.lane_fault());
         fault.map_or(Ok(()), Err)
     }
 
@@ -39,7 +43,7 @@ impl State {
                 EntryState::Waiting(ticket) => {
                     waiting += 1;
                     entry.deadline < 0
-                        && ticket <= self.last_ticket
+                        && (ticket <= self.last_ticket || !entry.terms.lane.as_str().is_empty())
                         && self.queue.get(&ticket) == Some(holder)
                 }
                 EntryState::Holding(grant) | EntryState::Cooling(grant) => {

@@ -1,5 +1,6 @@
 //! Losses of state: some parts have vanished, or no entry can be alive.
 
+use super::lanes::Lanes;
 use super::state::{Damage, KEPT_TOKENS, Part, State};
 
 impl State {
@@ -9,9 +10,10 @@ impl State {
             Part::State => self.damage != Some(Damage::StateLost),
             Part::Leases => !self.entries.is_empty(),
             Part::Queue => !self.queue.is_empty(),
+            Part::Lanes => self.lanes.last > 0,
             Part::Free => !self.free.is_empty(),
         };
-        let all = [Part::State, Part::Queue, Part::Leases, Part::Free];
+        let all = [Part::State, Part::Queue, Part::Leases, Part::Free, Part::Lanes];
         let (lost, left): (Vec<Part>, Vec<Part>) =
             all.into_iter().filter(|part| exists(*part)).partition(|part| parts.contains(part));
         if left.is_empty() {
@@ -43,6 +45,7 @@ impl State {
         self.slots_made = 0;
         self.entries.clear();
         self.queue.clear();
+        self.lanes = Lanes::default();
         self.leases.clear();
         self.free.clear();
     }

@@ -18,7 +18,7 @@ impl Execution<'_> {
             if matches!(answer, RenewOutcome::Waiting { .. }) {
                 *answer = match self.state.entries.get(&renew.holder).map(|entry| entry.place) {
                     Some(EntryState::Waiting(ticket)) => {
-                        RenewOutcome::Waiting { position: self.state.position(ticket) }
+                        RenewOutcome::Waiting { position: self.state.position(&renew.holder, ticket) }
                     }
                     Some(EntryState::Holding(grant) | EntryState::Cooling(grant)) => {
                         RenewOutcome::Granted(grant)
@@ -109,7 +109,7 @@ impl Execution<'_> {
         state.last_token = state.last_token.max(grant.token);
         let RenewRequest { holder, request, terms, lease_version, .. } = renew.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
-        let entry = Entry { request, session, terms, lease_version, deadline: 0, place };
+        let entry = Entry { request, session, terms, lease_version, deadline: 0, place, queued_us: 0 };
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);

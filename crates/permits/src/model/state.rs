@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::lanes::Lanes;
 use crate::protocol::{
     CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, PermitTerms, ReleaseOutcome, RequestId,
     SessionId,
@@ -84,6 +85,8 @@ pub struct State {
     pub entries: BTreeMap<Holder, Entry>,
     /// The queue: ticket → holder.
     pub queue: BTreeMap<u64, Holder>,
+    /// The lanes of the queue.
+    pub lanes: Lanes,
     /// Holders and waiters by deadline. A waiter's deadline is negative, so that the range `-now..=now` holds
     /// all expired entries, and holders can be listed without walking the waiters.
     pub leases: BTreeSet<(i64, Holder)>,
@@ -110,6 +113,8 @@ pub enum Part {
     Leases,
     /// The free slots.
     Free,
+    /// The lanes.
+    Lanes,
 }
 
 /// A loss of some parts of a state, not of all.
@@ -137,6 +142,9 @@ pub struct Entry {
     pub deadline: i64,
     /// The state of the request: waiting, holding or cooling.
     pub place: EntryState,
+    /// Of a waiter that names its lane or share, the time at which it was queued, in microseconds. The ticket
+    /// of any other waiter is that time.
+    pub queued_us: u64,
 }
 
 impl Entry {
@@ -198,6 +206,7 @@ impl State {
             expires_ms: 0,
             entries: BTreeMap::new(),
             queue: BTreeMap::new(),
+            lanes: Lanes::default(),
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
             counts: Counts::default(),
@@ -247,6 +256,7 @@ impl State {
         match entry.place {
             EntryState::Waiting(ticket) => {
                 self.queue.remove(&ticket);
+                self.leave(&entry.terms.lane, 0.0);
                 ReleaseOutcome::Waiting
             }
             EntryState::Holding(grant) | EntryState::Cooling(grant) => {
@@ -271,6 +281,7 @@ impl State {
     pub(super) fn hold(&mut self, holder: &Holder, grant: Grant) {
         if let Some(entry) = self.entries.get_mut(holder) {
             entry.place = EntryState::Holding(grant);
+            entry.queued_us = 0;
             self.held += u64::from(entry.terms.weight);
         }
     }
@@ -339,11 +350,6 @@ impl State {
             && !self.paused
             && self.closed.is_none()
             && now_ms >= self.recovering_until_ms
-    }
-
-    /// The number of waiters before this ticket.
-    pub(super) fn position(&self, ticket: u64) -> u64 {
-        self.queue.range(..ticket).count() as u64
     }
 
     /// The next moment at which time alone changes something: the earliest deadline, or the end of a recovery

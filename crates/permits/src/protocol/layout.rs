@@ -2,9 +2,9 @@
 //! file and a handle carry it, and a program reads and writes those of its own layout alone.
 //! docs/upgrading.md has the rules for a change.
 
-/// The layout that this build reads and writes. From 1 to 31, because the first byte of an entry has it
-/// beside three flags.
-pub(super) const LAYOUT: u8 = 3;
+/// The layout that this build reads and writes. From 1 to 15, because the first byte of an entry has it
+/// beside four flags.
+pub(super) const LAYOUT: u8 = 4;
 
 /// The layout of this process.
 #[cfg(not(feature = "testing"))]

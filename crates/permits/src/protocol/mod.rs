@@ -25,11 +25,11 @@ pub(crate) use self::layout::layout;
 #[cfg(feature = "testing")]
 pub use self::layout::pretend_layout;
 pub use self::names::{
-    Holder, InvalidInput, Label, MAX_LEASE_MS, MIN_LEASE_MS, Name, RequestId, SessionId, check_at_least,
-    check_lease, check_prefix, check_reason,
+    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, RequestId, SessionId,
+    check_at_least, check_lease, check_prefix, check_reason, check_share,
 };
 pub use self::reply::{
-    AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedWaiter,
-    LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
+    AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,
+    InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
 };
 pub use self::terms::PermitTerms;

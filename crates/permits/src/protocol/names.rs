@@ -9,6 +9,9 @@ pub const MIN_LEASE_MS: u64 = 100;
 /// The longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// The largest share of a lane.
+pub const MAX_SHARE: u32 = 1_000;
+
 /// A name, holder, limit, weight, lease, handle or setting that is never valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +47,12 @@ pub enum InvalidInput {
     /// A limit of 0.
     #[error("the limit is 0: it must be at least 1 (to stop all grants, pause the semaphore)")]
     ZeroLimit,
+    /// A share outside the allowed range.
+    #[error("a share of {share} is out of range: 1 to {MAX_SHARE}")]
+    Share {
+        /// The requested share.
+        share: u32,
+    },
     /// A weight of 0.
     #[error("the weight is 0: a permit takes at least 1 unit")]
     ZeroWeight,
@@ -123,6 +132,14 @@ pub fn check_lease(lease_ms: u64) -> Result<u64, InvalidInput> {
     } else {
         Err(InvalidInput::Lease { lease_ms })
     }
+}
+
+/// Checks the share of a lane: 1 to [`MAX_SHARE`].
+///
+/// # Errors
+/// [`InvalidInput::Share`] if it is out of range.
+pub fn check_share(share: u32) -> Result<u32, InvalidInput> {
+    if (1..=MAX_SHARE).contains(&share) { Ok(share) } else { Err(InvalidInput::Share { share }) }
 }
 
 /// Checks the time for which a grant is to count: at most [`MAX_LEASE_MS`].
@@ -243,37 +260,53 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may
-/// have the same.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Label(Arc<str>);
+/// Defines a type of texts of at most 120 bytes of printable UTF-8, or empty.
+macro_rules! optional_text {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub struct $name(Arc<str>);
 
-impl Label {
-    /// The longest label, in bytes.
-    pub const MAX_BYTES: usize = 120;
+        impl $name {
+            /// The longest text, in bytes.
+            pub const MAX_BYTES: usize = 120;
 
-    /// Checks `text` and makes it a label.
-    ///
-    /// # Errors
-    /// [`InvalidInput`] if it is too long or has control characters.
-    pub fn new(text: &str) -> Result<Self, InvalidInput> {
-        if text.is_empty() {
-            return Ok(Self::default());
+            /// Checks `text`.
+            ///
+            /// # Errors
+            /// [`InvalidInput`] if it is too long or has control characters.
+            pub fn new(text: &str) -> Result<Self, InvalidInput> {
+                if text.is_empty() {
+                    return Ok(Self::default());
+                }
+                check_text($what, text, Self::MAX_BYTES).map(Self)
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
         }
-        check_text("the label", text, Self::MAX_BYTES).map(Self)
-    }
 
-    /// The label as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+        impl Default for $name {
+            fn default() -> Self {
+                Self("".into())
+            }
+        }
+    };
 }
 
-impl Default for Label {
-    fn default() -> Self {
-        Self("".into())
-    }
+optional_text! {
+    /// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may
+    /// have the same.
+    Label, "the label"
+}
+
+optional_text! {
+    /// The name of a lane: at most 120 bytes of printable UTF-8, or empty for the lane of all requests that
+    /// name none.
+    LaneName, "the lane"
 }
 
 /// Returns true if `text` is an identifier made by this library: 1 to 64 of `[A-Za-z0-9._-]`.

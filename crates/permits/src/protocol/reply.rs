@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::change::Change;
-use super::names::{Holder, Label};
+use super::names::{Holder, Label, LaneName};
 
 /// Token and slot of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,8 +238,11 @@ pub struct Inspected {
     pub counts: Counts,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,
-    /// Waiters, in the order of the queue.
+    /// Waiters, in the order in which they are to be granted, as far as it is known: see
+    /// [`State::waiters`](crate::model::State::waiters).
     pub waiters: Vec<InspectedWaiter>,
+    /// The lanes with the most waiters, the largest first; none while the queue has one order.
+    pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
     pub changes: Vec<Change>,
 }
@@ -289,6 +292,8 @@ pub struct InspectedHolder {
     pub label: Label,
     /// True if its session may keep it when its caller has released it.
     pub keep: bool,
+    /// Its lane.
+    pub lane: LaneName,
 }
 
 /// A waiter, listed.
@@ -298,9 +303,19 @@ pub struct InspectedWaiter {
     pub holder: Holder,
     /// The units it asks for.
     pub weight: u32,
-    /// Its ticket, which orders the queue: the time at which it was queued, as a token is the time of a
-    /// grant.
-    pub ticket: u64,
+    /// The time at which it was queued, in microseconds.
+    pub queued_us: u64,
     /// Its label.
     pub label: Label,
+    /// Its lane.
+    pub lane: LaneName,
+}
+
+/// A lane with waiters, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedLane {
+    /// Its name.
+    pub lane: LaneName,
+    /// The number of its waiters.
+    pub waiting: u64,
 }

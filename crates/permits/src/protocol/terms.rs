@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::names::Label;
+use super::names::{Label, LaneName};
 
 /// The terms of a request, of its entry and of its permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +20,29 @@ pub struct PermitTerms {
     /// The session may keep the grant: use it again for requests of its own, without a call. Not together
     /// with `at_least_ms`.
     pub keep: bool,
+    /// The lane: while it waits, its order is behind the earlier requests of this lane.
+    pub lane: LaneName,
+    /// The units of a grant that count as one in the order of lanes: 1 to [`MAX_SHARE`](super::MAX_SHARE).
+    pub share: u32,
 }
 
 impl PermitTerms {
-    /// Plain terms: the grant counts no longer than it is held, and has no label.
+    /// Plain terms: the grant counts no longer than it is held, and has no label and no lane.
     pub fn new(weight: u32, lease_ms: u64) -> Self {
-        Self { weight, lease_ms, at_least_ms: 0, label: Label::default(), keep: false }
+        Self {
+            weight,
+            lease_ms,
+            at_least_ms: 0,
+            label: Label::default(),
+            keep: false,
+            lane: LaneName::default(),
+            share: 1,
+        }
+    }
+
+    /// Returns true if an entry on these terms has to name its lane and share.
+    pub fn is_laned(&self) -> bool {
+        self.share != 1 || *self.lane.as_str() != *""
     }
 
     /// The longest time for which a grant on these terms may count, in milliseconds, if it is not renewed.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LEASE: Duration = Duration::from_millis(1500);
 
 /// The last parts of the keys.
-const PARTS: [&str; 4] = ["state", "queue", "leases", "free"];
+const PARTS: [&str; 5] = ["state", "queue", "leases", "free", "lanes"];
 
 /// A semaphore of which all four keys exist: 2 of 2 are held, a slot is free, and one waits.
 struct Full {

@@ -11,7 +11,7 @@ use super::run::cases;
 type Pairs = Vec<(String, String)>;
 
 /// One holder, one waiter, as the Lua writes them: state, entries, queue, leases, free.
-fn sound() -> [Pairs; 5] {
+fn sound() -> [Pairs; 6] {
     let state = [
         ("limit", "2"),
         ("limit_version", "1"),
@@ -20,9 +20,11 @@ fn sound() -> [Pairs; 5] {
         ("reason", ""),
         ("held", "1"),
         ("holders", "1"),
-        ("waiting", "1"),
+        ("waiting", "2"),
         ("last_token", "1790000000000000"),
-        ("last_ticket", "3"),
+        ("last_ticket", "1790000000000003"),
+        ("lanes", "2"),
+        ("numbers", "1\t\n2\tb c"),
         ("slots_made", "2"),
         ("sequence", "9"),
         ("earliest", "1790000015000"),
@@ -40,31 +42,35 @@ fn sound() -> [Pairs; 5] {
         ("revoked", "0"),
         ("changes", "s.9\t1790000000000000\tlimit\tlimit\t2\t1\t\tadmin\n"),
     ];
-    let entries =
-        [("web-3", "s.1 s 1 15000 1 0 1 1790000000000000 1 a label"), ("web-4", "s.2 s 2 15000 0 0 0 ")];
-    let parts: [&[(&str, &str)]; 5] = [
+    let entries = [
+        ("web-3", "s.1 s 1 15000 1 0 1 1 0 1790000000000000 1 \ta label"),
+        ("web-4", "s.2 s 2 15000 0 0 0 1 0 \t"),
+        ("web-5", "s.3 s 1 15000 0 0 0 7 1790000000000009 b c\t"),
+    ];
+    let parts: [&[(&str, &str)]; 6] = [
         &state,
         &entries,
-        &[("web-4", "3")],
-        &[("web-3", "1790000015000"), ("web-4", "-1790000015000")],
+        &[("web-4", "1790000000000003"), ("web-5", "8589934592")],
+        &[("web-3", "1790000015000"), ("web-4", "-1790000015000"), ("web-5", "-1790000015000")],
         &[("0-0", "0")],
+        &[("-other", "-2.5"), ("000001", "0"), ("000002b c", "0.5")],
     ];
     parts.map(|part| part.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect())
 }
 
-fn decode(parts: &[Pairs; 5]) -> Result<permits::model::State, String> {
+fn decode(parts: &[Pairs; 6]) -> Result<permits::model::State, String> {
     let borrowed: Vec<Vec<(&str, &str)>> = parts
         .iter()
         .map(|part| part.iter().map(|(one, other)| (one.as_str(), other.as_str())).collect())
         .collect();
-    let [state, entries, queue, leases, free] = &borrowed[..] else { unreachable!("there are five") };
-    dump::decode(state, entries, queue, leases, free)
+    let [state, entries, queue, leases, free, lanes] = &borrowed[..] else { unreachable!("there are six") };
+    dump::decode(state, entries, queue, leases, free, lanes)
 }
 
 #[test]
 fn a_sound_dump_is_read() {
     let state = decode(&sound()).expect("it is sound");
-    assert_eq!((state.held, state.entries.len(), state.queue.len()), (1, 2, 1));
+    assert_eq!((state.held, state.entries.len(), state.queue.len(), state.lanes.known.len()), (1, 3, 2, 3));
 }
 
 #[test]
@@ -77,7 +83,7 @@ fn the_lowest_deadline_is_read() {
 
 #[test]
 fn any_dump_is_read_or_refused() {
-    let damage = vec((0_usize..5, any::<prop::sample::Index>(), any::<bool>(), changes()), 1..4);
+    let damage = vec((0_usize..6, any::<prop::sample::Index>(), any::<bool>(), changes()), 1..4);
     cases(1_000, SEEDS, &damage, |damage| {
         let mut parts = sound();
         for (part, at, key, changes) in damage {

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    AcquireRequest, Command, Declaration, Holder, Label, LimitChange, Name, Operation, PermitTerms, Recovery,
-    RenewRequest, RequestId, RequestKey, SessionId,
+    AcquireRequest, Command, Declaration, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms,
+    Recovery, RenewRequest, RequestId, RequestKey, SessionId,
 };
 use permits::{Client, ConnectError, Limit};
 use permits_testkit::sound::Named as _;
@@ -48,6 +48,7 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
         request: id("s.1"),
         terms: PermitTerms {
             label: Label::new("night").expect("it is valid"),
+            lane: LaneName::new(["", "a", "b"][number % 3]).expect("it is valid"),
             ..PermitTerms::new(1, 15_000)
         },
         wait: true,

@@ -109,7 +109,7 @@ fn a_file_of_one_layout_is_refused_by_the_other() {
     let client = connect(&url);
     let semaphore = client.named("this", 1);
     let held = semaphore.acquire().wait().expect("it is free");
-    let handle = "permits3:this:h:s.1:1:15000:7:0";
+    let handle = "permits4:this:h:s.1:1:15000:7:0";
     let output = start_another_version(&url, handle);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");

@@ -34,7 +34,7 @@ pub(crate) struct Both {
     pub(crate) connection: Connection,
     pub(crate) state: Option<State>,
     pub(crate) now_us: u64,
-    pub(crate) keys: [String; 4],
+    pub(crate) keys: [String; 5],
     // Dropped after the store, which has tasks on it.
     runtime: Runtime,
     _server: Server,

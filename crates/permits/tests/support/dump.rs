@@ -1,4 +1,4 @@
-//! The contents of a semaphore's four keys, read back into the model's state: the inverse of the Lua's
+//! The contents of a semaphore's five keys, read back into the model's state: the inverse of the Lua's
 //! encoding, written independently of it. All that does not parse exactly is an error, so that a number that
 //! went through a double's text form, or a key that is left over, is noticed.
 
@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits::model::{Entry, EntryState, State};
+use permits::model::{Entry, EntryState, Lane, Lanes, State, Turn};
 use permits::protocol::{
-    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, PermitTerms, RequestId, SessionId,
+    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
+    SessionId,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -35,11 +36,11 @@ impl Dump {
     }
 }
 
-/// Reads `keys` (state, queue, leases, free). An error names the fault.
-pub(crate) fn read(connection: &mut Connection, keys: &[String; 4]) -> Result<Dump, String> {
-    let [state, queue, leases, free] = keys;
+/// Reads `keys` (state, queue, leases, free, lanes). An error names the fault.
+pub(crate) fn read(connection: &mut Connection, keys: &[String; 5]) -> Result<Dump, String> {
+    let [state, queue, leases, free, lanes] = keys;
     let mut asked: Vec<Vec<&str>> = vec![packed::reading_state(state), packed::reading_entries(state)];
-    asked.extend([queue, leases, free].map(|key| vec!["ZRANGE", key, "0", "-1", "WITHSCORES"]));
+    asked.extend([queue, leases, free, lanes].map(|key| vec!["ZRANGE", key, "0", "-1", "WITHSCORES"]));
     asked.extend(keys.iter().map(|key| vec!["PEXPIRETIME", key]));
     for command in &asked {
         connection.send(command).map_err(|error| format!("{command:?}: {error}"))?;
@@ -48,19 +49,20 @@ pub(crate) fn read(connection: &mut Connection, keys: &[String; 4]) -> Result<Du
     for command in &asked {
         replies.push(connection.receive().map_err(|error| format!("{command:?}: {error}"))?);
     }
-    let pairs: Vec<Vec<(&str, &str)>> = replies[..5].iter().map(pairs).collect();
+    let pairs: Vec<Vec<(&str, &str)>> = replies[..6].iter().map(pairs).collect();
     let mut expiry = Vec::new();
     let without_entries = pairs.iter().take(1).chain(&pairs[2..]);
-    for ((key, reply), pairs) in keys.iter().zip(&replies[5..]).zip(without_entries) {
+    for ((key, reply), pairs) in keys.iter().zip(&replies[6..]).zip(without_entries) {
         if !pairs.is_empty() {
             expiry.push((key.clone(), if let Resp::Int(at) = reply { Some(*at) } else { None }));
         }
     }
-    let [state, entries, queue, leases, free] = &pairs[..] else { unreachable!("five were read") };
-    let state = match (state.is_empty(), entries.len() + queue.len() + leases.len() + free.len()) {
+    let [state, entries, queue, leases, free, lanes] = &pairs[..] else { unreachable!("six were read") };
+    let left = entries.len() + queue.len() + leases.len() + free.len() + lanes.len();
+    let state = match (state.is_empty(), left) {
         (true, 0) => None,
         (true, left) => return Err(format!("no state, and {left} members left over in the other keys")),
-        (false, _) => Some(decode(state, entries, queue, leases, free)?),
+        (false, _) => Some(decode(state, entries, queue, leases, free, lanes)?),
     };
     Ok(Dump { state, expiry })
 }
@@ -77,11 +79,13 @@ pub(crate) fn decode(
     queue: &Pairs<'_>,
     leases: &Pairs<'_>,
     free: &Pairs<'_>,
+    lanes: &Pairs<'_>,
 ) -> Result<State, String> {
     let mut fields: BTreeMap<&str, &str> = state.iter().copied().collect();
     let mut text = |name: &str| fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"));
     let server = text("server")?.to_owned();
     let changes = text("changes")?;
+    let numbers = text("numbers")?;
     let reason: Arc<str> = text("reason")?.into();
     let stopped: u64 = number(text("paused")?)?;
     let closed = (stopped > 1).then_some(reason);
@@ -110,6 +114,7 @@ pub(crate) fn decode(
             .iter()
             .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
+        lanes: Lanes { last: field("lanes")?, known: decode_lanes(lanes, numbers)? },
         leases: leases
             .iter()
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
@@ -137,20 +142,23 @@ fn decode_entries(
     let tickets: BTreeMap<&str, &str> = queue.iter().copied().collect();
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
-        // The label comes last, because it may contain spaces.
-        let words = if tickets.contains_key(name) { 8 } else { 10 };
+        // The lane and the label come last, because they may contain spaces.
+        let words = if tickets.contains_key(name) { 10 } else { 12 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
-        let label = parts.pop().unwrap_or_default();
+        let (lane, label) = parts.pop().unwrap_or_default().split_once('\t').unwrap_or_default();
         let (request, session, weight, numbers, place) = match (&parts[..], tickets.get(name)) {
-            (&[request, session, weight, lease, version, at_least, keep], Some(ticket)) => {
+            (&[request, session, weight, lease, version, at_least, keep, share, queued], Some(ticket)) => {
                 let place = EntryState::Waiting(number(ticket)?);
-                (request, session, weight, [lease, version, at_least, keep], place)
+                (request, session, weight, [lease, version, at_least, keep, share, queued], place)
             }
-            (&[request, session, weight, lease, version, at_least, keep, token, slot], None) => {
+            (
+                &[request, session, weight, lease, version, at_least, keep, share, queued, token, slot],
+                None,
+            ) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
                 let cools = holder(name)?.is_cooling();
                 let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
-                (request, session, weight, [lease, version, at_least, keep], place)
+                (request, session, weight, [lease, version, at_least, keep, share, queued], place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -164,14 +172,50 @@ fn decode_entries(
                 at_least_ms: number(numbers[2])?,
                 label: Label::new(label).map_err(|error| format!("{label:?}: {error}"))?,
                 keep: flag(number(numbers[3])?)?,
+                lane: LaneName::new(lane).map_err(|error| format!("{lane:?}: {error}"))?,
+                share: number(numbers[4])?,
             },
             lease_version: number(numbers[1])?,
             deadline: number(deadline)?,
             place,
+            queued_us: number(numbers[5])?,
         };
         Ok((holder(name)?, entry))
     };
     entries.iter().map(decode).collect()
+}
+
+/// The lanes by their turns, and the numbers of those that wait as the state has them: one in each line.
+fn decode_lanes(lanes: &Pairs<'_>, numbers: &str) -> Result<BTreeMap<LaneName, Lane>, String> {
+    let mut numbers: BTreeMap<&str, u64> = numbers
+        .lines()
+        .map(|line| {
+            let (value, name) = line.split_once('\t').ok_or_else(|| format!("the lane {line:?}"))?;
+            Ok((name, number(value)?))
+        })
+        .collect::<Result<_, String>>()?;
+    let decode = |(member, score): &(&str, &str)| {
+        let turn: f64 = number(score)?;
+        let (name, lane) = match member.strip_prefix('-') {
+            Some(name) if turn < 0.0 => (name, Lane::Owes { until: Turn(-turn) }),
+            None if turn >= 0.0 && member.is_char_boundary(6) => {
+                let (digits, name) = member.split_at(6);
+                let found = numbers.remove(name);
+                if found != Some(number(digits.trim_start_matches('0'))?) {
+                    return Err(format!("the lane {member:?}, and the state has {found:?}"));
+                }
+                (name, Lane::Waits { number: found.unwrap_or_default(), turn: Turn(turn) })
+            }
+            _ => return Err(format!("the lane {member:?} with the score {score}")),
+        };
+        Ok((LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?, lane))
+    };
+    let known = lanes.iter().map(decode).collect::<Result<_, String>>()?;
+    if numbers.is_empty() {
+        Ok(known)
+    } else {
+        Err(format!("numbers of lanes that do not wait: {numbers:?}"))
+    }
 }
 
 /// The remembered changes, one in each line.

@@ -6,9 +6,9 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'kept_until', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
-  if string.byte(packed) ~= 3 then return 'a state of another layout' end
-  local values = { struct.unpack('<ddddddddddddddddddddddds', packed, 2) }
+    'grants', 'refused', 'kept_until', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'lanes', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
+  if string.byte(packed) ~= 4 then return 'a state of another layout' end
+  local values = { struct.unpack('<dddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed + 1 then return 'more than a state' end
   for i, name in ipairs(names) do
     read[#read + 1] = name
@@ -19,10 +19,15 @@ end
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
   local rest, at_least, version = string.sub(packed, 12), 0, 0
-  if math.floor(flags / 8) ~= 3 then error('an entry of another layout') end
+  if math.floor(flags / 16) ~= 4 then error('an entry of another layout') end
   if flags % 4 >= 2 then
     at_least, version = struct.unpack('<I4I4', rest)
     rest = string.sub(rest, 9)
+  end
+  local share, queued, lane = 1, 0, ''
+  if flags % 16 >= 8 then
+    share, queued = struct.unpack('<I2d', rest)
+    rest = string.sub(rest, 11)
   end
   local function known_or_next(known)
     if known ~= '' then return known end
@@ -32,17 +37,21 @@ local function entry(holder, packed)
   end
   local request = known_or_next(string.sub(holder, #holder + 1 - request_bytes))
   local session = known_or_next(string.sub(request, 1, session_bytes))
-  local words = { request, session, text(weight), text(lease), text(version), text(at_least), flags % 8 >= 4 and '1' or '0' }
+  if flags % 16 >= 8 then
+    lane = string.match(rest, '^(%Z*)%z')
+    rest = string.sub(rest, #lane + 2)
+  end
+  local words = { request, session, text(weight), text(lease), text(version), text(at_least), flags % 8 >= 4 and '1' or '0', text(share), text(queued) }
   if flags % 2 == 1 then
     local token, slot = struct.unpack('<dI4', string.sub(rest, -12))
-    words[8], words[9], rest = text(token), text(slot), string.sub(rest, 1, -13)
+    words[10], words[11], rest = text(token), text(slot), string.sub(rest, 1, -13)
   end
-  words[#words + 1] = rest
+  words[#words + 1] = lane .. '\t' .. rest
   read[#read + 1] = holder
   read[#read + 1] = table.concat(words, ' ')
 end
 
-local fields, seen, changes, reason = redis.call('HGETALL', KEYS[1]), false, '', nil
+local fields, seen, changes, reason, lanes = redis.call('HGETALL', KEYS[1]), false, '', nil, {}
 local fault
 for f = 1, #fields, 2 do
   local name, value = fields[f], fields[f + 1]
@@ -53,6 +62,8 @@ for f = 1, #fields, 2 do
     changes = value
   elseif name == '\treason' then
     reason = value
+  elseif string.find(name, '^\t:') then
+    lanes[#lanes + 1] = string.format('%s\t%s', value, string.sub(name, 3))
   elseif string.find(name, '%c') and not string.find(name, '^%C+\t%d+$') then
     fault = 'an unknown field'
   elseif ARGV[1] == 'entries' then
@@ -66,5 +77,7 @@ if seen and ARGV[1] == 'state' then
   read[#read + 1] = changes
   read[#read + 1] = 'reason'
   read[#read + 1] = reason or ''
+  read[#read + 1] = 'numbers'
+  read[#read + 1] = table.concat(lanes, '\n')
 end
 return read

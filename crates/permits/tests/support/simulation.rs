@@ -8,8 +8,8 @@
 use permits::model::{ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
-    Holder, Label, MAX_BATCH, Name, Operation, PermitTerms, ReleaseRequest, RenewOutcome, RenewRequest,
-    Reply, RequestId, RequestKey, SessionId,
+    Holder, Label, LaneName, MAX_BATCH, Name, Operation, PermitTerms, ReleaseRequest, RenewOutcome,
+    RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 
 use super::steps::{
@@ -236,7 +236,9 @@ impl Simulation {
         wait: bool,
     ) -> AcquireRequest {
         let request = self.fresh();
-        let terms = PermitTerms { keep: self.made.is_multiple_of(3), ..terms };
+        let keep = self.made.is_multiple_of(3);
+        let (lane, share) = lane(self.made);
+        let terms = PermitTerms { keep, lane, share, ..terms };
         let by_default = format!("\u{fc}:1/{request}");
         let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
         if self.known.len() < REMEMBERED {
@@ -408,6 +410,18 @@ fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option
 /// A label, or none.
 fn label(number: u64) -> Label {
     Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
+}
+
+/// The lane and the share of a request: for some requests in a row none, then several.
+fn lane(number: u64) -> (LaneName, u32) {
+    let (lane, share) = match (number / 16 % 3, number % 7) {
+        (0, 6) => ("", 2),
+        (0, _) | (_, 0) => ("", 1),
+        (_, 1..4) => ("b", 1),
+        (_, 4) => ("c d %s", 3),
+        _ => ("ä", 1),
+    };
+    (LaneName::new(lane).expect("it is valid"), share)
 }
 
 /// The release of a permit. If it may be kept, sometimes with tokens that its session has used.

@@ -18,7 +18,7 @@ pub(crate) const SESSIONS: usize = 3;
 pub(crate) const NAMES: [&str; 4] = ["exports", "a b\u{e9}", "{x}:%7B", "}{"];
 
 /// The parts of a semaphore that may vanish alone, in the order of its keys.
-pub(crate) const PARTS: [Part; 4] = [Part::State, Part::Queue, Part::Leases, Part::Free];
+pub(crate) const PARTS: [Part; 5] = [Part::State, Part::Queue, Part::Leases, Part::Free, Part::Lanes];
 
 /// The members of [`PARTS`] at these bits.
 pub(crate) fn parts(bits: u8) -> Vec<Part> {
@@ -306,7 +306,7 @@ fn faults() -> impl Strategy<Value = Fault> {
         3 => Just(Fault::Restart),
         4 => uptimes().prop_map(|uptime_ms| Fault::RestartEmpty { uptime_ms }),
         3 => Just(Fault::Flush),
-        3 => (1_u8..16).prop_map(Fault::LoseKeys),
+        3 => (1_u8..32).prop_map(Fault::LoseKeys),
         1 => Just(Fault::ForgetScripts),
         1 => uptimes().prop_map(|uptime_ms| Fault::Uptime { uptime_ms }),
     ]

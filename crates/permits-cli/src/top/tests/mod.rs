@@ -40,12 +40,20 @@ fn holder(name: &str, weight: u32, slot: u32) -> HolderInfo {
         cooling: false,
         may_be_kept: false,
         label: None,
+        lane: None,
     }
 }
 
 fn waiter(name: &str, position: u64) -> WaiterInfo {
     let age = Duration::from_secs(7);
-    WaiterInfo { holder: name.into(), weight: 1, position, age, label: Some("nightly export".into()) }
+    WaiterInfo {
+        holder: name.into(),
+        weight: 1,
+        position,
+        age,
+        label: Some("nightly export".into()),
+        lane: None,
+    }
 }
 
 /// Three units, all held by two holders, and a waiter.

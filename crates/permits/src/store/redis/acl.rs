@@ -122,6 +122,7 @@ const GROUPS: [Group; 9] = [
             ("EXISTS", &[Key]),
             ("TYPE", &[Key]),
             ("DEL", &[Key]),
+            ("UNLINK", &[Key]),
             ("HGET", &[Key, Text("")]),
             ("HMGET", &[Key, Text("")]),
             // A field without a value: refused after the permissions are checked, before anything is written.
@@ -134,6 +135,7 @@ const GROUPS: [Group; 9] = [
             ("ZRANGEBYSCORE", &[Key, Text("0"), Text("0")]),
             ("ZREVRANGEBYSCORE", &[Key, Text("0"), Text("0")]),
             ("ZCARD", &[Key]),
+            ("ZCOUNT", &[Key, Text("0"), Text("0")]),
             ("ZRANK", &[Key, Text("")]),
             ("ZSCORE", &[Key, Text("")]),
             ("PEXPIREAT", &[Key, Text("0")]),

@@ -9,7 +9,7 @@ use crate::protocol::{Name, SessionId};
 use crate::sys::percent;
 
 /// The last parts of the keys, in the order in which the scripts take them.
-pub(crate) const PARTS: [&str; 4] = ["state", "queue", "leases", "free"];
+pub(crate) const PARTS: [&str; 5] = ["state", "queue", "leases", "free", "lanes"];
 
 /// The keys of one semaphore, in the order in which the scripts take them.
 pub(crate) fn keys(prefix: &str, name: &Name) -> [String; PARTS.len()] {

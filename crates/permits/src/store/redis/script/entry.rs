@@ -13,8 +13,11 @@ const TIMES: u8 = 2;
 /// Added to the first byte of an entry whose session may keep the grant.
 const KEEPS: u8 = 4;
 
+/// Added to the first byte of an entry with a lane or a share.
+const LANED: u8 = 8;
+
 /// Times the layout, added to the first byte.
-const LAYOUTS: u8 = 8;
+const LAYOUTS: u8 = 16;
 
 /// The entry of a holder, which has a grant, or of a waiter.
 pub(super) struct Entry<'a> {
@@ -30,12 +33,14 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let (request, session) = (entry.request.as_str(), entry.session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let PermitTerms { weight, lease_ms, at_least_ms, label, keep } = entry.terms;
+    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share } = entry.terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
     let has_times = at_least_ms > 0 || entry.lease_version > 0;
-    let flags = if has_times { TIMES } else { 0 } + if *keep { KEEPS } else { 0 };
+    let is_laned = entry.terms.is_laned();
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    let flags = flag(has_times, TIMES) + flag(*keep, KEEPS) + flag(is_laned, LANED);
     packed.push(u8::from(entry.grant.is_some()) + flags + LAYOUTS * layout());
     packed.extend(weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
@@ -46,11 +51,20 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
         packed.extend(at_least_ms.to_le_bytes());
         packed.extend(entry.lease_version.to_le_bytes());
     }
+    if is_laned {
+        packed.extend(u16::try_from(*share).expect("it is at most 1,000").to_le_bytes());
+        // The script that queues it writes the time here.
+        packed.extend(0_f64.to_le_bytes());
+    }
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
         if !is_known {
             packed.extend(id.as_bytes());
             packed.push(0);
         }
+    }
+    if is_laned {
+        packed.extend(lane.as_str().as_bytes());
+        packed.push(0);
     }
     packed.extend(label.as_str().as_bytes());
     if let Some(Grant { token, slot }) = entry.grant {

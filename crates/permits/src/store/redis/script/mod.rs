@@ -21,11 +21,14 @@ use crate::protocol::{Command, OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = include_str!("lua/read.lua");
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 11] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/era.lua"),
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
+    include_str!("lua/pending.lua"),
+    include_str!("lua/turns.lua"),
+    include_str!("lua/lanes.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),
     include_str!("lua/refuse.lua"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{Grant, Holder, Label, ReleaseOutcome};
+use crate::protocol::{Grant, Holder, Label, LaneName, ReleaseOutcome};
 use crate::store::redis::resp::Value;
 
 /// A value from a script that does not fit the script's header.
@@ -71,6 +71,10 @@ impl Fields {
 
     pub(super) fn label(&mut self) -> Decoded<Label> {
         Label::new(&self.text()?).map_err(|invalid| Malformed(invalid.to_string()))
+    }
+
+    pub(super) fn lane(&mut self) -> Decoded<LaneName> {
+        LaneName::new(&self.text()?).map_err(|invalid| Malformed(invalid.to_string()))
     }
 
     pub(super) fn grant(&mut self) -> Decoded<Grant> {

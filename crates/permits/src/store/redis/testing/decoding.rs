@@ -10,7 +10,7 @@ use crate::store::redis::script::codec;
 use crate::store::redis::script::values::Malformed;
 
 /// The keys of a semaphore: state, queue, leases, free.
-pub fn keys_of(prefix: &str, name: &Name) -> [String; 4] {
+pub fn keys_of(prefix: &str, name: &Name) -> [String; 5] {
     keys::keys(prefix, name)
 }
 

@@ -8,7 +8,7 @@
 -- Cost      no calls
 
 local KEYED = { 'HGET', 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
-  'ZRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
+  'ZCOUNT', 'ZRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
 local key, channel, sharded = ARGV[1], ARGV[2], ARGV[3]
 local denied = {}
 local function check(command, ...)
@@ -26,6 +26,7 @@ check(sharded .. 'UNSUBSCRIBE', channel)
 check(sharded .. 'PUBLISH', channel, '')
 check('EXISTS', key)
 check('DEL', key)
+check('UNLINK', key)
 -- Arguments enough for each of them: only its name and its key count.
 for _, command in ipairs(KEYED) do check(command, key, '0', '0', 'LIMIT', '0', '1') end
 return denied

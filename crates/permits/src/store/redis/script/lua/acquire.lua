@@ -16,9 +16,6 @@ if limit then
   promote()
 end
 
--- Queue positions assigned to new waiters.
-local positions, tickets = {}, {}
-
 for k = 1, count do
   local holder, entry = named[k], given[k]
   local tag, first, second = refusal, 0, 0
@@ -32,7 +29,7 @@ for k = 1, count do
       if token > 0 then
         tag, first, second = 'granted', token, slot
       else
-        tag, first = 'waiting', positions[holder] or redis.call('ZRANK', queue_key, holder)
+        tag, first = 'waiting', s.lanes == 0 and positions[holder] or place_of(holder)
       end
     end
   elseif not refusal then
@@ -45,12 +42,7 @@ for k = 1, count do
       if fits then
         tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
-        if s.waiting == 0 then s.created[queue_key] = true end
-        tag, first, positions[holder], s.waiting = 'waiting', s.waiting, s.waiting, s.waiting + 1
-        s.last_ticket = math.max(now_us, s.last_ticket + 1)
-        tickets[#tickets + 1], tickets[#tickets + 2] = string.format('%.0f', s.last_ticket), holder
-        put(holder, entry)
-        extend(holder, lease, false)
+        tag, first = enqueue(holder, entry, lease)
       end
     end
   end
@@ -61,5 +53,5 @@ for k = 1, count do
 end
 
 -- Written first: while nothing waited no command has read this key, which may be another program's.
-if #tickets > 0 then redis.call('ZADD', queue_key, unpack(tickets)) end
+write_tickets()
 write()

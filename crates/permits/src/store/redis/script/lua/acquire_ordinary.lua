@@ -1,6 +1,5 @@
 -- The ordinary course of acquire: no request is known. With waiters only if all units are held, since then
 -- none of them can be granted first.
-
 if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
   local leases_before, free, refused_before = holders + waiting, slots_made - holders, refused
@@ -33,6 +32,7 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
     elseif waiting + queued >= queue_max then
       tag = 'queue_full'
     else
+      if string.byte(entry) % 16 >= LANED then ordinary = false; break end
       last_ticket = math.max(now_us, last_ticket + 1)
       tickets[#tickets + 1], tickets[#tickets + 2] = last_ticket, holder
       tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends

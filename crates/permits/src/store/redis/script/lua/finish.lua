@@ -16,9 +16,9 @@ if stays then
   local keep = s.pinned == 1 or s.paused == 1 or s.reason
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  redis.call('HSET', state_key, STATE, struct.pack('<Bddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+  redis.call('HSET', state_key, STATE, struct.pack('<Bdddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
     s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, s.limit, s.limit_version, s.pinned,
-    s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server))
+    s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.lanes, s.era_known, s.era_began, s.expired, s.revoked, s.server))
   if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end
   if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
   if keep then

@@ -16,23 +16,23 @@ end
 local function forget(gone, tokens_known)
   write()
   if #gone == 0 then return end
-  local waiters = {}
+  local waiters, left = {}, {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight, lease, request, from, label, at_least, version, keeps = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share = parts(holder, known[holder])
     if not tokens_known then spend_tokens(token, keeps) end
     local until_ms = string.find(holder, '\t', 1, true) and 0 or counts_until(token, at_least)
     known[holder] = false
     s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or string.find(holder, '\t', 1, true) ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
-      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps))
+      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
       s.earliest = math.min(s.earliest, until_ms)
     elseif token > 0 then
       s.held, s.holders = s.held - weight, s.holders - 1
       slots.freed[#slots.freed + 1], slots.sorted = -slot, false
     else
-      waiters[#waiters + 1] = holder
+      waiters[#waiters + 1], left[lane] = holder, true
     end
   end
   if #entries > 0 then
@@ -44,6 +44,7 @@ local function forget(gone, tokens_known)
   if #waiters > 0 then
     redis.call('ZREM', queue_key, unpack(waiters))
     s.waiting = s.waiting - #waiters
+    for lane in pairs(s.lanes > 0 and left or {}) do leave(lane, 0) end
   end
 end
 

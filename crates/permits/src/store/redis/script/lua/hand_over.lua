@@ -13,7 +13,7 @@ if room > 0 and room <= PROMOTE_MAX then
   for k, holder in ipairs(heads) do
     local entry = entries[k]
     local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
-    if weight > limit or flags % 4 > 0 then ordinary = false; break end
+    if weight > limit or flags % 4 > 0 or flags % 16 >= LANED then ordinary = false; break end
     if weight > room then break end
     local request, to = nil, nil
     if request_bytes > 0 then

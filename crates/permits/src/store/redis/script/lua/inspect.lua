@@ -3,20 +3,20 @@
 -- KEYS      as in read.lua
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
 -- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired,
---           revoked, the number of holders, the number of changes; 7 a holder: holder, weight, token, slot,
---           lease remaining ms, 1 if it cools and 2 if it may be kept, label; 1 a change: its line, as in
---           changes.lua; 4 a waiter: holder, weight, ticket, label
+--           revoked, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
+--           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its line,
+--           as in changes.lua; 5 a waiter: holder, weight, µs at which it was queued, label, lane; 2 a lane:
+--           name, waiters
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
-local INSPECT_MAX = 1000
 local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
 
 allow_at_maxmemory()
 promote()
 local listed = 0
 reply[9], reply[10], reply[11], reply[12], reply[13] = s.held, s.waiting, s.paused, s.reason and 1 or 0, s.reason or ''
-reply[14], reply[15], reply[16], reply[17], reply[18], reply[19] = s.grants, s.refused, s.expired, s.revoked, 0, 0
+reply[14], reply[15], reply[16], reply[17], reply[18], reply[19], reply[20] = s.grants, s.refused, s.expired, s.revoked, 0, 0, 0
 
 local function list(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
@@ -35,13 +35,18 @@ end
 
 if max > 0 then
   list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
-    function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps)
+    function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps, lane)
       local tab = string.find(holder, '\t', 1, true)
       local name = tab and string.sub(holder, 1, tab - 1) or holder
-      list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label)
+      list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label, lane)
     end)
   reply[18], reply[19] = listed, math.min(#changes, max)
   for i = #changes, #changes - reply[19] + 1, -1 do list(changes[i]) end
-  list_all(redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'),
-    function(holder, ticket, _, _, weight, _, _, _, label) list(holder, weight, ticket, label) end)
+  listed = 0
+  local waiters, lanes = waiters_in_order(max)
+  list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, queued)
+    list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
+  end)
+  reply[20] = listed
+  for k = 1, math.min(#lanes, INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
 end

@@ -23,10 +23,27 @@ end
 -- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
 local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
-  local slot = take_lowest_slot()
+  local slot, entry = take_lowest_slot(), set_queued(entry, 0)
   put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
   extend(holder, lease, true)
   return s.last_token, slot
+end
+
+-- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit. Returns the units
+-- granted, and their cost for its lane; nil if it stays.
+local function grant_head(holder, room)
+  local _, _, weight, lease, request, from, _, at_least, _, _, _, share = parts(holder, known[holder])
+  if s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms then return end
+  if weight > s.limit then
+    s.refused = s.refused + 1
+    emit(from, string.format('refused %s %s', request, holder))
+    return 0
+  end
+  if weight > room or not slot_left(s.limit) then return end
+  local token, slot = grant(holder, known[holder], weight, lease)
+  s.new_turn = s.new_turn or at_least > 0
+  emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
+  return weight, weight / share
 end
 
 -- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and
@@ -35,30 +52,28 @@ local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
-  local heads = redis.call('ZRANGE', queue_key, 0, math.min(PROMOTE_MAX, room) - 1)
+  local bound, heavy, granted, units, cost = math.min(PROMOTE_MAX, room), {}, {}, nil, nil
+  local heads = s.lanes == 0 and redis.call('ZRANGE', queue_key, 0, bound - 1) or {}
   find(heads)
-  local holders, heavy, blocked = {}, {}, false
-  for _, holder in ipairs(heads) do
-    local _, _, weight, lease, request, from, _, at_least = parts(holder, known[holder])
-    local dead = s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms
-    if not dead and weight > s.limit then
-      heavy[#heavy + 1], s.refused = holder, s.refused + 1
-      emit(from, string.format('refused %s %s', request, holder))
-    elseif not dead and weight <= room and slot_left(s.limit) then
-      room = room - weight
-      local token, slot = grant(holder, known[holder], weight, lease)
-      holders[#holders + 1], s.new_turn = holder, s.new_turn or at_least > 0
-      emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
+  for i = 1, math.min(bound, s.waiting) do
+    local holder, lane = heads[i], nil
+    if s.lanes > 0 then holder, lane = head_of_lanes() end
+    units, cost = grant_head(holder, room)
+    if not units then break end
+    room = room - units
+    if lane and units == 0 then
+      forget({ holder })
+    elseif lane then
+      redis.call('ZREM', queue_key, holder)
+      s.waiting = s.waiting - 1
+      leave(lane, cost)
     else
-      blocked = true
-      break
+      table.insert(units == 0 and heavy or granted, holder)
     end
   end
   forget(heavy)
-  if #holders > 0 then
-    redis.call('ZREM', queue_key, unpack(holders))
-    s.waiting = s.waiting - #holders
-    write()
-  end
-  s.promote_truncated = not blocked and s.waiting > 0 and room > 0
+  if #granted > 0 then redis.call('ZREM', queue_key, unpack(granted)) end
+  s.waiting = s.waiting - #granted
+  write()
+  s.promote_truncated = units ~= nil and s.waiting > 0 and room > 0
 end

@@ -1,7 +1,7 @@
 -- read: names the arguments; reads the state and the entries that the command names, by one call. Each script
 -- begins with clock · read. The Lua follows the model (src/model) name by name.
 --
--- KEYS  1 state and entries  2 queue  3 leases  4 free
+-- KEYS  1 state and entries  2 queue  3 leases  4 free  5 lanes
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look; behind a colon, the
 --       longest for which a grant may be kept, if one may be
 --       5 recovery: divisor:least ms:most ms  6 declaration  7 declared limit
@@ -13,24 +13,24 @@
 -- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused,
 -- kept until ·
 -- limit, limit version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering until, longest
--- lease, expires · era known, era began, expired, revoked, server.
+-- lease, expires, lanes (the number that a lane got last) · era known, era began, expired, revoked, server.
 -- The reason of a closed line is another field, which the ordinary courses do not read. Not in the model:
 -- `earliest` (no lease ends before it), and the numbers of holders and waiters, which show that another key
 -- has vanished. An entry is packed as `entries` describes.
 
-local state_key, queue_key, leases_key, free_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local state_key, queue_key, leases_key, free_key, lanes_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local semaphore, channel_prefix, session, longest_lease, keeps_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 0
 if string.find(longest_lease, ':', 1, true) then longest_lease, keeps_for = string.match(longest_lease, '(.*):(.*)') end
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
 local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
 local KEPT_TOKENS = 4096      -- of a grant that its session may keep
--- In a packed state, the place of the first of its 23 numbers; of the rest, which no ordinary course changes,
+-- In a packed state, the place of the first of its 24 numbers; of the rest, which no ordinary course changes,
 -- behind 12 of them; and of the server.
-local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 12 * 8, 2 + 23 * 8
+local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 12 * 8, 2 + 24 * 8
 -- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
--- session may keep it; the bytes that every entry begins with; and those of token and slot, at its end.
-local WAITS, HOLDS, KEEPS, ENTRY_BYTES, GRANT_BYTES = 8 * LAYOUT, 8 * LAYOUT + 1, 4, 11, 12
+-- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those of token and slot, at its end.
+local WAITS, HOLDS, KEEPS, LANED, ENTRY_BYTES, GRANT_BYTES = 16 * LAYOUT, 16 * LAYOUT + 1, 4, 8, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 
 -- Of each request of a batch: the holder, and the argument behind it.
@@ -59,7 +59,7 @@ end
 
 -- The fault for which an entry cannot be read, if it has one: it is of another layout, or shorter than any.
 local function fault_of(entry)
-  local layout = entry and math.floor((string.byte(entry) or 0) / 8) or LAYOUT
+  local layout = entry and math.floor((string.byte(entry) or 0) / 16) or LAYOUT
   if layout ~= LAYOUT then return other_layout(layout) end
   if entry and #entry < ENTRY_BYTES then return 'UNREADABLE an entry is too short' end
 end

@@ -8,7 +8,11 @@ use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 pub(super) const HOLDERS_AT: u32 = 10;
 pub(super) const ORDINARY: &[&str] =
     &[super::ORDINARY, include_str!("../lua/acquire_ordinary.lua"), super::FINISH_ORDINARY];
-pub(super) const LUA: &[&str] = &[include_str!("../lua/declare.lua"), include_str!("../lua/acquire.lua")];
+pub(super) const LUA: &[&str] = &[
+    include_str!("../lua/declare.lua"),
+    include_str!("../lua/enqueue.lua"),
+    include_str!("../lua/acquire.lua"),
+];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
     let waits: String = requests.iter().map(|request| if request.wait { '1' } else { '0' }).collect();

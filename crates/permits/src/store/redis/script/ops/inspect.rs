@@ -1,11 +1,15 @@
 //! `inspect`: see `inspect.lua`.
 
-use crate::protocol::{Counts, Inspected, InspectedHolder, InspectedWaiter};
+use crate::protocol::{Counts, Inspected, InspectedHolder, InspectedLane, InspectedWaiter};
 use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
 
-pub(super) const LUA: &[&str] = &[include_str!("../lua/changes.lua"), include_str!("../lua/inspect.lua")];
+pub(super) const LUA: &[&str] = &[
+    include_str!("../lua/changes.lua"),
+    include_str!("../lua/waiters.lua"),
+    include_str!("../lua/inspect.lua"),
+];
 
 pub(super) fn encode(cmd: &mut Cmd, max: u32) {
     cmd.arg(max);
@@ -21,7 +25,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
         expired: fields.number()?,
         revoked: fields.number()?,
     };
-    let (holders, changes) = (fields.number()?, fields.number()?);
+    let (holders, changes, waiters) = (fields.number()?, fields.number()?, fields.number()?);
     let holders = fields.each(holders, |fields| {
         let (holder, weight, grant) = (fields.holder()?, fields.number()?, fields.grant()?);
         let (lease_remaining_ms, flags) = (fields.number()?, fields.number::<u8>()?);
@@ -33,16 +37,21 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
             cooling: flags & 1 != 0,
             keep: flags & 2 != 0,
             label: fields.label()?,
+            lane: fields.lane()?,
         })
     })?;
     let changes = fields.each(changes, change::decode)?;
-    let waiters = fields.each(fields.left() / 4, |fields| {
+    let waiters = fields.each(waiters, |fields| {
         Ok(InspectedWaiter {
             holder: fields.holder()?,
             weight: fields.number()?,
-            ticket: fields.number()?,
+            queued_us: fields.number()?,
             label: fields.label()?,
+            lane: fields.lane()?,
         })
     })?;
-    Ok(Inspected { held, waiting, paused, closed, counts, holders, waiters, changes })
+    let lanes = fields.each(fields.left() / 2, |fields| {
+        Ok(InspectedLane { lane: fields.lane()?, waiting: fields.number()? })
+    })?;
+    Ok(Inspected { held, waiting, paused, closed, counts, holders, waiters, lanes, changes })
 }

@@ -1,0 +1,30 @@
+-- The waiters and lanes that inspect lists.
+
+local INSPECT_MAX, INSPECT_LANES_MAX = 1000, 32
+
+-- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane in
+-- turn. And the lanes with their numbers of waiters, the largest first.
+local function waiters_in_order(max)
+  if s.lanes == 0 then return redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'), {} end
+  local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX)
+  local all = redis.call('ZCOUNT', lanes_key, 0, '+inf')
+  local of_each, rounds, lanes, waiters = math.ceil(max / math.min(all, max)), {}, {}, {}
+  for k, member in ipairs(members) do
+    local name = string.sub(member, 7)
+    local from, to = tickets_of(name, tonumber(string.sub(member, 1, 6)))
+    lanes[k] = { name = name, waiting = redis.call('ZCOUNT', queue_key, from, to) }
+    local first = k <= max and redis.call('ZRANGEBYSCORE', queue_key, from, to, 'WITHSCORES', 'LIMIT', 0, of_each) or {}
+    for i = 1, #first, 2 do
+      rounds[i] = rounds[i] or {}
+      table.insert(rounds[i], first[i])
+      table.insert(rounds[i], first[i + 1])
+    end
+  end
+  for i = 1, 2 * of_each, 2 do
+    for _, value in ipairs(rounds[i] or {}) do
+      if #waiters < 2 * max then waiters[#waiters + 1] = value end
+    end
+  end
+  table.sort(lanes, function(a, b) return a.waiting > b.waiting or a.waiting == b.waiting and a.name < b.name end)
+  return waiters, lanes
+end
