@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use permits::{ChangeInfo, HolderInfo, Inspection, WaiterInfo};
+use permits::{ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo};
 use serde::Serialize;
 
 use crate::args::{Chosen, Common, Status};
@@ -14,7 +14,7 @@ use crate::inspected::{
     is_recovering, oldest_holder_age_ms, oldest_waiter_age_ms, unlisted_units, unlisted_waiters,
 };
 use crate::names;
-use crate::table::{Row, Table};
+use crate::table::{Row, Table, Text};
 use crate::text::duration;
 use crate::units::{self, HeldUnits};
 
@@ -110,34 +110,45 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 }
 
 fn human(inspection: &Inspection) -> String {
-    let Inspection { holders, waiters, .. } = inspection;
+    let Inspection { holders, waiters, lanes, .. } = inspection;
     let mut text = summary(inspection) + "\n";
+    let title = if lanes.is_empty() { "LABEL" } else { "[LANE] LABEL" };
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
             let lease = units::lease(info, seconds);
             let cells = [info.holder.clone(), weight, slot, token, lease, duration(info.age)];
-            Row { cells, text: info.label.clone().unwrap_or_default().into() }
+            Row { cells, text: Text::of(info.lane.as_deref(), info.label.as_deref()) }
         };
         let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
         // Those that cool are no longer there.
         let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
         let rows = holding.into_iter().chain(cooling).map(row).collect();
-        let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: "LABEL", rows }.print());
+        let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: title, rows }.print());
         more(&mut text, unlisted_units(inspection), "units held by others");
     }
     if !waiters.is_empty() {
         let row = |info: &WaiterInfo| {
             let [weight, position] = [u64::from(info.weight), info.position].map(|n| n.to_string());
             let cells = [info.holder.clone(), weight, position, duration(info.age)];
-            Row { cells, text: info.label.clone().unwrap_or_default().into() }
+            Row { cells, text: Text::of(info.lane.as_deref(), info.label.as_deref()) }
         };
         let head = ["WAITER", "WEIGHT", "BEFORE", "AGE"];
         let rows = waiters.iter().map(row).collect();
-        let table = Table { head, essential: head.len(), text: "LABEL", rows };
+        let table = Table { head, essential: head.len(), text: title, rows };
         let _ = write!(text, "\n{}", table.print());
         more(&mut text, unlisted_waiters(inspection), "waiting");
+    }
+    if !lanes.is_empty() {
+        let row = |info: &LaneInfo| {
+            let [waiting, held] = [info.waiting, info.held].map(|n| n.to_string());
+            let cells = [info.lane.clone().unwrap_or_else(|| "(none)".to_owned()), waiting, held];
+            Row { cells, text: Text::default() }
+        };
+        let rows = lanes.iter().map(row).collect();
+        let table = Table { head: ["LANE", "WAITING", "HELD"], essential: 3, text: "", rows };
+        let _ = write!(text, "\n{}", table.print());
     }
     if !inspection.changes.is_empty() {
         let row = |info: &ChangeInfo| {

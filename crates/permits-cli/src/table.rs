@@ -43,6 +43,13 @@ impl From<String> for Text {
 }
 
 impl Text {
+    /// The lane in brackets and the label of a holder or waiter, as far as it has them.
+    pub(crate) fn of(lane: Option<&str>, label: Option<&str>) -> Self {
+        let lane = lane.map(|lane| format!("[{lane}]"));
+        let parts = [lane.as_deref(), label].into_iter().flatten();
+        parts.collect::<Vec<_>>().join(" ").into()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.forms.iter().all(String::is_empty)
     }
@@ -85,9 +92,13 @@ pub(crate) struct Table<const N: usize> {
 }
 
 impl<const N: usize> Table<N> {
-    /// The title of the labels: empty if no row has one.
-    pub(crate) fn label_title(rows: &[Row<N>]) -> &'static str {
-        if rows.iter().all(|row| row.text.is_empty()) { "" } else { "LABEL" }
+    /// The title of the labels: empty if no row has one. `has_lanes` says that a row may have a lane.
+    pub(crate) fn label_title(rows: &[Row<N>], has_lanes: bool) -> &'static str {
+        match rows.iter().all(|row| row.text.is_empty()) {
+            true => "",
+            false if has_lanes => "[LANE] LABEL",
+            false => "LABEL",
+        }
     }
 
     /// The heading and a line for each row, each at most `columns` wide.

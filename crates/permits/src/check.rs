@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::protocol::{self, Holder, InvalidInput, Label, Name};
+use crate::protocol::{self, Holder, InvalidInput, Label, LaneName, Name};
 use crate::sys::clock::millis;
 
 /// Checks the name of a semaphore: 1 to 200 bytes of printable UTF-8.
@@ -35,6 +35,25 @@ pub fn holder(holder: &str) -> Result<(), InvalidInput> {
 /// [`InvalidInput`] if it is too long or has control characters.
 pub fn label(label: &str) -> Result<(), InvalidInput> {
     Label::new(label).map(drop)
+}
+
+/// Checks the name of a lane: 1 to 120 bytes of printable UTF-8.
+///
+/// # Errors
+/// [`InvalidInput`] if it is empty, too long or has control characters.
+pub fn lane(lane: &str) -> Result<(), InvalidInput> {
+    match LaneName::new(lane)?.as_str() {
+        "" => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the share of a lane: 1 to 1,000.
+///
+/// # Errors
+/// [`InvalidInput::Share`] if it is out of range.
+pub fn share(share: u32) -> Result<(), InvalidInput> {
+    protocol::check_share(share).map(drop)
 }
 
 /// Checks the reason of a revocation: at most 1,000 bytes of printable UTF-8.

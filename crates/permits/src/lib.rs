@@ -102,7 +102,7 @@ pub use error::{
     Lost, ReleaseError, RenewError, StoreError,
 };
 pub use handle::PermitHandle;
-pub use inspection::{ChangeInfo, HolderInfo, Inspection, OperatorChange, WaiterInfo};
+pub use inspection::{ChangeInfo, HolderInfo, Inspection, LaneInfo, OperatorChange, WaiterInfo};
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 pub use protocol::{Counts, Recovery};

@@ -18,6 +18,17 @@ pub(super) fn no_limit(name: &str, caller: Caller<'_>) -> String {
     }
 }
 
+/// The remedy if the semaphore `name` of `--also` has no limit.
+pub(super) fn no_limit_of_other(name: &str) -> String {
+    let how = "give one with --also NAME=LIMIT, or set one with: permits limit NAME N";
+    match name.split_once('@') {
+        Some((name, lane)) => {
+            format!("{how}; a lane needs a limit or a weight before it: --also '{name}:1@{lane}'")
+        }
+        None => how.to_owned(),
+    }
+}
+
 /// The hint that `name` is the name of a semaphore, if it looks like a command.
 pub(crate) fn forgotten_name(name: &str) -> Option<String> {
     is_program(name).then(|| taken_as_name(name))

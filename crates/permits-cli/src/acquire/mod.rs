@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::args::{Also, Common, Request};
+use crate::args::{Also, Common, LaneArg, Request};
 use crate::clock::milliseconds;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
@@ -144,16 +144,21 @@ impl<'a> Requested<'a> {
         if let Some(label) = &self.label {
             options = options.label(label);
         }
-        let also = self.also.iter().map(|also| (&also.name, also.limit, also.weight));
-        let all = [(&request.name, request.limit, request.weight)].into_iter().chain(also);
+        let also = self.also.iter().map(|also| (&also.name, also.limit, also.weight, &also.lane));
+        let first = (&request.name, request.limit, request.weight, &request.lane);
+        let all = [first].into_iter().chain(also);
         let at_least = |name: &str| if name == request.name { request.at_least } else { Duration::ZERO };
-        all.map(|(name, limit, weight)| {
+        all.map(|(name, limit, weight, lane)| {
             let limit = match limit {
                 Some(limit) if request.require_limit => Limit::Exactly(limit),
                 Some(limit) => Limit::Declared(limit),
                 None => Limit::Stored,
             };
-            Ok((client.semaphore(name, limit)?, options.clone().weight(weight).at_least(at_least(name))))
+            let mut options = options.clone().weight(weight).at_least(at_least(name));
+            if let Some(LaneArg { name, share }) = lane {
+                options = options.lane(name).share(*share);
+            }
+            Ok((client.semaphore(name, limit)?, options))
         })
         .collect()
     }
@@ -238,7 +243,9 @@ impl Pending<'_> {
         let named = self.semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
         let semaphore = named.unwrap_or(&self.semaphores[0]).clone();
         let also = also.iter().find(|also| also.name == semaphore.name());
-        Line { semaphore, weight: also.map_or(request.weight, |also| also.weight), position: None }
+        let (weight, lane) = also.map_or((request.weight, &request.lane), |also| (also.weight, &also.lane));
+        let lane = lane.as_ref().map(|lane| lane.name.clone());
+        Line { semaphore, weight, lane, position: None }
     }
 
     /// Shows the wait on standard error for as long as this future is polled.
@@ -267,7 +274,7 @@ impl Pending<'_> {
                 let how = if semaphore == request.name {
                     hint::no_limit(&semaphore, *caller)
                 } else {
-                    "give one with --also NAME=LIMIT, or set one with: permits limit NAME N".to_owned()
+                    hint::no_limit_of_other(&semaphore)
                 };
                 let message = format!("semaphore {semaphore:?} has no limit yet: {how}");
                 Failure::new(exit::USAGE, message).with(json!({ "semaphore": semaphore }))

@@ -24,6 +24,8 @@ pub(super) struct Line {
     pub(super) semaphore: Semaphore,
     /// The units that it asks for.
     pub(super) weight: u32,
+    /// The lane that it names.
+    pub(super) lane: Option<String>,
     /// The number of waiters before it, if it is known.
     pub(super) position: Option<u64>,
 }

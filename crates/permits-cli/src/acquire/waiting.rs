@@ -89,6 +89,10 @@ fn say(line: &Line, reason: &Reason, waited: Duration) {
 /// The text of a line after `waited`, with the name in at most `columns` columns.
 fn text_of(line: &Line, reason: &Reason, waited: Duration, columns: usize) -> String {
     let name = text::truncate(line.semaphore.name(), columns);
+    let lane = line
+        .lane
+        .as_ref()
+        .map_or(String::new(), |lane| format!(" in lane {:?}", text::truncate(lane, columns)));
     let position = match line.position {
         Some(0) => "first in line, ".to_owned(),
         Some(before) => format!("{before} before you, "),
@@ -96,5 +100,5 @@ fn text_of(line: &Line, reason: &Reason, waited: Duration, columns: usize) -> St
     };
     let Reason { text, is_own_parent, .. } = reason;
     let no_end = if *is_own_parent { ": it waits for itself" } else { "" };
-    format!("waiting {} s for {name:?}: {position}{text}{no_end}", waited.as_secs())
+    format!("waiting {} s for {name:?}{lane}: {position}{text}{no_end}", waited.as_secs())
 }

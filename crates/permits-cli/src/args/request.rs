@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use permits::Recovery;
 
-use super::value::{self, Also};
+use super::value::{self, Also, LaneArg};
 use crate::exit;
 
 /// A request for a permit of one semaphore.
@@ -32,6 +32,12 @@ pub(crate) struct Request {
     /// are granted again only then
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
+
+    /// A lane of the line: its requests keep their order, and lanes that wait get units in proportion to
+    /// their shares, 1 to 1000. Written NAME or NAME=SHARE: --lane tenant-7, --lane interactive=100 [default:
+    /// the lane of all requests without one, and share 1]
+    #[arg(long, value_name = "LANE", value_parser = value::lane)]
+    pub(crate) lane: Option<LaneArg>,
 
     /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds
     /// [default: without limit]
@@ -79,8 +85,8 @@ pub(crate) struct Others {
         long,
         value_name = "SEMAPHORE",
         value_parser = value::also,
-        help = "Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT] [default: the stored limit, 1 unit]: \
-                all are held, or none. Can be given several times"
+        help = "Another semaphore to hold a permit of, written NAME[=LIMIT][:WEIGHT][@LANE[=SHARE]] \
+                [default: the stored limit, 1 unit, no lane]: all are held, or none. Can be given several times"
     )]
     pub(crate) also: Vec<Also>,
 }

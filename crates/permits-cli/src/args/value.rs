@@ -26,6 +26,14 @@ pub(crate) struct Also {
     /// The limit to declare; the stored one if there is none.
     pub(crate) limit: Option<u32>,
     pub(crate) weight: u32,
+    pub(crate) lane: Option<LaneArg>,
+}
+
+/// A lane and its share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LaneArg {
+    pub(crate) name: String,
+    pub(crate) share: u32,
 }
 
 pub(super) fn name(text: &str) -> Result<String, InvalidInput> {
@@ -80,9 +88,24 @@ fn at_least_1(subject: &str, text: &str, zero: InvalidInput) -> Result<u32, Stri
     }
 }
 
-/// Parses `NAME[=LIMIT][:WEIGHT]`. The weight is the number after the last `:`, the limit that after the last
-/// `=` before it; any other `:` or `=` belongs to the name.
+/// Parses `NAME[=SHARE]`. The share is what follows the last `=`; any other `=` belongs to the name.
+pub(super) fn lane(text: &str) -> Result<LaneArg, String> {
+    let (name, share) = match text.rsplit_once('=') {
+        Some((name, share)) => {
+            (name, share.parse().map_err(|_| "the share must be a number from 1 to 1000")?)
+        }
+        None => (text, 1),
+    };
+    check::lane(name).and_then(|()| check::share(share)).map_err(|error| error.to_string())?;
+    Ok(LaneArg { name: name.to_owned(), share })
+}
+
+/// Parses `NAME[=LIMIT][:WEIGHT][@LANE[=SHARE]]`. The lane is what follows the last `@` that has a limit or a
+/// weight before it, unless the text ends with a weight. The weight is the number after the last `:`, the
+/// limit that after the last `=` before it; any other `:`, `=` or `@` belongs to the name.
 pub(super) fn also(text: &str) -> Result<Also, String> {
+    let (text, lane) = split_lane(text);
+    let lane = lane.map(self::lane).transpose()?;
     if let Some(mark) = text.chars().last().filter(|last| matches!(last, ':' | '=')) {
         return Err(format!("a number is missing after the last {mark:?}"));
     }
@@ -93,8 +116,19 @@ pub(super) fn also(text: &str) -> Result<Also, String> {
     let name = self::name(name).map_err(|error| error.to_string())?;
     match limit.filter(|limit| weight > *limit) {
         Some(limit) => Err(format!("a weight of {weight} exceeds the limit of {limit}")),
-        None => Ok(Also { name, limit, weight }),
+        None => Ok(Also { name, limit, weight, lane }),
     }
+}
+
+/// Splits the lane of a further semaphore off.
+fn split_lane(text: &str) -> (&str, Option<&str>) {
+    let ends_with = |text, mark| split_number(text, mark).1.is_some();
+    if ends_with(text, ':') {
+        return (text, None);
+    }
+    let marks = text.rmatch_indices('@').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    let lane = marks.into_iter().find(|(before, _)| ends_with(before, ':') || ends_with(before, '='));
+    lane.map_or((text, None), |(before, lane)| (before, Some(lane)))
 }
 
 /// Splits a text at the last `mark`, if a number follows it.
@@ -237,7 +271,57 @@ mod tests {
             ("x:-1", "x:-1", None, 1),
             ("x=٣", "x=٣", None, 1),
         ] {
-            assert_eq!(also(text), Ok(Also { name: name.into(), limit, weight }), "{text}");
+            let expected = Also { name: name.into(), limit, weight, lane: None };
+            assert_eq!(also(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_further_semaphore_has_a_lane_behind_a_limit_or_a_weight() {
+        for (text, name, limit, weight, lane) in [
+            ("api=100:2@tenant-7", "api", Some(100), 2, Some(("tenant-7", 1))),
+            ("api=100@tenant-7=10", "api", Some(100), 1, Some(("tenant-7", 10))),
+            ("api:1@tenant-7", "api", None, 1, Some(("tenant-7", 1))),
+            ("api:1@b@example.com", "api", None, 1, Some(("b@example.com", 1))),
+            ("api:1@b:2=3", "api", None, 1, Some(("b:2", 3))),
+            ("api:1@a=b=3", "api", None, 1, Some(("a=b", 3))),
+            ("db@host:1@tenant-7", "db@host", None, 1, Some(("tenant-7", 1))),
+            ("db@host", "db@host", None, 1, None),
+            ("db@host=4", "db@host", Some(4), 1, None),
+            ("db:5432@host:1", "db:5432@host", None, 1, None),
+            ("db:5432@host=4:1", "db:5432@host", Some(4), 1, None),
+            ("db:5432@host:1@x", "db:5432@host", None, 1, Some(("x", 1))),
+        ] {
+            let lane = lane.map(|(name, share)| LaneArg { name: name.into(), share });
+            let expected = Also { name: name.into(), limit, weight, lane };
+            assert_eq!(also(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_lane_has_a_share_behind_its_last_equals_sign() {
+        for (text, name, share) in [
+            ("tenant-7", "tenant-7", 1),
+            ("interactive=100", "interactive", 100),
+            ("tenant=acme=1000", "tenant=acme", 1000),
+            ("b@example.com", "b@example.com", 1),
+        ] {
+            assert_eq!(lane(text), Ok(LaneArg { name: name.into(), share }), "{text}");
+        }
+        let long = "x".repeat(121);
+        for (text, reason) in [
+            ("", "the lane is empty"),
+            ("=3", "the lane is empty"),
+            ("x=0", "a share of 0 is out of range: 1 to 1000"),
+            ("x=1001", "a share of 1001 is out of range: 1 to 1000"),
+            ("x=", "the share must be a number from 1 to 1000"),
+            ("x=-1", "the share must be a number from 1 to 1000"),
+            ("tenant=acme", "the share must be a number from 1 to 1000"),
+            ("a\tb", "control character"),
+            (&long, "the lane has 121 bytes: at most 120"),
+        ] {
+            let error = lane(text).expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 
@@ -256,6 +340,11 @@ mod tests {
             ("api=4:4294967296", "the weight must be a number from 1 to 4294967295"),
             ("api=4:5", "a weight of 5 exceeds the limit of 4"),
             ("a\nb=4", "control character"),
+            ("api=4@", "the lane is empty"),
+            ("api:1@x=0", "a share of 0 is out of range: 1 to 1000"),
+            ("api:1@x=1001", "a share of 1001 is out of range: 1 to 1000"),
+            ("api:1@x=many", "the share must be a number from 1 to 1000"),
+            ("api=4:5@x", "a weight of 5 exceeds the limit of 4"),
         ] {
             let error = also(text).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");

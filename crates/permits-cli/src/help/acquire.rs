@@ -9,6 +9,7 @@ Examples:
   permits run per-host --limit 9 --holder \"$(hostname)\" -- echo one a host
   permits run licence --limit 8 -- sh -c 'echo \"seat $PERMITS_SLOT\"'
   permits run api --limit 100 --also api/tenant-7=10 echo both or none
+  permits run shop --limit 20 --lane tenant-7 echo one lane of many
 
 Environment of the command:
   PERMITS_NAME     the semaphore
@@ -25,12 +26,21 @@ Several semaphores:
   ended if one of them is lost. They are acquired one after the other, in
   an order that all programs share: names with more / first, then by name.
   So no two programs block each other, and a full line of api/tenant-7
-  keeps no unit of api. --limit, --weight, --at-least and the environment
-  variables but PERMITS_ALSO are NAME's. --wait is the limit of the whole
-  wait. --lease, --holder, --label and --require-limit are of each.
-  In --also, the number after the last : is the weight, and the number
-  after the last = the limit. If a name ends so, write both after it:
-  --also db:5432=4:1, or the weight: --also db:5432:1.
+  keeps no unit of api. --limit, --weight, --at-least, --lane and the
+  environment variables but PERMITS_ALSO are NAME's. --wait is the limit of
+  the whole wait. --lease, --holder, --label and --require-limit are of
+  each. In --also, the number after the last : is the weight, and the
+  number after the last = the limit. If a name ends so, write both after
+  it: --also db:5432=4:1, or the weight: --also db:5432:1. A lane comes
+  after one of them: --also api:1@tenant-7, --also api=100@tenant-7=10. An
+  @ without a number before it belongs to the name: --also db@host.
+
+Lanes:
+  Requests of one lane are granted in their order. Lanes that wait get
+  units in proportion to their shares, so a thousand requests of one tenant
+  do not stand before the first of another. A lane without waiters costs
+  nothing, and the requests without --lane are one lane. In --lane, the
+  number after the last = is the share: if a name has an =, write one.
 
 The limit:
   A --limit that differs from the stored limit replaces it for all
@@ -46,9 +56,10 @@ The store:
 While waiting:
   On a terminal a line on standard error shows the time since the start of
   the wait, the number of waiters before this one, and some holders: each
-  with its label, its name and the time since its grant. On another stream
-  there is a line after 10 s, and then every minute. A run inside a run of
-  the same semaphore that waits for itself says so at once.
+  with its label, its name and the time since its grant. In a line with
+  lanes that number can grow. On another stream there is a line after 10 s,
+  and then every minute. A run inside a run of the same semaphore that
+  waits for itself says so at once.
 
 Signals:
   INT, TERM, HUP and QUIT end the wait. While the command runs, they and

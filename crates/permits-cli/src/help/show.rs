@@ -12,14 +12,16 @@ JSON:
    \"held\",\"waiting\",\"recovering_ms\",
    \"grants\",\"refused\",\"expired\",\"revoked\",
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
-               \"age_ms\",\"label\",\"cooling\",\"may_be_kept\"}],
-   \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\"}],
+               \"age_ms\",\"label\",\"lane\",\"cooling\",\"may_be_kept\"}],
+   \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\",
+               \"lane\"}],
+   \"lanes\":[{\"lane\",\"waiting\",\"held\"}],
    \"changes\":[{\"change\",\"text\",\"limit\",\"holder\",\"reason\",\"by\",
                \"at_ms\",\"age_ms\"}],
    \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
    \"may_be_kept\"}
   limit and held are units, waiting is a number of waiters. limit is null
-  if none is set, label if there is none. position is the number of
+  if none is set, label and lane if there is none. position is the number of
   waiters before it, in the table BEFORE. recovering_ms is the time until
   free units are granted again after a start of the server. At most 1,000
   holders and 1,000 waiters are listed. cooling: the holder has gone, and

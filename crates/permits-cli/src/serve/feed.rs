@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
-use permits::{AdminError, Client, Ended, Inspection, Limit};
+use permits::{AdminError, Client, Ended, Inspection, LaneInfo, Limit};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
@@ -31,6 +31,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest wait of a request for a read. Then the request is answered from the snapshot before.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most lanes of a semaphore that have metrics.
+pub(super) const MAX_LANES: usize = 10;
 
 /// The most changes that a slow client may miss before it gets all rows again.
 const CHANGES: usize = 16;
@@ -70,6 +73,8 @@ pub(super) struct Texts {
 #[derive(Debug, Clone)]
 pub(super) struct FeedRow {
     pub(super) json: ListRow,
+    /// Its largest lanes, up to [`MAX_LANES`].
+    pub(super) lanes: Vec<LaneInfo>,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
 }
@@ -283,7 +288,9 @@ impl From<&Listed> for FeedRow {
         let (oldest_holder_age_ms, oldest_waiter_age_ms) = (None, None);
         let timeless = ListRow { recovering_ms, oldest_holder_age_ms, oldest_waiter_age_ms, ..json.clone() };
         timeless.hash(&mut hasher);
+        let mut lanes = Vec::new();
         if let Ok(inspection) = listed {
+            lanes.extend(inspection.lanes.iter().take(MAX_LANES).cloned());
             // The store orders holders by the end of their leases, which changes with every renewal.
             let mut holders: Vec<_> =
                 inspection.holders.iter().map(|info| (info.token, info.cooling)).collect();
@@ -291,7 +298,7 @@ impl From<&Listed> for FeedRow {
             holders.hash(&mut hasher);
             inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
         }
-        Self { json, fingerprint: hasher.finish() }
+        Self { json, lanes, fingerprint: hasher.finish() }
     }
 }
 
@@ -340,7 +347,7 @@ mod tests {
         let now = Instant::now();
         let rows = grants.map(|grants| {
             let json = with_grants(grants);
-            (json.name.clone(), FeedRow { json, fingerprint: 0 })
+            (json.name.clone(), FeedRow { json, lanes: Vec::new(), fingerprint: 0 })
         });
         StoreSnapshot {
             number: 1,

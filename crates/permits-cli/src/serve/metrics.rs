@@ -10,6 +10,8 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
+use permits::LaneInfo;
+
 use super::feed::StoreSnapshot;
 use crate::inspected::ListRow;
 
@@ -19,6 +21,26 @@ pub(super) enum Format {
     Prometheus,
     OpenMetrics,
 }
+
+/// A metric with a value for each of the largest lanes of a semaphore.
+struct LaneMetric {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&LaneInfo) -> u64,
+}
+
+const LANE_METRICS: [LaneMetric; 2] = [
+    LaneMetric {
+        name: "permits_lane_waiting",
+        help: "Requests of a lane that wait in the queue; of the ten largest lanes of a semaphore.",
+        value: |lane| lane.waiting,
+    },
+    LaneMetric {
+        name: "permits_lane_held",
+        help: "Units that are held by the first 1,000 holders, of a lane; of the ten largest lanes of a semaphore.",
+        value: |lane| lane.held,
+    },
+];
 
 /// A metric with a value for each semaphore that has one.
 struct Metric {
@@ -167,6 +189,16 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
                 && let Some(value) = value(&row.json)
             {
                 let _ = writeln!(text, "{name}{{semaphore=\"{}\"}} {value}", escaped(semaphore));
+            }
+        }
+    }
+    for LaneMetric { name, help, value } in &LANE_METRICS {
+        head(&mut text, name, help, format);
+        for (semaphore, row) in snapshot.rows.iter().take(max) {
+            for info in &row.lanes {
+                let (semaphore, lane) =
+                    (escaped(semaphore), escaped(info.lane.as_deref().unwrap_or_default()));
+                let _ = writeln!(text, "{name}{{semaphore=\"{semaphore}\",lane=\"{lane}\"}} {}", value(info));
             }
         }
     }

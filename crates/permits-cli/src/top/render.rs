@@ -269,11 +269,11 @@ fn holders(inspection: &Inspection) -> Table<6> {
         let [slot, weight, token] = numbers.map(|number| number.to_string());
         let lease = units::lease(holder, duration);
         let cells = [holder.holder.clone(), duration(holder.age), lease, slot, weight, token];
-        Row { cells, text: holder.label.clone().unwrap_or_default().into() }
+        Row { cells, text: Text::of(holder.lane.as_deref(), holder.label.as_deref()) }
     };
     let rows: Vec<_> = inspection.holders.iter().map(row).collect();
     let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
-    Table { head, essential: 3, text: Table::label_title(&rows), rows }
+    Table { head, essential: 3, text: Table::label_title(&rows, !inspection.lanes.is_empty()), rows }
 }
 
 fn waiters(inspection: &Inspection) -> Table<4> {
@@ -281,9 +281,9 @@ fn waiters(inspection: &Inspection) -> Table<4> {
         let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
         let [position, weight] = numbers;
         let cells = [waiter.holder.clone(), position, duration(waiter.age), weight];
-        Row { cells, text: waiter.label.clone().unwrap_or_default().into() }
+        Row { cells, text: Text::of(waiter.lane.as_deref(), waiter.label.as_deref()) }
     };
     let rows: Vec<_> = inspection.waiters.iter().map(row).collect();
     let head = ["WAITER", "BEFORE", "AGE", "WEIGHT"];
-    Table { head, essential: 3, text: Table::label_title(&rows), rows }
+    Table { head, essential: 3, text: Table::label_title(&rows, !inspection.lanes.is_empty()), rows }
 }

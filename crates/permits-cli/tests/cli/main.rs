@@ -9,6 +9,7 @@ mod handle;
 mod held_by;
 mod hints;
 mod hold;
+mod lanes;
 mod languages;
 mod line;
 mod list;

@@ -57,9 +57,12 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             "holders": [{
                 "holder": "web-1", "weight": 2, "slot": 0, "token": null, "lease_remaining_ms": null,
                 "age_ms": null, "label": "nightly", "cooling": false,
-                "may_be_kept": false,
+                "may_be_kept": false, "lane": null,
             }],
-            "waiters": [{"holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null}],
+            "waiters": [{
+                "holder": "web-2", "weight": 3, "position": 0, "age_ms": null, "label": null, "lane": null,
+            }],
+            "lanes": [],
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
             "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null, "cooling": 0,
             "may_be_kept": 0, "grants": null, "refused": 0, "expired": 0, "revoked": 0, "changes": [],

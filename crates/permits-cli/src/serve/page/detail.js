@@ -20,10 +20,10 @@ function lease(item) {
   return item.cooling && rest < 1000 ? "" : duration(rest);
 }
 
-// Fills a cell with a name, the label below it, and the columns that a narrow table leaves out.
+// Fills a cell with a name, the lane and the label below it, and the columns that a narrow table leaves out.
 function fillPlace(cell, item, badges, columns) {
   const all = [item.weight > 1 ? `weight ${item.weight}` : "", ...columns].filter(Boolean);
-  fillName(cell, item.holder, badges, [["label", item.label ?? ""], ["since", since(item, item.age_ms)], ["columns", all.join(", ")]]);
+  fillName(cell, item.holder, badges, [["label", note(item)], ["since", since(item, item.age_ms)], ["columns", all.join(", ")]]);
 }
 
 function fillHolder(cell, item) {
@@ -34,6 +34,9 @@ function fillHolder(cell, item) {
 }
 
 const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} before it`]);
+
+// The lane in brackets, and the label.
+const note = (item) => [item.lane === null ? "" : `[${item.lane}]`, item.label ?? ""].filter(Boolean).join(" ");
 
 export class Detail {
   // elements by id; ask(question) returns a promise of the text, or of null; say(text) announces; onFailed gets errors.
@@ -51,6 +54,11 @@ export class Detail {
     });
     this.waiters = new Table(elements.waiters, [{ title: "Waiter", fill: fillWaiter }, WEIGHT, place, AGE, revoke], {
       caption: "Waiters", id: "waiter", keyOf, empty: () => "No request waits.",
+    });
+    const lane = { title: "Lane", fill: (cell, item) => setLong(cell, item.lane ?? "(none)") };
+    const number = (title, field) => ({ title, className: "number weight", fill: (cell, item) => setText(cell, String(item[field])) });
+    this.lanes = new Table(elements.lanes, [lane, number("Waiting", "waiting"), number("Held", "held")], {
+      caption: "Lanes", id: "lane", keyOf: (item) => JSON.stringify(item.lane), empty: () => "",
     });
     const by = { title: "Operator", className: "operator", fill: (cell, item) => setLong(cell, item.by) };
     const change = { title: "Change", fill: (cell, item) => setLong(cell, item.text) };
@@ -70,6 +78,8 @@ export class Detail {
     this.holders.clearSelection();
     this.waiters.clearSelection();
     this.changes.clearSelection();
+    this.lanes.clearSelection();
+    this.lanes.setItems([]);
     this.holders.setItems([]);
     this.waiters.setItems([]);
     this.changes.setItems([]);
@@ -110,10 +120,12 @@ export class Detail {
     this.holders.setCaption(this.counted("Holders", holders.length, "units held", status.held));
     this.waiters.setCaption(this.counted("Waiters", status.waiters.length, "waiting", status.waiting));
     for (const [table, items] of [[this.holders, holders], [this.waiters, status.waiters.map(stamp)]]) {
-      table.container.classList.toggle("labelled", items.some((item) => item.label !== null));
+      table.container.classList.toggle("labelled", items.some((item) => note(item) !== ""));
       table.container.classList.toggle("long", items.some((item) => item.holder.length > LONG));
       table.setItems(items);
     }
+    elements.lanes.hidden = status.lanes.length === 0;
+    this.lanes.setItems(status.lanes);
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
     const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;

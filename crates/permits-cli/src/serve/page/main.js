@@ -11,7 +11,7 @@ const byId = (id) => document.getElementById(id);
 const elements = {
   table: byId("semaphores"), search: byId("search"), busy: byId("busy"), count: byId("count"),
   detail: byId("detail"), name: byId("name"), badges: byId("badges"), facts: byId("facts"), actions: byId("actions"), pause: byId("pause"), limit: byId("limit"),
-  unpin: byId("unpin"), holders: byId("holders"), waiters: byId("waiters"), changes: byId("changes"),
+  unpin: byId("unpin"), holders: byId("holders"), waiters: byId("waiters"), lanes: byId("lanes"), changes: byId("changes"),
   heldGraph: byId("held-graph"), waitingGraph: byId("waiting-graph"), grantsGraph: byId("grants-graph"), heldNow: byId("held-now"),
   waitingNow: byId("waiting-now"), grantsNow: byId("grants-now"),
 };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, ChangeInfo, Counts, Ended, Inspection, OperatorChange, StoreError};
+use permits::{AdminError, ChangeInfo, Counts, Ended, Inspection, LaneInfo, OperatorChange, StoreError};
 use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
@@ -258,6 +258,18 @@ fn a_label_is_shown_in_place_of_the_token() {
     types(&mut revoking, "r");
     let question = r#"take the permit of "alice: export" ("vm:10273/oI-d0YHv9CdF.0") away? (y/n)"#;
     assert!(drawn(&mut revoking, 100, 12, now).iter().any(|row| row == question));
+}
+
+#[test]
+fn a_lane_is_shown_before_the_label() {
+    let now = Instant::now();
+    let mut laned = detail();
+    laned.lanes = vec![LaneInfo { lane: Some("tenant-7".into()), waiting: 0, held: 2 }];
+    laned.holders[0].lane = Some("tenant-7".into());
+    laned.holders[0].label = Some("export".into());
+    let rows = drawn(&mut opened(laned, now), 120, 12, now);
+    assert!(rows[1].ends_with("  TOKEN  [LANE] LABEL"), "{rows:?}");
+    assert!(rows[2].ends_with("  [tenant-7] export"), "{rows:?}");
 }
 
 #[test]

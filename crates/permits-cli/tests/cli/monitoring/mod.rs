@@ -26,7 +26,14 @@ static METRICS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| 
     let (server, name) = fresh();
     let served = metrics::in_use(&server, &name).samples.into_keys();
     let mut known: Vec<(String, Vec<String>)> = served
-        .map(|(name, semaphore)| (name, semaphore.map(|_| "semaphore".to_owned()).into_iter().collect()))
+        .map(|(name, semaphore)| {
+            let labels = match semaphore {
+                None => &[][..],
+                Some(_) if name.starts_with("permits_lane_") => &["semaphore", "lane"],
+                Some(_) => &["semaphore"],
+            };
+            (name, labels.iter().map(|label| (*label).to_owned()).collect())
+        })
         .collect();
     for metric in documents::library_metrics() {
         if metric.kind == "histogram" {

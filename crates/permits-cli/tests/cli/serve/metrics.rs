@@ -24,7 +24,8 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Parses the text, in which a counter is described by its name without `suffix`. Panics at the first
-    /// byte that is not in the format, with at most one label of the name `semaphore`.
+    /// byte that is not in the format, with at most one label of the name `semaphore`, and one of the name
+    /// `lane` behind it.
     #[track_caller]
     pub(crate) fn parse(text: &str, suffix: &str) -> Self {
         let mut metrics = Self::default();
@@ -53,7 +54,16 @@ impl Metrics {
                     Some((name, rest)) => {
                         let label =
                             rest.strip_prefix("semaphore=\"").and_then(|rest| rest.strip_suffix("\"}"));
-                        (name, Some(unescaped(label.unwrap_or_else(|| panic!("{line}")))))
+                        let label = label.unwrap_or_else(|| panic!("{line}"));
+                        let lane = name.starts_with("permits_lane_").then(|| label.split_once("\",lane=\""));
+                        let label = match lane {
+                            Some(lane) => {
+                                let (label, lane) = lane.unwrap_or_else(|| panic!("{line}"));
+                                format!("{} {}", unescaped(label), unescaped(lane))
+                            }
+                            None => unescaped(label),
+                        };
+                        (name, Some(label))
                     }
                 };
                 assert_eq!(name, metric, "the samples of a metric are together");
@@ -73,6 +83,12 @@ impl Metrics {
     }
 
     #[track_caller]
+    fn of_lane(&self, name: &str, semaphore: &str, lane: &str) -> Option<f64> {
+        let name = format!("permits_lane_{name}");
+        self.samples.get(&(name, Some(format!("{semaphore} {lane}")))).copied()
+    }
+
+    #[track_caller]
     pub(crate) fn store(&self, name: &str) -> f64 {
         self.samples[&(format!("permits_store_{name}"), None)]
     }
@@ -80,7 +96,7 @@ impl Metrics {
 
 fn is_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    (name.starts_with("permits_semaphore_") || name.starts_with("permits_store_"))
+    ["permits_semaphore_", "permits_lane_", "permits_store_"].iter().any(|first| name.starts_with(first))
         && name.bytes().all(is_part)
 }
 
@@ -179,11 +195,33 @@ fn the_number_of_series_is_bounded() {
     assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
 }
 
+#[test]
+fn the_ten_largest_lanes_of_a_semaphore_have_numbers() {
+    let store = Local::new();
+    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
+    let semaphore = client.named("api", 30);
+    let in_lane =
+        |lane: &str, weight| semaphore.acquire_with(permits::AcquireOptions::new().lane(lane).weight(weight));
+    let lanes: Vec<String> = (0..12).map(|number| format!("tenant\\{number:02}")).collect();
+    let held =
+        lanes.iter().zip(1..).map(|(lane, weight)| in_lane(lane, if weight > 10 { 10 } else { 1 }).wait());
+    let held: Vec<_> = held.map(|permit| permit.expect("it is free")).collect();
+    let _waiter = waiter(&store, "api", "--lane tenant\\00 --weight 30", (12, 1));
+    let serve = Serve::start(&store, &[]);
+    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
+    let of = |lane: &str| ["waiting", "held"].map(|name| metrics.of_lane(name, "api", lane));
+    assert_eq!(of(&lanes[0]), [Some(1.0), Some(1.0)]);
+    assert_eq!(of(&lanes[11]), [Some(0.0), Some(10.0)]);
+    let count = |name: &str| metrics.samples.keys().filter(|(metric, _)| metric == name).count();
+    assert_eq!((count("permits_lane_waiting"), count("permits_lane_held")), (10, 10));
+    drop(held);
+}
+
 /// The metrics of a store whose semaphore `name` is in use, so that each metric has a sample.
 #[track_caller]
 pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
     let _holder = Holder::start(store, name, "--limit 1");
-    let _waiter = waiter(store, name, "", (1, 1));
+    let _waiter = waiter(store, name, "--lane a", (1, 1));
     let serve = Serve::start(store, &[]);
     Metrics::parse(&serve.read("/metrics").body, "")
 }

@@ -105,6 +105,28 @@ fn an_operator_works_with_the_page() {
     assert_eq!(browser.complaints().iter().filter(|line| !line.contains("401")).count(), 0);
 }
 
+#[test]
+fn lanes_are_beside_the_labels_and_in_a_list() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    let _holder = Holder::start(&store, "api", "--limit 1 --lane tenant-1 --label nightly");
+    let _other = Holder::start(&store, "other", "--limit 1");
+    let _waiter = waiter(&store, "api", "--lane tenant-7=10", (1, 1));
+    let serve = Serve::start(&store, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/#api", serve.address));
+    browser.until("document.querySelector('#holders tr.row')?.innerText.includes('[tenant-1] nightly')");
+    browser.until("document.querySelector('#waiters tr.row')?.innerText.includes('[tenant-7]')");
+    let rows = "[...document.querySelectorAll('#lanes tr.row')].map((row) => [...row.cells].map((cell) => cell.innerText))";
+    let expected = json!([["tenant-7", "1", "0"], ["tenant-1", "0", "1"]]);
+    assert_eq!(browser.script(&format!("return {rows}")), expected);
+    browser.script("location.hash = 'other'");
+    browser.until("document.querySelector('#lanes').hidden");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// Calls `check` with the address of the page of a semaphore that is held, of a server that changes nothing.
 fn with_a_holder(check: impl FnOnce(&Browser, &str)) {
     let store = Local::new();
