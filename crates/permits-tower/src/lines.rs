@@ -63,13 +63,14 @@ pub struct Line {
     name: String,
     limit: Option<Limit>,
     options: Option<AcquireOptions>,
+    lane: Option<(String, u32)>,
 }
 
 impl Line {
     /// The line of this name (1–200 bytes of printable UTF-8), with the limit of the [`Keyed`] and the
     /// options of the layer.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), limit: None, options: None }
+        Self { name: name.into(), limit: None, options: None, lane: None }
     }
 
     /// Another limit than that of the other lines.
@@ -84,6 +85,41 @@ impl Line {
     #[must_use]
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = Some(options);
+        self
+    }
+
+    /// The [lane](AcquireOptions::lane) of this request in the line, and its share, 1 to 1,000. So one
+    /// semaphore serves all tenants: of those that wait, each gets units in proportion to its share.
+    ///
+    /// # Examples
+    /// 20 requests at once, of all tenants together; one that has paid gets three times the units of another
+    /// while both wait:
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// use permits_tower::{Keyed, Line, PermitLayer};
+    /// use tower::{ServiceBuilder, ServiceExt as _};
+    ///
+    /// struct Request {
+    ///     tenant: String,
+    /// }
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = Keyed::new(&client, 20, |request: &Request| {
+    ///     let share = if request.tenant == "acme" { 3 } else { 1 };
+    ///     Some(Line::new("api").lane(&request.tenant, share))
+    /// });
+    /// let service = ServiceBuilder::new()
+    ///     .layer(PermitLayer::until_response(api))
+    ///     .service_fn(|request: Request| async move { Ok::<_, std::io::Error>(request.tenant) });
+    ///
+    /// assert_eq!(service.oneshot(Request { tenant: "acme".into() }).await?, "acme");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lane(mut self, lane: impl Into<String>, share: u32) -> Self {
+        self.lane = Some((lane.into(), share));
         self
     }
 }
@@ -182,11 +218,13 @@ where
     L: Into<Line>,
 {
     fn acquire(&self, request: &Request, options: &AcquireOptions) -> Option<Started> {
-        let Line { name, limit, options: own } = (self.line)(request)?.into();
+        let Line { name, limit, options: own, lane } = (self.line)(request)?.into();
+        let mut options = own.unwrap_or_else(|| options.clone());
+        if let Some((lane, share)) = lane {
+            options = options.lane(lane).share(share);
+        }
         let semaphore = self.semaphore(&name, limit.unwrap_or(self.limit));
-        let acquire = semaphore
-            .map(|semaphore| semaphore.acquire_with(own.unwrap_or_else(|| options.clone())))
-            .map_err(AcquireError::from);
+        let acquire = semaphore.map(|semaphore| semaphore.acquire_with(options)).map_err(AcquireError::from);
         Some(Started { semaphore: name, acquire })
     }
 }

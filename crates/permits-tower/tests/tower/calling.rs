@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use permits::AcquireOptions;
+use permits::{AcquireError, AcquireOptions};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_tower::{Keyed, Line, PermitError, PermitLayer};
 use tower::{Layer as _, Service, ServiceBuilder, ServiceExt as _};
@@ -136,6 +136,50 @@ async fn tenants_wait_in_lines_of_their_own() {
     }
     for tenant in [1, 2, 7] {
         settles(&of(tenant), 0, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn lanes_of_one_line_take_turns() {
+    let (client, exports) = semaphore("lanes", 1).await;
+    let (service, mut handle) = inner();
+    // Tenants by the last digit; tenant 3 has paid.
+    let lines = Keyed::new(&client, 1, |request: &u32| {
+        let tenant = request % 10;
+        Some(Line::new("exports").lane(format!("tenant-{tenant}"), if tenant == 3 { 10 } else { 1 }))
+    });
+    let options = AcquireOptions::new().label("of the layer");
+    let service = PermitLayer::until_response(lines).options(options).layer(service);
+
+    let mut calls = vec![tokio::spawn(service.clone().oneshot(0))];
+    let mut held = next(&mut handle).await;
+    for (waiting, request) in (1..).zip([1, 11, 21, 2, 3, 13]) {
+        calls.push(tokio::spawn(service.clone().oneshot(request)));
+        settles(&exports, 1, waiting).await;
+    }
+    let found = exports.inspect().succeeds().await;
+    let lanes: Vec<_> =
+        found.lanes.iter().map(|info| (info.lane.as_deref().unwrap_or_default(), info.waiting)).collect();
+    assert_eq!(lanes, [("tenant-1", 3), ("tenant-3", 2), ("tenant-2", 1), ("tenant-0", 0)]);
+    assert!(found.waiters.iter().all(|waiter| waiter.label.as_deref() == Some("of the layer")));
+    for expected in [1, 2, 3, 13, 11, 21] {
+        held.1.send_response(0);
+        held = next(&mut handle).await;
+        assert_eq!(held.0, expected);
+    }
+    held.1.send_response(0);
+    for call in calls {
+        within(call).await.expect("no panic").expect("it is served");
+    }
+    settles(&exports, 0, 0).await;
+
+    for (lane, share) in [("l".repeat(121), 1), ("l".to_owned(), 1001)] {
+        let lines = Keyed::new(&client, 1, move |_: &u32| Some(Line::new("exports").lane(&lane, share)));
+        let (service, _handle) = inner();
+        let service = PermitLayer::until_response(lines).layer(service);
+        let error = within(service.oneshot(1)).await.expect_err("it is not valid");
+        let PermitError::Acquire { source, .. } = error else { panic!("not of the line: {error:?}") };
+        assert!(matches!(source, AcquireError::Invalid(_)), "{source:?}");
     }
 }
 
