@@ -1,5 +1,6 @@
 //! Arguments from Python, and results for it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use permits::{Diagnosis, Inspection};
@@ -15,17 +16,22 @@ pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
 
 /// A number of units or another count, of at least `least`.
 pub(crate) fn count(name: &str, least: u32, number: i64) -> PyResult<u32> {
-    ranged(name, least, number, "")
+    ranged(name, least..=u32::MAX, number, "")
 }
 
 /// A limit.
 pub(crate) fn limit(number: i64) -> PyResult<u32> {
-    ranged("the limit", 1, number, "; to stop all grants, pause the semaphore")
+    ranged("the limit", 1..=u32::MAX, number, "; to stop all grants, pause the semaphore")
 }
 
-fn ranged(name: &str, least: u32, number: i64, advice: &str) -> PyResult<u32> {
-    u32::try_from(number).ok().filter(|found| *found >= least).ok_or_else(|| {
-        let most = u32::MAX;
+/// The share of a lane.
+pub(crate) fn share(number: i64) -> PyResult<u32> {
+    ranged("the share", 1..=1000, number, "")
+}
+
+fn ranged(name: &str, allowed: RangeInclusive<u32>, number: i64, advice: &str) -> PyResult<u32> {
+    u32::try_from(number).ok().filter(|found| allowed.contains(found)).ok_or_else(|| {
+        let (least, most) = (allowed.start(), allowed.end());
         Failure::invalid(format!("{name} is a number from {least} to {most}, not {number}{advice}")).raised()
     })
 }

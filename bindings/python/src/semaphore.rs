@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use permits::{Acquire, AcquireOptions, AdminError};
+use permits::{Acquire, AcquireOptions, AdminError, check};
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
 use crate::convert::{self, count, duration};
+use crate::failure::Failure;
 use crate::permit::Permit;
 
 /// Options of an acquisition. What is `None` has the default of the library.
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     lease: Option<f64>,
     auto_renew: Option<bool>,
     at_least: Option<f64>,
+    lane: Option<String>,
+    share: Option<i64>,
 }
 
 impl Options {
@@ -48,6 +51,13 @@ impl Options {
         }
         if let Some(time) = self.at_least {
             options = options.at_least(duration("at_least", time)?);
+        }
+        if let Some(lane) = self.lane {
+            check::lane(&lane).map_err(|error| Failure::invalid(error.to_string()).raised())?;
+            options = options.lane(lane);
+        }
+        if let Some(share) = self.share {
+            options = options.share(convert::share(share)?);
         }
         Ok(options)
     }

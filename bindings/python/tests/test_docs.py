@@ -79,6 +79,8 @@ COOKBOOK: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
     "So many a minute, and so many at once": (12, {"call_api": (12, 8)}),
     "A door that opens every 200 ms": (4, {"step": (4, 1)}),
     "A limit for each tenant, within a limit for all": (12, {"call_api": (12, 10)}),
+    "Tenants of one API": (12, {"call_api": (12, 8)}),
+    "Interactive before batch": (10, {"reindex": (10, 8), "answer": (10, 8)}),
     "Room for urgent work": (10, {"reindex": (10, 6), "answer": (10, 8)}),
     "Readers and a writer": (4, {"read": (8, 4), "write": (4, 1)}),
     "A licence that lingers": (8, {"simulate": (8, 8)}),

@@ -75,6 +75,48 @@ def test_a_permit_has_slot_token_weight_and_holder(client: permits.Client, name:
     assert is_idle(semaphore)
 
 
+def test_lanes_take_turns(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    order: list[str] = []
+
+    def work(lane: str | None, share: int) -> None:
+        with semaphore.acquire(lane=lane, share=share):
+            order.append(lane or "")
+
+    first = semaphore.acquire(lane="a").wait()
+    threads = []
+    lanes = [("batch", 1), ("batch", 1), ("batch", 1), (None, 1), ("interactive", 100), ("interactive", 100)]
+    for number, (lane, share) in enumerate(lanes):
+        threads.append(in_thread(lambda lane=lane, share=share: work(lane, share)))  # type: ignore[misc]
+        waiters(semaphore, number + 1)
+    found = semaphore.inspect()
+    assert found.lanes == (
+        permits.LaneInfo(lane="batch", waiting=3, held=0),
+        permits.LaneInfo(lane="interactive", waiting=2, held=0),
+        permits.LaneInfo(lane=None, waiting=1, held=0),
+        permits.LaneInfo(lane="a", waiting=0, held=1),
+    )
+    assert (found.holders[0].lane, {waiter.lane for waiter in found.waiters}) == ("a", {"batch", None, "interactive"})
+    first.release()
+    for thread in threads:
+        thread.result()
+    assert order == ["batch", "", "interactive", "interactive", "batch", "batch"]
+    assert is_idle(semaphore) and semaphore.inspect().lanes == ()
+
+
+def test_a_decorator_and_acquire_all_take_a_lane(client: permits.Client, name: str) -> None:
+    semaphore, other = client.semaphore(name, 1), client.semaphore(f"{name}/other", 1)
+
+    @semaphore.limit(lane="tenant-7", share=10)
+    def lane() -> str | None:
+        return semaphore.inspect().holders[0].lane
+
+    assert lane() == "tenant-7"
+    with client.acquire_all([semaphore, (other, {"lane": "tenant-8", "share": 2})]):
+        assert (semaphore.inspect().holders[0].lane, other.inspect().holders[0].lane) == (None, "tenant-8")
+    assert is_idle(semaphore) and is_idle(other)
+
+
 def test_a_wait_ends_with_its_timeout(client: permits.Client, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     with semaphore.acquire():

@@ -42,6 +42,8 @@ class Semaphore(Unheld):
         lease: Seconds | None = None,
         auto_renew: bool = True,
         at_least: Seconds | None = None,
+        lane: str | None = None,
+        share: int = 1,
     ) -> Acquire:
         """Acquires `weight` units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
@@ -52,6 +54,9 @@ class Semaphore(Unheld):
         - `lease`: the time for which it is valid without renewal; the client's unless set.
         - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
         - `at_least`: the time for which the grant counts, also if it is released earlier.
+        - `lane`: a tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion
+          to their shares.
+        - `share`: the share of the lane, 1 to 1,000, the same in all its requests.
         """
         options = AcquireOptions(
             weight=weight,
@@ -61,6 +66,8 @@ class Semaphore(Unheld):
             lease=lease,
             auto_renew=auto_renew,
             at_least=at_least,
+            lane=lane,
+            share=share,
         )
         return self._acquire(options)
 
@@ -79,6 +86,8 @@ class Semaphore(Unheld):
         label: str | None = None,
         lease: Seconds | None = None,
         at_least: Seconds | None = None,
+        lane: str | None = None,
+        share: int = 1,
     ) -> Callable[[F], F]: ...
     def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""

@@ -28,6 +28,8 @@ class AcquireOptions(TypedDict, total=False):
     lease: Optional[Seconds]
     auto_renew: bool
     at_least: Optional[Seconds]
+    lane: Optional[str]
+    share: int
 
 
 class PermitStatus(Enum):
@@ -60,6 +62,7 @@ class HolderInfo:
     age: float
     """The seconds since its grant, by the store's clock."""
     label: str | None
+    lane: str | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,19 @@ class WaiterInfo:
     age: float
     """The seconds since it was queued, by the store's clock."""
     label: str | None
+    lane: str | None
+
+
+@dataclass(frozen=True)
+class LaneInfo:
+    """A lane, in an `Inspection`."""
+
+    lane: str | None
+    """Its name; `None` for the lane of the requests that name none."""
+    waiting: int
+    """The number of its waiters."""
+    held: int
+    """The units that its listed holders hold."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +140,9 @@ class Inspection:
     holders: tuple[HolderInfo, ...]
     """The first holders, by the end of their leases."""
     waiters: tuple[WaiterInfo, ...]
-    """The first waiters, in order."""
+    """The first waiters, in order; with lanes, in the order that equal shares give."""
+    lanes: tuple[LaneInfo, ...]
+    """The lanes of waiters and of the listed holders: up to 32, those with the most waiters first. Empty if none is named."""
     changes: tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind at least the last one."""
 
@@ -153,7 +171,8 @@ class Diagnosis:
 def inspection(text: str) -> Inspection:
     """The inspection of the JSON that the native half returns."""
     found = json.loads(text)
-    for name, row in ("holders", HolderInfo), ("waiters", WaiterInfo), ("changes", ChangeInfo):
+    rows = ("holders", HolderInfo), ("waiters", WaiterInfo), ("lanes", LaneInfo), ("changes", ChangeInfo)
+    for name, row in rows:
         found[name] = tuple(_of_json(row, fields) for fields in found[name])
     return _of_json(Inspection, found)
 
@@ -196,4 +215,6 @@ def native_options(options: AcquireOptions) -> dict[str, object]:
         "lease": seconds(options.get("lease")),
         "auto_renew": options.get("auto_renew"),
         "at_least": seconds(options.get("at_least")),
+        "lane": options.get("lane"),
+        "share": options.get("share"),
     }
