@@ -229,7 +229,11 @@ impl Shared {
                 format!("*6\r\n{}", fields.concat())
             }
             "EVAL" | "EVALSHA" if arguments[1] == "0" => "*0\r\n".into(),
-            "EVAL" | "EVALSHA" => execute(&arguments[13..]),
+            // Behind the script, the number of keys, the keys, and what each command has.
+            "EVAL" | "EVALSHA" => {
+                let keys: usize = arguments[1].parse().expect("the client says how many");
+                execute(&arguments[2 + keys + 7..])
+            }
             _ => "+OK\r\n".into(),
         }
     }

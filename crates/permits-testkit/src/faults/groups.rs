@@ -124,8 +124,8 @@ pub(super) fn cluster_migrate(fixture: &mut Fixture) -> Fault {
     let from = cluster.primary_of(Fixture::hash_slot());
     let migration = cluster.begin_migration(Fixture::hash_slot(), (from + others) % cluster.nodes().len());
     let mut moved = 0;
-    // The semaphore has four keys, and is on two nodes for a while.
-    while moved < 4 && migration.move_keys(step) > 0 {
+    // The semaphore has four keys or five, and is on two nodes for a while.
+    while moved < 5 && migration.move_keys(step) > 0 {
         moved += step;
         sleep(pause.max(Duration::from_millis(1)));
     }

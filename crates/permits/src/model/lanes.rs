@@ -1,13 +1,14 @@
 //! Lanes: the order in which waiters of several lanes are granted.
 //!
-//! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *turn*, a point
-//! on an axis that begins at 0. The lane with the lowest turn is first, and its earliest waiter is the head of
-//! the queue. A grant moves the turn of its lane on by weight ÷ share, so lanes that wait get units in
-//! proportion to their shares. A lane that gets a waiter begins at the turn of the first lane: it is not owed
-//! what it did not ask for. A lane whose last waiter leaves *owes* as long as its turn is ahead of the first
-//! lane's: it gains nothing by asking again.
+//! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *progress*,
+//! a number that begins at 0. The lane with the least progress is first, and its earliest waiter is the head of
+//! the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get units in
+//! proportion to their shares. A lane that gets a waiter begins with the progress of the first lane: it is not
+//! owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is ahead of the
+//! first lane's: it gains nothing by asking again.
 //!
-//! A turn moves when a request is granted, not when it arrives: a waiter that gives up costs its lane nothing.
+//! A lane makes progress when a request is granted, not when it arrives: a waiter that gives up costs its lane
+//! nothing.
 //! A head stays the head until it is granted or leaves, because a new lane is never before the first one.
 //!
 //! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane number
@@ -32,26 +33,26 @@ const FIRST_TIME: u64 = 1 << 50;
 /// The most lanes that owe nothing any more, and that one request removes.
 const FORGIVEN_MAX: usize = 128;
 
-/// A point on the axis of turns, in units per share.
+/// The progress of a lane: units granted while it waited, divided by their shares.
 #[derive(Debug, Clone, Copy, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Turn(pub f64);
+pub struct Progress(pub f64);
 
-impl PartialEq for Turn {
+impl PartialEq for Progress {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Turn {}
+impl Eq for Progress {}
 
-impl PartialOrd for Turn {
+impl PartialOrd for Progress {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Turn {
+impl Ord for Progress {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
@@ -73,15 +74,15 @@ pub struct Lanes {
 pub enum Lane {
     /// It has waiters.
     Waits {
-        /// Its number: lanes with the same turn are served in this order.
+        /// Its number: lanes with equal progress are served in this order.
         number: u64,
-        /// Its turn.
-        turn: Turn,
+        /// Its progress.
+        progress: Progress,
     },
-    /// It has no waiters, and was granted more than its share up to this turn.
+    /// It has no waiters, and has made more progress than those that have.
     Owes {
-        /// The turn.
-        until: Turn,
+        /// Its progress.
+        until: Progress,
     },
 }
 
@@ -95,24 +96,24 @@ fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
 
 impl Lanes {
     /// The lanes with waiters.
-    fn waiting(&self) -> impl Iterator<Item = (Turn, u64, &LaneName)> {
+    fn waiting(&self) -> impl Iterator<Item = (Progress, u64, &LaneName)> {
         self.known.iter().filter_map(|(name, lane)| match lane {
-            &Lane::Waits { number, turn } => Some((turn, number, name)),
+            &Lane::Waits { number, progress } => Some((progress, number, name)),
             Lane::Owes { .. } => None,
         })
     }
 
-    /// The lanes with waiters, in the order of their turns.
-    fn in_order(&self) -> Vec<(Turn, u64, &LaneName)> {
+    /// The lanes with waiters, in the order of their progress.
+    fn in_order(&self) -> Vec<(Progress, u64, &LaneName)> {
         let mut lanes: Vec<_> = self.waiting().collect();
         lanes.sort_unstable();
         lanes
     }
 
-    /// Removes lanes that do not owe beyond `turn`, the lowest first: at most [`FORGIVEN_MAX`].
-    fn forgive(&mut self, turn: Turn) {
+    /// Removes lanes that do not owe beyond `first`, the lowest first: at most [`FORGIVEN_MAX`].
+    fn forgive(&mut self, first: Progress) {
         let owes = |(name, lane): (&LaneName, &Lane)| match lane {
-            Lane::Owes { until } if *until <= turn => Some((*until, std::cmp::Reverse(name.clone()))),
+            Lane::Owes { until } if *until <= first => Some((*until, std::cmp::Reverse(name.clone()))),
             _ => None,
         };
         let mut forgiven: Vec<_> = self.known.iter().filter_map(owes).collect();
@@ -156,12 +157,12 @@ impl State {
         Some(self.last_ticket)
     }
 
-    /// Gives a lane its turn and a number that no other lane with waiters has.
+    /// Gives a lane its progress and a number that no other lane with waiters has.
     fn begin_lane(&mut self, name: &LaneName) -> Option<u64> {
-        let first = self.lanes.waiting().min().map(|(turn, number, _)| (turn, number));
+        let first = self.lanes.waiting().min().map(|(progress, number, _)| (progress, number));
         let until = match self.lanes.known.get(name) {
             Some(Lane::Owes { until }) => *until,
-            _ => Turn::default(),
+            _ => Progress::default(),
         };
         if self.queue.len() as u64 >= LANES_MAX && self.lanes.waiting().count() as u64 >= LANES_MAX {
             return None;
@@ -174,30 +175,30 @@ impl State {
             }
         }
         self.lanes.last = number;
-        let turn = match first {
-            None => Turn::default(),
+        let progress = match first {
+            None => Progress::default(),
             Some((first, _)) if until > first => until,
             // Behind the first lane, also when the numbers begin again.
-            Some((first, of_first)) => Turn(first.0 + if number > of_first { 0.0 } else { 1.0 }),
+            Some((first, of_first)) => Progress(first.0 + if number > of_first { 0.0 } else { 1.0 }),
         };
-        self.lanes.known.insert(name.clone(), Lane::Waits { number, turn });
+        self.lanes.known.insert(name.clone(), Lane::Waits { number, progress });
         if let Some((first, _)) = first {
             self.lanes.forgive(first);
         }
         Some(number)
     }
 
-    /// Moves the turn of a lane on, whose waiter has left the queue: by the cost of its grant, 0 without one.
+    /// Adds the cost of a grant, 0 without one, to the progress of a lane whose waiter has left the queue.
     pub(super) fn leave(&mut self, lane: &LaneName, cost: f64) {
         if self.queue.is_empty() {
             self.lanes = Lanes::default();
         }
-        let Some(Lane::Waits { number, turn }) = self.lanes.known.get_mut(lane) else { return };
-        let turn_after = Turn(turn.0 + cost);
+        let Some(Lane::Waits { number, progress }) = self.lanes.known.get_mut(lane) else { return };
+        let after = Progress(progress.0 + cost);
         if self.queue.range(tickets(lane, *number)).next().is_some() {
-            *turn = turn_after;
-        } else if turn_after > Turn::default() {
-            self.lanes.known.insert(lane.clone(), Lane::Owes { until: turn_after });
+            *progress = after;
+        } else if after > Progress::default() {
+            self.lanes.known.insert(lane.clone(), Lane::Owes { until: after });
         } else {
             self.lanes.known.remove(lane);
         }
@@ -208,16 +209,16 @@ impl State {
     pub(super) fn position(&self, holder: &Holder, ticket: u64) -> u64 {
         let lane = self.entries.get(holder).map(|entry| &entry.terms.lane);
         let known = lane.and_then(|lane| Some((lane, self.lanes.known.get(lane)?)));
-        let Some((lane, &Lane::Waits { number, turn })) = known else {
+        let Some((lane, &Lane::Waits { number, progress })) = known else {
             return self.queue.range(..ticket).count() as u64;
         };
         let before = self.queue.range(*tickets(lane, number).start()..ticket).count();
         let lanes = self.lanes.in_order();
-        let rank = lanes.iter().filter(|other| **other < (turn, number, lane)).count();
+        let rank = lanes.iter().filter(|other| **other < (progress, number, lane)).count();
         (before * lanes.len() + rank).min(self.queue.len() - 1) as u64
     }
 
-    /// Up to `max` waiters in the order in which they are to be granted; with lanes, one of each lane in turn.
+    /// Up to `max` waiters in the order in which they are to be granted; with lanes, one of each lane after the other.
     pub fn waiters(&self, max: usize) -> Vec<(u64, &Holder)> {
         let lanes = self.lanes.in_order();
         if lanes.is_empty() {
@@ -237,7 +238,7 @@ impl State {
 
     /// The lanes with waiters and the number of those, of the first `max` lanes.
     pub(super) fn lanes_waiting(&self, max: usize) -> Vec<(LaneName, u64)> {
-        let waiting = |(_, number, lane): &(Turn, u64, &LaneName)| {
+        let waiting = |(_, number, lane): &(Progress, u64, &LaneName)| {
             ((*lane).clone(), self.queue.range(tickets(lane, *number)).count() as u64)
         };
         self.lanes.in_order().iter().take(max).map(waiting).collect()
@@ -247,7 +248,7 @@ impl State {
     pub(super) fn lane_fault(&self) -> Option<String> {
         let is_in_range = |number: u64| (1..=LANES_MAX).contains(&number);
         let is_sound = |lane: &Lane| match lane {
-            Lane::Waits { number, turn } => is_in_range(*number) && turn.0 >= 0.0,
+            Lane::Waits { number, progress } => is_in_range(*number) && progress.0 >= 0.0,
             Lane::Owes { until } => until.0 > 0.0,
         };
         let counts = is_in_range(self.lanes.last) || self.lanes == Lanes::default();
@@ -270,7 +271,7 @@ impl State {
     }
 }
 
-/// The distance by which a grant on these terms moves the turn of its lane.
+/// The progress that a grant on these terms is for its lane.
 pub(super) fn cost(terms: &PermitTerms) -> f64 {
     f64::from(terms.weight) / f64::from(terms.share)
 }

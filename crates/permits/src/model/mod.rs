@@ -39,7 +39,7 @@ use crate::protocol::{Command, Event, Operation, Reply};
 pub use self::execution::REAP_MAX;
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX};
-pub use self::lanes::{LANES_MAX, Lane, Lanes, Turn};
+pub use self::lanes::{LANES_MAX, Lane, Lanes, Progress};
 pub use self::recovery::IDENTITY_EVERY_US;
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, Part, RECALL_US, ServerClock, State,

@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_millis(1500);
 /// The last parts of the keys.
 const PARTS: [&str; 5] = ["state", "queue", "leases", "free", "lanes"];
 
-/// A semaphore of which all four keys exist: 2 of 2 are held, a slot is free, and one waits.
+/// A semaphore of which all five keys exist: 2 of 2 are held, a slot is free, and one waits.
 struct Full {
     semaphore: Semaphore,
     held: Vec<Permit>,
@@ -32,8 +32,9 @@ impl Full {
         semaphore.set_limit(2).succeeds().await;
         held.remove(0).release().succeeds().await;
         let waiter = waiting.named(name, permits::Limit::Stored);
-        let acquiring =
-            async move { waiter.acquire_with(AcquireOptions::new()).await.expect("its turn comes") };
+        let acquiring = async move {
+            waiter.acquire_with(AcquireOptions::new().lane("a")).await.expect("its turn comes")
+        };
         let waiter = tokio::spawn(acquiring);
         while semaphore.inspect_up_to(0).succeeds().await.waiting == 0 {
             sleep(Duration::from_millis(5)).await;

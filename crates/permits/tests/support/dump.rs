@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits::model::{Entry, EntryState, Lane, Lanes, State, Turn};
+use permits::model::{Entry, EntryState, Lane, Lanes, Progress, State};
 use permits::protocol::{
     Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
     SessionId,
@@ -185,7 +185,7 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// The lanes by their turns, and the numbers of those that wait as the state has them: one in each line.
+/// The lanes by their progress, and the numbers of those that wait as the state has them: one in each line.
 fn decode_lanes(lanes: &Pairs<'_>, numbers: &str) -> Result<BTreeMap<LaneName, Lane>, String> {
     let mut numbers: BTreeMap<&str, u64> = numbers
         .lines()
@@ -195,16 +195,16 @@ fn decode_lanes(lanes: &Pairs<'_>, numbers: &str) -> Result<BTreeMap<LaneName, L
         })
         .collect::<Result<_, String>>()?;
     let decode = |(member, score): &(&str, &str)| {
-        let turn: f64 = number(score)?;
+        let progress: f64 = number(score)?;
         let (name, lane) = match member.strip_prefix('-') {
-            Some(name) if turn < 0.0 => (name, Lane::Owes { until: Turn(-turn) }),
-            None if turn >= 0.0 && member.is_char_boundary(6) => {
+            Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
+            None if progress >= 0.0 && member.is_char_boundary(6) => {
                 let (digits, name) = member.split_at(6);
                 let found = numbers.remove(name);
                 if found != Some(number(digits.trim_start_matches('0'))?) {
                     return Err(format!("the lane {member:?}, and the state has {found:?}"));
                 }
-                (name, Lane::Waits { number: found.unwrap_or_default(), turn: Turn(turn) })
+                (name, Lane::Waits { number: found.unwrap_or_default(), progress: Progress(progress) })
             }
             _ => return Err(format!("the lane {member:?} with the score {score}")),
         };

@@ -27,7 +27,7 @@ const SHARED: [&str; 11] = [
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
     include_str!("lua/pending.lua"),
-    include_str!("lua/turns.lua"),
+    include_str!("lua/lane_order.lua"),
     include_str!("lua/lanes.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),

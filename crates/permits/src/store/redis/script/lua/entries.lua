@@ -51,5 +51,5 @@ local function set_queued(entry, queued)
   local flags = string.byte(entry)
   if flags % 16 < LANED then return entry end
   local at = ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 2
-  return string.sub(entry, 1, at) .. struct.pack('<d', queued) .. string.sub(entry, at + 9)
+  return table.concat({ string.sub(entry, 1, at), struct.pack('<d', queued), string.sub(entry, at + 9) })
 end

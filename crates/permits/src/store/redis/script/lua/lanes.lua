@@ -1,21 +1,21 @@
--- Lanes that get their first waiter, and lanes that lose one: see turns.
+-- Lanes that get their first waiter, and lanes that lose one: see lane_order.
 
 local LANES_MAX, FORGIVEN_MAX = 262143, 128
 
--- Gives a lane its turn, and a number that no other lane with waiters has.
+-- Gives a lane its progress, and a number that no other lane with waiters has.
 local function begin_lane(name)
   local first, of_first = first_lane()
   if s.waiting >= LANES_MAX and redis.call('ZCOUNT', lanes_key, 0, '+inf') >= LANES_MAX then return end
-  local owed, turn = -(redis.call('ZSCORE', lanes_key, '-' .. name) or 0), 0
+  local owed, progress = -(redis.call('ZSCORE', lanes_key, owing(name)) or 0), 0
   if s.lanes == 0 then s.created[lanes_key] = true end
   repeat
     s.lanes = s.lanes % LANES_MAX + 1
   until redis.call('ZCOUNT', queue_key, tickets_of(nil, s.lanes)) == 0
   -- Behind the first lane, also when the numbers begin again.
-  if first then turn = owed > first and owed or first + (s.lanes > of_first and 0 or 1) end
-  redis.call('ZADD', lanes_key, turn, member_of(name, s.lanes))
-  redis.call('HSET', state_key, '\t:' .. name, s.lanes)
-  if owed > 0 then redis.call('ZREM', lanes_key, '-' .. name) end
+  if first then progress = owed > first and owed or first + (s.lanes > of_first and 0 or 1) end
+  redis.call('ZADD', lanes_key, progress, member_of(name, s.lanes))
+  redis.call('HSET', state_key, lane_field(name), s.lanes)
+  if owed > 0 then redis.call('ZREM', lanes_key, owing(name)) end
   local forgiven = first and redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first, 'LIMIT', 0, FORGIVEN_MAX) or {}
   if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
   return s.lanes
@@ -36,12 +36,12 @@ local function join(name)
   if ticket < (number + 1) * TICKETS then return ticket end
 end
 
--- Moves the turn of a lane on, whose waiter has left the queue: by the cost of its grant, 0 without one.
+-- Adds the cost of a grant, 0 without one, to the progress of a lane whose waiter has left the queue.
 local function leave(name, cost)
   if s.waiting == 0 then
     s.lanes = 0
     redis.call('UNLINK', lanes_key)
-    redis.call('HDEL', state_key, '\t:' .. name)
+    redis.call('HDEL', state_key, lane_field(name))
     return
   end
   local number = number_of(name)
@@ -50,8 +50,8 @@ local function leave(name, cost)
     if cost > 0 then redis.call('ZADD', lanes_key, 'INCR', cost, member) end
     return
   end
-  local turn = redis.call('ZSCORE', lanes_key, member) + cost
-  redis.call('HDEL', state_key, '\t:' .. name)
+  local progress = redis.call('ZSCORE', lanes_key, member) + cost
+  redis.call('HDEL', state_key, lane_field(name))
   redis.call('ZREM', lanes_key, member)
-  if turn > 0 then redis.call('ZADD', lanes_key, -turn, '-' .. name) end
+  if progress > 0 then redis.call('ZADD', lanes_key, -progress, owing(name)) end
 end

@@ -1,6 +1,6 @@
 -- The order of lanes, as in src/model/lanes.rs. While `s.lanes` is not 0, each lane that waits is a member of
--- lanes, its number and its name, with its turn as score; and each that owes, '-' and its name, with its turn
--- below 0. The number of a lane that waits is a field of the state, too: a tab, ':' and its name.
+-- lanes, its number and its name, by its progress; and each that owes, '-' and its name, by its progress below
+-- 0. The number of a lane that waits is a field of the state, too: a tab, ':' and its name.
 
 local TICKETS, FIRST_TIME = 4294967296, '1125899906842624'
 
@@ -10,15 +10,23 @@ local function tickets_of(name, number)
   return string.format('%.0f', number * TICKETS), string.format('%.0f', number * TICKETS + TICKETS - 1)
 end
 
+local function lane_field(name)
+  return string.format('\t:%s', name)
+end
+
 local function number_of(name)
-  return tonumber(redis.call('HGET', state_key, '\t:' .. name))
+  return tonumber(redis.call('HGET', state_key, lane_field(name)))
 end
 
 local function member_of(name, number)
-  return string.format('%06d%s', number, name)
+  return string.format('%06.0f%s', number, name)
 end
 
--- The turn, the number and the name of the first lane.
+local function owing(name)
+  return string.format('-%s', name)
+end
+
+-- The progress, the number and the name of the first lane.
 local function first_lane()
   local found = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if found[1] then return tonumber(found[2]), tonumber(string.sub(found[1], 1, 6)), string.sub(found[1], 7) end
@@ -39,8 +47,9 @@ local function place_of(holder)
   if s.lanes == 0 then return redis.call('ZRANK', queue_key, holder) end
   local _, _, _, _, _, _, _, _, _, _, name = parts(holder, known[holder])
   local number = number_of(name)
-  local before = redis.call('ZCOUNT', queue_key, tickets_of(name, number), '(' .. redis.call('ZSCORE', queue_key, holder))
-  local owing = redis.call('ZCOUNT', lanes_key, '-inf', '(0')
-  local rank = redis.call('ZRANK', lanes_key, member_of(name, number)) - owing
-  return math.min(before * (redis.call('ZCARD', lanes_key) - owing) + rank, s.waiting - 1)
+  local behind = string.format('(%s', redis.call('ZSCORE', queue_key, holder))
+  local before = redis.call('ZCOUNT', queue_key, tickets_of(name, number), behind)
+  local owe = redis.call('ZCOUNT', lanes_key, '-inf', '(0')
+  local rank = redis.call('ZRANK', lanes_key, member_of(name, number)) - owe
+  return math.min(before * (redis.call('ZCARD', lanes_key) - owe) + rank, s.waiting - 1)
 end
