@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// The variables by which a process of the other version gets the URL, and a handle of this version.
 const URL: &str = "PERMITS_TEST_LAYOUT_URL";
 const HANDLE: &str = "PERMITS_TEST_LAYOUT_HANDLE";
-const THIS: u32 = 3;
-const OTHER: u32 = 4;
+const THIS: u32 = 4;
+const OTHER: u32 = 5;
 
 fn connect(url: &str) -> Client {
     Client::builder(url).recovery(Recovery::Off).connect().wait().expect("the store is up")
@@ -60,7 +60,7 @@ fn as_another_version() {
     let client = connect(&url);
     everything_is_refused(&client.named("this", Limit::Stored), THIS, OTHER);
     let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
-    assert!(refused.contains("layout 3") && refused.contains("layout 4"), "{refused}");
+    assert!(refused.contains("layout 4") && refused.contains("layout 5"), "{refused}");
     assert_eq!(client.list().wait().expect("the store is up"), ["this"], "a list reads no state");
     let own = client.named("other", 4);
     std::mem::forget(own.acquire().wait().expect("it is free"));
