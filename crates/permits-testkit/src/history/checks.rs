@@ -3,12 +3,12 @@
 //!
 //! They do not depend on how the model decides. An exception to a bound is stated here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, KEPT_TOKENS, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Holder, MAX_BATCH, Operation,
-    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RequestId,
+    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, Event, EventKind, Holder, LaneName, MAX_BATCH,
+    Operation, PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RequestId,
 };
 
 use super::Violation;
@@ -18,7 +18,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 15] = [
+pub const CHECKS: [(&str, Check); 16] = [
     ("P1", bound),
     ("P4, kept", tokens_that_may_be_used_are_passed),
     ("P5", nothing_appears_unasked),
@@ -34,6 +34,7 @@ pub const CHECKS: [(&str, Check); 15] = [
     ("P20", a_closed_line_is_empty),
     ("P21", changes_are_remembered),
     ("P22", what_may_be_kept_is_known),
+    ("P23", the_head_stays),
 ];
 
 /// Runs all checks.
@@ -184,38 +185,34 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P6: waiters are granted in the order of their tickets, each only when all before it have gone, and a
-/// newcomer only when the queue is empty.
+/// P6: the waiters of a lane are granted in the order of their tickets, each only when all before it have
+/// gone, and a newcomer only when the queue is empty. Without lanes, all waiters are of one.
 fn first_come_first_served(step: &Step) -> Result<(), String> {
-    let Some(after) = &step.after else { return Ok(()) };
-    let mut tickets = Vec::new();
+    let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
-        match step.entry_before(&event.holder).map(|entry| entry.place) {
-            Some(EntryState::Waiting(ticket)) => tickets.push(ticket),
+        match step.entry_before(&event.holder).map(|entry| (&entry.terms.lane, entry.place)) {
+            Some((lane, EntryState::Waiting(ticket))) => tickets.entry(lane).or_default().push(ticket),
             place => return Err(format!("{} did not wait and was called: {place:?}", event.holder)),
         }
     }
-    if !tickets.is_sorted() {
-        return Err(format!("granted in the order {tickets:?}"));
+    if let Some((lane, unsorted)) = tickets.iter().find(|(_, tickets)| !tickets.is_sorted()) {
+        return Err(format!("granted in the order {unsorted:?} in lane {lane:?}"));
     }
-    // A ticket is given once, so a ticket that is still there belongs to a waiter that stayed.
-    let first_left = step
-        .before
-        .iter()
-        .flat_map(|before| before.queue.keys())
-        .find(|ticket| after.queue.contains_key(ticket));
-    if let (Some(left), Some(last)) = (first_left, tickets.last())
-        && left < last
-    {
-        return Err(format!("{:?} with ticket {left} was overtaken by {last}", after.queue[left]));
+    for (lane, ticket, holder) in step.waiters_left() {
+        if let Some(last) = tickets.get(lane).and_then(|tickets| tickets.last())
+            && ticket < *last
+        {
+            return Err(format!("{holder} with ticket {ticket} was overtaken by {last} in lane {lane:?}"));
+        }
     }
-    let mut waiting = first_left.is_some();
+    let promoted = tickets.values().map(Vec::len).sum();
+    let mut waiting = step.waiters_left().next().is_some();
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
         // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts
         // once.
-        let mut newcomers = step.fresh().into_iter().skip(tickets.len()).map(|fresh| fresh.grant).peekable();
+        let mut newcomers = step.fresh().into_iter().skip(promoted).map(|fresh| fresh.grant).peekable();
         for (asked, answer) in requests.iter().zip(answers) {
             match answer {
                 AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() && waiting => {
@@ -234,7 +231,7 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
 /// work is left.
 fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
-    let Some(head) = after.queue.values().next() else { return Ok(()) };
+    let Some(&(_, head)) = after.waiters(1).first() else { return Ok(()) };
     if after.paused || step.is_recovering() || step.is_cut() {
         return Ok(());
     }
@@ -261,9 +258,7 @@ fn what_left_is_gone(step: &Step) -> Result<(), String> {
         _ => return Ok(()),
     };
     for (holder, request) in left {
-        let granted = |event: &permits::protocol::Event| {
-            event.holder == *holder && matches!(event.kind, EventKind::Granted(_))
-        };
+        let granted = |event: &Event| event.holder == *holder && matches!(event.kind, EventKind::Granted(_));
         if step.entry_after(holder).is_some() || step.events.iter().any(granted) {
             return Err(format!("{holder} ({request:?}) left and is still there"));
         }
@@ -355,6 +350,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             Some(EventKind::Granted(grant)) => Some(Entry {
                 place: EntryState::Holding(*grant),
                 deadline: (step.now_ms() + before.terms.lease_ms).cast_signed(),
+                queued_us: 0,
                 ..before.clone()
             }),
             Some(EventKind::Refused | EventKind::LineClosed(_)) => None,
@@ -572,6 +568,24 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     let is_open = after.queue.is_empty() && !after.paused && !step.is_recovering();
     if refused && !waits && is_open && step.now_ms() < after.kept_until_ms {
         return Err("a try is refused, and permits may be kept".into());
+    }
+    Ok(())
+}
+
+/// P23: the head of the queue stays the head, whatever lanes come, until it is granted or has left. While it
+/// waits no other is granted, and a command that grants it grants it first.
+fn the_head_stays(step: &Step) -> Result<(), String> {
+    let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
+    let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };
+    let granted = |event: &&Event| matches!(event.kind, EventKind::Granted(_));
+    let mut granted = step.events.iter().filter(granted).map(|event| &event.holder);
+    if step.waiters_left().any(|(_, _, holder)| holder == head) {
+        let now = after.waiters(1).first().map(|(_, holder)| *holder);
+        if now != Some(head) || granted.next().is_some() {
+            return Err(format!("{head} was the head, and waits behind {now:?}: {:?}", after.lanes));
+        }
+    } else if granted.position(|holder| holder == head).is_some_and(|at| at > 0) {
+        return Err(format!("{head} was the head, and was not granted first"));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use permits::model::{Entry, EntryState, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Reply, RequestId,
+    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Reply, RequestId,
 };
 
 /// One command, with its reply, its events, and the states around it.
@@ -60,6 +60,19 @@ impl Step {
     /// The entries before; none without a state.
     pub(super) fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
         self.before.iter().flat_map(|state| &state.entries)
+    }
+
+    /// The waiters that the command left where they were, with lane and ticket, in the order of tickets.
+    pub fn waiters_left(&self) -> impl Iterator<Item = (&LaneName, u64, &Holder)> {
+        let queue = self.before.iter().flat_map(|before| &before.queue);
+        queue.filter_map(|(ticket, holder)| {
+            let (before, after) = (self.entry_before(holder)?, self.entry_after(holder)?);
+            let same = before.request == after.request && after.place == EntryState::Waiting(*ticket);
+            // A ticket of a lane may be given again: also to a waiter whose lease was over, and that comes
+            // back with this very command.
+            let is_new = before.deadline.unsigned_abs() <= self.now_ms() && after.deadline != before.deadline;
+            (same && !is_new).then_some((&before.terms.lane, *ticket, holder))
+        })
     }
 
     /// Returns whether the reply says that work is left.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, ServerClock as Clock, State, apply};
+use permits::model::{EntryState, Lane, ServerClock as Clock, State, apply};
 use permits::protocol::{
-    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, Operation, Recovery, RenewOutcome,
-    Reply, RequestKey,
+    AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Recovery,
+    RenewOutcome, Reply, RequestKey,
 };
 
 /// The reply of a command, and the events that it publishes.
@@ -15,7 +15,7 @@ pub type Outcome = (Reply, Vec<Event>);
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
 /// All mutants, each with the property that it breaks.
-pub const ALL: [(&str, Store); 20] = [
+pub const ALL: [(&str, Store); 22] = [
     ("P1, P2", one_too_many),
     ("P2", no_window),
     ("P4", old_tokens),
@@ -35,6 +35,8 @@ pub const ALL: [(&str, Store); 20] = [
     ("P20", keeps_waiters),
     ("P21", remembers_one_change),
     ("P22", never_recalls),
+    ("P23", puts_new_lanes_first),
+    ("P23, shares", charges_no_lane),
     ("slots", one_slot),
 ];
 
@@ -268,6 +270,37 @@ pub fn remembers_one_change(state: &mut Option<State>, server: &Clock<'_>, comma
     change(state, |state| {
         let old = state.changes.len().saturating_sub(1);
         state.changes.drain(..old);
+    });
+    outcome
+}
+
+/// Puts a lane that gets its first waiter before all others.
+pub fn puts_new_lanes_first(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let waits = |lane: &Lane| matches!(lane, Lane::Waits { .. });
+    let before = state.as_ref().map(|state| state.lanes.known.clone()).unwrap_or_default();
+    let outcome = apply(state, server, command);
+    change(state, |state| {
+        let waited = |name: &LaneName| before.get(name).is_some_and(waits);
+        let is_new = state.lanes.known.iter().any(|(name, lane)| waits(lane) && !waited(name));
+        for (name, lane) in &mut state.lanes.known {
+            if let Lane::Waits { turn, .. } = lane {
+                turn.0 += f64::from(u8::from(is_new && waited(name)));
+            }
+        }
+    });
+    outcome
+}
+
+/// Moves no turn at a grant, so that one lane is served as long as it waits.
+pub fn charges_no_lane(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let outcome = apply(state, server, command);
+    change(state, |state| {
+        state.lanes.known.retain(|_, lane| matches!(lane, Lane::Waits { .. }));
+        for lane in state.lanes.known.values_mut() {
+            if let Lane::Waits { turn, .. } = lane {
+                turn.0 = 0.0;
+            }
+        }
     });
     outcome
 }

@@ -1,7 +1,8 @@
 //! The key of a world: worlds that differ only in details without an effect have the same key.
 //!
 //! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their
-//! client has made since, tokens and tickets by their order; clients of the same weight are interchangeable.
+//! client has made since, tokens and tickets by their order; turns of lanes count from the first one; clients of
+//! the same weight and lane are interchangeable.
 //! Fields of the model that serve operators or other commands (sequence, versions) are left out.
 //!
 //! So endless renewals and ticks return to a known key, and the exploration covers every reachable world.
@@ -9,7 +10,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use permits::acquisition::Stage;
-use permits::model::{EntryState, State};
+use permits::model::{EntryState, Lane, Lanes, State, Turn};
 use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
 use super::client::{Call, Client, Entry, Kind, Outcome, tick};
@@ -19,7 +20,7 @@ use super::world::{TICK_MS, World, owner};
 /// Equal for equivalent worlds; different for others, except by a collision of 128 bits.
 pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
     let tokens = tokens(world, scope);
-    let orders = orders(scope.weights);
+    let orders = orders(scope);
     let written = orders.iter().map(|order| {
         let mut writer = Writer { world, scope, tokens: &tokens, order, bytes: Vec::with_capacity(256) };
         writer.world();
@@ -34,14 +35,17 @@ pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
     part(0) << 64 | part(1)
 }
 
-/// The permutations of clients that keep each weight in its place.
-fn orders(weights: &[u32]) -> Vec<Vec<usize>> {
+/// The permutations of clients that keep each weight and lane in its place.
+fn orders(scope: &Scope) -> Vec<Vec<usize>> {
+    let terms = |client: usize| (scope.weights[client], scope.lane(client));
+    let clients = 0..scope.weights.len();
     let mut orders = vec![Vec::new()];
-    for place in 0..weights.len() {
+    for place in clients.clone() {
         let extended = |order: &Vec<usize>| {
             let order = order.clone();
-            (0..weights.len())
-                .filter(|client| !order.contains(client) && weights[*client] == weights[place])
+            clients
+                .clone()
+                .filter(|client| !order.contains(client) && terms(*client) == terms(place))
                 .map(|client| order.iter().copied().chain([client]).collect())
                 .collect::<Vec<_>>()
         };
@@ -233,6 +237,27 @@ impl Writer<'_> {
             self.put(*last);
         }
         self.entries(state);
+        self.lanes(&state.lanes);
+    }
+
+    /// The lanes that wait, and those that owe more than the first one's turn.
+    fn lanes(&mut self, lanes: &Lanes) {
+        let waits = |lane: &Lane| match lane {
+            Lane::Waits { turn, .. } => Some(*turn),
+            Lane::Owes { .. } => None,
+        };
+        let Some(Turn(first)) = lanes.known.values().filter_map(waits).min() else { return };
+        for (name, lane) in &lanes.known {
+            let (owes, Turn(turn)) = match lane {
+                Lane::Waits { turn, .. } => (false, *turn),
+                Lane::Owes { until } => (true, *until),
+            };
+            if !owes || turn > first {
+                self.bytes.extend(name.as_str().bytes());
+                self.flag(owes);
+                self.bytes.extend((turn - first).to_bits().to_le_bytes());
+            }
+        }
     }
 
     fn entries(&mut self, state: &State) {

@@ -93,6 +93,7 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<21>,
         holds::<22>,
         holds::<23>,
+        holds::<24>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

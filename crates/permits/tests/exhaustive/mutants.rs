@@ -66,6 +66,12 @@ fn a_newcomer_that_overtakes_is_seen() {
 }
 
 #[test]
+fn a_lane_that_overtakes_is_seen() {
+    let scope = mutant(model::puts_new_lanes_first);
+    breaks("P23", Scope { weights: &[1, 1, 1], lanes: &[("a", 1), ("a", 1), ("b", 2)], ..scope });
+}
+
+#[test]
 fn what_is_freed_and_kept_is_seen() {
     breaks("P7", mutant(model::keeps_what_is_freed));
 }

@@ -6,6 +6,8 @@
 use permits::model::{ServerClock, State};
 use permits::protocol::{Command, Event, Recovery, Reply};
 
+use super::steps::Action;
+
 /// The function that executes commands: the model, or a mutant of it.
 pub(crate) type Store = fn(&mut Option<State>, &ServerClock<'_>, &Command) -> (Reply, Vec<Event>);
 
@@ -67,6 +69,10 @@ pub(crate) struct Scope {
     pub(crate) name: &'static str,
     /// The weight of each client's requests.
     pub(crate) weights: &'static [u32],
+    /// The lane of each client's requests, and its share; none, without lanes.
+    pub(crate) lanes: &'static [(&'static str, u32)],
+    /// The steps that every history begins with.
+    pub(crate) begin: &'static [Action],
     pub(crate) limit: u32,
     /// The limit that an operator sets.
     pub(crate) other_limit: u32,
@@ -99,6 +105,8 @@ impl Scope {
         Self {
             name,
             weights: &[1, 1],
+            lanes: &[],
+            begin: &[],
             limit: 1,
             other_limit: 1,
             lease: 3,
@@ -119,6 +127,11 @@ impl Scope {
     /// grant that counts for some time is rounded up, to the tick after.
     pub(crate) fn longest(&self) -> u32 {
         if self.at_least == 0 { self.lease } else { self.lease.max(self.at_least + 1) }
+    }
+
+    /// The lane of a client's requests, and its share.
+    pub(crate) fn lane(&self, client: usize) -> (&'static str, u32) {
+        self.lanes.get(client).copied().unwrap_or(("", 1))
     }
 
     /// The length of a recovery window, in ticks.

@@ -3,8 +3,10 @@
 
 use permits::protocol::Recovery;
 
+use super::client::Kind;
 use super::holds_in;
 use super::scope::{Budget, ENDLESS, Memory, NOTHING, Scope};
+use super::steps::Action;
 
 /// Two clients and one unit: late and lost requests, replies and messages.
 fn losses(budget: Budget) -> Scope {
@@ -24,6 +26,12 @@ fn weights(budget: Budget) -> Scope {
 /// Three clients, two units.
 fn crowd(budget: Budget) -> Scope {
     Scope { weights: &[1, 1, 1], limit: 2, budget, ..Scope::small("crowd") }
+}
+
+/// A client alone in its lane, with twice the share, beside a lane of two.
+fn lanes(budget: Budget) -> Scope {
+    let lanes = &[("a", 1), ("a", 1), ("b", 2)];
+    Scope { weights: &[1, 1, 1], lanes, limit: 1, name: "lanes", ..crowd(budget) }
 }
 
 /// Grants that count for some time, shorter or longer than a lease, while their holders crash or release.
@@ -97,6 +105,47 @@ fn a_crowd_breaks_nothing() {
     holds_in(crowd(two(0)), 1);
 }
 
+/// From where client 0 holds and the others wait, each in its lane.
+const ALL_WAIT: &[Action] = &[
+    Action::Acquire(0),
+    Action::Execute(0, Kind::Acquire),
+    Action::Return(0, Kind::Acquire),
+    Action::Acquire(1),
+    Action::Execute(1, Kind::Acquire),
+    Action::Return(1, Kind::Acquire),
+    Action::Acquire(2),
+    Action::Execute(2, Kind::Acquire),
+    Action::Return(2, Kind::Acquire),
+];
+
+#[test]
+fn lanes_break_nothing() {
+    holds_in(Scope { begin: ALL_WAIT, lease: 1, ..lanes(three(0)) }, 1);
+}
+
+/// From where client 1 holds and has spent what its lane had, and client 0 may ask in that lane again.
+#[test]
+fn a_lane_that_owes_breaks_nothing() {
+    const BEGIN: &[Action] = &[
+        Action::Acquire(0),
+        Action::Execute(0, Kind::Acquire),
+        Action::Return(0, Kind::Acquire),
+        Action::Acquire(1),
+        Action::Execute(1, Kind::Acquire),
+        Action::Return(1, Kind::Acquire),
+        Action::Acquire(2),
+        Action::Execute(2, Kind::Acquire),
+        Action::Return(2, Kind::Acquire),
+        Action::Release(0),
+        Action::SendRelease(0),
+        Action::Execute(0, Kind::Release),
+        Action::Return(0, Kind::Release),
+        Action::Push(0),
+    ];
+    let budget = Budget { acquisitions: 4, ..three(0) };
+    holds_in(Scope { begin: BEGIN, lease: 1, name: "lanes, owing", ..lanes(budget) }, 1);
+}
+
 #[test]
 fn grants_that_count_for_less_than_a_lease_break_nothing() {
     holds_in(rates(2, two(0)), 1);
@@ -149,6 +198,10 @@ fn everything_holds_in_the_long_scopes() {
         crashes(two(3)),
         weights(two(ENDLESS)),
         crowd(three(2)),
+        lanes(Budget { acquisitions: 5, ..three(0) }),
+        lanes(Budget { losses: 1, ..three(0) }),
+        lanes(Budget { cancels: 1, acquisitions: 4, ..three(0) }),
+        lanes(three(2)),
         rates(2, two(3)),
         rates(4, two(3)),
         Scope { at_least: 4, weights: &[1, 1, 1], name: "rates, with a crowd", ..crowd(three(0)) },

@@ -13,7 +13,7 @@ use std::time::Duration;
 use permits::keeping::Notice;
 use permits::model::{ServerClock, State, keepable_limit, recalls};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
     LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
     Reply as StoreReply, RequestId, RequestKey, SessionId,
 };
@@ -116,6 +116,7 @@ impl World {
             broken: Broken::default(),
             key: 0,
         };
+        scope.begin.iter().for_each(|action| world.take(scope, *action));
         world.settle(scope);
         world
     }
@@ -325,9 +326,12 @@ impl World {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
         let lease_ms = u64::from(scope.lease) * TICK_MS;
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
+        let (lane, share) = scope.lane(client);
         let terms = PermitTerms {
             at_least_ms,
             keep: scope.keep,
+            lane: LaneName::new(lane).expect("it is valid"),
+            share,
             ..PermitTerms::new(scope.weights[client], lease_ms)
         };
         let fallback = Declaration::Fallback(scope.limit);

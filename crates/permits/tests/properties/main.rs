@@ -3,8 +3,8 @@
 //! The differential test shows that the Redis store equals the model, so the properties hold there too. After
 //! every command `permits_testkit::history::checks` check it from outside, by the names in the guarantees.
 //! The properties that span several commands are checked here: tokens over the whole history (P4), a repeated
-//! command (P5), a withdrawn waiter (P9), and the state at rest (P10). `mutants` shows that each check can
-//! fail.
+//! command (P5), a withdrawn waiter (P9), the state at rest (P10), and the shares of lanes (P23, in `lanes`).
+//! `mutants` shows that each check can fail.
 //!
 //! Connected clients over a restart that forgets everything (P2) are the subject of the simulation of whole
 //! sessions and of the exhaustive check, which run the library's own clients.
@@ -13,6 +13,7 @@
 
 #[path = "../support/coverage.rs"]
 mod coverage;
+mod lanes;
 mod mutants;
 #[path = "../support/run.rs"]
 mod run;
@@ -33,6 +34,7 @@ use permits_testkit::history::checks::check;
 use permits_testkit::history::step::Step;
 
 use coverage::{CROWDED, Coverage, SMALL};
+use lanes::Shares;
 use run::cases_until;
 use simulation::Simulation;
 use steps::{Action, Elapse, History, crowded_histories, histories};
@@ -46,12 +48,18 @@ struct Run<'a> {
     state: Option<State>,
     /// The highest token granted in all the history.
     last_token: u64,
+    shares: Shares,
     coverage: &'a mut Coverage,
 }
 
-impl Run<'_> {
-    fn history(coverage: &mut Coverage, history: &History) -> Result<(), String> {
-        let mut run = Run { simulation: Simulation::new(history.name), state: None, last_token: 0, coverage };
+impl<'a> Run<'a> {
+    fn new(name: usize, coverage: &'a mut Coverage) -> Self {
+        let simulation = Simulation::new(name);
+        Self { simulation, state: None, last_token: 0, shares: Shares::default(), coverage }
+    }
+
+    fn history(coverage: &'a mut Coverage, history: &History) -> Result<(), String> {
+        let mut run = Run::new(history.name, coverage);
         for (number, step) in history.steps.iter().enumerate() {
             run.step(step).map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
         }
@@ -78,6 +86,7 @@ impl Run<'_> {
         let step = Step { now_us, before, command, reply, events, after };
         check(&step).map_err(|violation| violation.to_string())?;
         self.tokens(&step).map_err(|reason| format!("P4: {reason}"))?;
+        self.shares.note(&step).map_err(|reason| format!("P23: {reason}"))?;
         repeated(&step, &self.simulation.server()).map_err(|reason| format!("P5: {reason}"))?;
         counted(&step).map_err(|reason| format!("the counts: {reason}"))?;
         Ok(step)
@@ -138,7 +147,10 @@ impl Run<'_> {
             return Err(format!("P9: a waiter was released as {:?}", went.reply.answers));
         }
         let plain = |state: Option<State>| {
-            state.map(|state| State { sequence: 0, last_ticket: 0, expires_ms: 0, lease_max_ms: 0, ..state })
+            let lanes = state.as_ref().map(lanes::that_count).unwrap_or_default();
+            let plain =
+                |state| State { sequence: 0, last_ticket: 0, expires_ms: 0, lease_max_ms: 0, ..state };
+            state.map(|state| State { lanes, ..plain(state) })
         };
         let (settled, left) = (plain(settled), plain(went.after));
         // Where there was no state before, an empty state is left until it expires.
@@ -210,8 +222,14 @@ fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
             unknown.then_some(()).ok_or_else(|| format!("released twice: {second:?}"))?;
         }
         (Answers::Acquire(first), Answers::Acquire(second)) => {
-            // A refused holder may be let in by a later request of the same batch.
-            let same = |(first, second)| matches!(first, &AcquireOutcome::Refused(_)) || first == second;
+            // A refused holder may be let in by a later request of the same batch; and a lane that comes
+            // later in the batch may be served in turn with the lanes before it.
+            let has_lanes = after.lanes.last > 0;
+            let same = |(first, second): (&AcquireOutcome, &AcquireOutcome)| match (first, second) {
+                (AcquireOutcome::Refused(_), _) => true,
+                (AcquireOutcome::Waiting { .. }, AcquireOutcome::Waiting { .. }) if has_lanes => true,
+                (first, second) => first == second,
+            };
             if !first.iter().zip(second).all(same) {
                 return Err(format!("{first:?}, and the second time {second:?}"));
             }

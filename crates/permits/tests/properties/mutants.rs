@@ -1,8 +1,10 @@
 //! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its
 //! property.
 
-use permits::model::{EntryState, State};
-use permits::protocol::{AcquireOutcome, Answers, Counts, EventKind, Grant, LimitChange, Operation, Refusal};
+use permits::model::{EntryState, Lane, State};
+use permits::protocol::{
+    AcquireOutcome, Answers, Counts, Event, EventKind, Grant, LimitChange, Operation, Refusal,
+};
 use permits_testkit::history::checks::{CHECKS, check, conserved};
 use permits_testkit::history::step::Step;
 
@@ -66,6 +68,7 @@ fn the_checks_see_an_overtaker() {
         }
         let state = after(step);
         let (_, waiter) = state.queue.pop_first().expect("one waits");
+        state.entries.get_mut(&waiter).expect("it waits").place = EntryState::Waiting(tickets[0]);
         state.queue.insert(tickets[0], waiter);
     };
     assert!(sees("P6", &step, swap));
@@ -182,9 +185,45 @@ fn the_checks_see_a_herd() {
 }
 
 #[test]
+fn the_checks_see_a_head_that_is_overtaken_by_a_lane() {
+    let mut story = Story::full();
+    let step = story.acquire_in(&[("x", "lane")]);
+    let overtake = |step: &mut Step| {
+        for lane in after(step).lanes.known.values_mut() {
+            if let Lane::Waits { number: 1, turn } = lane {
+                turn.0 = 1.0;
+            }
+        }
+    };
+    assert!(sees("P23", &step, overtake), "the new lane is before the head");
+    let mut story = Story::new();
+    story.acquire_in(&[("a", ""), ("b", ""), ("c", "1"), ("d", "2")]);
+    let step = story.release("a");
+    let grant_other = |step: &mut Step| {
+        let other = Event { holder: holder("d"), ..step.events[0].clone() };
+        step.events.insert(0, other);
+    };
+    assert!(sees("P23", &step, grant_other), "another is granted first");
+}
+
+#[test]
+fn the_checks_see_an_overtaker_in_a_lane() {
+    let mut story = Story::new();
+    story.acquire_in(&[("a", ""), ("b", ""), ("c", "1"), ("d", "1"), ("e", "2")]);
+    let step = story.release("a");
+    let of_the_same_lane = |step: &mut Step| {
+        let stays = step.before.as_ref().expect("there is a state").entries[&holder("c")].clone();
+        step.events[0].holder = holder("d");
+        let granted = after(step).entries.insert(holder("c"), stays).expect("it holds");
+        after(step).entries.insert(holder("d"), granted);
+    };
+    assert!(sees("P6", &step, of_the_same_lane));
+}
+
+#[test]
 fn the_checks_see_a_token_that_does_not_rise() {
     let mut coverage = Coverage::default();
-    let mut run = Run { simulation: Simulation::new(0), state: None, last_token: 0, coverage: &mut coverage };
+    let mut run = Run::new(0, &mut coverage);
     let step = Story::new().acquire(&["a"]);
     assert_eq!(run.tokens(&step), Ok(()));
     let mut later = step;

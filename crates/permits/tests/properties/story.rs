@@ -2,7 +2,7 @@
 
 use permits::model::{self, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder,
+    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
     LimitChange, Operation, PermitTerms, Recovery, RenewOutcome, RenewRequest, Reply, RequestKey,
 };
 use permits_testkit::history::{checks::check, step::Step};
@@ -43,6 +43,16 @@ impl Story {
 
     pub(crate) fn acquire(&mut self, holders: &[&str]) -> Step {
         let requests = holders.iter().map(|name| request(name, 3_000));
+        self.send(Operation::Acquire { queue_max: 9, requests: requests.collect() })
+    }
+
+    /// Acquisitions, each in a lane.
+    pub(crate) fn acquire_in(&mut self, holders: &[(&str, &str)]) -> Step {
+        let requests = holders.iter().map(|(name, lane)| {
+            let plain = request(name, 3_000);
+            let lane = LaneName::new(lane).expect("it is valid");
+            AcquireRequest { terms: PermitTerms { lane, ..plain.terms }, ..plain }
+        });
         self.send(Operation::Acquire { queue_max: 9, requests: requests.collect() })
     }
 

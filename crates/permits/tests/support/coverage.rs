@@ -124,7 +124,7 @@ impl Coverage {
             self.add(before.server != after.server, "new era with its data");
             self.note_slots(before, after);
         }
-        let head = after.queue.values().next().map(|holder| u64::from(after.entries[holder].terms.weight));
+        let head = after.waiters(1).first().map(|(_, holder)| u64::from(after.entries[*holder].terms.weight));
         let held_back = now_ms < after.recovering_until_ms
             && !after.paused
             && after.closed.is_none()

@@ -4,8 +4,8 @@
 use permits::model::{ServerClock, State, apply, keepable_limit, recalls};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, Label, LimitChange, Name, Operation, PermitTerms, Recovery, RenewOutcome,
-    RenewRequest, Reply, RequestId, RequestKey, SessionId,
+    EventKind, Grant, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms, Recovery,
+    RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 use permits_testkit::history::Record;
 use permits_testkit::mutants::model::Store;
@@ -130,6 +130,7 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
                 at_least_ms: at_least_ms(name),
                 label: label(name),
                 keep: keep(name),
+                lane: lane(name),
                 ..PermitTerms::new(weight, lease_ms)
             },
             wait,
@@ -145,6 +146,16 @@ fn label(name: &str) -> Label {
 /// The sessions of two of the holders of a random history may keep their permits.
 fn keep(name: &str) -> bool {
     matches!(name, "h1" | "h2")
+}
+
+/// Some holders of a random history name a lane.
+fn lane(name: &str) -> LaneName {
+    let lane = match name {
+        "h0" | "h1" | "h2" => "day",
+        "h3" => "night",
+        _ => "",
+    };
+    LaneName::new(lane).expect("it is valid")
 }
 
 /// The grants of two of the holders of a random history count for some time.
@@ -167,6 +178,7 @@ fn renew(name: &str, request: &str, grant: Option<Grant>) -> Operation {
             at_least_ms: at_least_ms(name),
             label: label(name),
             keep: keep(name),
+            lane: lane(name),
             ..PermitTerms::new(1, LEASE_MS)
         },
         lease_version: 0,

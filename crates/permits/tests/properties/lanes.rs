@@ -1,0 +1,354 @@
+//! Lanes: their shares of what is granted, and that a lane alone is a queue as ever.
+//!
+//! `history::checks` judge single commands: the order within a lane (P6) and the head, which stays (P23). The
+//! shares of lanes span many commands and are judged here, by [`Shares`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use permits::model::{self, Lane, Lanes, State, Turn};
+use permits::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
+    LimitChange, Operation, PermitTerms, Reply, RequestKey,
+};
+use permits_testkit::history::step::Step;
+use permits_testkit::mutants::model as mutants;
+use permits_testkit::random;
+
+use crate::command;
+use crate::run::cases;
+use crate::simulation::Simulation;
+use crate::steps::{Fault, History, histories};
+
+const ALONE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-lanes.regressions");
+
+/// The time for which a try waits for what is recalled, in microseconds.
+const RECALL_US: u64 = 50_000;
+
+/// The error of some sums of weight ÷ share.
+const ROUNDING: f64 = 1e-6;
+
+/// P23: between two lanes that both have waiters all the time, the units granted ÷ share differ by no more
+/// than the largest weight ÷ share that was granted in one, and that in the other.
+#[derive(Default)]
+pub(crate) struct Shares {
+    /// Of two lanes that have both had waiters since some command, the difference now, its least and its
+    /// most.
+    pairs: BTreeMap<(LaneName, LaneName), (f64, f64, f64)>,
+    /// The largest weight ÷ share granted in each lane.
+    largest: BTreeMap<LaneName, f64>,
+}
+
+impl Shares {
+    /// Judges one command.
+    pub(crate) fn note(&mut self, step: &Step) -> Result<(), String> {
+        let mut granted: BTreeMap<&LaneName, f64> = BTreeMap::new();
+        for Event { holder, kind, .. } in &step.events {
+            let Some(entry) = step.before.as_ref().and_then(|before| before.entries.get(holder)) else {
+                continue;
+            };
+            if let EventKind::Granted(_) = kind {
+                let cost = f64::from(entry.terms.weight) / f64::from(entry.terms.share);
+                *granted.entry(&entry.terms.lane).or_default() += cost;
+                let largest = self.largest.entry(entry.terms.lane.clone()).or_default();
+                *largest = largest.max(cost);
+            }
+        }
+        let stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
+        self.pairs.retain(|(one, other), _| stay.contains(one) && stay.contains(other));
+        for ((one, other), (now, least, most)) in &mut self.pairs {
+            let of = |lane| granted.get(lane).copied().unwrap_or_default();
+            *now += of(one) - of(other);
+            (*least, *most) = (least.min(*now), most.max(*now));
+            let largest = |lane| self.largest.get(lane).copied().unwrap_or_default();
+            let bound = largest(one) + largest(other);
+            if *most - *least > bound + ROUNDING {
+                return Err(format!("{one:?} and {other:?} are {least} to {most} apart, and not {bound}"));
+            }
+        }
+        let waiting: Vec<LaneName> = step.after.iter().flat_map(waiting).collect();
+        for (at, one) in waiting.iter().enumerate() {
+            for other in &waiting[at + 1..] {
+                self.pairs.entry((one.clone(), other.clone())).or_default();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lanes with waiters.
+fn waiting(state: &State) -> BTreeSet<LaneName> {
+    state.queue.values().map(|holder| state.entries[holder].terms.lane.clone()).collect()
+}
+
+/// The lanes of a state without what has no effect: which numbers were used, and lanes that owe nothing
+/// beyond the turn of the first.
+pub(crate) fn that_count(state: &State) -> Lanes {
+    let first = state.lanes.known.values().filter_map(|lane| match lane {
+        Lane::Waits { turn, .. } => Some(*turn),
+        Lane::Owes { .. } => None,
+    });
+    let first: Turn = first.min().unwrap_or_default();
+    let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
+    let known = state.lanes.known.iter().filter(|(_, lane)| counts(lane));
+    Lanes { last: state.lanes.last.min(1), known: known.map(|(name, lane)| (name.clone(), *lane)).collect() }
+}
+
+#[test]
+fn the_check_sees_a_lane_that_is_served_alone() {
+    let check = |store: mutants::Store| {
+        let (mut line, mut shares) = (Line::of(store, 1), Shares::default());
+        line.acquire("", 1, 1);
+        for _ in 0..9 {
+            line.acquire("a", 1, 1);
+            line.acquire("b", 1, 1);
+        }
+        (0..9).try_for_each(|_| {
+            let (before, command, (reply, events)) = (line.state.clone(), line.release(), line.serve());
+            let after = line.state.clone();
+            shares.note(&Step { now_us: line.simulation.now_us, before, command, reply, events, after })
+        })
+    };
+    assert_eq!(check(model::apply), Ok(()));
+    assert!(check(mutants::charges_no_lane).is_err());
+}
+
+/// Without lanes and with all requests in one lane, the replies and events are the same.
+#[test]
+fn one_lane_alone_is_as_no_lane() {
+    cases(300, ALONE, &histories(150), |history: &History| {
+        let mut simulation = Simulation::new(history.name);
+        let [mut without, mut with]: [Option<State>; 2] = [None, None];
+        for (number, step) in history.steps.iter().enumerate() {
+            // The lanes' part exists only in one of the two.
+            let fault = match step.fault {
+                Some(Fault::LoseKeys(bits)) if bits % 16 == 0 => None,
+                Some(Fault::LoseKeys(bits)) => Some(Fault::LoseKeys(bits % 16)),
+                ref fault => fault.clone(),
+            };
+            let step = crate::steps::Step { fault, ..step.clone() };
+            simulation.pass(&step, &mut without);
+            with = match step.fault {
+                _ if without.is_none() => None,
+                Some(Fault::LoseKeys(bits)) => with.and_then(|state| state.lose(&crate::steps::parts(bits))),
+                _ => with,
+            };
+            // Of a batch, the tickets without lanes are some microseconds after the times of lanes.
+            let recalled = without.as_ref().and_then(|state| state.queue.first_key_value());
+            if recalled.is_some_and(|(ticket, _)| (ticket + RECALL_US).abs_diff(simulation.now_us) < 500) {
+                simulation.now_us += 1_000;
+            }
+            let command = simulation.command(&step, without.as_ref());
+            let plain = in_lane(command.clone(), "");
+            let (reply, events) = model::apply(&mut without, &simulation.server(), &plain);
+            let (other, others) = model::apply(&mut with, &simulation.server(), &in_lane(command, "one"));
+            if (unnamed(reply.clone()), &events) != (unnamed(other.clone()), &others) {
+                return Err(format!(
+                    "at step {number}, {step:?}:\n{reply:?}, {events:?}\nand in one lane\n{other:?}, {others:?}"
+                ));
+            }
+            simulation.learn(&step, &plain, &reply, &events);
+        }
+        Ok(())
+    });
+}
+
+/// The command with all its requests in one lane.
+fn in_lane(mut command: Command, name: &str) -> Command {
+    let lane = LaneName::new(name).expect("it is valid");
+    let set = |terms: &mut PermitTerms| (terms.lane, terms.share) = (lane.clone(), 1);
+    match &mut command.operation {
+        Operation::Acquire { requests, .. } => requests.iter_mut().for_each(|asked| set(&mut asked.terms)),
+        Operation::Renew(renewals) => renewals.iter_mut().for_each(|renewal| set(&mut renewal.terms)),
+        Operation::Adopt(adopt) => set(&mut adopt.terms),
+        _ => {}
+    }
+    command
+}
+
+/// The reply without the names of lanes, and the times of waiters: those of a batch without lanes differ by a
+/// microsecond.
+fn unnamed(reply: Reply) -> Reply {
+    let Answers::Inspect(inspected) = reply.answers else { return reply };
+    let mut inspected = Inspected { lanes: Vec::new(), ..inspected };
+    inspected.holders.iter_mut().for_each(|holder| holder.lane = LaneName::default());
+    for waiter in &mut inspected.waiters {
+        (waiter.lane, waiter.queued_us) = (LaneName::default(), 0);
+    }
+    Reply { answers: Answers::Inspect(inspected), ..reply }
+}
+
+/// A line behind a few units, which are handed on one by one.
+struct Line {
+    store: mutants::Store,
+    simulation: Simulation,
+    state: Option<State>,
+    made: u64,
+    /// The holders, the earliest first.
+    holders: VecDeque<RequestKey>,
+    waits: BTreeMap<Holder, (String, u32)>,
+}
+
+impl Line {
+    fn of(store: mutants::Store, limit: u32) -> Self {
+        let (simulation, holders) = (Simulation::new(0), VecDeque::new());
+        let mut line = Self { store, simulation, state: None, made: 0, holders, waits: BTreeMap::new() };
+        line.send(Operation::SetLimit {
+            origin: Simulation::session_id(9).request(0).into(),
+            change: LimitChange::Set(limit),
+            expected_version: None,
+        });
+        line
+    }
+
+    fn new(limit: u32) -> Self {
+        Self::of(model::apply, limit)
+    }
+
+    fn send(&mut self, operation: Operation) -> (Reply, Vec<Event>) {
+        let command = Command { lease_ms: LEASE_MS, ..command(&self.simulation, operation) };
+        self.simulation.now_us += 1;
+        (self.store)(&mut self.state, &self.simulation.server(), &command)
+    }
+
+    fn acquire(&mut self, lane: &str, weight: u32, share: u32) -> AcquireOutcome {
+        self.made += 1;
+        let request = Simulation::session_id(1).request(self.made);
+        let holder = Holder::new(&self.made.to_string()).expect("it is valid");
+        let name = LaneName::new(lane).expect("it is valid");
+        let terms = PermitTerms { lane: name, share, ..PermitTerms::new(weight, LEASE_MS) };
+        let asked = AcquireRequest { holder: holder.clone(), request: request.clone(), terms, wait: true };
+        let (reply, _) = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] });
+        let Answers::Acquire(mut answers) = reply.answers else { unreachable!() };
+        match answers[0] {
+            AcquireOutcome::Granted(_) => self.holders.push_back(RequestKey { holder, request }),
+            _ => drop(self.waits.insert(holder, (lane.to_owned(), weight))),
+        }
+        answers.remove(0)
+    }
+
+    /// The release of the earliest holder.
+    fn release(&self) -> Command {
+        let first = self.holders.front().expect("one holds").clone();
+        let operation = Operation::Release(vec![first.into()]);
+        Command { lease_ms: LEASE_MS, ..command(&self.simulation, operation) }
+    }
+
+    /// The earliest holder releases.
+    fn serve(&mut self) -> (Reply, Vec<Event>) {
+        let operation = self.release().operation;
+        self.holders.pop_front();
+        let (reply, events) = self.send(operation);
+        for Event { holder, request, .. } in &events {
+            self.holders.push_back(RequestKey { holder: holder.clone(), request: request.clone() });
+        }
+        (reply, events)
+    }
+
+    /// The earliest holder releases. Returns the lanes and weights that are granted.
+    fn granted(&mut self) -> Vec<(String, u32)> {
+        let (_, events) = self.serve();
+        events.iter().map(|event| self.waits.remove(&event.holder).expect("it waited")).collect()
+    }
+}
+
+/// Longer than any of these histories.
+const LEASE_MS: u64 = 86_400_000;
+
+/// Of a lane with ten thousand waiters and others, a newcomer waits for one grant to each.
+#[test]
+fn a_single_request_waits_for_one_grant_of_each_lane() {
+    const LANES: usize = 10;
+    let mut line = Line::new(1);
+    line.acquire("", 1, 1);
+    (0..10_000).for_each(|_| drop(line.acquire("many", 1, 1)));
+    (1..LANES).for_each(|lane| (0..20).for_each(|_| drop(line.acquire(&lane.to_string(), 1, 1))));
+    // The others are at some point of their turns.
+    (0..37).for_each(|_| drop(line.granted()));
+    let position = line.acquire("single", 1, 1);
+    let before = (0..).take_while(|_| line.granted()[0].0 != "single").count();
+    println!("{before} of {LANES} lanes were granted before, and it was told {position:?}");
+    assert!(before <= LANES, "{before}");
+}
+
+/// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to its
+/// share.
+struct Ideal {
+    /// The units that wait in each lane, and its share.
+    lanes: BTreeMap<String, (f64, f64)>,
+    served: BTreeMap<String, f64>,
+}
+
+impl Ideal {
+    fn serve(&mut self, units: f64) {
+        let mut left = units;
+        while left > ROUNDING {
+            let shares: f64 = self.lanes.values().map(|(_, share)| share).sum();
+            // Until the first lane has no more work.
+            let least = self.lanes.values().map(|(work, share)| work / share).fold(f64::INFINITY, f64::min);
+            let rounds = least.min(left / shares);
+            if !rounds.is_finite() {
+                return;
+            }
+            for (name, (work, share)) in &mut self.lanes {
+                *work -= rounds * *share;
+                *self.served.entry(name.clone()).or_default() += rounds * *share;
+            }
+            left -= rounds * shares;
+            self.lanes.retain(|_, (work, _)| *work > ROUNDING);
+        }
+    }
+}
+
+/// Serves lanes whose requests come in batches of very different sizes. Returns by how many units a lane had
+/// more, and less, than of an ideal line.
+fn apart_from_ideal(
+    store: mutants::Store,
+    (count, grants): (u64, usize),
+    heaviest: u32,
+    random: &mut fastrand::Rng,
+) -> (f64, f64) {
+    let mut line = Line::of(store, heaviest);
+    let mut ideal = Ideal { lanes: BTreeMap::new(), served: BTreeMap::new() };
+    line.acquire("", heaviest, 1);
+    let mut served: BTreeMap<String, f64> = BTreeMap::new();
+    let (mut more, mut less) = (0_f64, 0_f64);
+    let mut done = 0;
+    while done < grants {
+        while line.waits.len() < 20 + usize::try_from(count).expect("it is small") || random.f64() < 0.02 {
+            let lane = random.u64(0..count);
+            let share = if lane.is_multiple_of(3) { 3 } else { 1 };
+            // Pareto: most batches have one request, and some very many.
+            let batch = random.f64().max(1e-3).powf(-1.0).min(500.0);
+            for _ in 0..batch as u32 {
+                let weight = random.u32(1..=heaviest);
+                line.acquire(&lane.to_string(), weight, share);
+                let waits = ideal.lanes.entry(lane.to_string()).or_insert((0.0, share.into()));
+                waits.0 += f64::from(weight);
+            }
+        }
+        for (lane, weight) in line.granted() {
+            done += 1;
+            ideal.serve(weight.into());
+            *served.entry(lane).or_default() += f64::from(weight);
+            for (lane, units) in &ideal.served {
+                let apart = served.get(lane).copied().unwrap_or_default() - units;
+                (more, less) = (more.max(apart), less.max(-apart));
+            }
+        }
+    }
+    (more, less)
+}
+
+#[test]
+fn lanes_are_close_to_their_shares_of_an_ideal_line() {
+    let mut random_numbers = random::rng();
+    for size in [(2, 2_000), (10, 2_000), (1_000, 3_000)] {
+        for heaviest in [1, 5] {
+            let (more, less) = apart_from_ideal(model::apply, size, heaviest, &mut random_numbers);
+            println!("{} lanes, up to {heaviest} units: {more:.2} units more, {less:.2} less", size.0);
+            assert!(more.max(less) < 10.0 * f64::from(heaviest), "{more} more, {less} less");
+        }
+    }
+    let (more, less) = apart_from_ideal(mutants::charges_no_lane, (10, 2_000), 1, &mut random_numbers);
+    assert!(more.max(less) > 20.0, "one lane is served as long as it waits: {more} more, {less} less");
+}
