@@ -16,6 +16,7 @@ mod crowds;
 mod fixture;
 mod handing_over;
 mod keeping;
+mod lanes;
 mod limits;
 mod lines;
 mod losing;
@@ -103,6 +104,15 @@ macro_rules! every_case {
                 a_loss_is_told_to_the_holder_of_a_permit_that_was_granted_again: anything,
                 a_permit_with_a_slot_above_a_lower_limit_is_not_kept: units,
                 a_handle_that_declares_another_limit_is_not_served_by_what_is_kept: anything,
+            }
+            lanes {
+                lanes_take_turns: anything,
+                a_share_of_three_gets_three_of_four: anything,
+                a_lane_pays_for_the_weight_of_its_grants: units,
+                a_lane_whose_waiters_give_up_pays_nothing: anything,
+                a_lane_that_comes_back_gains_nothing: anything,
+                an_inspection_shows_lanes: anything,
+                several_semaphores_are_acquired_in_lanes: anything,
             }
             limits {
                 a_raised_limit_grants_at_once: anything,
@@ -363,6 +373,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("crowds", include_str!("crowds.rs")),
         ("handing_over", include_str!("handing_over.rs")),
         ("keeping", include_str!("keeping.rs")),
+        ("lanes", include_str!("lanes.rs")),
         ("limits", include_str!("limits.rs")),
         ("lines", include_str!("lines.rs")),
         ("losing", include_str!("losing.rs")),

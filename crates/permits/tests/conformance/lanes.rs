@@ -1,0 +1,195 @@
+//! Lanes: waiters of several lanes are granted in turn, by the shares of their lanes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
+use permits_testkit::sound::{Named as _, Succeeds as _};
+use tokio::time::timeout;
+
+use crate::fixture::{Fixture, LIMIT, Waiter};
+
+/// Waiters of two clients behind one permit, and a handle of each client.
+struct Line<'a> {
+    fixture: &'a Fixture,
+    semaphores: [Semaphore; 2],
+    holds: Option<Permit>,
+    waiters: BTreeMap<String, Waiter>,
+    _clients: [Client; 2],
+}
+
+impl<'a> Line<'a> {
+    async fn behind(fixture: &'a Fixture, first: AcquireOptions) -> Self {
+        let clients = [fixture.client().await, fixture.client().await];
+        let semaphores = [fixture.semaphore(&clients[0], 1), fixture.semaphore(&clients[1], 1)];
+        let holds = Some(semaphores[0].acquire_with(first).succeeds().await);
+        Self { fixture, semaphores, holds, waiters: BTreeMap::new(), _clients: clients }
+    }
+
+    /// Waits in a lane, by this name, through one client or the other.
+    async fn join(&mut self, name: &str, options: AcquireOptions) {
+        let semaphore = &self.semaphores[self.waiters.len() % 2];
+        let waiter = self.fixture.queued(semaphore, options.holder(name)).await;
+        self.waiters.insert(name.to_owned(), waiter);
+    }
+
+    /// Releases, and returns the name of the next holder.
+    async fn next(&mut self) -> String {
+        self.holds.take().expect("it holds").release().succeeds().await;
+        let seen = self.fixture.inspect(&self.semaphores[0]).await;
+        let [holder] = &seen.holders[..] else { panic!("not one holder: {seen:?}") };
+        let waiter = self.waiters.remove(&holder.holder).expect("it waited");
+        self.holds = Some(waiter.permit().await);
+        holder.holder.clone()
+    }
+
+    /// Serves all of them. Returns their names in order.
+    async fn served(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        while !self.waiters.is_empty() {
+            names.push(self.next().await);
+        }
+        self.holds.take().expect("it holds").release().succeeds().await;
+        names
+    }
+
+    /// The names of those that wait, as an inspection shows them.
+    async fn waiting(&self) -> Vec<String> {
+        let seen = self.fixture.inspect(&self.semaphores[1]).await;
+        seen.waiters.into_iter().map(|waiter| waiter.holder).collect()
+    }
+}
+
+fn lane(name: &str) -> AcquireOptions {
+    AcquireOptions::new().lane(name)
+}
+
+pub(crate) async fn lanes_take_turns(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    // Within a lane the order is that of arrival, not of names.
+    for name in ["a3", "a1", "a2"] {
+        line.join(name, lane("a")).await;
+    }
+    for name in ["b2", "b1"] {
+        line.join(name, lane("b")).await;
+    }
+    // Requests without a name are a lane, too.
+    line.join("c", AcquireOptions::new()).await;
+    let order = ["a3", "b2", "c", "a1", "b1", "a2"];
+    assert_eq!(line.waiting().await, order);
+    assert_eq!(line.served().await, order);
+}
+
+pub(crate) async fn a_share_of_three_gets_three_of_four(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    for number in 0..3 {
+        line.join(&format!("once-{number}"), lane("once").share(1)).await;
+    }
+    for number in 0..9 {
+        line.join(&format!("thrice-{number}"), lane("thrice").share(3)).await;
+    }
+    let served = line.served().await;
+    for four in served.chunks(4) {
+        let thrice = four.iter().filter(|name| name.starts_with("thrice")).count();
+        assert_eq!(thrice, 3, "{served:?}");
+    }
+}
+
+pub(crate) async fn a_lane_pays_for_the_weight_of_its_grants(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let all = semaphore.acquire_with(AcquireOptions::new().weight(3)).succeeds().await;
+    let heavy = fixture.queued(&others, lane("heavy").weight(3).holder("heavy-1")).await;
+    let heavy_again = fixture.queued(&semaphore, lane("heavy").weight(3).holder("heavy-2")).await;
+    let mut light = Vec::new();
+    for number in 0..3 {
+        light.push(fixture.queued(&others, lane("light").holder(format!("light-{number}"))).await);
+    }
+    all.release().succeeds().await;
+    heavy.permit().await.release().succeeds().await;
+    // One grant of 3 units is as much as three of 1.
+    let mut permits = Vec::new();
+    for waiter in light {
+        permits.push(waiter.permit().await);
+    }
+    assert!(!heavy_again.is_answered());
+    drop(permits);
+    heavy_again.permit().await.release().succeeds().await;
+}
+
+pub(crate) async fn a_lane_whose_waiters_give_up_pays_nothing(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    for name in ["gone-1", "gone-2"] {
+        line.join(name, lane("a").timeout(Duration::from_millis(300))).await;
+    }
+    for name in ["b1", "b2"] {
+        line.join(name, lane("b")).await;
+    }
+    for name in ["gone-1", "gone-2"] {
+        let waiter = line.waiters.remove(name).expect("it waits");
+        assert!(matches!(waiter.outcome().await, Err(AcquireError::TimedOut { .. })));
+    }
+    fixture.settles(&line.semaphores[0], 1, 2).await;
+    line.join("a1", lane("a")).await;
+    assert_eq!(line.served().await, ["b1", "a1", "b2"]);
+}
+
+pub(crate) async fn a_lane_that_comes_back_gains_nothing(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    line.join("a1", lane("a")).await;
+    for name in ["b1", "b2", "b3"] {
+        line.join(name, lane("b")).await;
+    }
+    assert_eq!(line.next().await, "a1");
+    // It has been granted one, and B none.
+    line.join("a2", lane("a")).await;
+    assert_eq!(line.served().await, ["b1", "b2", "a2", "b3"]);
+}
+
+pub(crate) async fn an_inspection_shows_lanes(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, lane("a")).await;
+    let named = |seen: &permits::Inspection| -> Vec<(String, u64, u64)> {
+        let lanes = seen.lanes.iter().filter_map(|lane| Some((lane.lane.clone()?, lane.waiting, lane.held)));
+        lanes.collect()
+    };
+    let seen = fixture.inspect(&line.semaphores[0]).await;
+    assert_eq!(named(&seen), [("a".into(), 0, 1)]);
+    assert_eq!(seen.holders[0].lane.as_deref(), Some("a"));
+    for (name, lane_name) in [("b1", "b \u{fc}"), ("b2", "b \u{fc}"), ("a1", "a")] {
+        line.join(name, lane(lane_name)).await;
+    }
+    line.join("none", AcquireOptions::new()).await;
+    let seen = fixture.inspect(&line.semaphores[0]).await;
+    assert_eq!(named(&seen), [("b \u{fc}".into(), 2, 0), ("a".into(), 1, 1)]);
+    let without = seen.lanes.iter().find(|lane| lane.lane.is_none()).expect("one waits there");
+    assert_eq!(without.waiting, 1);
+    let waiters: Vec<_> =
+        seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.lane.as_deref())).collect();
+    let order = [("b1", Some("b \u{fc}")), ("a1", Some("a")), ("none", None), ("b2", Some("b \u{fc}"))];
+    assert_eq!(waiters, order);
+    assert_eq!(line.served().await, ["b1", "a1", "none", "b2"]);
+}
+
+pub(crate) async fn several_semaphores_are_acquired_in_lanes(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    for name in ["b1", "b2"] {
+        line.join(name, lane("b")).await;
+    }
+    let client = fixture.client().await;
+    let (wide, narrow) = (fixture.semaphore(&client, 1), client.named("exports/tenant-7", 1));
+    let both = [(wide, lane("a").holder("set")), (narrow, lane("a"))];
+    let acquiring = tokio::spawn(async move {
+        let set = client.acquire_all(both).succeeds().await;
+        (client, set)
+    });
+    fixture.settles(&line.semaphores[0], 1, 3).await;
+    assert_eq!(line.waiting().await, ["b1", "set", "b2"]);
+    assert_eq!(line.next().await, "b1");
+    line.holds.take().expect("it holds").release().succeeds().await;
+    let (client, set) = timeout(LIMIT, acquiring).await.expect("it is granted").expect("no panic");
+    let seen = fixture.inspect(&line.semaphores[0]).await;
+    assert_eq!((&*seen.holders[0].holder, seen.waiting), ("set", 1));
+    set.release().succeeds().await;
+    line.waiters.remove("b2").expect("it waits").permit().await.release().succeeds().await;
+    client.close().succeeds().await;
+}
