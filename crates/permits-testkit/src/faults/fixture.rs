@@ -206,8 +206,8 @@ impl Fixture {
         holders.into_iter().chain(others).take(count).collect()
     }
 
-    /// Some of the workers that keep permits and have units now, by the store: at most `most`. Waits until there
-    /// is one.
+    /// Some of the workers that keep permits and have units now, by the store: at most `most`. Waits until
+    /// there is one.
     pub(super) fn keepers(&mut self, most: usize) -> Vec<usize> {
         let mut keepers = Vec::new();
         wait::until(TIMEOUT, || {

@@ -572,8 +572,8 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P23: the head of the queue stays the head, whatever lanes come, until it is granted or has left. While it
-/// waits no other is granted, and a command that grants it grants it first.
+/// P23: the head of the queue stays the head, also when other lanes come, until it is granted or has left.
+/// While it waits no other is granted, and a command that grants it grants it first.
 fn the_head_stays(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };

@@ -283,22 +283,22 @@ pub fn puts_new_lanes_first(state: &mut Option<State>, server: &Clock<'_>, comma
         let waited = |name: &LaneName| before.get(name).is_some_and(waits);
         let is_new = state.lanes.known.iter().any(|(name, lane)| waits(lane) && !waited(name));
         for (name, lane) in &mut state.lanes.known {
-            if let Lane::Waits { turn, .. } = lane {
-                turn.0 += f64::from(u8::from(is_new && waited(name)));
+            if let Lane::Waits { progress, .. } = lane {
+                progress.0 += f64::from(u8::from(is_new && waited(name)));
             }
         }
     });
     outcome
 }
 
-/// Moves no turn at a grant, so that one lane is served as long as it waits.
+/// Counts no progress at a grant, so that one lane is served as long as it waits.
 pub fn charges_no_lane(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let outcome = apply(state, server, command);
     change(state, |state| {
         state.lanes.known.retain(|_, lane| matches!(lane, Lane::Waits { .. }));
         for lane in state.lanes.known.values_mut() {
-            if let Lane::Waits { turn, .. } = lane {
-                turn.0 = 0.0;
+            if let Lane::Waits { progress, .. } = lane {
+                progress.0 = 0.0;
             }
         }
     });

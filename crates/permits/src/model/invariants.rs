@@ -4,8 +4,8 @@ use super::state::{EntryState, State};
 use crate::protocol::MAX_LEASE_MS;
 
 impl State {
-    /// Checks that units, slots, queue, lanes, leases and entries agree, and that no number is out of range. A state
-    /// that was stored elsewhere may have been damaged there.
+    /// Checks that units, slots, queue, lanes, leases and entries agree, and that no number is out of range.
+    /// A state that was stored elsewhere may have been damaged there.
     ///
     /// # Errors
     /// The first disagreement.

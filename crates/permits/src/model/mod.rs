@@ -28,6 +28,7 @@ mod lanes;
 mod limit;
 mod line;
 mod loss;
+mod queue;
 mod recovery;
 mod release;
 mod renew;

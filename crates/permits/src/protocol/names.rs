@@ -298,8 +298,8 @@ macro_rules! optional_text {
 }
 
 optional_text! {
-    /// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders may
-    /// have the same.
+    /// A note on a holder, shown in listings: at most 120 bytes of printable UTF-8, or empty. Many holders
+    /// may have the same.
     Label, "the label"
 }
 

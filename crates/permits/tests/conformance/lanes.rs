@@ -1,4 +1,4 @@
-//! Lanes: waiters of several lanes are granted in turn, by the shares of their lanes.
+//! Lanes: waiters of several lanes are granted by the shares of their lanes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,16 +1,16 @@
 //! The key of a world: worlds that differ only in details without an effect have the same key.
 //!
 //! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their
-//! client has made since, tokens and tickets by their order; turns of lanes count from the first one; clients of
-//! the same weight and lane are interchangeable.
-//! Fields of the model that serve operators or other commands (sequence, versions) are left out.
+//! client has made since, tokens and tickets by their order; the progress of lanes counts from the first one;
+//! clients of the same weight and lane are interchangeable. Fields of the model that serve operators or other
+//! commands (sequence, versions) are left out.
 //!
 //! So endless renewals and ticks return to a known key, and the exploration covers every reachable world.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use permits::acquisition::Stage;
-use permits::model::{EntryState, Lane, Lanes, State, Turn};
+use permits::model::{EntryState, Lane, Lanes, Progress, State};
 use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
 use super::client::{Call, Client, Entry, Kind, Outcome, tick};
@@ -240,22 +240,22 @@ impl Writer<'_> {
         self.lanes(&state.lanes);
     }
 
-    /// The lanes that wait, and those that owe more than the first one's turn.
+    /// The lanes that wait, and those that owe more than the first one's progress.
     fn lanes(&mut self, lanes: &Lanes) {
         let waits = |lane: &Lane| match lane {
-            Lane::Waits { turn, .. } => Some(*turn),
+            Lane::Waits { progress, .. } => Some(*progress),
             Lane::Owes { .. } => None,
         };
-        let Some(Turn(first)) = lanes.known.values().filter_map(waits).min() else { return };
+        let Some(Progress(first)) = lanes.known.values().filter_map(waits).min() else { return };
         for (name, lane) in &lanes.known {
-            let (owes, Turn(turn)) = match lane {
-                Lane::Waits { turn, .. } => (false, *turn),
+            let (owes, Progress(progress)) = match lane {
+                Lane::Waits { progress, .. } => (false, *progress),
                 Lane::Owes { until } => (true, *until),
             };
-            if !owes || turn > first {
+            if !owes || progress > first {
                 self.bytes.extend(name.as_str().bytes());
                 self.flag(owes);
-                self.bytes.extend((turn - first).to_bits().to_le_bytes());
+                self.bytes.extend((progress - first).to_bits().to_le_bytes());
             }
         }
     }

@@ -270,8 +270,8 @@ fn a_single_request_waits_for_one_grant_of_each_lane() {
     assert!(before <= LANES, "{before}");
 }
 
-/// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to its
-/// share.
+/// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to
+/// its share.
 struct Ideal {
     /// The units that wait in each lane, and its share.
     lanes: BTreeMap<String, (f64, f64)>,

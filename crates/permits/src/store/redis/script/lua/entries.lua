@@ -1,11 +1,12 @@
--- Entries. An entry is packed: 16 times the layout, and 1 if it holds, 2 if it has times, 4 if its
--- session may keep it, 8 if it names a lane or a share; weight; lease ms; the number of bytes at the end of
--- the holder that are the request, and at the beginning of the request that are the session, or 0; the times,
--- which are the ms for which its grant counts, and the number of changes of its lease; its share, and the µs at
--- which it was queued, 0 if it does not wait; the texts of request and session that the holder does not contain;
--- the lane; label; of a holder, token and slot. So what a usual name contains is stored once. A grant that
--- cools has an entry, too: its key is the holder, a tab and the token. The score in leases is the deadline,
--- negative while it waits: so one range has all that expired, and holders are listed without the waiters.
+-- Entries. An entry is packed: 16 times the layout, and 1 if it holds, 2 if it has times, 4 if its session
+-- may keep it, 8 if it names a lane or a share; weight; lease ms; the number of bytes at the end of the
+-- holder that are the request, and at the beginning of the request that are the session, or 0; the times,
+-- which are the ms for which its grant counts, and the number of changes of its lease; its share, and the µs
+-- at which it was queued, 0 if it does not wait; the texts of request and session that the holder does not
+-- contain; the lane; label; of a holder, token and slot. So what a usual name contains is stored once. A
+-- grant that cools has an entry, too: its key is the holder, a tab and the token. The score in leases is the
+-- deadline, negative while it waits: so one range has all that expired, and holders are listed without the
+-- waiters.
 
 -- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, the ms
 -- for which its grant counts, the number of changes of its lease, whether its session may keep it, its lane,
@@ -46,7 +47,8 @@ local function pack(holder, weight, lease, request, from, label, at_least, versi
     session_bytes > 0 and '' or struct.pack('s', from), laned and struct.pack('s', lane) or '', label, token, slot)
 end
 
--- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it is.
+-- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it
+-- is.
 local function set_queued(entry, queued)
   local flags = string.byte(entry)
   if flags % 16 < LANED then return entry end

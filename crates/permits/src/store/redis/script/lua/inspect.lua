@@ -4,9 +4,9 @@
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
 -- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired,
 --           revoked, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
---           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its line,
---           as in changes.lua; 5 a waiter: holder, weight, µs at which it was queued, label, lane; 2 a lane:
---           name, waiters
+--           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
+--           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a
+--           lane: name, waiters
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 

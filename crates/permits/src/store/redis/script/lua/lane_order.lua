@@ -1,5 +1,6 @@
 -- The order of lanes, as in src/model/lanes.rs. While `s.lanes` is not 0, each lane that waits is a member of
--- lanes, its number and its name, by its progress; and each that owes, '-' and its name, by its progress below
+-- lanes, its number and its name, by its progress; and each that owes, '-' and its name, by its progress
+-- below
 -- 0. The number of a lane that waits is a field of the state, too: a tab, ':' and its name.
 
 local TICKETS, FIRST_TIME = 4294967296, '1125899906842624'

@@ -1,6 +1,6 @@
 -- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the
--- state exists, is not paused and not recovering, the line is not closed and has no lanes, no lease has ended, the expiry is
--- far, the era is the same, and no holder is named twice.
+-- state exists, is not paused and not recovering, the line is not closed and has no lanes, no lease has
+-- ended, the expiry is far, the era is the same, and no holder is named twice.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states as that. What is

@@ -29,7 +29,8 @@ local KEPT_TOKENS = 4096      -- of a grant that its session may keep
 -- behind 12 of them; and of the server.
 local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 12 * 8, 2 + 24 * 8
 -- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
--- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those of token and slot, at its end.
+-- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those
+-- of token and slot, at its end.
 local WAITS, HOLDS, KEEPS, LANED, ENTRY_BYTES, GRANT_BYTES = 16 * LAYOUT, 16 * LAYOUT + 1, 4, 8, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 

@@ -2,8 +2,8 @@
 
 local INSPECT_MAX, INSPECT_LANES_MAX = 1000, 32
 
--- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane after
--- the other. And the lanes with their numbers of waiters, the largest first.
+-- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
+-- after the other. And the lanes with their numbers of waiters, the largest first.
 local function waiters_in_order(max)
   if s.lanes == 0 then return redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'), {} end
   local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX)
