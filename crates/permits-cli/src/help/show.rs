@@ -21,10 +21,11 @@ JSON:
    \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
    \"may_be_kept\"}
   limit and held are units, waiting is a number of waiters. limit is null
-  if none is set, label and lane if there is none. position is the number of
-  waiters before it, in the table BEFORE. recovering_ms is the time until
-  free units are granted again after a start of the server. At most 1,000
-  holders and 1,000 waiters are listed. cooling: the holder has gone, and
+  if none is set, label and lane if there is none. position is the number
+  of waiters before it, in the table BEFORE. recovering_ms is the time
+  until free units are granted again after a start of the server. At most
+  1,000 holders, 1,000 waiters and 32 lanes are listed, lanes only if one
+  of them is named. cooling: the holder has gone, and
   its units stay taken for lease_remaining_ms more (run --at-least);
   beside the holders, the number of such units of those that are listed.
   held includes them; the text does not, and shows them as cooling N, or

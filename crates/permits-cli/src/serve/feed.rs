@@ -33,7 +33,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most lanes of a semaphore that have metrics.
-pub(super) const MAX_LANES: usize = 10;
+const MAX_LANES: usize = 10;
 
 /// The most changes that a slow client may miss before it gets all rows again.
 const CHANGES: usize = 16;
