@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use permits::model::{self, Lane, Lanes, State, Turn};
+use permits::model::{self, Lane, Lanes, Progress, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
     LimitChange, Operation, PermitTerms, Reply, RequestKey,
@@ -81,13 +81,13 @@ fn waiting(state: &State) -> BTreeSet<LaneName> {
 }
 
 /// The lanes of a state without what has no effect: which numbers were used, and lanes that owe nothing
-/// beyond the turn of the first.
+/// beyond the progress of the first.
 pub(crate) fn that_count(state: &State) -> Lanes {
     let first = state.lanes.known.values().filter_map(|lane| match lane {
-        Lane::Waits { turn, .. } => Some(*turn),
+        Lane::Waits { progress, .. } => Some(*progress),
         Lane::Owes { .. } => None,
     });
-    let first: Turn = first.min().unwrap_or_default();
+    let first: Progress = first.min().unwrap_or_default();
     let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
     let known = state.lanes.known.iter().filter(|(_, lane)| counts(lane));
     Lanes { last: state.lanes.last.min(1), known: known.map(|(name, lane)| (name.clone(), *lane)).collect() }
