@@ -148,7 +148,7 @@ impl AcquireOptions {
         self
     }
 
-    /// The lane, 1–120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
+    /// The lane, up to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. An empty one is none. Requests of one lane are
     /// granted in the order in which they came. Lanes that wait get units in proportion to their
     /// [share](Self::share), so a thousand requests of one tenant do not stand before the first of another.
     /// All requests that name no lane are one lane; so a line without lanes has one order. None unless set.

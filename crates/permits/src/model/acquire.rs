@@ -84,7 +84,7 @@ impl Execution<'_> {
     /// that time, and its session withdraws it then. The head of the queue has waited at least since the
     /// recall.
     fn waits_for_recall(&self) -> bool {
-        let recalled_us = self.state.queue.first_key_value().map_or(self.now_us, |(ticket, _)| *ticket);
+        let recalled_us = self.state.head_queued_us().unwrap_or(self.now_us);
         self.state.may_be_kept(self.now_ms)
             && !self.state.paused
             && !self.is_recovering()

@@ -14,6 +14,13 @@ impl State {
         .map(|(ticket, _)| *ticket)
     }
 
+    /// The time at which the head was queued, in microseconds.
+    pub(super) fn head_queued_us(&self) -> Option<u64> {
+        let ticket = self.head()?;
+        let head = self.entries.get(self.queue.get(&ticket)?)?;
+        Some(if head.terms.lane.as_str().is_empty() { ticket } else { head.queued_us })
+    }
+
     /// Assigns the ticket of a new waiter. `None` if its lane can have no more.
     pub(super) fn join(&mut self, lane: &LaneName, now_us: u64) -> Option<u64> {
         let is_named = !lane.as_str().is_empty();

@@ -42,6 +42,15 @@ local function head_of_lanes()
   return heads[1], name
 end
 
+-- The µs at which the head of the queue was queued.
+local function head_queued()
+  if s.lanes == 0 then return redis.call('ZRANGE', queue_key, 0, 0, 'WITHSCORES')[2] end
+  local head, name = head_of_lanes()
+  if name == '' then return redis.call('ZSCORE', queue_key, head) end
+  local _, _, _, _, _, _, _, _, _, _, _, _, queued = parts(head, known[head])
+  return queued
+end
+
 -- The number of waiters that are to be granted before this one; with lanes, if each of them has as many and
 -- an equal share.
 local function place_of(holder)
