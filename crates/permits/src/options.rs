@@ -148,10 +148,11 @@ impl AcquireOptions {
         self
     }
 
-    /// The lane, up to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. An empty one is none. Requests of one lane are
-    /// granted in the order in which they came. Lanes that wait get units in proportion to their
-    /// [share](Self::share), so a thousand requests of one tenant do not stand before the first of another.
-    /// All requests that name no lane are one lane; so a line without lanes has one order. None unless set.
+    /// The lane, up to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. An empty one is none.
+    /// Requests of one lane are granted in the order in which they came. Lanes that wait get units in
+    /// proportion to their [share](Self::share), so a thousand requests of one tenant do not stand before the
+    /// first of another. All requests that name no lane are one lane; so a line without lanes has one order.
+    /// None unless set.
     ///
     /// Lanes order a line, and cost nothing where none waits: what is granted at once counts for no lane.
     /// The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).

@@ -43,7 +43,9 @@ fn more_than_the_limit_is_found() {
 
 #[test]
 fn no_window_has_more_grants_than_the_limit_while_processes_are_killed() {
-    let output = bench(None, &["windows", "3"]);
+    // On a busy machine three seconds may be too short for what the run has to meet.
+    let mut runs = ["3", "10", "30"].iter().map(|seconds| bench(None, &["windows", seconds]));
+    let output = runs.find(|output| !text(output).contains("too short")).expect("thirty seconds suffice");
     let text = text(&output);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("The most grants in any window: "), "{text}");

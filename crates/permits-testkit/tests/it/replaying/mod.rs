@@ -65,7 +65,7 @@ fn random_histories_pass_with_all_that_was_lost() {
 fn every_mutant_of_the_model_is_found() {
     let mut random_numbers = rng();
     for (property, store) in model::ALL {
-        let found = (0..20).any(|_| {
+        let found = (0..500).any(|_| {
             // The model panics on a state that does not add up.
             let story = catch_unwind(AssertUnwindSafe(|| story::random_of(store, &mut random_numbers, 300)));
             let Ok(story) = story else { return true };

@@ -151,8 +151,8 @@ fn keep(name: &str) -> bool {
 /// Some holders of a random history name a lane.
 fn lane(name: &str) -> LaneName {
     let lane = match name {
-        "h0" | "h1" | "h2" => "day",
-        "h3" => "night",
+        "h0" | "h1" => "day",
+        "h2" | "h3" => "night",
         _ => "",
     };
     LaneName::new(lane).expect("it is valid")
