@@ -56,11 +56,7 @@ use report::Filter;
 const LOG: &str = "PERMITS_LOG";
 
 fn main() -> ExitCode {
-    if let Err(error) = report::start() {
-        // Blocking on standard error harms nothing yet, because no permit is held.
-        eprintln!("permits: {}", Failure::system(error).message);
-        return ExitCode::from(exit::SYSTEM);
-    }
+    report::start();
     let code = code();
     report::flush();
     ExitCode::from(code)

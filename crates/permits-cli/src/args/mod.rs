@@ -64,7 +64,9 @@ pub(crate) struct Common {
     pub(crate) log_format: LogFormat,
 }
 
+// Deferred: only the options of the verb that is used are made.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Verb {
     /// Wait for a permit, run a command while holding it, and release it
     Run(Run),

@@ -68,6 +68,8 @@ const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
 struct State {
+    /// The writing thread runs. It starts with the first piece: most commands report nothing.
+    started: bool,
     /// Pieces, each written by one call, so that lines of other processes don't come between.
     queue: VecDeque<String>,
     /// Lines dropped since the queue was last empty.
@@ -84,7 +86,15 @@ struct State {
 impl State {
     const fn new() -> Self {
         let queue = VecDeque::new();
-        Self { queue, dropped: 0, writing: false, written: 0, status_width: None, buffer: None }
+        Self {
+            started: false,
+            queue,
+            dropped: 0,
+            writing: false,
+            written: 0,
+            status_width: None,
+            buffer: None,
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -100,6 +110,8 @@ impl State {
         }
         let erase = self.status_width.take().map(|shown| erasing(shown, columns())).unwrap_or_default();
         self.queue.push_back(format!("{erase}{line}"));
+        // If the system refuses a thread, the next line tries again, and `flush` writes.
+        self.started = self.started || start_writing().is_ok();
         CHANGED.notify_all();
     }
 
@@ -120,18 +132,19 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the writing thread. Nothing is written before.
-///
-/// # Errors
-/// The system's error if it refuses a thread.
-pub(crate) fn start() -> io::Result<()> {
-    // Not `io::stderr`, because a panicking thread takes its lock.
-    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
+/// Reports panics as lines.
+pub(crate) fn start() {
     std::panic::set_hook(Box::new(|panic| {
         print_raw(&line_of(&panic.to_string()));
         flush();
     }));
+}
+
+/// Starts the writing thread.
+fn start_writing() -> io::Result<()> {
+    // Not `io::stderr`, because a panicking thread takes its lock.
+    let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
     Ok(())
 }
 
@@ -159,6 +172,11 @@ fn write_queued(mut stderr: File) {
 pub(crate) fn flush() {
     let mut locked = state();
     while !locked.is_idle() {
+        if !locked.started {
+            let piece = locked.next().unwrap_or_default();
+            let _ = io::stderr().write_all(piece.as_bytes());
+            continue;
+        }
         let before = (locked.writing, locked.written);
         let limit = if locked.writing { STUCK } else { UNSCHEDULED };
         let waited = CHANGED.wait_timeout(locked, limit).unwrap_or_else(PoisonError::into_inner);

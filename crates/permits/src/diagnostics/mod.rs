@@ -50,7 +50,7 @@ pub(crate) fn start(
     self_test: bool,
 ) -> Result<oneshot::Receiver<Diagnosis>, SpawnError> {
     let (answer, diagnosed) = oneshot::channel();
-    spawn_with_runtime(move || async move {
+    spawn_with_runtime(address.uses_sockets(), move || async move {
         let findings = diagnose(&address, &prefix, lease, self_test).await;
         // The receiver may have been dropped.
         let _ = answer.send(Diagnosis { store: address.to_string(), findings });

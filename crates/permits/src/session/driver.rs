@@ -343,7 +343,7 @@ pub(crate) fn start(
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
     let (opened, answer) = oneshot::channel();
-    spawn_with_runtime(move || async {
+    spawn_with_runtime(address.uses_sockets(), move || async {
         let driver = run(config, address, prefix, opened).await;
         // Answer after the runtime has shut down, so that a process forked next inherits no open connection.
         || {

@@ -133,6 +133,11 @@ pub(crate) trait Location: Any + fmt::Display + Send + Sync {
         u32::MAX
     }
 
+    /// Returns true if a session's access uses sockets, so that its runtime has to poll them.
+    fn uses_sockets(&self) -> bool {
+        true
+    }
+
     /// Opens the store for a session: one attempt. Must be called on the session's runtime.
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;
 }

@@ -54,6 +54,10 @@ impl Backend for Memory {
 pub(crate) struct MemoryName(String);
 
 impl Location for MemoryName {
+    fn uses_sockets(&self) -> bool {
+        false
+    }
+
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
         Box::pin(async move {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.0, &options));

@@ -71,6 +71,11 @@ impl Address {
         Ok((Self(location), recovery))
     }
 
+    /// Returns true if a session's access to the store uses sockets.
+    pub(crate) fn uses_sockets(&self) -> bool {
+        self.0.uses_sockets()
+    }
+
     /// The most waiters that the store takes in the queue of a semaphore.
     pub(crate) fn max_waiters(&self) -> u32 {
         self.0.max_waiters()

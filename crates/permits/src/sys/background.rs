@@ -15,14 +15,20 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 #[error(transparent)]
 pub(crate) struct SpawnError(#[from] std::io::Error);
 
-/// Runs the future of `make` to its end on a new thread with a current-thread runtime. The thread then shuts
-/// the runtime down and calls the future's output. If the future panics, nothing is called.
-pub(crate) fn spawn_with_runtime<F, E>(make: impl FnOnce() -> F + Send + 'static) -> Result<(), SpawnError>
+/// Runs the future of `make` to its end on a new thread with a current-thread runtime, which polls sockets if
+/// `uses_sockets`. The thread then shuts the runtime down and calls the future's output. If the future panics,
+/// nothing is called.
+pub(crate) fn spawn_with_runtime<F, E>(
+    uses_sockets: bool,
+    make: impl FnOnce() -> F + Send + 'static,
+) -> Result<(), SpawnError>
 where
     F: Future<Output = E> + Send + 'static,
     E: FnOnce() + Send + 'static,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    // A runtime that polls also wakes for each signal of a program that listens to signals.
+    let runtime = if uses_sockets { builder.enable_all() } else { builder.enable_time() }.build()?;
     std::thread::Builder::new().name("permits".into()).spawn(move || {
         // A task, because waking the future passed to `block_on` costs a system call, and waking a task on
         // the same thread does not.

@@ -38,6 +38,10 @@ impl LocalFile {
 }
 
 impl Location for LocalFile {
+    fn uses_sockets(&self) -> bool {
+        false
+    }
+
     fn max_waiters(&self) -> u32 {
         MAX_WAITERS
     }
