@@ -206,9 +206,13 @@ impl World {
             }
             Action::Return(client, kind) => {
                 let returned = self.clients[client].call(kind).and_then(|call| call.reply.as_ref());
-                let returned_us = returned.map_or(0, |reply| reply.now_us);
+                let (returned_us, run) = returned.map_or((0, self.run), |reply| (reply.now_us, reply.run));
                 self.lost_recalls.retain(|lost| lost.client != client || lost.at_us > returned_us);
                 self.clients[client].on_return(kind, known);
+                if run < self.run {
+                    // The end of its connection is behind it.
+                    self.clients[client].note(Notice::Unsure, known);
+                }
             }
             Action::Lose(client, kind) => {
                 self.left.losses -= 1;
