@@ -27,7 +27,14 @@ fn the_quick_comparison_measures_every_figure() {
     let directory = tempfile::tempdir().expect("a directory");
     let status = compare(
         directory.path(),
-        &["compare", "--quick", "--only", "permits,permits-dropped,noop,incr", "--into", "comparison"],
+        &[
+            "compare",
+            "--quick",
+            "--only",
+            "permits,permits-dropped,permits-kept,noop,incr,tokio",
+            "--into",
+            "comparison",
+        ],
     );
     assert!(status.success(), "{status}");
 
@@ -48,6 +55,9 @@ fn the_quick_comparison_measures_every_figure() {
         } else {
             measured(mode, "permits", "C.of_ideal");
             measured(mode, "incr", "B64.per_s");
+            ["A.p50_us", "C.calls", "K.p50_us"]
+                .iter()
+                .for_each(|figure| measured(mode, "permits-kept", figure));
         }
     }
 

@@ -5,7 +5,7 @@ use permits_bench::aims::Bound::{AtLeast, AtMost};
 use permits_bench::core_bench;
 use permits_bench::modes::Mode;
 use permits_bench::results::Results;
-use permits_bench::system::{Kind, System};
+use permits_bench::system::{KEEPING, Kind, System};
 
 /// All aims, in the order of the workloads.
 pub(crate) fn aims(results: &Results, systems: &[System]) -> Vec<Aim> {
@@ -27,6 +27,10 @@ fn beside_peers(results: &Results, systems: &[System]) -> Vec<Aim> {
             Some(results.median(mode, system, "A.p50_us")? / best(mode, "A.p50_us", f64::min)?)
         }));
     }
+    let what = "kept: the fastest peer's cycle / ours, p50";
+    aims.extend(Aim::both("A", what, [AtLeast(50.0); 2], |mode| {
+        Some(best(mode, "A.p50_us", f64::min)? / results.median(mode, KEEPING[0].name, "A.p50_us")?)
+    }));
     for (tasks, bound) in [(64, 1.6), (512, 1.8)] {
         let figure = format!("B{tasks}.per_s");
         let what = format!("rate, {tasks} tasks / the fastest peer's");

@@ -1,8 +1,8 @@
 //! `permits-comparison compare`: permits and other libraries through the same workloads, in turn, on one
 //! server.
 //!
-//! - **Measures**: ten workloads, A to J ([`permits_bench::workloads`]): latency, throughput, hand-off, idle
-//!   cost, long queues, memory, crashes, start. Also the lower bounds that the same server and client allow.
+//! - **Measures**: eleven workloads, A to K ([`permits_bench::workloads`]): latency, throughput, hand-off,
+//!   idle cost, long queues, memory, crashes, start, a unit that another process keeps. Also the lower bounds that the same server and client allow.
 //! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and
 //!   some over a link with a delay ([`permits_bench::modes`]). A ratio compares two figures of one mode.
 //! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes;
@@ -26,7 +26,7 @@ use permits_bench::Failure;
 use permits_bench::aims::{Aim, table};
 use permits_bench::core_bench::measure;
 use permits_bench::modes::{Mode, available};
-use permits_bench::system::{Kind, OWN, System};
+use permits_bench::system::{KEEPING, Kind, OWN, System};
 use permits_bench::workloads::{Bench, Scale};
 use permits_testkit::Server;
 use serde_json::{Value, json};
@@ -77,7 +77,8 @@ fn systems() -> Vec<System> {
         peer("rueidislock", "rueidislock (Go)"),
         peer("distributed-lock-redis", "distributed-lock-redis (Rust)"),
     ];
-    let (ours, floors): (Vec<_>, Vec<_>) = OWN.iter().cloned().partition(|system| system.kind == Kind::Ours);
+    let own = OWN.iter().chain(&KEEPING).cloned();
+    let (ours, floors): (Vec<_>, Vec<_>) = own.partition(|system| system.kind == Kind::Ours);
     ours.into_iter().chain(peers).chain(floors).collect()
 }
 

@@ -186,6 +186,14 @@ const TABLES: &[Table] = &[
         columns: &[("J.ms", "ms", 1.0)],
     },
     Table {
+        title: "K. A unit that another process keeps: from the request to the permit",
+        workload: "K",
+        taken_in: &["K"],
+        modes: BOTH,
+        plot: None,
+        columns: &[("K.p50_us", "p50, µs", 1.0), ("K.p99_us", "p99, µs", 1.0)],
+    },
+    Table {
         title: "A, B, D and E over a link with a delay of 0.5 ms each way",
         workload: "A",
         taken_in: &["A", "D", "E"],

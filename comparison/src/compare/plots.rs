@@ -5,7 +5,7 @@ use std::path::Path;
 use permits_bench::Failure;
 use permits_bench::modes::Mode;
 use permits_bench::results::{Results, Spread};
-use permits_bench::system::{Kind, System};
+use permits_bench::system::{KEEPING, Kind, System};
 use plotters::prelude::*;
 
 /// `permits`, the peers, the floors.
@@ -25,7 +25,8 @@ const MODES: [(Mode, f64); 2] = [(Mode::Quiet, 1.0), (Mode::Awake, 0.6)];
 /// The bars of a system, by mode.
 type Bars<'a> = (&'a System, [Option<Spread>; 2]);
 
-/// Draws a picture for each workload that reads better so.
+/// Draws a picture for each workload that reads better so. Leaves out systems without a round trip: beside them all
+/// other bars would have one length.
 pub(crate) fn draw(
     results: &Results,
     systems: &[System],
@@ -44,9 +45,9 @@ pub(crate) fn draw(
         ("d.svg", "D. Median time of a hand-off, µs (less is better)", "D.p50_us", 1.0),
     ] {
         let of = |system: &System| MODES.map(|(mode, _)| results.get(mode, system.name, figure));
-        let bars: Vec<Bars<'_>> = systems.iter().map(|system| (system, of(system))).collect();
-        let bars: Vec<_> =
-            bars.into_iter().filter(|(_, spreads)| spreads.iter().any(Option::is_some)).collect();
+        let sends = |system: &&System| KEEPING.iter().all(|keeping| keeping.name != system.name);
+        let bars = systems.iter().filter(sends).map(|system| (system, of(system)));
+        let bars: Vec<Bars<'_>> = bars.filter(|(_, spreads)| spreads.iter().any(Option::is_some)).collect();
         if !bars.is_empty() {
             draw_bars(&into.join(file), title, &bars, by)?;
         }

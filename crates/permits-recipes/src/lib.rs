@@ -154,6 +154,8 @@ pub struct Semaphore {
     pub poll: Duration,
     /// The attempts in a row to get a recipe's lock.
     pub lock_attempts: u32,
+    /// The sessions of `permits` keep what their users release; recipes have nothing like it.
+    pub keeps: bool,
     /// The requests that its users have sent: one command, one transaction or one script each.
     pub requests: Arc<AtomicU64>,
 }

@@ -2,6 +2,8 @@
 //!
 //! The clock of a role has no effect, because `permits` sends no time of a client.
 
+use std::time::Duration;
+
 use permits::{AcquireError, Recovery};
 use permits_bench::Failure;
 
@@ -21,7 +23,9 @@ pub(super) struct PermitsClient {
 
 impl PermitsClient {
     pub(super) fn new(client: &permits::Client, semaphore: &Semaphore) -> Self {
-        Self { semaphore: client.semaphore(&semaphore.name, semaphore.limit).expect("valid"), permit: None }
+        let keep = if semaphore.keeps { Duration::MAX } else { Duration::ZERO };
+        let of_client = client.semaphore(&semaphore.name, semaphore.limit).expect("valid");
+        Self { semaphore: of_client.keep(keep), permit: None }
     }
 }
 

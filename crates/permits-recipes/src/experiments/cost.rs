@@ -80,6 +80,8 @@ pub struct Crowd {
     pub limit: u32,
     /// The time before a retry, where the recipe has no waiting.
     pub poll: Duration,
+    /// The sessions of `permits` keep what their users release.
+    pub keeps: bool,
 }
 
 /// Cycles a second of a crowd, counted for `during`.
@@ -93,7 +95,7 @@ pub async fn throughput(
     during: Duration,
 ) -> Result<f64, Failure> {
     let mut semaphore = fixture.semaphore(kind);
-    (semaphore.limit, semaphore.poll) = (crowd.limit, crowd.poll);
+    (semaphore.limit, semaphore.poll, semaphore.keeps) = (crowd.limit, crowd.poll, crowd.keeps);
     semaphore.lease = Duration::from_secs(10);
     let mut running = tokio::task::JoinSet::new();
     let mut users = Vec::new();

@@ -63,6 +63,7 @@ impl Fixture {
             time: Time::System,
             poll: Duration::from_millis(10),
             lock_attempts: 10,
+            keeps: false,
             requests: Arc::new(AtomicU64::new(0)),
         }
     }

@@ -59,7 +59,7 @@ const fn cycles(
     poll_ms: u64,
 ) -> Workload {
     let poll = Duration::from_millis(poll_ms);
-    Workload { name, label, work: Work::Cycles(Crowd { processes, tasks, limit, poll }) }
+    Workload { name, label, work: Work::Cycles(Crowd { processes, tasks, limit, poll, keeps: false }) }
 }
 
 /// All workloads.
@@ -86,6 +86,8 @@ pub(super) struct Cost {
     pub(super) ratios: Vec<Vec<f64>>,
     /// Of `permits`, a second.
     pub(super) ours: Vec<f64>,
+    /// Of `permits` where it keeps permits, against the same without; `None` for refusals.
+    pub(super) kept: Vec<Option<f64>>,
 }
 
 pub(super) async fn cost(mode: Mode) -> Result<Cost, Failure> {
@@ -120,10 +122,10 @@ async fn cost_in(mode: Mode, awake: Option<&Awake>) -> Result<Cost, Failure> {
             best.server_us = best.server_us.min(cycle.server_us);
         }
     }
-    let (mut ratios, mut ours) = (vec![Vec::new(); Kind::ALL.len()], Vec::new());
+    let (mut ratios, mut ours, mut kept) = (vec![Vec::new(); Kind::ALL.len()], Vec::new(), Vec::new());
     for workload in WORKLOADS {
         eprintln!("speed, {}: {}", mode.name(), workload.name);
-        let mut best = [0.0_f64; Kind::ALL.len()];
+        let (mut best, mut best_kept) = ([0.0_f64; Kind::ALL.len()], None);
         for _ in 0..ROUNDS {
             for (best, kind) in best.iter_mut().zip(Kind::ALL) {
                 let fixture = fixture()?;
@@ -133,12 +135,18 @@ async fn cost_in(mode: Mode, awake: Option<&Awake>) -> Result<Cost, Failure> {
                 };
                 *best = best.max(rate);
             }
+            if let Work::Cycles(crowd) = workload.work {
+                let crowd = Crowd { keeps: true, ..crowd };
+                let rate = cost::throughput(&fixture()?, Kind::Permits, crowd, DURING).await?;
+                best_kept = Some(rate.max(best_kept.unwrap_or_default()));
+            }
         }
         let reference = best[Kind::ALL.len() - 1];
         for (row, rate) in ratios.iter_mut().zip(best) {
             row.push(rate / reference);
         }
         ours.push(reference);
+        kept.push(best_kept.map(|rate| rate / reference));
     }
-    Ok(Cost { mode, cycles, ratios, ours })
+    Ok(Cost { mode, cycles, ratios, ours, kept })
 }
