@@ -2,7 +2,7 @@
 -- general course.
 
 if decided then
-  reply[NOW] = math.max(now_us, last_token)
+  reply[NOW] = last_token > now_us and last_token or now_us
   reply[FLAGS] = pinned + (waiting == 0 and held <= limit and 2 or 0)
   fields[2] = struct.pack('<Bddddddddddddc0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
     slots_made, earliest, checked, grants, refused, kept_until, string.sub(packed, REST_AT))

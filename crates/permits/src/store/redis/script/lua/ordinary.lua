@@ -21,7 +21,7 @@ if packed then
     struct.unpack('<dddddddddddddddddddd', packed, HEAD_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
   ordinary = now_ms < earliest and paused == 0 and lanes == 0 and now_ms >= recovering_until and limit > 0
-    and now_ms + 2 * lease_max < expires and tonumber(longest_lease) <= lease_max and now_us >= checked
+    and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pinned == 1)
   if ordinary and now_us - checked >= IDENTITY_EVERY_US then

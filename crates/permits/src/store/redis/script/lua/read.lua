@@ -20,7 +20,9 @@
 
 local state_key, queue_key, leases_key, free_key, lanes_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local semaphore, channel_prefix, session, longest_lease, keeps_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 0
-if string.find(longest_lease, ':', 1, true) then longest_lease, keeps_for = string.match(longest_lease, '(.*):(.*)') end
+local longest_ms = tonumber(longest_lease)
+if not longest_ms then longest_lease, keeps_for = string.match(longest_lease, '(.*):(.*)') end
+longest_ms = longest_ms or tonumber(longest_lease)
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
 local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
