@@ -165,6 +165,14 @@ fn queues(results: &Results) -> Vec<Aim> {
         let (figure, what) = (format!("F{length}.calls"), format!("server calls a grant out of {name}"));
         aims.extend(Aim::both("F", &what, [AtMost(2.2); 2], |mode| ours(results, mode, &figure)));
     }
+    for (workload, name) in [("L", "1,000 lanes"), ("L2", "1,000 lanes, two waiters each")] {
+        let (figure, what) =
+            (format!("{workload}.server_us"), format!("server µs a grant, out of {name} / out of 1,000"));
+        aims.extend(Aim::both("L", &what, [AtMost(1.5); 2], |mode| {
+            Some(ours(results, mode, &figure)? / ours(results, mode, "F1000.server_us")?)
+        }));
+    }
+    aims.push(once("G", "bytes a lane, beside its waiter", quiet("G.lane_bytes"), 300.0));
     aims.push(once("G", "bytes a waiter", quiet("G.waiter_bytes"), 350.0));
     aims.push(once("G", "bytes a holder", quiet("G.holder_bytes"), 300.0));
     let what = "grant after the lease's end, ms, latest of all rounds";

@@ -106,7 +106,8 @@ impl System {
             "noop" => matches!(workload, "A" | "B" | "D"),
             "permits-dropped" | "incr" | "tokio" => matches!(workload, "A" | "B"),
             "permits-kept" => matches!(workload, "A" | "B" | "C" | "K"),
-            _ => workload != "K",
+            "permits" => workload != "K",
+            _ => !matches!(workload, "K" | "L"),
         }
     }
 

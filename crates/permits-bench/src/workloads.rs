@@ -1,4 +1,4 @@
-//! The workloads, A to K. Each drives the processes of one system once, in one mode, and notes its figures.
+//! The workloads, A to L. Each drives the processes of one system once, in one mode, and notes its figures.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -91,6 +91,9 @@ const STARTS: usize = 10;
 /// The time for which two processes are idle before a kept unit is requested, as before a hand-off.
 const IDLE: Duration = Duration::from_millis(1);
 
+/// The number of lanes of a queue.
+const LANES: usize = 1_000;
+
 /// The permits that the design renews by one call in a renewal interval.
 const PERMITS_A_CALL: f64 = 500.0;
 
@@ -137,6 +140,7 @@ impl Bench {
             for &length in self.scale.lines {
                 self.once(system, &format!("F{length}"), |bench, system| bench.line(system, length))?;
             }
+            self.once(system, "L", Self::lanes)?;
         }
         // The rest does not depend on waking cores.
         if self.mode != Mode::Awake && round == 1 {
@@ -377,6 +381,15 @@ impl Bench {
         self.queue(system, &format!("F{length}"), length, QUEUE_PROCESSES)
     }
 
+    /// L: as F, with [`LANES`] lanes: of one waiter each, so that every grant ends a lane and every request
+    /// begins one, and of two.
+    fn lanes(&mut self, system: &System) -> Result<(), Failure> {
+        for (workload, length) in [("L", LANES), ("L2", 2 * LANES)] {
+            self.queue_in_lanes(system, workload, (length, LANES), QUEUE_PROCESSES)?;
+        }
+        Ok(())
+    }
+
     /// The cost of a grant out of a queue of `length`, in so many processes.
     pub(crate) fn queue(
         &mut self,
@@ -385,8 +398,19 @@ impl Bench {
         length: usize,
         count: usize,
     ) -> Result<(), Failure> {
+        self.queue_in_lanes(system, workload, (length, 0), count)
+    }
+
+    /// As [`queue`](Self::queue); with a queue of so many lanes, if there are any.
+    fn queue_in_lanes(
+        &mut self,
+        system: &System,
+        workload: &str,
+        queue: (usize, usize),
+        count: usize,
+    ) -> Result<(), Failure> {
         let mut holder = self.start(system)?;
-        let mut processes = self.fill_queue(system, &mut holder, length, count)?;
+        let mut processes = self.fill_queue(system, &mut holder, queue, count)?;
         holder.ask("free")?;
         sleep(Duration::from_secs_f64(self.scale.warm_up / 2.0));
         let (grants, spent) = self.grants(&mut processes)?;
@@ -396,6 +420,7 @@ impl Bench {
         for (figure, value) in [
             ("server_us", spent.processor_us / grants),
             ("calls", spent.calls / grants),
+            ("commands", spent.commands / grants),
             ("per_s", grants / spent.seconds),
         ] {
             self.note(system.name, &format!("{workload}.{figure}"), value);
@@ -416,19 +441,20 @@ impl Bench {
         Ok((at_last - at_first, spent))
     }
 
-    /// A holder, and `length` waiters in so many processes.
+    /// A holder, and `length` waiters in so many processes; in lanes, if there are any.
     fn fill_queue(
         &self,
         system: &System,
         holder: &mut Process,
-        length: usize,
+        (length, lanes): (usize, usize),
         count: usize,
     ) -> Result<Vec<Process>, Failure> {
         // A name of its own, because requests of processes that were killed before may still arrive.
         holder.ask(&format!("hoard line-{length} 1"))?;
         let mut processes = self.start_many(system, count, self.scale.lease)?;
         for (number, process) in processes.iter_mut().enumerate() {
-            process.ask(&format!("queue line-{length} {}", (length + number) / count))?;
+            let in_lanes = if lanes > 0 { format!(" {}", lanes / count) } else { String::new() };
+            process.ask(&format!("queue line-{length} {}{in_lanes}", (length + number) / count))?;
         }
         // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew
         // meanwhile.
@@ -441,16 +467,24 @@ impl Bench {
         let many = self.scale.many;
         let mut holder = self.start(system)?;
         // The cost of a first waiter and its connection is not the cost of a waiter.
-        let few = self.fill_queue(system, &mut holder, 40, QUEUE_PROCESSES)?;
+        let few = self.fill_queue(system, &mut holder, (40, 0), QUEUE_PROCESSES)?;
         let before = self.meter.memory()?;
         few.into_iter().for_each(Process::kill);
         holder.kill();
-        self.meter.empty()?;
-        let mut holder = self.start(system)?;
-        let processes = self.fill_queue(system, &mut holder, many, QUEUE_PROCESSES)?;
-        let bytes = (self.meter.memory()? - before) / (many - 40) as f64;
-        self.note(system.name, "G.waiter_bytes", bytes);
-        processes.into_iter().for_each(Process::kill);
+        let mut filled = |lanes: usize| -> Result<f64, Failure> {
+            self.meter.empty()?;
+            let mut holder = self.start(system)?;
+            let processes = self.fill_queue(system, &mut holder, (many, lanes), QUEUE_PROCESSES)?;
+            let memory = self.meter.memory()?;
+            processes.into_iter().for_each(Process::kill);
+            Ok(memory)
+        };
+        let without = filled(0)?;
+        let with = if system.takes_part("L") { Some(filled(many)?) } else { None };
+        self.note(system.name, "G.waiter_bytes", (without - before) / (many - 40) as f64);
+        if let Some(with) = with {
+            self.note(system.name, "G.lane_bytes", (with - without) / many as f64);
+        }
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits4:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits5:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -158,22 +158,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits4:n:h:s.1:1:100:5:0";
+        let good = "permits5:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits4",
+            "permits5",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits4::h:s.1:1:100:5:0",
-            "permits4:n%2:h:s.1:1:100:5:0",
-            "permits4:n%zz:h:s.1:1:100:5:0",
-            "permits4:n:h:s 1:1:100:5:0",
-            "permits4:n:h:s.1:-1:100:5:0",
-            "permits4:n:h:s.1:1:99:5:0",
-            "permits4:n:h:s.1:1:100:5:4294967296",
-            "permits4:n:h:s.1:1:100:5:0:x",
-            "permits4:n:h:s.1:1:100:5:0:86400001",
-            "permits4:n:h:s.1:1:100:5:0:1:1",
+            "permits5::h:s.1:1:100:5:0",
+            "permits5:n%2:h:s.1:1:100:5:0",
+            "permits5:n%zz:h:s.1:1:100:5:0",
+            "permits5:n:h:s 1:1:100:5:0",
+            "permits5:n:h:s.1:-1:100:5:0",
+            "permits5:n:h:s.1:1:99:5:0",
+            "permits5:n:h:s.1:1:100:5:4294967296",
+            "permits5:n:h:s.1:1:100:5:0:x",
+            "permits5:n:h:s.1:1:100:5:0:86400001",
+            "permits5:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

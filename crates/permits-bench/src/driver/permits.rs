@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use permits::{Client, Permit, Semaphore};
+use permits::{AcquireOptions, Client, Permit, Semaphore};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -85,7 +85,8 @@ impl Driver {
                 mix::run(&self.url, name, limit.parse()?, window, lease, count.parse()?).await
             }
             ["hoard", name, count] => self.hold_all(name, count.parse()?).await,
-            ["queue", name, count] => self.queue(name, count.parse()?),
+            ["queue", name, count] => self.queue(name, count.parse()?, 0),
+            ["queue", name, count, lanes] => self.queue(name, count.parse()?, lanes.parse()?),
             ["count"] => Ok(json!({ "grants": self.grants.load(Ordering::Relaxed) })),
             ["wait", name] => {
                 let asked = shared_clock_us();
@@ -163,14 +164,17 @@ impl Driver {
         Ok(json!({ "held": self.held.len() }))
     }
 
-    /// Starts `count` tasks that wait in one queue, again and again.
-    fn queue(&mut self, name: &str, count: usize) -> Result<Value, Failure> {
-        for _ in 0..count {
+    /// Starts `count` tasks that wait in one queue, again and again; in so many lanes of this process, if
+    /// there are any.
+    fn queue(&mut self, name: &str, count: usize, lanes: usize) -> Result<Value, Failure> {
+        for task in 0..count {
+            let lane = task.checked_rem(lanes).map(|lane| format!("{}-{lane}", std::process::id()));
+            let options = lane.into_iter().fold(AcquireOptions::new(), AcquireOptions::lane);
             let semaphore = self.client.semaphore(name, 1).expect("valid");
             let grants = Arc::clone(&self.grants);
             self.queue.spawn(async move {
                 loop {
-                    let permit = semaphore.acquire().await?;
+                    let permit = semaphore.acquire_with(options.clone()).await?;
                     grants.fetch_add(1, Ordering::Relaxed);
                     permit.release().await?;
                 }

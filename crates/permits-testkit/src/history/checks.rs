@@ -424,8 +424,9 @@ fn no_herd(step: &Step) -> Result<(), String> {
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;
     let Some(after) = &step.after else { return Ok(()) };
-    let waiters = after.queue.values().take(MAX_BATCH).map(|holder| (holder, &after.entries[holder].session));
-    let sessions: BTreeSet<&str> = waiters.map(|(_, session)| session.as_str()).collect();
+    let max = if after.lanes.last == 0 { MAX_BATCH } else { 2 * SESSIONS };
+    let heads = after.heads(max);
+    let sessions: BTreeSet<&str> = heads.iter().map(|head| after.entries[*head].session.as_str()).collect();
     let due = if step.is_cut() { sessions.len().min(SESSIONS) } else { 0 };
     let mut turns = step.events.iter().filter_map(|event| match event.kind {
         EventKind::Turn(delay_us) => Some((event, delay_us)),
@@ -434,7 +435,7 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     let asked: Vec<_> = turns.clone().map(|(event, _)| event.session.as_str()).collect();
     let apart = asked.iter().collect::<BTreeSet<_>>().len() == asked.len();
     let first = turns.next();
-    let is_head = first.is_none_or(|(turn, _)| after.queue.values().next() == Some(&turn.holder));
+    let is_head = first.is_none_or(|(turn, _)| heads.first() == Some(&&turn.holder));
     let at_once = !step.is_cut() || first.is_none_or(|(_, delay_us)| delay_us == 1);
     if asked.len() < due || asked.len() > due.max(1) || !apart || !is_head || !at_once {
         let all: Vec<_> = first.into_iter().chain(turns).collect();

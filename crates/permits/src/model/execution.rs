@@ -148,7 +148,8 @@ impl<'a> Execution<'a> {
     fn announce_turns(&mut self) {
         if self.is_cut() {
             let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());
-            for holder in self.state.queue.values().take(MAX_BATCH) {
+            let max = if self.state.lanes.last == 0 { MAX_BATCH } else { 2 * TURNS_MAX };
+            for holder in self.state.heads(max) {
                 let session = &self.state.entries[holder].session;
                 if heads.len() < TURNS_MAX && sessions.insert(session.as_str()) {
                     heads.push(holder.clone());
@@ -157,7 +158,7 @@ impl<'a> Execution<'a> {
             for (position, head) in (0..).zip(&heads) {
                 self.emit(head, EventKind::Turn((1000 * TURN_MS * position).max(1)));
             }
-        } else if let Some(head) = self.state.queue.values().next().cloned()
+        } else if let Some(head) = self.state.heads(1).first().copied().cloned()
             && self.turn_is_new
             && !self.state.paused
         {

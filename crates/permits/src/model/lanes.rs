@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 
 use crate::protocol::{LaneName, PermitTerms};
 
-/// The highest number of a lane. The numbers are used again.
+/// The highest number of a lane, and the most lanes that wait. The numbers are used again.
 pub const LANES_MAX: u64 = (1 << 18) - 1;
 
 /// The number of tickets of a lane.
@@ -28,6 +28,9 @@ pub(super) const TICKETS: u64 = 1 << 32;
 
 /// The first ticket of the lane without a name. A ticket there is a time, in microseconds.
 const FIRST_TIME: u64 = 1 << 50;
+
+/// A lane with a number that this divides removes lanes that owe nothing any more: at most [`FORGIVEN_MAX`].
+pub(super) const FORGIVES_EVERY: u64 = 16;
 
 /// The most lanes that owe nothing any more, and that one request removes.
 const FORGIVEN_MAX: usize = 128;
@@ -61,7 +64,7 @@ impl Ord for Progress {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Lanes {
-    /// The number that a lane got last; 0 while no lane is known.
+    /// How many lanes have begun; 0 while no lane is known.
     pub last: u64,
     /// The lanes that wait or owe.
     pub known: BTreeMap<LaneName, Lane>,
@@ -77,6 +80,8 @@ pub enum Lane {
         number: u64,
         /// Its progress.
         progress: Progress,
+        /// Its next ticket, counted from its first; 0 of the lane without a name.
+        next: u64,
     },
     /// It has no waiters, and has made more progress than those that have.
     Owes {
@@ -97,7 +102,7 @@ impl Lanes {
     /// The lanes with waiters.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (Progress, u64, &LaneName)> {
         self.known.iter().filter_map(|(name, lane)| match lane {
-            &Lane::Waits { number, progress } => Some((progress, number, name)),
+            &Lane::Waits { number, progress, .. } => Some((progress, number, name)),
             Lane::Owes { .. } => None,
         })
     }

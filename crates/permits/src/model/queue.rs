@@ -1,6 +1,6 @@
 //! The order of the queue: tickets, and with [lanes](super::lanes) their progress.
 
-use super::lanes::{LANES_MAX, Lane, Lanes, Progress, TICKETS, tickets};
+use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Progress, TICKETS, cost, tickets};
 use super::state::State;
 use crate::protocol::{Holder, LaneName};
 
@@ -12,6 +12,26 @@ impl State {
             None => self.queue.first_key_value(),
         }
         .map(|(ticket, _)| *ticket)
+    }
+
+    /// The waiters that are granted next while each fits, at most `max`.
+    pub fn heads(&self, max: usize) -> Vec<&Holder> {
+        let mut lanes: Vec<_> = self
+            .lanes
+            .waiting()
+            .map(|(progress, number, lane)| (progress, number, self.queue.range(tickets(lane, number))))
+            .collect();
+        if lanes.is_empty() {
+            return self.queue.values().take(max).collect();
+        }
+        let next = || {
+            let of_lanes = lanes.iter_mut().filter(|(.., waiters)| waiters.clone().next().is_some());
+            let (progress, _, waiters) = of_lanes.min_by_key(|(progress, number, _)| (*progress, *number))?;
+            let (_, holder) = waiters.next()?;
+            progress.0 += cost(&self.entries.get(holder)?.terms);
+            Some(holder)
+        };
+        std::iter::from_fn(next).take(max).collect()
     }
 
     /// The time at which the head was queued, in microseconds.
@@ -28,15 +48,15 @@ impl State {
             self.begin_lane(&LaneName::default())?;
         }
         if is_named || self.lanes.last > 0 {
-            let number = match self.lanes.known.get(lane) {
-                Some(Lane::Waits { number, .. }) => *number,
-                _ => self.begin_lane(lane)?,
-            };
-            if is_named {
-                let all = tickets(lane, number);
-                let last = self.queue.range(all.clone()).next_back();
-                return Some(last.map_or(*all.start(), |(last, _)| last + 1))
-                    .filter(|next| all.contains(next));
+            if !matches!(self.lanes.known.get(lane), Some(Lane::Waits { .. })) {
+                self.begin_lane(lane)?;
+            }
+            if let Some(Lane::Waits { number, next, .. }) = self.lanes.known.get_mut(lane)
+                && is_named
+            {
+                let ticket = *number * TICKETS + *next;
+                *next += u64::from(*next < TICKETS);
+                return Some(ticket).filter(|ticket| tickets(lane, *number).contains(ticket));
             }
         }
         // A ticket is the time at which it was assigned, as a token is.
@@ -45,7 +65,7 @@ impl State {
     }
 
     /// Gives a lane its progress and a number that no other lane with waiters has.
-    fn begin_lane(&mut self, name: &LaneName) -> Option<u64> {
+    fn begin_lane(&mut self, name: &LaneName) -> Option<()> {
         let first = self.lanes.waiting().min().map(|(progress, number, _)| (progress, number));
         let until = match self.lanes.known.get(name) {
             Some(Lane::Owes { until }) => *until,
@@ -54,25 +74,26 @@ impl State {
         if self.queue.len() as u64 >= LANES_MAX && self.lanes.waiting().count() as u64 >= LANES_MAX {
             return None;
         }
-        let mut number = self.lanes.last;
-        loop {
-            number = number % LANES_MAX + 1;
+        let number = loop {
+            let number = self.lanes.last % LANES_MAX + 1;
+            self.lanes.last += 1;
             if self.queue.range(number * TICKETS..(number + 1) * TICKETS).next().is_none() {
-                break;
+                break number;
             }
-        }
-        self.lanes.last = number;
+        };
         let progress = match first {
             None => Progress::default(),
             Some((first, _)) if until > first => until,
             // Behind the first lane, also when the numbers begin again.
             Some((first, of_first)) => Progress(first.0 + if number > of_first { 0.0 } else { 1.0 }),
         };
-        self.lanes.known.insert(name.clone(), Lane::Waits { number, progress });
-        if let Some((first, _)) = first {
+        self.lanes.known.insert(name.clone(), Lane::Waits { number, progress, next: 0 });
+        if let Some((first, _)) = first
+            && number % FORGIVES_EVERY == 0
+        {
             self.lanes.forgive(first);
         }
-        Some(number)
+        Some(())
     }
 
     /// Adds the cost of a grant, 0 without one, to the progress of a lane whose waiter has left the queue.
@@ -80,7 +101,7 @@ impl State {
         if self.queue.is_empty() {
             self.lanes = Lanes::default();
         }
-        let Some(Lane::Waits { number, progress }) = self.lanes.known.get_mut(lane) else { return };
+        let Some(Lane::Waits { number, progress, .. }) = self.lanes.known.get_mut(lane) else { return };
         let after = Progress(progress.0 + cost);
         if self.queue.range(tickets(lane, *number)).next().is_some() {
             *progress = after;
@@ -93,10 +114,10 @@ impl State {
 
     /// The number of waiters that are to be granted before this one; with lanes, if each of them has as many
     /// and an equal share.
-    pub(super) fn position(&self, holder: &Holder, ticket: u64) -> u64 {
+    pub(crate) fn position(&self, holder: &Holder, ticket: u64) -> u64 {
         let lane = self.entries.get(holder).map(|entry| &entry.terms.lane);
         let known = lane.and_then(|lane| Some((lane, self.lanes.known.get(lane)?)));
-        let Some((lane, &Lane::Waits { number, progress })) = known else {
+        let Some((lane, &Lane::Waits { number, progress, .. })) = known else {
             return self.queue.range(..ticket).count() as u64;
         };
         let before = self.queue.range(*tickets(lane, number).start()..ticket).count();
@@ -136,10 +157,10 @@ impl State {
     pub(super) fn lane_fault(&self) -> Option<String> {
         let is_in_range = |number: u64| (1..=LANES_MAX).contains(&number);
         let is_sound = |lane: &Lane| match lane {
-            Lane::Waits { number, progress } => is_in_range(*number) && progress.0 >= 0.0,
+            Lane::Waits { number, progress, .. } => is_in_range(*number) && progress.0 >= 0.0,
             Lane::Owes { until } => until.0 > 0.0,
         };
-        let counts = is_in_range(self.lanes.last) || self.lanes == Lanes::default();
+        let counts = self.lanes.last > 0 || self.lanes == Lanes::default();
         if !counts || !self.lanes.known.values().all(is_sound) {
             return Some(format!("lanes out of range: {:?}", self.lanes));
         }

@@ -276,6 +276,24 @@ fn a_single_request_waits_for_one_grant_of_each_lane() {
     assert!(before <= LANES, "{before}");
 }
 
+/// A lane that leaves with each grant, and asks again, is not served as if it had a larger share.
+#[test]
+fn a_lane_that_comes_back_gains_nothing() {
+    let mut line = Line::new(1);
+    line.acquire("", 1, 1);
+    line.acquire("back", 1, 1);
+    (0..60).for_each(|_| drop(line.acquire("stays", 1, 5)));
+    let back = (0..60).filter(|_| {
+        let is_back = line.granted()[0].0 == "back";
+        if is_back {
+            line.acquire("back", 1, 1);
+        }
+        is_back
+    });
+    let back = back.count();
+    assert!((9..=11).contains(&back), "one of six is its share, and it was granted {back} of 60");
+}
+
 /// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to
 /// its share.
 struct Ideal {

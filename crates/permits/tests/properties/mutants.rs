@@ -190,7 +190,7 @@ fn the_checks_see_a_head_that_is_overtaken_by_a_lane() {
     let step = story.acquire_in(&[("x", "lane")]);
     let overtake = |step: &mut Step| {
         for lane in after(step).lanes.known.values_mut() {
-            if let Lane::Waits { number: 1, progress } = lane {
+            if let Lane::Waits { number: 1, progress, .. } = lane {
                 progress.0 = 1.0;
             }
         }

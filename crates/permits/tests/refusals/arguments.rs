@@ -106,7 +106,7 @@ async fn prefixes_and_labels_that_are_not_valid_are_refused() {
 
 #[tokio::test]
 async fn texts_that_are_no_handles_are_refused() {
-    for text in ["", "permits4", "exports", "permits4:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
+    for text in ["", "permits5", "exports", "permits5:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
         let error = text.parse::<PermitHandle>().expect_err("it is no handle");
         assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
     }

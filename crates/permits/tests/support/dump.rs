@@ -85,7 +85,7 @@ pub(crate) fn decode(
     let mut text = |name: &str| fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"));
     let server = text("server")?.to_owned();
     let changes = text("changes")?;
-    let numbers = text("numbers")?;
+    let records = text("records")?;
     let reason: Arc<str> = text("reason")?.into();
     let stopped: u64 = number(text("paused")?)?;
     let closed = (stopped > 1).then_some(reason);
@@ -114,7 +114,7 @@ pub(crate) fn decode(
             .iter()
             .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
-        lanes: Lanes { last: field("lanes")?, known: decode_lanes(lanes, numbers)? },
+        lanes: Lanes { last: field("last_lane")?, known: decode_lanes(lanes, records, queue)? },
         leases: leases
             .iter()
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
@@ -185,13 +185,18 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// The lanes by their progress, and the numbers of those that wait as the state has them: one in each line.
-fn decode_lanes(lanes: &Pairs<'_>, numbers: &str) -> Result<BTreeMap<LaneName, Lane>, String> {
-    let mut numbers: BTreeMap<&str, u64> = numbers
+/// The lanes by their progress, and their records as the state has them: one in each line.
+fn decode_lanes(
+    lanes: &Pairs<'_>,
+    records: &str,
+    queue: &Pairs<'_>,
+) -> Result<BTreeMap<LaneName, Lane>, String> {
+    let mut records: BTreeMap<&str, [u64; 3]> = records
         .lines()
         .map(|line| {
-            let (value, name) = line.split_once('\t').ok_or_else(|| format!("the lane {line:?}"))?;
-            Ok((name, number(value)?))
+            let words: Vec<&str> = line.splitn(4, '\t').collect();
+            let &[lane, next, waiting, name] = &words[..] else { return Err(format!("the lane {line:?}")) };
+            Ok((name, [number(lane)?, number(next)?, number(waiting)?]))
         })
         .collect::<Result<_, String>>()?;
     let decode = |(member, score): &(&str, &str)| {
@@ -200,21 +205,28 @@ fn decode_lanes(lanes: &Pairs<'_>, numbers: &str) -> Result<BTreeMap<LaneName, L
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
             None if progress >= 0.0 && member.is_char_boundary(6) => {
                 let (digits, name) = member.split_at(6);
-                let found = numbers.remove(name);
-                if found != Some(number(digits.trim_start_matches('0'))?) {
+                let found = records.remove(name);
+                let [lane, next, waiting] = found.unwrap_or_default();
+                let tickets = queue.iter().map(|(_, ticket)| number::<u64>(ticket));
+                let tickets = tickets.collect::<Result<Vec<_>, String>>()?;
+                let is_of_lane =
+                    |ticket: &&u64| if name.is_empty() { **ticket >= 1 << 50 } else { **ticket >> 32 == lane };
+                if lane != number::<u64>(digits.trim_start_matches('0'))?
+                    || waiting != tickets.iter().filter(is_of_lane).count() as u64
+                {
                     return Err(format!("the lane {member:?}, and the state has {found:?}"));
                 }
-                (name, Lane::Waits { number: found.unwrap_or_default(), progress: Progress(progress) })
+                (name, Lane::Waits { number: lane, progress: Progress(progress), next })
             }
             _ => return Err(format!("the lane {member:?} with the score {score}")),
         };
         Ok((LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?, lane))
     };
     let known = lanes.iter().map(decode).collect::<Result<_, String>>()?;
-    if numbers.is_empty() {
+    if records.is_empty() {
         Ok(known)
     } else {
-        Err(format!("numbers of lanes that do not wait: {numbers:?}"))
+        Err(format!("records of lanes that do not wait: {records:?}"))
     }
 }
 
@@ -251,9 +263,9 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
 /// Checks the counts that only the Lua keeps.
 fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), String> {
     let waiting = state.queue.len();
-    for (name, wanted) in
-        [("holders", state.entries.len() - waiting.min(state.entries.len())), ("waiting", waiting)]
-    {
+    let holders = state.entries.len() - waiting.min(state.entries.len());
+    let lanes = state.lanes.known.values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
+    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes)] {
         let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
         if number::<usize>(found)? != wanted {
             return Err(format!("{found} {name} are counted, and there are {wanted}"));

@@ -6,9 +6,9 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'kept_until', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'lanes', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
-  if string.byte(packed) ~= 4 then return 'a state of another layout' end
-  local values = { struct.unpack('<dddddddddddddddddddddddds', packed, 2) }
+    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
+  if string.byte(packed) ~= 5 then return 'a state of another layout' end
+  local values = { struct.unpack('<ddddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed + 1 then return 'more than a state' end
   for i, name in ipairs(names) do
     read[#read + 1] = name
@@ -19,7 +19,7 @@ end
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
   local rest, at_least, version = string.sub(packed, 12), 0, 0
-  if math.floor(flags / 16) ~= 4 then error('an entry of another layout') end
+  if math.floor(flags / 16) ~= 5 then error('an entry of another layout') end
   if flags % 4 >= 2 then
     at_least, version = struct.unpack('<I4I4', rest)
     rest = string.sub(rest, 9)
@@ -51,6 +51,10 @@ local function entry(holder, packed)
   read[#read + 1] = table.concat(words, ' ')
 end
 
+local function record(name, number, next, waiting)
+  return string.format('%.0f\t%.0f\t%.0f\t%s', number, next, waiting, name)
+end
+
 local fields, seen, changes, reason, lanes = redis.call('HGETALL', KEYS[1]), false, '', nil, {}
 local fault
 for f = 1, #fields, 2 do
@@ -63,7 +67,7 @@ for f = 1, #fields, 2 do
   elseif name == '\treason' then
     reason = value
   elseif string.find(name, '^\t:') then
-    lanes[#lanes + 1] = string.format('%s\t%s', value, string.sub(name, 3))
+    lanes[#lanes + 1] = record(string.sub(name, 3), struct.unpack('<ddd', value))
   elseif string.find(name, '%c') and not string.find(name, '^%C+\t%d+$') then
     fault = 'an unknown field'
   elseif ARGV[1] == 'entries' then
@@ -77,7 +81,7 @@ if seen and ARGV[1] == 'state' then
   read[#read + 1] = changes
   read[#read + 1] = 'reason'
   read[#read + 1] = reason or ''
-  read[#read + 1] = 'numbers'
+  read[#read + 1] = 'records'
   read[#read + 1] = table.concat(lanes, '\n')
 end
 return read

@@ -8,6 +8,7 @@
 //! **No wait for the disk at the start and the end of a program.** The log stays when the last process closes
 //! the file. The next process reads the whole log, so it is kept short.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -211,14 +212,18 @@ impl Database {
         news.map_err(|error: serde_json::Error| damaged(self.path(), error))
     }
 
-    /// The position of `session`'s first waiter in the queue of `semaphore`.
+    /// The lowest position of `session`'s waiters in the queue of `semaphore`.
     pub(super) fn position(&self, semaphore: &Name, session: &SessionId) -> Result<Option<u64>, StoreError> {
         let stored = load(&self.file.connection, &self.prefix, semaphore.as_str())
             .map_err(|error| self.failed(error))?;
         let Some(text) = stored else { return Ok(None) };
         let state = read_state(semaphore.as_str(), &text)?;
-        let ours = |holder| state.entries.get(holder).is_some_and(|entry| entry.session == *session);
-        Ok(state.queue.values().position(ours).map(|position| position as u64))
+        let mut lanes = BTreeSet::new();
+        let first_of_a_lane = state.queue.iter().filter(|(_, holder)| {
+            let ours = state.entries.get(holder).filter(|entry| entry.session == *session);
+            ours.is_some_and(|entry| lanes.insert(&entry.terms.lane))
+        });
+        Ok(first_of_a_lane.map(|(ticket, holder)| state.position(holder, *ticket)).min())
     }
 
     fn path(&self) -> &Path {

@@ -137,6 +137,7 @@ const GROUPS: [Group; 9] = [
             ("ZCARD", &[Key]),
             ("ZCOUNT", &[Key, Text("0"), Text("0")]),
             ("ZRANK", &[Key, Text("")]),
+            ("ZREVRANK", &[Key, Text("")]),
             ("ZSCORE", &[Key, Text("")]),
             ("PEXPIREAT", &[Key, Text("0")]),
             ("PERSIST", &[Key]),

@@ -6,7 +6,7 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`: readers of returned values.
 //!
-//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in
+//! A script is [`NO_KEYS`], `clock`, `read`, the files in [`LANES`], the operation's ordinary course if it has one, the files in
 //! [`SHARED`], the operation's general course, and `finish`, in this order. The headers of the Lua files
 //! describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
 
@@ -21,14 +21,14 @@ use crate::protocol::{Command, OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = include_str!("lua/read.lua");
-const SHARED: [&str; 11] = [
+const LANES: [&str; 2] = [include_str!("lua/lanes.lua"), include_str!("lua/lane_heads.lua")];
+const SHARED: [&str; 10] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/era.lua"),
     include_str!("lua/slots.lua"),
     include_str!("lua/entries.lua"),
     include_str!("lua/pending.lua"),
-    include_str!("lua/lane_order.lua"),
-    include_str!("lua/lanes.lua"),
+    include_str!("lua/order.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),
     include_str!("lua/refuse.lua"),
@@ -83,7 +83,7 @@ impl Scripts {
             let head =
                 format!("local PUBLISH, FIRST, LAYOUT, DELETES = '{publish}', {first}, {layout}, {deletes}");
             let parts: Vec<&str> =
-                [&[&head, clock, READ][..], ordinary, &SHARED, general, &[FINISH]].concat();
+                [&[&head, clock, READ][..], &LANES, ordinary, &SHARED, general, &[FINISH]].concat();
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
             let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }

@@ -1,10 +1,13 @@
 -- The ordinary course of acquire: no request is known. With waiters only if all units are held, since then
 -- none of them can be granted first.
+local leases_before, free, refused_before, free_slots, wanted
+local granted_free, queued, soonest = 0, 0, math.huge
+local leases, tickets, new = { nil, nil }, {}, nil   -- flat, as ZADD takes them; and the numbers of those that wait
 if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
-  local leases_before, free, refused_before = holders + waiting, slots_made - holders, refused
+  leases_before, free, refused_before, new = holders + waiting, slots_made - holders, refused, {}
   -- The free slots that may be granted. A range of several is left to the general course.
-  local free_slots, wanted = {}, waiting == 0 and math.min(free, count, limit - held) or 0
+  free_slots, wanted = {}, waiting == 0 and math.min(free, count, limit - held) or 0
   if wanted > 0 then
     free_slots = redis.call('ZRANGE', free_key, 0, wanted - 1)
     ordinary = #free_slots == wanted
@@ -12,8 +15,6 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
   end
 
   -- Decides on each request, in order. An answer is a tag and two values.
-  local granted_free, queued, soonest = 0, 0, math.huge
-  local leases, tickets = { nil, nil }, {}   -- flat, as ZADD takes them
   local score_of, score = nil, nil           -- a deadline as a text: most of a batch share one
   for k = 1, ordinary and count or 0 do
     local holder, entry = named[k], given[k]
@@ -32,10 +33,14 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
     elseif waiting + queued >= queue_max then
       tag = 'queue_full'
     else
-      if string.byte(entry) % 16 >= LANED then ordinary = false; break end
-      last_ticket = math.max(now_us, last_ticket + 1)
+      if string.byte(entry) % 16 >= LANED then
+        if lanes == 0 then ordinary = false; break end
+        entry = set_queued(entry, now_us)
+      end
+      if lanes == 0 then last_ticket = math.max(now_us, last_ticket + 1) end
       tickets[#tickets + 1], tickets[#tickets + 2] = last_ticket, holder
       tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends
+      new[queued] = k
     end
     if tag == 'granted' or tag == 'waiting' then
       if ends ~= score_of then
@@ -48,32 +53,5 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
     end
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = tag, first, second
-  end
-  -- A recall is left to the general course. The end of the next lease; and that no key has vanished.
-  if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
-  if ordinary and queued > 0 and leases_before > 0 then
-    -- Of the leases that were there, the waiter's and the holder's that end first are neighbours.
-    local from, to = math.max(waiting - 1, 0), leases_before > waiting and waiting or waiting - 1
-    local there = redis.call('ZRANGE', leases_key, from, to, 'WITHSCORES')
-    ordinary, earliest = #there == 2 * (to - from + 1), soonest
-    for i = 2, #there, 2 do earliest = math.min(earliest, math.abs(there[i])) end
-  elseif ordinary then
-    earliest = leases_before > 0 and math.min(earliest, soonest) or soonest
-    ordinary = leases_before == 0 and queued == 0 or redis.call('ZCARD', leases_key) == leases_before
-  end
-  ordinary = ordinary and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
-    and (free == 0 or wanted > 0 or redis.call('EXISTS', free_key) == 1)
-
-  -- Writes. The first may grow: there a server out of memory refuses the batch.
-  if ordinary then
-    if queued > 0 then
-      reply[RECHECK] = math.max(1, turn(earliest, waiting, waiting, holders) - now_ms)
-      redis.call('ZADD', queue_key, unpack(tickets))
-      if waiting == 0 and pinned == 0 then redis.call('PEXPIREAT', queue_key, expires) end
-    end
-    if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
-    if #leases > 0 and leases_before == 0 and pinned == 0 then redis.call('PEXPIREAT', leases_key, expires) end
-    if granted_free > 0 then redis.call('ZREM', free_key, unpack(free_slots, 1, granted_free)) end
-    waiting, decided = waiting + queued, true
   end
 end

@@ -1,7 +1,7 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
--- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · begin · era · slots ·
--- entries · pending · lane_order · lanes · forget · reap · refuse · promote · the command's own files ·
--- finish.
+-- is clock · read · lanes · lane_heads · [ordinary · the command's ordinary course · finish_ordinary] · begin · era · slots ·
+-- entries · pending · order · forget · reap · refuse · promote · the command's own
+-- files · finish.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.
@@ -18,7 +18,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, lanes = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
     reason = nil,    -- of a closed line
     reason_stored = false,
@@ -36,15 +36,15 @@ end
 local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
-    s.kept_until, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.lanes, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<dddddddddddddddddddddddds', packed, HEAD_AT)
+    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
+    struct.unpack('<ddddddddddddddddddddddddds', packed, HEAD_AT)
   if s.paused > 1 then
     s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
   end
   s.existed, s.kept = true, s.pinned == 1 or s.paused == 1 or s.reason ~= nil
   if not s.kept and now_ms >= s.expires then
     redis.call('DEL', unpack(KEYS))
-    s = new_state()
+    s, lanes, last_lane = new_state(), 0, 0
   end
 end
 -- Whether sessions could keep what they released before this command, and of how many slots.
@@ -54,7 +54,7 @@ if s.existed then
   s.lost = redis.call('ZCARD', leases_key) ~= s.holders + s.waiting
     or s.waiting > 0 and redis.call('ZCARD', queue_key) ~= s.waiting
     or s.slots_made > s.holders and redis.call('EXISTS', free_key) == 0
-    or s.lanes > 0 and redis.call('EXISTS', lanes_key) == 0
+    or lanes > 0 and redis.call('EXISTS', lanes_key) == 0
 elseif not packed then
   s.lost = redis.call('EXISTS', queue_key, leases_key, free_key, lanes_key) > 0
 end
@@ -66,7 +66,7 @@ if s.lost then
   if s.existed then s.changes = redis.call('HGET', state_key, CHANGES) or nil end
   redis.call('DEL', unpack(KEYS))
   s.reason_stored = false
-  s.held, s.holders, s.waiting, s.slots_made, s.lanes, s.earliest = 0, 0, 0, 0, 0, math.huge
+  s.held, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, math.huge
   -- Their sessions may have used all tokens of the last grant.
   if s.kept_until > 0 then s.last_token = s.last_token + KEPT_TOKENS - 1 end
 end

@@ -11,6 +11,7 @@ local function judge(limit, weight, may_wait)
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
   if not may_wait and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
+    write()
     local recalled = s.waiting > 0 and head_queued() or now_us
     may_wait = now_us < recalled + RECALL_US
   end

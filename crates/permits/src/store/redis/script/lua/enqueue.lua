@@ -10,17 +10,17 @@ end
 
 -- Adds a waiter to the queue. Returns 'waiting' and its position, or the reason of a refusal.
 local function enqueue(holder, entry, lease)
-  local _, _, _, _, _, _, _, _, _, _, lane = parts(holder, entry)
-  -- The lanes are read from what is written.
-  if lane ~= '' or s.lanes > 0 then write_tickets() end
-  local ticket = join(lane)
+  local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting
+  if lanes == 0 and lane ~= '' then s.created[lanes_key] = true end
+  if lanes > 0 or lane ~= '' then ticket, position = join(lane, ticket, s.waiting) end
   if not ticket then return 'queue_full', 0 end
+  if lane == '' then s.last_ticket = ticket end
   if s.waiting == 0 then s.created[queue_key] = true end
-  positions[holder], s.waiting = s.waiting, s.waiting + 1
-  tickets[#tickets + 1], tickets[#tickets + 2] = string.format('%.0f', ticket), holder
+  positions[holder], s.waiting = position, s.waiting + 1
+  tickets[#tickets + 1], tickets[#tickets + 2] = ticket, holder
   put(holder, set_queued(entry, now_us))
   extend(holder, lease, false)
-  if s.lanes == 0 then return 'waiting', positions[holder] end
-  write_tickets()
-  return 'waiting', place_of(holder)
+  -- The head of lanes and a place in them are read from what is written.
+  if lanes > 0 then write_tickets() end
+  return 'waiting', position
 end

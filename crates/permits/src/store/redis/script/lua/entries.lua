@@ -46,12 +46,3 @@ local function pack(holder, weight, lease, request, from, label, at_least, versi
     request_bytes, session_bytes, times, laned and struct.pack('<I2d', share, 0) or '', request_bytes > 0 and '' or struct.pack('s', request),
     session_bytes > 0 and '' or struct.pack('s', from), laned and struct.pack('s', lane) or '', label, token, slot)
 end
-
--- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it
--- is.
-local function set_queued(entry, queued)
-  local flags = string.byte(entry)
-  if flags % 16 < LANED then return entry end
-  local at = ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 2
-  return table.concat({ string.sub(entry, 1, at), struct.pack('<d', queued), string.sub(entry, at + 9) })
-end

@@ -16,9 +16,12 @@ if stays then
   local keep = s.pinned == 1 or s.paused == 1 or s.reason
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  redis.call('HSET', state_key, STATE, struct.pack('<Bdddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
-    s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, s.limit, s.limit_version, s.pinned,
-    s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.lanes, s.era_known, s.era_began, s.expired, s.revoked, s.server))
+  local fields, gone = { STATE, struct.pack('<Bddddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+    s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
+    s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server) }, {}
+  write_lanes(fields, gone)
+  redis.call('HSET', state_key, unpack(fields))
+  if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end
   if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end
   if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
   if keep then
@@ -38,8 +41,7 @@ local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
 if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end
 if new_turn or cut and s.waiting > 0 then
   local TURNS_MAX, TURN_US, turns = 4, 200000, {}
-  local heads = redis.call('ZRANGE', queue_key, 0, cut and PROMOTE_MAX - 1 or 0)
-  find(heads)
+  local heads = lanes > 0 and heads_of_lanes(cut and 2 * TURNS_MAX or 1) or heads_of_queue(cut and PROMOTE_MAX or 1)
   for _, head in ipairs(heads) do
     local _, _, _, _, request, from = parts(head, known[head])
     if #turns < TURNS_MAX and not turns[from] then

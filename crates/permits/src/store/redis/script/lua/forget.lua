@@ -32,7 +32,7 @@ local function forget(gone, tokens_known)
       s.held, s.holders = s.held - weight, s.holders - 1
       slots.freed[#slots.freed + 1], slots.sorted = -slot, false
     else
-      waiters[#waiters + 1], left[lane] = holder, true
+      waiters[#waiters + 1], left[lane] = holder, (left[lane] or 0) + 1
     end
   end
   if #entries > 0 then
@@ -44,7 +44,7 @@ local function forget(gone, tokens_known)
   if #waiters > 0 then
     redis.call('ZREM', queue_key, unpack(waiters))
     s.waiting = s.waiting - #waiters
-    for lane in pairs(s.lanes > 0 and left or {}) do leave(lane, 0) end
+    for lane, number in pairs(lanes > 0 and left or {}) do leave(lane, number) end
   end
 end
 

@@ -1,10 +1,17 @@
 -- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits.
--- Only if no slot was free.
+-- Only if no slot was free. The reads for lanes grow with the square of the room.
 
 local room = ordinary and waiting > 0 and free == 0 and limit - held or 0
-if room > 0 and room <= PROMOTE_MAX then
-  local heads = redis.call('ZRANGE', queue_key, 0, room - 1)
-  local entries = #heads > 0 and redis.call('HMGET', state_key, unpack(heads)) or {}
+if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
+  local heads, entries, names, progress = nil, {}, nil, nil
+  if lanes > 0 then
+    make_lanes()
+    make_heads()
+    heads, entries, names, progress = next_of_lanes(room)
+  else
+    heads = redis.call('ZRANGE', queue_key, 0, room - 1)
+    if #heads > 0 then entries = redis.call('HMGET', state_key, unpack(heads)) end
+  end
   local leases, granted = { nil, nil }, 0
   local score_of, score = nil, nil   -- a deadline as a text: most of the heads share one
   events, recipients = {}, {}
@@ -13,9 +20,10 @@ if room > 0 and room <= PROMOTE_MAX then
   for k, holder in ipairs(heads) do
     local entry = entries[k]
     local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
-    if weight > limit or flags % 4 > 0 or flags % 16 >= LANED then ordinary = false; break end
+    if weight > limit or flags % 4 > 0 or lanes == 0 and flags % 16 >= LANED then ordinary = false; break end
     if weight > room then break end
     local request, to = nil, nil
+    if flags % 16 >= LANED then at = at + 10 end
     if request_bytes > 0 then
       request = string.sub(holder, -request_bytes)
     else
@@ -31,6 +39,7 @@ if room > 0 and room <= PROMOTE_MAX then
       earliest = math.min(earliest, ends)
     end
     leases[#leases + 1], leases[#leases + 2] = score, holder
+    if lanes > 0 then entry = set_queued(entry, 0) end
     entry = struct.pack('<Bc0dI4', flags + 1, string.sub(entry, 2), last_token, slot)
     fields[#fields + 1], fields[#fields + 2] = holder, entry
     if not events[to] then events[to], recipients[#recipients + 1] = {}, to end
@@ -39,9 +48,11 @@ if room > 0 and room <= PROMOTE_MAX then
 
   -- Each freed slot is handed over. The first write shows that the leases are there.
   if ordinary and granted >= count and redis.call('ZREM', leases_key, unpack(named)) == count then
-    redis.call('HDEL', state_key, unpack(named))
     redis.call('ZREM', queue_key, unpack(heads, 1, granted))
     redis.call('ZADD', leases_key, unpack(leases))
+    for k = 1, names and granted or 0 do leave(names[k], 1, progress[k]) end
+    if names then write_lanes(fields, named) end
+    redis.call('HDEL', state_key, unpack(named))
     holders, waiting, grants, decided = holders - count + granted, waiting - granted, grants + granted, true
   end
 end

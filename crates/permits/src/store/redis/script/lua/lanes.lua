@@ -1,57 +1,78 @@
--- Lanes that get their first waiter, and lanes that lose one: see lane_order.
+-- lanes: the records of lanes, as in src/model/lanes.rs. The functions of all files about lanes are for all
+-- courses. To make them costs as much as a call, and most commands meet no lane: a course makes those that it
+-- needs.
+--
+-- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its number
+-- and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number, next
+-- ticket, waiters. A lane that owes is a member '-' and its name, by its progress below 0.
 
-local LANES_MAX, FORGIVEN_MAX = 262143, 128
+local lanes, last_lane, LANES_MAX, TICKETS = 0, 0, 262143, 4294967296
+local lane_of, set_queued, tickets_of, member_of, owing, record_of, change_lane, write_lanes
+local place_in, join   -- made in lane_join
 
--- Gives a lane its progress, and a number that no other lane with waiters has.
-local function begin_lane(name)
-  local first, of_first = first_lane()
-  if s.waiting >= LANES_MAX and redis.call('ZCOUNT', lanes_key, 0, '+inf') >= LANES_MAX then return end
-  local owed, progress = -(redis.call('ZSCORE', lanes_key, owing(name)) or 0), 0
-  if s.lanes == 0 then s.created[lanes_key] = true end
-  repeat
-    s.lanes = s.lanes % LANES_MAX + 1
-  until redis.call('ZCOUNT', queue_key, tickets_of(nil, s.lanes)) == 0
-  -- Behind the first lane, also when the numbers begin again.
-  if first then progress = owed > first and owed or first + (s.lanes > of_first and 0 or 1) end
-  redis.call('ZADD', lanes_key, progress, member_of(name, s.lanes))
-  redis.call('HSET', state_key, lane_field(name), s.lanes)
-  if owed > 0 then redis.call('ZREM', lanes_key, owing(name)) end
-  local forgiven = first and redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first, 'LIMIT', 0, FORGIVEN_MAX) or {}
-  if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
-  return s.lanes
-end
+local function make_lanes()
+  -- By name, as far as they were read, false if there is none; and the names of those to write.
+  local records, changed = {}, {}
 
--- The ticket of a new waiter, or nil if its lane can have no more.
-local function join(name)
-  if name ~= '' and s.lanes == 0 and s.waiting > 0 then begin_lane('') end
-  local number = (name ~= '' or s.lanes > 0) and (s.lanes > 0 and number_of(name) or begin_lane(name))
-  if number == nil then return end
-  if name == '' then
-    s.last_ticket = math.max(now_us, s.last_ticket + 1)
-    return s.last_ticket
+  -- The lane that an entry names.
+  function lane_of(entry)
+    local flags, _, _, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
+    if flags % 16 < LANED then return '' end
+    at = at + (flags % 4 > 1 and 8 or 0) + 10
+    if request_bytes == 0 then _, at = struct.unpack('s', entry, at) end
+    if session_bytes == 0 then _, at = struct.unpack('s', entry, at) end
+    return (struct.unpack('s', entry, at))
   end
-  local from, to = tickets_of(name, number)
-  local last = redis.call('ZREVRANGEBYSCORE', queue_key, to, from, 'WITHSCORES', 'LIMIT', 0, 1)
-  local ticket = last[2] and last[2] + 1 or number * TICKETS
-  if ticket < (number + 1) * TICKETS then return ticket end
-end
 
--- Adds the cost of a grant, 0 without one, to the progress of a lane whose waiter has left the queue.
-local function leave(name, cost)
-  if s.waiting == 0 then
-    s.lanes = 0
-    redis.call('UNLINK', lanes_key)
-    redis.call('HDEL', state_key, lane_field(name))
-    return
+  -- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it
+  -- is.
+  function set_queued(entry, queued)
+    local flags = string.byte(entry)
+    if flags % 16 < LANED then return entry end
+    local at = ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 2
+    return table.concat({ string.sub(entry, 1, at), struct.pack('<d', queued), string.sub(entry, at + 9) })
   end
-  local number = number_of(name)
-  local member = member_of(name, number)
-  if redis.call('ZCOUNT', queue_key, tickets_of(name, number)) > 0 then
-    if cost > 0 then redis.call('ZADD', lanes_key, 'INCR', cost, member) end
-    return
+
+  -- The first and the last ticket of a lane.
+  function tickets_of(name, number)
+    if name == '' then return 1125899906842624, '+inf' end
+    return number * TICKETS, number * TICKETS + TICKETS - 1
   end
-  local progress = redis.call('ZSCORE', lanes_key, member) + cost
-  redis.call('HDEL', state_key, lane_field(name))
-  redis.call('ZREM', lanes_key, member)
-  if progress > 0 then redis.call('ZADD', lanes_key, -progress, owing(name)) end
+
+  function member_of(name, number)
+    return string.format('%06.0f%s', number, name)
+  end
+
+  function owing(name)
+    return string.format('-%s', name)
+  end
+
+  -- The record of a lane that waits, or nil.
+  function record_of(name)
+    if records[name] == nil then
+      local found, record = redis.call('HGET', state_key, string.format('\t:%s', name)), {}
+      if found then record.number, record.next, record.waiting = struct.unpack('<ddd', found) end
+      records[name] = found and record
+    end
+    return records[name] or nil
+  end
+
+  -- Sets the record of a lane, or false if it waits no more. It is written by write_lanes.
+  function change_lane(name, record)
+    records[name], changed[name] = record, true
+  end
+
+  -- Appends the changed records to `fields`, as HSET takes them, and the fields of the lanes without one to
+  -- `gone`.
+  function write_lanes(fields, gone)
+    for name in pairs(changed) do
+      local record, field, n = records[name], string.format('\t:%s', name), #fields
+      if record then
+        fields[n + 1], fields[n + 2] = field, struct.pack('<ddd', record.number, record.next, record.waiting)
+      else
+        gone[#gone + 1] = field
+      end
+    end
+    changed = {}
+  end
 end

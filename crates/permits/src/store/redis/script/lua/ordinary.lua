@@ -1,6 +1,5 @@
 -- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the
--- state exists, is not paused and not recovering, the line is not closed and has no lanes, no lease has
--- ended, the expiry is far, the era is the same, and no holder is named twice.
+-- state exists, is not paused and not recovering, the line is not closed, no lease has ended, the expiry is far, the era is the same, and no holder is named twice.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states as that. What is
@@ -13,14 +12,14 @@
 
 local ordinary, decided, events, recipients = false, false, nil, nil
 local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, kept_until
-local limit, limit_version, pinned, paused, recovering_until, lease_max, expires, lanes
+local limit, limit_version, pinned, paused, recovering_until, lease_max, expires
 local stored, reply, fields = 0, nil, nil
 if packed then
   sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused,
-    kept_until, limit, limit_version, pinned, paused, recovering_until, lease_max, expires, lanes =
-    struct.unpack('<dddddddddddddddddddd', packed, HEAD_AT)
+    kept_until, lanes, last_lane, limit, limit_version, pinned, paused, recovering_until, lease_max, expires =
+    struct.unpack('<ddddddddddddddddddddd', packed, HEAD_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
-  ordinary = now_ms < earliest and paused == 0 and lanes == 0 and now_ms >= recovering_until and limit > 0
+  ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pinned == 1)

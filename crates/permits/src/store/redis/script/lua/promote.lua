@@ -30,9 +30,9 @@ local function grant(holder, entry, weight, lease)
 end
 
 -- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit. Returns the units
--- granted, and their cost for its lane; nil if it stays.
+-- granted; nil if it stays.
 local function grant_head(holder, room)
-  local _, _, weight, lease, request, from, _, at_least, _, _, _, share = parts(holder, known[holder])
+  local _, _, weight, lease, request, from, _, at_least = parts(holder, known[holder])
   if s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms then return end
   if weight > s.limit then
     s.refused = s.refused + 1
@@ -43,7 +43,7 @@ local function grant_head(holder, room)
   local token, slot = grant(holder, known[holder], weight, lease)
   s.new_turn = s.new_turn or at_least > 0
   emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
-  return weight, weight / share
+  return weight
 end
 
 -- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and
@@ -52,23 +52,23 @@ local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
-  local bound, heavy, granted, units, cost = math.min(PROMOTE_MAX, room), {}, {}, nil, nil
-  local heads = s.lanes == 0 and redis.call('ZRANGE', queue_key, 0, bound - 1) or {}
-  find(heads)
+  local bound, heavy, granted, units = math.min(PROMOTE_MAX, room), {}, {}, nil
+  local heads = lanes == 0 and heads_of_queue(bound) or {}
   for i = 1, math.min(bound, s.waiting) do
-    local holder, lane = heads[i], nil
-    if s.lanes > 0 then holder, lane = head_of_lanes() end
-    units, cost = grant_head(holder, room)
+    local at, names, progress = i, nil, nil
+    if lanes > 0 then at, heads, names, progress = 1, heads_of_lanes(1) end
+    local holder = heads[at]
+    units = grant_head(holder, room)
     if not units then break end
     room = room - units
-    if lane and units == 0 then
+    if not names then
+      table.insert(units == 0 and heavy or granted, holder)
+    elseif units == 0 then
       forget({ holder })
-    elseif lane then
+    else
       redis.call('ZREM', queue_key, holder)
       s.waiting = s.waiting - 1
-      leave(lane, cost)
-    else
-      table.insert(units == 0 and heavy or granted, holder)
+      leave(names[1], 1, progress[1])
     end
   end
   forget(heavy)

@@ -11,9 +11,9 @@
 -- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
 -- changes at every command, then what an ordinary one reads, then the rest:
 -- sequence, held, holders, waiting, last token, last ticket, slots made, earliest, checked, grants, refused,
--- kept until ·
+-- kept until, lanes that wait, lanes that have begun ·
 -- limit, limit version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering until, longest
--- lease, expires, lanes (the number that a lane got last) · era known, era began, expired, revoked, server.
+-- lease, expires · era known, era began, expired, revoked, server.
 -- The reason of a closed line is another field, which the ordinary courses do not read. Not in the model:
 -- `earliest` (no lease ends before it), and the numbers of holders and waiters, which show that another key
 -- has vanished. An entry is packed as `entries` describes.
@@ -27,9 +27,9 @@ local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
 local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
 local KEPT_TOKENS = 4096      -- of a grant that its session may keep
--- In a packed state, the place of the first of its 24 numbers; of the rest, which no ordinary course changes,
--- behind 12 of them; and of the server.
-local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 12 * 8, 2 + 24 * 8
+-- In a packed state, the place of the first of its 25 numbers; of the rest, which no ordinary course changes,
+-- behind 14 of them; and of the server.
+local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 14 * 8, 2 + 25 * 8
 -- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
 -- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those
 -- of token and slot, at its end.
@@ -69,12 +69,10 @@ end
 
 -- Checked before anything is written: what cannot be read is left as it is.
 local unreadable = nil
-if packed then
-  if string.byte(packed) ~= LAYOUT then
-    unreadable = other_layout(string.byte(packed) or 0)
-  elseif #packed < SERVER_AT then
-    unreadable = 'UNREADABLE the state is too short'
-  end
+if packed and string.byte(packed) ~= LAYOUT then
+  unreadable = other_layout(string.byte(packed) or 0)
+elseif packed and #packed < SERVER_AT then
+  unreadable = 'UNREADABLE the state is too short'
 end
 for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end
 local may_delete = DELETES and ARGV[8] == '1'

@@ -9,6 +9,7 @@
 -- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its
 --           position
 
+make_join()
 allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end

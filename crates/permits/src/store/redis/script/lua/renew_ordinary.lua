@@ -1,8 +1,9 @@
 -- The ordinary course of renew: each entry is as the session knows it. With waiters only if all units are
--- held, since then none of them can be granted.
+-- held, since then none of them can be granted. Waiters of lanes are left to the general course.
 
 if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
   and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
+  and (lanes == 0 or redis.call('EXISTS', lanes_key) == 1)
   and (slots_made == holders or redis.call('EXISTS', free_key) == 1) then
   local leases, foremost = { nil, nil }, nil
   local score_of, score = nil, nil   -- a deadline as a text: most of a batch share one
@@ -10,7 +11,7 @@ if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_k
     local holder, entry = named[k], given[k]
     local flags, weight, lease = struct.unpack('<BI4I4', entry)
     local holds = flags % 2 == 1
-    if entry ~= found[k + 1] or not holds and weight > limit then ordinary = false; break end
+    if entry ~= found[k + 1] or not holds and (weight > limit or lanes > 0) then ordinary = false; break end
     local tag, position, ends = 'held', 0, now_ms + lease
     if not holds then
       tag, position, ends = 'waiting', redis.call('ZRANK', queue_key, holder), -ends

@@ -5,14 +5,13 @@ local INSPECT_MAX, INSPECT_LANES_MAX = 1000, 32
 -- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
 -- after the other. And the lanes with their numbers of waiters, the largest first.
 local function waiters_in_order(max)
-  if s.lanes == 0 then return redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'), {} end
+  if lanes == 0 then return redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'), {} end
   local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX)
-  local all = redis.call('ZCOUNT', lanes_key, 0, '+inf')
-  local of_each, rounds, lanes, waiters = math.ceil(max / math.min(all, max)), {}, {}, {}
+  local of_each, rounds, listed, waiters = math.ceil(max / math.min(lanes, max)), {}, {}, {}
   for k, member in ipairs(members) do
     local name = string.sub(member, 7)
     local from, to = tickets_of(name, tonumber(string.sub(member, 1, 6)))
-    lanes[k] = { name = name, waiting = redis.call('ZCOUNT', queue_key, from, to) }
+    listed[k] = { name = name, waiting = record_of(name).waiting }
     local first = k <= max and redis.call('ZRANGEBYSCORE', queue_key, from, to, 'WITHSCORES', 'LIMIT', 0, of_each) or {}
     for i = 1, #first, 2 do
       rounds[i] = rounds[i] or {}
@@ -25,6 +24,6 @@ local function waiters_in_order(max)
       if #waiters < 2 * max then waiters[#waiters + 1] = value end
     end
   end
-  table.sort(lanes, function(a, b) return a.waiting > b.waiting or a.waiting == b.waiting and a.name < b.name end)
-  return waiters, lanes
+  table.sort(listed, function(a, b) return a.waiting > b.waiting or a.waiting == b.waiting and a.name < b.name end)
+  return waiters, listed
 end

@@ -7,7 +7,14 @@ use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 10;
 pub(super) const ORDINARY: &[&str] =
-    &[super::ORDINARY, include_str!("../lua/acquire_ordinary.lua"), super::FINISH_ORDINARY];
+    &[
+    super::LANE_JOIN,
+    super::ORDINARY,
+    include_str!("../lua/acquire_lanes.lua"),
+    include_str!("../lua/acquire_ordinary.lua"),
+    include_str!("../lua/acquire_writes.lua"),
+    super::FINISH_ORDINARY,
+];
 pub(super) const LUA: &[&str] = &[
     include_str!("../lua/declare.lua"),
     include_str!("../lua/enqueue.lua"),

@@ -27,6 +27,7 @@ pub(super) struct Lua {
     pub(super) general: &'static [&'static str],
 }
 
+const LANE_JOIN: &str = include_str!("../lua/lane_join.lua");
 const ORDINARY: &str = include_str!("../lua/ordinary.lua");
 const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
 

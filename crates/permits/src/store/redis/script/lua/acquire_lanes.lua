@@ -1,0 +1,27 @@
+-- The ordinary course of acquire, as far as lanes go: the requests that wait join them.
+
+local join_all
+if ordinary and lanes > 0 then
+  make_lanes()
+  make_join()
+  -- If `join` could fail for one of them, it is left to the general course.
+  ordinary = lanes + count <= LANES_MAX and redis.call('EXISTS', lanes_key) == 1
+  for k = 1, count do
+    local record = record_of(lane_of(given[k]))
+    ordinary = ordinary and not (record and record.next + count > TICKETS)
+  end
+
+  -- Sets the positions of the requests with the numbers `new`, and their tickets, which stand before their
+  -- holders. Returns the lowest position.
+  function join_all(new, tickets)
+    local foremost = math.huge
+    for i, k in ipairs(new) do
+      local name, time = lane_of(given[k]), math.max(now_us, last_ticket + 1)
+      if name == '' then last_ticket = time end
+      tickets[2 * i - 1], reply[7 + 3 * k] = join(name, time, waiting + i - 1)
+      foremost = math.min(foremost, reply[7 + 3 * k])
+    end
+    write_lanes(fields, {})
+    return foremost
+  end
+end

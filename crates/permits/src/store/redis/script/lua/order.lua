@@ -1,0 +1,40 @@
+-- The order of the queue, in the general course.
+
+-- Anew: what an ordinary course has read may have been lost.
+make_lanes()
+make_heads()
+
+-- The waiters that are granted next, at most `max`, with known entries.
+local function heads_of_queue(max)
+  local heads = redis.call('ZRANGE', queue_key, 0, max - 1)
+  find(heads)
+  return heads
+end
+
+-- The same with lanes, and their lanes and the progress of these behind each grant.
+local function heads_of_lanes(max)
+  local heads, entries, names, progress = next_of_lanes(max)
+  for k, head in ipairs(heads) do
+    if fault_of(entries[k]) then error(fault_of(entries[k])) end
+    known[head] = entries[k]
+  end
+  return heads, names, progress
+end
+
+-- The µs at which the head of the queue was queued.
+local function head_queued()
+  if lanes == 0 then return redis.call('ZRANGE', queue_key, 0, 0, 'WITHSCORES')[2] end
+  local heads, names = heads_of_lanes(1)
+  if names[1] == '' then return redis.call('ZSCORE', queue_key, heads[1]) end
+  local _, _, _, _, _, _, _, _, _, _, _, _, queued = parts(heads[1], known[heads[1]])
+  return queued
+end
+
+-- The number of waiters that are to be granted before this one.
+local function place_of(holder)
+  if lanes == 0 then return redis.call('ZRANK', queue_key, holder) end
+  local name = lane_of(known[holder])
+  local behind = string.format('(%.0f', redis.call('ZSCORE', queue_key, holder))
+  local before = redis.call('ZCOUNT', queue_key, tickets_of(name, record_of(name).number), behind)
+  return place_in(name, before, s.waiting - 1)
+end
