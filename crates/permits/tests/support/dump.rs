@@ -199,9 +199,13 @@ fn decode_lanes(
             Ok((name, [number(lane)?, number(next)?, number(waiting)?]))
         })
         .collect::<Result<_, String>>()?;
-    let decode = |(member, score): &(&str, &str)| {
+    let waiting: Vec<&str> = records.keys().copied().collect();
+    let waits = |name: &str| waiting.contains(&name);
+    let mut decode = |(member, score): &(&str, &str)| {
         let progress: f64 = number(score)?;
         let (name, lane) = match member.strip_prefix('-') {
+            // Without a meaning while the lane waits.
+            Some(name) if progress < 0.0 && waits(name) => return Ok(None),
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
             None if progress >= 0.0 && member.is_char_boundary(6) => {
                 let (digits, name) = member.split_at(6);
@@ -220,9 +224,9 @@ fn decode_lanes(
             }
             _ => return Err(format!("the lane {member:?} with the score {score}")),
         };
-        Ok((LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?, lane))
+        Ok(Some((LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?, lane)))
     };
-    let known = lanes.iter().map(decode).collect::<Result<_, String>>()?;
+    let known = lanes.iter().filter_map(|lane| decode(lane).transpose()).collect::<Result<_, String>>()?;
     if records.is_empty() {
         Ok(known)
     } else {

@@ -6,7 +6,7 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`: readers of returned values.
 //!
-//! A script is [`NO_KEYS`], `clock`, `read`, the files in [`LANES`], the operation's ordinary course if it has one, the files in
+//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in
 //! [`SHARED`], the operation's general course, and `finish`, in this order. The headers of the Lua files
 //! describe the arguments that Rust encodes and the answers that Rust decodes; a test compares them.
 
@@ -77,13 +77,13 @@ impl Scripts {
     ) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
         let script = |kind: OperationKind| {
-            let Lua { holders_at, ordinary, general } = ops::lua(kind);
+            let Lua { holders_at, ordinary, in_lanes, general } = ops::lua(kind);
             let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
             let (layout, deletes) = (layout(), kind == OperationKind::Delete);
             let head =
                 format!("local PUBLISH, FIRST, LAYOUT, DELETES = '{publish}', {first}, {layout}, {deletes}");
             let parts: Vec<&str> =
-                [&[&head, clock, READ][..], &LANES, ordinary, &SHARED, general, &[FINISH]].concat();
+                [&[&head, clock, READ][..], ordinary, &LANES, in_lanes, &SHARED, general, &[FINISH]].concat();
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
             let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }

@@ -8,7 +8,7 @@
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
-make_join()
+first_lane = nil   -- as the ordinary course has read it
 local limit, refusal = declare()
 promote()
 if limit then
@@ -30,7 +30,7 @@ for k = 1, count do
       if token > 0 then
         tag, first, second = 'granted', token, slot
       else
-        tag, first = 'waiting', lanes == 0 and positions[holder] or place_of(holder)
+        tag, first = 'waiting', lanes == 0 and positions[holder] or place_of(holder, known[holder], s.waiting - 1)
       end
     end
   elseif not refusal then

@@ -2,14 +2,16 @@
 
 local join_all
 if ordinary and lanes > 0 then
-  make_lanes()
-  make_join()
   -- If `join` could fail for one of them, it is left to the general course.
-  ordinary = lanes + count <= LANES_MAX and redis.call('EXISTS', lanes_key) == 1
+  ordinary = lanes + count <= LANES_MAX
   for k = 1, count do
     local record = record_of(lane_of(given[k]))
-    ordinary = ordinary and not (record and record.next + count > TICKETS)
+    if record and record.next + count > TICKETS then ordinary = false end
+    if not record and not first_lane then read_first_lane() end
   end
+  -- The key of lanes may have vanished.
+  local exists = first_lane and first_lane[1] or not first_lane and redis.call('EXISTS', lanes_key) == 1
+  ordinary = ordinary and exists
 
   -- Sets the positions of the requests with the numbers `new`, and their tickets, which stand before their
   -- holders. Returns the lowest position.

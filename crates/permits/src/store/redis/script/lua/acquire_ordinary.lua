@@ -2,10 +2,10 @@
 -- none of them can be granted first.
 local leases_before, free, refused_before, free_slots, wanted
 local granted_free, queued, soonest = 0, 0, math.huge
-local leases, tickets, new = { nil, nil }, {}, nil   -- flat, as ZADD takes them; and the numbers of those that wait
-if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
+local leases, tickets, new = { nil, nil }, {}, nil   -- flat, as ZADD takes them; and with lanes, the numbers of those that wait
+if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
-  leases_before, free, refused_before, new = holders + waiting, slots_made - holders, refused, {}
+  leases_before, free, refused_before, new = holders + waiting, slots_made - holders, refused, lanes > 0 and {}
   -- The free slots that may be granted. A range of several is left to the general course.
   free_slots, wanted = {}, waiting == 0 and math.min(free, count, limit - held) or 0
   if wanted > 0 then
@@ -40,7 +40,7 @@ if ordinary and stored == 0 and (waiting == 0 or held >= limit) then
       if lanes == 0 then last_ticket = math.max(now_us, last_ticket + 1) end
       tickets[#tickets + 1], tickets[#tickets + 2] = last_ticket, holder
       tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends
-      new[queued] = k
+      if new then new[queued] = k end
     end
     if tag == 'granted' or tag == 'waiting' then
       if ends ~= score_of then

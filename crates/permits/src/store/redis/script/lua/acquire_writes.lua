@@ -1,6 +1,6 @@
 -- The ordinary course of acquire: its checks and writes, if it has decided. Behind acquire_ordinary.
 
-if ordinary and new then
+if ordinary and leases_before then
   -- A recall is left to the general course. The end of the next lease; and that no key has vanished.
   if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
   if ordinary and queued > 0 and leases_before > 0 then
@@ -20,7 +20,7 @@ if ordinary and new then
   if ordinary then
     if queued > 0 then
       local foremost = waiting
-      if lanes > 0 then foremost = join_all(new, tickets) end
+      if new then foremost = join_all(new, tickets) end
       reply[RECHECK] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))
       if waiting == 0 and pinned == 0 then redis.call('PEXPIREAT', queue_key, expires) end

@@ -1,7 +1,7 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
--- is clock · read · lanes · lane_heads · [ordinary · the command's ordinary course · finish_ordinary] · begin · era · slots ·
--- entries · pending · order · forget · reap · refuse · promote · the command's own
--- files · finish.
+-- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_heads ·
+-- [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin · era · slots ·
+-- entries · pending · order · forget · reap · refuse · promote · the command's own files · finish.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.

@@ -1,12 +1,10 @@
 -- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits.
 -- Only if no slot was free. The reads for lanes grow with the square of the room.
 
-local room = ordinary and waiting > 0 and free == 0 and limit - held or 0
+local room = ordinary and (lanes > 0) == knows_lanes and waiting > 0 and free == 0 and limit - held or 0
 if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
   local heads, entries, names, progress = nil, {}, nil, nil
   if lanes > 0 then
-    make_lanes()
-    make_heads()
     heads, entries, names, progress = next_of_lanes(room)
   else
     heads = redis.call('ZRANGE', queue_key, 0, room - 1)

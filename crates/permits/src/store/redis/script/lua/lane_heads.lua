@@ -1,64 +1,66 @@
 -- The waiters that are granted next, lane by lane, and their leaving: see lanes.
 
-local next_of_lanes, leave
-
-local function make_heads()
-  -- Of the first lanes in order: name, number, progress, and the entries of its first waiters.
-  local function first_lanes(max)
-    local found, first, asked = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max), {}, {}
-    for i = 1, #found, 2 do
-      local number, name = tonumber(string.sub(found[i], 1, 6)), string.sub(found[i], 7)
-      local from, to = tickets_of(name, number)
-      local waiters = redis.call('ZRANGEBYSCORE', queue_key, from, to, 'LIMIT', 0, max)
-      first[#first + 1] = { name = name, number = number, progress = tonumber(found[i + 1]), waiters = waiters, at = 1, asked = #asked }
-      for _, waiter in ipairs(waiters) do asked[#asked + 1] = waiter end
-    end
-    return first, asked
+-- The first lanes in order: name, number, progress, the first waiters from its first ticket on, the index of the
+-- next of these, and the place before them in the second value, which has their fields and that of the lane.
+local function first_lanes(max)
+  local found, first, asked = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max), {}, {}
+  for i = 1, #found, 2 do
+    local number, name = tonumber(string.sub(found[i], 1, 6)), string.sub(found[i], 7)
+    local waiters = redis.call('ZRANGEBYSCORE', queue_key, first_ticket(name, number), '+inf', 'LIMIT', 0, max)
+    first[#first + 1] = { name = name, number = number, progress = tonumber(found[i + 1]), waiters = waiters, at = 1, asked = #asked }
+    for _, waiter in ipairs(waiters) do asked[#asked + 1] = waiter end
+    asked[#asked + 1] = string.format('\t:%s', name)
   end
+  return first, asked
+end
 
-  -- The progress that a grant is for its lane.
-  local function cost_of(entry)
-    local flags, weight = struct.unpack('<BI4', entry)
-    return flags % 16 < LANED and weight or weight / struct.unpack('<I2', entry, ENTRY_BYTES + (flags % 4 > 1 and 9 or 1))
-  end
+-- The progress that a grant is for its lane.
+local function cost_of(entry)
+  local flags, weight = struct.unpack('<BI4', entry)
+  return flags % 16 < LANED and weight or weight / struct.unpack('<I2', entry, ENTRY_BYTES + (flags % 4 > 1 and 9 or 1))
+end
 
-  -- The waiters that are granted next while each fits, at most `max`; their entries; their lanes; and the
-  -- progress of these behind each grant. No lane behind the first `max` can have one of them.
-  function next_of_lanes(max)
-    local first, asked = first_lanes(max)
-    if #asked == 0 then return {}, {}, {}, {} end
-    local found, heads, entries, names, progress = redis.call('HMGET', state_key, unpack(asked)), {}, {}, {}, {}
-    for k = 1, math.min(max, #asked) do
-      local least = nil
-      for _, lane in ipairs(first) do
-        if lane.waiters[lane.at] and (not least or lane.progress < least.progress
-          or lane.progress == least.progress and lane.number < least.number) then least = lane end
-      end
-      heads[k], entries[k], names[k] = least.waiters[least.at], found[least.asked + least.at], least.name
-      least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k])
-      progress[k] = least.progress
-    end
-    return heads, entries, names, progress
+-- The waiters that are granted next while each fits, at most `max`; their entries; their lanes; and the
+-- progress of these behind each grant. No lane behind the first `max` can have one of them.
+local function next_of_lanes(max)
+  local first, asked = first_lanes(max)
+  if #asked == 0 then return {}, {}, {}, {} end
+  local found, heads, entries, names, progress = redis.call('HMGET', state_key, unpack(asked)), {}, {}, {}, {}
+  local waiting = 0
+  for _, lane in ipairs(first) do
+    lane.waiting = math.min(record_of(lane.name, found[lane.asked + #lane.waiters + 1]).waiting, #lane.waiters)
+    waiting = waiting + lane.waiting
   end
+  for k = 1, math.min(max, waiting) do
+    local least = nil
+    for _, lane in ipairs(first) do
+      if lane.at <= lane.waiting and (not least or lane.progress < least.progress
+        or lane.progress == least.progress and lane.number < least.number) then least = lane end
+    end
+    heads[k], entries[k], names[k] = least.waiters[least.at], found[least.asked + least.at], least.name
+    least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k])
+    progress[k] = least.progress
+  end
+  return heads, entries, names, progress
+end
 
-  -- Notes that `left` waiters of a lane have left the queue, and its progress, if a grant has changed it.
-  function leave(name, left, progress)
-    local record = record_of(name)
-    local member = member_of(name, record.number)
-    record.waiting = record.waiting - left
-    change_lane(name, record.waiting > 0 and record)
-    if record.waiting > 0 then
-      if progress then redis.call('ZADD', lanes_key, progress, member) end
-      return
-    end
-    lanes = lanes - 1
-    if lanes == 0 then
-      last_lane = 0
-      redis.call('UNLINK', lanes_key)
-      return
-    end
-    progress = progress or tonumber(redis.call('ZSCORE', lanes_key, member))
-    redis.call('ZREM', lanes_key, member)
-    if progress > 0 then redis.call('ZADD', lanes_key, -progress, owing(name)) end
+-- Notes that `left` waiters of a lane have left the queue, and its progress, if a grant has changed it.
+local function leave(name, left, progress)
+  local record = record_of(name)
+  local member = member_of(name, record.number)
+  record.waiting = record.waiting - left
+  change_lane(name, record.waiting > 0 and record)
+  if record.waiting > 0 then
+    if progress then redis.call('ZADD', lanes_key, text_of(progress), member) end
+    return
   end
+  lanes = lanes - 1
+  if lanes == 0 then
+    last_lane = 0
+    redis.call('UNLINK', lanes_key)
+    return
+  end
+  progress = progress or tonumber(redis.call('ZSCORE', lanes_key, member))
+  redis.call('ZREM', lanes_key, member)
+  if progress > 0 then redis.call('ZADD', lanes_key, text_of(-progress), string.format('-%s', name)) end
 end

@@ -1,48 +1,61 @@
 -- Waiters that join lanes: see lanes. Only in acquire and renew.
 
-local function make_join()
-  local FORGIVES_EVERY, FORGIVEN_MAX = 16, 128
+local FORGIVES_EVERY, FORGIVEN_MAX = 16, 128
 
-  -- The number of waiters that are to be granted before one with `before` of its lane before it, if each lane
-  -- has as many and an equal share; at most `others`.
-  function place_in(name, before, others)
-    local behind = redis.call('ZREVRANK', lanes_key, member_of(name, record_of(name).number))
-    return math.min(before * lanes + lanes - 1 - behind, others)
-  end
+-- The number of waiters that are to be granted before one with `before` of its lane before it, if each lane
+-- has as many and an equal share; at most `others`.
+local function place_in(name, before, others)
+  local behind = redis.call('ZREVRANK', lanes_key, member_of(name, record_of(name).number))
+  return math.min(before * lanes + lanes - 1 - behind, others)
+end
 
-  -- Gives a lane its progress, and a number that no other lane with waiters has.
-  local function begin_lane(name, waiting)
-    if lanes >= LANES_MAX then return end
-    local first = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    local owed, progress, number = -(redis.call('ZSCORE', lanes_key, owing(name)) or 0), 0, nil
-    repeat
-      number, last_lane = last_lane % LANES_MAX + 1, last_lane + 1
-    until last_lane <= LANES_MAX or redis.call('ZCOUNT', queue_key, tickets_of(nil, number)) == 0
-    if first[1] then
-      -- Behind the first lane, also when the numbers begin again.
-      local of_first, is_behind = tonumber(first[2]), number > tonumber(string.sub(first[1], 1, 6))
-      progress = owed > of_first and owed or of_first + (is_behind and 0 or 1)
-    end
-    redis.call('ZADD', lanes_key, progress, member_of(name, number))
-    if owed > 0 then redis.call('ZREM', lanes_key, owing(name)) end
-    if first[1] and number % FORGIVES_EVERY == 0 then
-      local forgiven = redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first[2], 'LIMIT', 0, FORGIVEN_MAX)
-      if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
-    end
-    lanes = lanes + 1
-    return { number = number, next = 0, waiting = waiting }
-  end
+-- The first lane with its progress, which stays the first while others join; nil before it is read.
+local first_lane = nil
 
-  -- Puts one more behind the `others` that wait. Returns its ticket, `time` in the lane without a name, and
-  -- its position; nil if the lane can have no more.
-  function join(name, time, others)
-    if lanes == 0 and others > 0 then change_lane('', begin_lane('', others)) end
-    local record = record_of(name) or begin_lane(name, 0)
-    if not record or record.next >= TICKETS then return end
-    local ticket, before = time, record.waiting
-    if name ~= '' then ticket, record.next = record.number * TICKETS + record.next, record.next + 1 end
-    record.waiting = before + 1
-    change_lane(name, record)
-    return ticket, place_in(name, before, others)
+local function read_first_lane()
+  first_lane = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+end
+
+-- Gives a lane its progress, and a number that no other lane with waiters has.
+local function begin_lane(name, waiting)
+  if lanes >= LANES_MAX then return end
+  if not first_lane then read_first_lane() end
+  local owed, progress, number = -(redis.call('ZSCORE', lanes_key, string.format('-%s', name)) or 0), 0, nil
+  repeat
+    number, last_lane = last_lane % LANES_MAX + 1, last_lane + 1
+  until last_lane <= LANES_MAX or redis.call('ZCOUNT', queue_key, number * TICKETS, number * TICKETS + TICKETS - 1) == 0
+  if first_lane[1] then
+    -- Behind the first lane, also when the numbers begin again.
+    local of_first, is_behind = tonumber(first_lane[2]), number > tonumber(string.sub(first_lane[1], 1, 6))
+    progress = owed > of_first and owed or of_first + (is_behind and 0 or 1)
   end
+  redis.call('ZADD', lanes_key, text_of(progress), member_of(name, number))
+  if first_lane[1] and number % FORGIVES_EVERY == 0 then
+    local forgiven = redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first_lane[2], 'LIMIT', 0, FORGIVEN_MAX)
+    if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
+  end
+  lanes, first_lane = lanes + 1, first_lane[1] and first_lane
+  return { number = number, next = 0, waiting = waiting }
+end
+
+-- Puts one more behind the `others` that wait. Returns its ticket, `time` in the lane without a name, and
+-- its position; nil if the lane can have no more.
+local function join(name, time, others)
+  if lanes == 0 and others > 0 then change_lane('', begin_lane('', others)) end
+  local record = record_of(name) or begin_lane(name, 0)
+  if not record or record.next >= TICKETS then return end
+  local ticket, before = time, record.waiting
+  if name ~= '' then ticket, record.next = string.format('%.0f', record.number * TICKETS + record.next), record.next + 1 end
+  record.waiting = before + 1
+  change_lane(name, record)
+  return ticket, place_in(name, before, others)
+end
+
+-- The number of waiters that are to be granted before this one, of so many others.
+local function place_of(holder, entry, others)
+  if lanes == 0 then return redis.call('ZRANK', queue_key, holder) end
+  local name = lane_of(entry)
+  local behind = string.format('(%.0f', redis.call('ZSCORE', queue_key, holder))
+  local before = redis.call('ZCOUNT', queue_key, first_ticket(name, record_of(name).number), behind)
+  return place_in(name, before, others)
 end

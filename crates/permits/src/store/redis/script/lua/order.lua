@@ -1,8 +1,7 @@
 -- The order of the queue, in the general course.
 
--- Anew: what an ordinary course has read may have been lost.
-make_lanes()
-make_heads()
+-- What an ordinary course has read of lanes may have been lost.
+records, changed = {}, {}
 
 -- The waiters that are granted next, at most `max`, with known entries.
 local function heads_of_queue(max)
@@ -28,13 +27,4 @@ local function head_queued()
   if names[1] == '' then return redis.call('ZSCORE', queue_key, heads[1]) end
   local _, _, _, _, _, _, _, _, _, _, _, _, queued = parts(heads[1], known[heads[1]])
   return queued
-end
-
--- The number of waiters that are to be granted before this one.
-local function place_of(holder)
-  if lanes == 0 then return redis.call('ZRANK', queue_key, holder) end
-  local name = lane_of(known[holder])
-  local behind = string.format('(%.0f', redis.call('ZSCORE', queue_key, holder))
-  local before = redis.call('ZCOUNT', queue_key, tickets_of(name, record_of(name).number), behind)
-  return place_in(name, before, s.waiting - 1)
 end

@@ -26,6 +26,7 @@ longest_ms = longest_ms or tonumber(longest_lease)
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
 local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
+local lanes, last_lane, knows_lanes = 0, 0, false
 local KEPT_TOKENS = 4096      -- of a grant that its session may keep
 -- In a packed state, the place of the first of its 25 numbers; of the rest, which no ordinary course changes,
 -- behind 14 of them; and of the server.
@@ -36,8 +37,7 @@ local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 14 * 8, 2 + 25 * 8
 local WAITS, HOLDS, KEEPS, LANED, ENTRY_BYTES, GRANT_BYTES = 16 * LAYOUT, 16 * LAYOUT + 1, 4, 8, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 
--- Of each request of a batch: the holder, and the argument behind it.
-local count, named, given = 0, { nil }, { nil }
+local count, named, given = 0, { nil }, { nil }   -- of each request of a batch: the holder, and what is behind it
 for i = FIRST, #ARGV, 2 do
   count = count + 1
   named[count], given[count] = ARGV[i], ARGV[i + 1]

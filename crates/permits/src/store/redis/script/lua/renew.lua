@@ -9,7 +9,6 @@
 -- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its
 --           position
 
-make_join()
 allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end
@@ -66,7 +65,7 @@ for k = 1, count do
     if token > 0 then
       reply[n], reply[n + 1], reply[n + 2] = 'granted', token, slot
     elseif known[holder] then
-      local position = place_of(holder)
+      local position = place_of(holder, known[holder], s.waiting - 1)
       reply[n + 1], s.foremost = position, math.min(s.foremost or position, position)
     else
       reply[n], reply[n + 1] = s.reason and 'line_closed' or 'exceeds_limit', s.reason or 0

@@ -10,9 +10,10 @@ local function waiters_in_order(max)
   local of_each, rounds, listed, waiters = math.ceil(max / math.min(lanes, max)), {}, {}, {}
   for k, member in ipairs(members) do
     local name = string.sub(member, 7)
-    local from, to = tickets_of(name, tonumber(string.sub(member, 1, 6)))
-    listed[k] = { name = name, waiting = record_of(name).waiting }
-    local first = k <= max and redis.call('ZRANGEBYSCORE', queue_key, from, to, 'WITHSCORES', 'LIMIT', 0, of_each) or {}
+    local record = record_of(name)
+    local from, most = first_ticket(name, record.number), math.min(of_each, record.waiting)
+    listed[k] = { name = name, waiting = record.waiting }
+    local first = k <= max and redis.call('ZRANGEBYSCORE', queue_key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most) or {}
     for i = 1, #first, 2 do
       rounds[i] = rounds[i] or {}
       table.insert(rounds[i], first[i])

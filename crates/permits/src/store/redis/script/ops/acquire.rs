@@ -6,15 +6,16 @@ use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 10;
-pub(super) const ORDINARY: &[&str] =
-    &[
-    super::LANE_JOIN,
-    super::ORDINARY,
-    include_str!("../lua/acquire_lanes.lua"),
+pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, COURSE, super::FINISH_ORDINARY];
+pub(super) const IN_LANES: &[&str] =
+    &[super::LANE_JOIN, include_str!("../lua/acquire_lanes.lua"), COURSE, super::FINISH_ORDINARY];
+/// A block, because a script may have 200 variables at once.
+const COURSE: &str = concat!(
+    "do\n",
     include_str!("../lua/acquire_ordinary.lua"),
     include_str!("../lua/acquire_writes.lua"),
-    super::FINISH_ORDINARY,
-];
+    "end"
+);
 pub(super) const LUA: &[&str] = &[
     include_str!("../lua/declare.lua"),
     include_str!("../lua/enqueue.lua"),

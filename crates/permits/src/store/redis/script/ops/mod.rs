@@ -21,8 +21,10 @@ pub(super) struct Lua {
     /// The number of the first argument that is a holder, if the operation takes a batch: two arguments a
     /// request, of which the first is the holder.
     pub(super) holders_at: Option<u32>,
-    /// The ordinary course, which ends the script or leaves all to the general course.
+    /// The ordinary course, which ends the script or leaves all to the next.
     pub(super) ordinary: &'static [&'static str],
+    /// What it needs for a line with lanes, and the same course again. It leaves all to the general course.
+    pub(super) in_lanes: &'static [&'static str],
     /// The operation's own part of the general course.
     pub(super) general: &'static [&'static str],
 }
@@ -33,19 +35,19 @@ const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
 
 /// The operation's own Lua.
 pub(super) fn lua(kind: OperationKind) -> Lua {
-    let (holders_at, ordinary, general): (_, &[&str], &[&str]) = match kind {
-        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), acquire::ORDINARY, acquire::LUA),
-        OperationKind::Release => (Some(release::HOLDERS_AT), release::ORDINARY, release::LUA),
-        OperationKind::Renew => (Some(renew::HOLDERS_AT), renew::ORDINARY, renew::LUA),
-        OperationKind::Adopt => (None, &[], adopt::LUA),
-        OperationKind::SetLimit => (None, &[], set_limit::LUA),
-        OperationKind::Pause => (None, &[], pause::LUA),
-        OperationKind::CloseLine => (None, &[], close_line::LUA),
-        OperationKind::Revoke => (None, &[], revoke::LUA),
-        OperationKind::Delete => (None, delete::UNREADABLE, delete::LUA),
-        OperationKind::Inspect => (None, &[], inspect::LUA),
+    let (holders_at, [ordinary, in_lanes], general): (_, [&[&str]; 2], &[&str]) = match kind {
+        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), [acquire::ORDINARY, acquire::IN_LANES], acquire::LUA),
+        OperationKind::Release => (Some(release::HOLDERS_AT), [release::ORDINARY, release::IN_LANES], release::LUA),
+        OperationKind::Renew => (Some(renew::HOLDERS_AT), [renew::ORDINARY, &[LANE_JOIN]], renew::LUA),
+        OperationKind::Adopt => (None, [&[], &[]], adopt::LUA),
+        OperationKind::SetLimit => (None, [&[], &[]], set_limit::LUA),
+        OperationKind::Pause => (None, [&[], &[]], pause::LUA),
+        OperationKind::CloseLine => (None, [&[], &[]], close_line::LUA),
+        OperationKind::Revoke => (None, [&[], &[]], revoke::LUA),
+        OperationKind::Delete => (None, [delete::UNREADABLE, &[]], delete::LUA),
+        OperationKind::Inspect => (None, [&[], &[]], inspect::LUA),
     };
-    Lua { holders_at, ordinary, general }
+    Lua { holders_at, ordinary, in_lanes, general }
 }
 
 /// Appends the operation's arguments to `cmd`, for `session`.
