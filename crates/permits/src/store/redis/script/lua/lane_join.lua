@@ -51,11 +51,14 @@ local function join(name, time, others)
   return ticket, place_in(name, before, others)
 end
 
--- The number of waiters that are to be granted before this one, of so many others.
+-- The same for a waiter whose place in its lane is not known.
 local function place_of(holder, entry, others)
   if lanes == 0 then return redis.call('ZRANK', queue_key, holder) end
-  local name = lane_of(entry)
-  local behind = string.format('(%.0f', redis.call('ZSCORE', queue_key, holder))
-  local before = redis.call('ZCOUNT', queue_key, first_ticket(name, record_of(name).number), behind)
+  local name, before = lane_of(entry), 0
+  local record = record_of(name)
+  if record.waiting > 1 then
+    local of_others = redis.call('ZCOUNT', queue_key, '-inf', string.format('(%s', first_ticket(name, record.number)))
+    before = redis.call('ZRANK', queue_key, holder) - of_others
+  end
   return place_in(name, before, others)
 end

@@ -1,7 +1,7 @@
 -- The ordinary course of renew: each entry is as the session knows it. With waiters only if all units are
--- held, since then none of them can be granted. Waiters of lanes are left to the general course.
+-- held, since then none of them can be granted.
 
-if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
+if ordinary and (lanes > 0) == knows_lanes and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
   and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
   and (lanes == 0 or redis.call('EXISTS', lanes_key) == 1)
   and (slots_made == holders or redis.call('EXISTS', free_key) == 1) then
@@ -10,11 +10,12 @@ if ordinary and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_k
   for k = 1, count do
     local holder, entry = named[k], given[k]
     local flags, weight, lease = struct.unpack('<BI4I4', entry)
-    local holds = flags % 2 == 1
-    if entry ~= found[k + 1] or not holds and (weight > limit or lanes > 0) then ordinary = false; break end
+    local holds, known = flags % 2 == 1, found[k + 1]
+    if lanes > 0 and known and not holds then known = set_queued(known, 0) end
+    if entry ~= known or not holds and weight > limit then ordinary = false; break end
     local tag, position, ends = 'held', 0, now_ms + lease
     if not holds then
-      tag, position, ends = 'waiting', redis.call('ZRANK', queue_key, holder), -ends
+      tag, position, ends = 'waiting', lanes > 0 and place_of(holder, entry, waiting - 1) or redis.call('ZRANK', queue_key, holder), -ends
       foremost = math.min(foremost or position, position)
     end
     if ends ~= score_of then

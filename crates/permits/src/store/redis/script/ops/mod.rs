@@ -38,7 +38,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
     let (holders_at, [ordinary, in_lanes], general): (_, [&[&str]; 2], &[&str]) = match kind {
         OperationKind::Acquire => (Some(acquire::HOLDERS_AT), [acquire::ORDINARY, acquire::IN_LANES], acquire::LUA),
         OperationKind::Release => (Some(release::HOLDERS_AT), [release::ORDINARY, release::IN_LANES], release::LUA),
-        OperationKind::Renew => (Some(renew::HOLDERS_AT), [renew::ORDINARY, &[LANE_JOIN]], renew::LUA),
+        OperationKind::Renew => (Some(renew::HOLDERS_AT), [renew::ORDINARY, renew::IN_LANES], renew::LUA),
         OperationKind::Adopt => (None, [&[], &[]], adopt::LUA),
         OperationKind::SetLimit => (None, [&[], &[]], set_limit::LUA),
         OperationKind::Pause => (None, [&[], &[]], pause::LUA),
