@@ -2,7 +2,8 @@
 //! server.
 //!
 //! - **Measures**: eleven workloads, A to K ([`permits_bench::workloads`]): latency, throughput, hand-off,
-//!   idle cost, long queues, memory, crashes, start, a unit that another process keeps. Also the lower bounds that the same server and client allow.
+//! idle cost, long queues, memory, crashes, start, a unit that another process keeps. Also the lower bounds
+//! that the same server and client allow.
 //! - **Modes**: figures that depend on it are taken with a quiet machine and with cores that stay awake, and
 //!   some over a link with a delay ([`permits_bench::modes`]). A ratio compares two figures of one mode.
 //! - **Run**: `scripts/bench compare`, which builds the peers of `peers/` first, and takes 50 minutes;

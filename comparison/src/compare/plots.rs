@@ -25,8 +25,8 @@ const MODES: [(Mode, f64); 2] = [(Mode::Quiet, 1.0), (Mode::Awake, 0.6)];
 /// The bars of a system, by mode.
 type Bars<'a> = (&'a System, [Option<Spread>; 2]);
 
-/// Draws a picture for each workload that reads better so. Leaves out systems without a round trip: beside them all
-/// other bars would have one length.
+/// Draws a picture for each workload that reads better so. Leaves out systems without a round trip: beside
+/// them all other bars would have one length.
 pub(crate) fn draw(
     results: &Results,
     systems: &[System],

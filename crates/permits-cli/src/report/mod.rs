@@ -110,7 +110,7 @@ impl State {
         }
         let erase = self.status_width.take().map(|shown| erasing(shown, columns())).unwrap_or_default();
         self.queue.push_back(format!("{erase}{line}"));
-        // If the system refuses a thread, the next line tries again, and `flush` writes.
+        // If the system refuses a thread, the next line starts it, or `flush` writes.
         self.started = self.started || start_writing().is_ok();
         CHANGED.notify_all();
     }

@@ -64,7 +64,7 @@ impl Ord for Progress {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct Lanes {
-    /// How many lanes have begun; 0 while no lane is known.
+    /// The number of lanes that have begun; 0 while no lane is known.
     pub last: u64,
     /// The lanes that wait or owe.
     pub known: BTreeMap<LaneName, Lane>,

@@ -16,8 +16,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 pub(crate) struct SpawnError(#[from] std::io::Error);
 
 /// Runs the future of `make` to its end on a new thread with a current-thread runtime, which polls sockets if
-/// `uses_sockets`. The thread then shuts the runtime down and calls the future's output. If the future panics,
-/// nothing is called.
+/// `uses_sockets`. The thread then shuts the runtime down and calls the future's output. If the future
+/// panics, nothing is called.
 pub(crate) fn spawn_with_runtime<F, E>(
     uses_sockets: bool,
     make: impl FnOnce() -> F + Send + 'static,

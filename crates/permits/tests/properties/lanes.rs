@@ -276,7 +276,7 @@ fn a_single_request_waits_for_one_grant_of_each_lane() {
     assert!(before <= LANES, "{before}");
 }
 
-/// A lane that leaves with each grant, and asks again, is not served as if it had a larger share.
+/// A lane that leaves with each grant, and returns, is not served as if it had a larger share.
 #[test]
 fn a_lane_that_comes_back_gains_nothing() {
     let mut line = Line::new(1);

@@ -213,8 +213,9 @@ fn decode_lanes(
                 let [lane, next, waiting] = found.unwrap_or_default();
                 let tickets = queue.iter().map(|(_, ticket)| number::<u64>(ticket));
                 let tickets = tickets.collect::<Result<Vec<_>, String>>()?;
-                let is_of_lane =
-                    |ticket: &&u64| if name.is_empty() { **ticket >= 1 << 50 } else { **ticket >> 32 == lane };
+                let is_of_lane = |ticket: &&u64| {
+                    if name.is_empty() { **ticket >= 1 << 50 } else { **ticket >> 32 == lane }
+                };
                 if lane != number::<u64>(digits.trim_start_matches('0'))?
                     || waiting != tickets.iter().filter(is_of_lane).count() as u64
                 {

@@ -1,6 +1,6 @@
 -- The waiters that are granted next, lane by lane, and their leaving: see lanes.
 
--- The first lanes in order: name, number, progress, the first waiters from its first ticket on, the index of the
+-- The first lanes in order: name, number, progress, the waiters from its first ticket on, the index of the
 -- next of these, and the place before them in the second value, which has their fields and that of the lane.
 local function first_lanes(max)
   local found, first, asked = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max), {}, {}

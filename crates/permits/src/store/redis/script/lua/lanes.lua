@@ -1,13 +1,12 @@
--- lanes: the records of lanes, as in src/model/lanes.rs. Behind the ordinary courses of commands that meet none,
--- which they cost nothing.
+-- lanes: the records of lanes, as in src/model/lanes.rs. A script that meets none ends before.
 --
--- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its number
--- and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number, next
--- ticket, waiters. A lane that owes is a member '-' and its name, by its progress below 0; while it waits, such
--- a member has no meaning.
+-- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its
+-- number and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number,
+-- next ticket, waiters. A lane that owes is a member '-' and its name, by its progress below 0; while it
+-- waits, such a member has no meaning.
 
 local LANES_MAX, TICKETS = 262143, 4294967296
-knows_lanes = true
+knows_lanes = true   -- from here on
 
 -- By name, as far as they were read, false if there is none; and the names of those to write.
 local records, changed = {}, {}

@@ -1,10 +1,12 @@
 -- ordinary: recognises the ordinary case, in which neither time nor the declaration changes anything: the
--- state exists, is not paused and not recovering, the line is not closed, no lease has ended, the expiry is far, the era is the same, and no holder is named twice.
+-- state exists, is not paused and not recovering, the line is not closed, no lease has ended, the expiry is
+-- far, the era is the same, and no holder is named twice.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states as that. What is
 -- rare is left to the general course, before anything is written: by `ordinary = false`. A key that has
--- vanished is left to it, too. Each course checks the keys whose absence no other call of it would show.
+-- vanished is left to it, too. Each course checks the keys whose absence no other call of it would show. With
+-- lanes in the line the same course runs a second time, behind the functions that it needs then.
 --
 -- Contract: `reply` is as finish returns it, without answers; `stored` is the number of requests whose holder
 --   has an entry. A course changes the variables of the state, appends its answers to `reply` and its entries

@@ -23,7 +23,8 @@ pub(super) struct Lua {
     pub(super) holders_at: Option<u32>,
     /// The ordinary course, which ends the script or leaves all to the next.
     pub(super) ordinary: &'static [&'static str],
-    /// What it needs for a line with lanes, and the same course again. It leaves all to the general course.
+    /// That course for a line with lanes, behind all that it needs then. It leaves all to the general
+    /// course.
     pub(super) in_lanes: &'static [&'static str],
     /// The operation's own part of the general course.
     pub(super) general: &'static [&'static str],
@@ -36,8 +37,12 @@ const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
 /// The operation's own Lua.
 pub(super) fn lua(kind: OperationKind) -> Lua {
     let (holders_at, [ordinary, in_lanes], general): (_, [&[&str]; 2], &[&str]) = match kind {
-        OperationKind::Acquire => (Some(acquire::HOLDERS_AT), [acquire::ORDINARY, acquire::IN_LANES], acquire::LUA),
-        OperationKind::Release => (Some(release::HOLDERS_AT), [release::ORDINARY, release::IN_LANES], release::LUA),
+        OperationKind::Acquire => {
+            (Some(acquire::HOLDERS_AT), [acquire::ORDINARY, acquire::IN_LANES], acquire::LUA)
+        }
+        OperationKind::Release => {
+            (Some(release::HOLDERS_AT), [release::ORDINARY, release::IN_LANES], release::LUA)
+        }
         OperationKind::Renew => (Some(renew::HOLDERS_AT), [renew::ORDINARY, renew::IN_LANES], renew::LUA),
         OperationKind::Adopt => (None, [&[], &[]], adopt::LUA),
         OperationKind::SetLimit => (None, [&[], &[]], set_limit::LUA),

@@ -5,12 +5,8 @@ use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
 pub(super) const HOLDERS_AT: u32 = 8;
-pub(super) const ORDINARY: &[&str] = &[
-    super::ORDINARY,
-    include_str!("../lua/release_ordinary.lua"),
-    HAND_OVER,
-    super::FINISH_ORDINARY,
-];
+pub(super) const ORDINARY: &[&str] =
+    &[super::ORDINARY, include_str!("../lua/release_ordinary.lua"), HAND_OVER, super::FINISH_ORDINARY];
 pub(super) const IN_LANES: &[&str] = &[HAND_OVER, super::FINISH_ORDINARY];
 const HAND_OVER: &str = include_str!("../lua/hand_over.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];

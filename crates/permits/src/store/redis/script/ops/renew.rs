@@ -6,8 +6,7 @@ use crate::store::redis::script::entry::{self, Entry};
 use crate::store::redis::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 8;
-pub(super) const ORDINARY: &[&str] =
-    &[super::ORDINARY, COURSE, super::FINISH_ORDINARY];
+pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, COURSE, super::FINISH_ORDINARY];
 pub(super) const IN_LANES: &[&str] = &[super::LANE_JOIN, COURSE, super::FINISH_ORDINARY];
 const COURSE: &str = include_str!("../lua/renew_ordinary.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/renew.lua")];
