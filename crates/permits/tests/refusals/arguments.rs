@@ -111,7 +111,7 @@ async fn texts_that_are_no_handles_are_refused() {
         assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
     }
     let other = "permits9:exports:h:s.1:1:15000:7:0".parse::<PermitHandle>();
-    assert_eq!(other, Err(InvalidInput::HandleLayout { found: 9, supported: 4 }));
+    assert_eq!(other, Err(InvalidInput::HandleLayout { found: 9, supported: 5 }));
 }
 
 #[tokio::test]
