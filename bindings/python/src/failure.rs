@@ -152,6 +152,9 @@ impl From<AcquireError> for Failure {
             AcquireError::Recovering { remaining } => {
                 of("RecoveringError").with("remaining", Attribute::Seconds(remaining.as_secs_f64()))
             }
+            AcquireError::Cooling { remaining } => {
+                of("CoolingError").with("remaining", Attribute::Seconds(remaining.as_secs_f64()))
+            }
             AcquireError::TimedOut { waited } => {
                 of("TimeoutError").with("waited", Attribute::Seconds(waited.as_secs_f64()))
             }

@@ -62,7 +62,8 @@ fn refuse(error: &PermitError) -> Response {
         }
         PermitError::Acquire { source: AcquireError::Invalid(_), .. } => (StatusCode::BAD_REQUEST, None),
         PermitError::Acquire { source, .. } if source.is_not_now() => {
-            (StatusCode::TOO_MANY_REQUESTS, Some(1))
+            let seconds = source.retry_after().map_or(1, |after| after.as_secs() + 1);
+            (StatusCode::TOO_MANY_REQUESTS, Some(seconds))
         }
         _ => (StatusCode::SERVICE_UNAVAILABLE, None),
     };

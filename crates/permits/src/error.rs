@@ -96,6 +96,14 @@ pub enum AcquireError {
         /// The time until it grants again.
         remaining: Duration,
     },
+    /// Not now: units of grants that [count for some time](crate::AcquireOptions::at_least) keep it out, and
+    /// nothing else.
+    #[error("no permits are free for another {remaining:?}: units that were released still count")]
+    Cooling {
+        /// The time until enough of them are free. A request that is made then succeeds, unless others have
+        /// made one.
+        remaining: Duration,
+    },
     /// Not now: the timeout has passed. The request has left the line.
     #[error("no permit within {waited:?}")]
     TimedOut {
@@ -206,6 +214,15 @@ pub enum AcquireAllError {
 }
 
 impl AcquireAllError {
+    /// Returns the time after which the same request may succeed, as [`AcquireError::retry_after`] does for
+    /// the semaphore that refused it.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire { source, .. } => source.retry_after(),
+            Self::Lost { .. } | Self::Twice { .. } => None,
+        }
+    }
+
     /// Returns true if the same request may succeed later: also after a loss.
     pub fn is_not_now(&self) -> bool {
         match self {
@@ -219,12 +236,23 @@ impl AcquireAllError {
 }
 
 impl AcquireError {
+    /// Returns the time after which the same request succeeds if nobody else makes one, where that is known:
+    /// of [`Recovering`](Self::Recovering) and [`Cooling`](Self::Cooling). Where other holders or waiters have
+    /// to go first, it is not.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
+            _ => None,
+        }
+    }
+
     /// Returns true if the same request may succeed later.
     pub fn is_not_now(&self) -> bool {
         matches!(
             self,
             Self::NoPermits
                 | Self::Recovering { .. }
+                | Self::Cooling { .. }
                 | Self::TimedOut { .. }
                 | Self::LineClosed { .. }
                 | Self::QueueFull { .. }

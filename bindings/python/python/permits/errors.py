@@ -12,6 +12,7 @@ __all__ = [
     "AlreadyHeldError",
     "CancelledError",
     "ClosedError",
+    "CoolingError",
     "DeniedError",
     "ExceedsLimitError",
     "ForkedError",
@@ -74,6 +75,13 @@ class RecoveringError(NotNowError):
 
     remaining: float
     """The seconds until it grants again."""
+
+
+class CoolingError(NotNowError):
+    """Units of grants that count for some time keep it out, and nothing else."""
+
+    remaining: float
+    """The seconds until enough of them are free."""
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):

@@ -302,10 +302,17 @@ impl Pending<'_> {
 /// not be other holders.
 async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Failure {
     let refused = match (&error, wait) {
-        (AcquireError::Recovering { remaining }, _) => {
-            let reason = reason::recovery_reason(*remaining);
-            let fields = json!({ "reason": reason, "recovering_ms": milliseconds(*remaining) });
-            return Failure::new(exit::NOT_NOW, format!("no permit now: {reason}")).with(fields);
+        (AcquireError::Recovering { remaining } | AcquireError::Cooling { remaining }, _) => {
+            let retry_after_ms = milliseconds(*remaining);
+            let (reason, more) = match error {
+                AcquireError::Recovering { .. } => {
+                    (reason::recovery_reason(*remaining), json!({ "recovering_ms": retry_after_ms }))
+                }
+                _ => (reason::cooling_reason(*remaining), json!({})),
+            };
+            let fields = json!({ "reason": reason, "retry_after_ms": retry_after_ms });
+            let failure = Failure::new(exit::NOT_NOW, format!("no permit now: {reason}"));
+            return failure.with(fields).with(more);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
         // The store was reached when the time was nearly over.

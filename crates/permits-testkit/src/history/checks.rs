@@ -18,7 +18,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 16] = [
+pub const CHECKS: [(&str, Check); 17] = [
     ("P1", bound),
     ("P4, kept", tokens_that_may_be_used_are_passed),
     ("P5", nothing_appears_unasked),
@@ -31,6 +31,7 @@ pub const CHECKS: [(&str, Check); 16] = [
     ("P13", others_are_untouched),
     ("P15", no_herd),
     ("P17", grants_count_as_long_as_asked),
+    ("P17, until", an_end_is_told_and_true),
     ("P20", a_closed_line_is_empty),
     ("P21", changes_are_remembered),
     ("P22", what_may_be_kept_is_known),
@@ -442,6 +443,39 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
         return Err(format!("of {} sessions that wait, these have turns: {all:?}", sessions.len()));
     }
     Ok(())
+}
+
+/// P17: a request that only units that cool keep out is refused with the time until enough of them are free,
+/// and no other request is. Of a batch, later requests may have changed what the first one met.
+fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
+    let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+        (&step.command.operation, &step.reply.answers)
+    else {
+        return Ok(());
+    };
+    let ([request], [AcquireOutcome::Refused(refusal)]) = (&requests[..], &answers[..]) else {
+        return Ok(());
+    };
+    let (Some(after), Declaration::Stored) = (&step.after, step.command.declaration) else { return Ok(()) };
+    let cooling = after.entries.iter().filter(|(holder, _)| holder.is_cooling()).map(|(_, entry)| entry);
+    let fits_in = |ms: u64| {
+        let ended = cooling.clone().filter(|entry| entry.deadline.unsigned_abs() <= step.now_ms() + ms);
+        let freed: u64 = ended.map(|entry| u64::from(entry.terms.weight)).sum();
+        after.held - freed + u64::from(request.terms.weight) <= after.limit.into()
+            && step.now_ms() + ms >= after.recovering_until_ms
+    };
+    match refusal {
+        Refusal::Cooling { remaining_ms } if after.paused || !after.queue.is_empty() => {
+            Err(format!("{remaining_ms} ms, and that alone does not let it in"))
+        }
+        Refusal::Cooling { remaining_ms } if !fits_in(*remaining_ms) || fits_in(remaining_ms - 1) => {
+            Err(format!("it fits earlier or later than in {remaining_ms} ms"))
+        }
+        Refusal::NoPermits if !after.paused && after.queue.is_empty() && fits_in(1 << 40) => {
+            Err("it would fit later, and is not told when".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an

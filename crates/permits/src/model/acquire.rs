@@ -1,7 +1,7 @@
 //! Acquisitions: granted, queued or refused, in order.
 
 use super::execution::Execution;
-use super::state::{Entry, EntryState, RECALL_US};
+use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
 use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
 
 /// The terms for new holders.
@@ -70,14 +70,34 @@ impl Execution<'_> {
         } else if waiting == 0 && self.fits(limit, request.terms.weight) {
             None
         } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
-            let is_free = self.state.held + u64::from(request.terms.weight) <= limit.into();
-            let held_back = self.is_recovering() && waiting == 0 && is_free && !self.state.paused;
-            Some(if held_back { Refusal::Recovering } else { Refusal::NoPermits })
+            Some(self.not_now(limit, request.terms.weight))
         } else if waiting >= u64::from(queue_max) {
             Some(Refusal::QueueFull)
         } else {
             None
         }
+    }
+
+    /// The refusal of a request that cannot wait: with its end, if time alone would let it in.
+    fn not_now(&self, limit: u32, weight: u32) -> Refusal {
+        let state = &self.state;
+        let mut missing = (state.held + u64::from(weight)).saturating_sub(limit.into());
+        if state.paused || !state.queue.is_empty() {
+            return Refusal::NoPermits;
+        }
+        if missing == 0 {
+            return if self.is_recovering() { Refusal::Recovering } else { Refusal::NoPermits };
+        }
+        let now_ms = self.now_ms.cast_signed();
+        let ends = state.leases.iter().filter(|(deadline, _)| *deadline > now_ms).take(COOLING_MAX);
+        for (deadline, holder) in ends.filter(|(_, holder)| holder.is_cooling()) {
+            missing = missing.saturating_sub(state.entries[holder].terms.weight.into());
+            if missing == 0 {
+                let ends_ms = deadline.cast_unsigned().max(state.recovering_until_ms);
+                return Refusal::Cooling { remaining_ms: ends_ms - self.now_ms };
+            }
+        }
+        Refusal::NoPermits
     }
 
     /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for

@@ -27,6 +27,9 @@ pub const KEPT_TOKENS: u64 = 4_096;
 /// microseconds.
 pub const RECALL_US: u64 = 50_000;
 
+/// The number of leases, those that end first, among which a refusal looks for units that cool.
+pub(super) const COOLING_MAX: usize = 128;
+
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
 pub(super) const TURN_MS: u64 = 200;
 

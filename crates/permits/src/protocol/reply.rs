@@ -128,6 +128,11 @@ pub enum Refusal {
     NoPermits,
     /// Not now: the units are free, and the store holds them back because it recovers.
     Recovering,
+    /// Not now: units of grants that count for some time keep it out, and nothing else.
+    Cooling {
+        /// The time until enough of them are free and the store grants, in milliseconds.
+        remaining_ms: u64,
+    },
     /// Not now: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
     /// Never: the weight exceeds the limit.

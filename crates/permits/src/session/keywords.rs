@@ -14,6 +14,7 @@ pub(super) fn of_refusal(error: &AcquireError) -> &'static str {
     match error {
         AcquireError::NoPermits => "no_permits",
         AcquireError::Recovering { .. } => "recovering",
+        AcquireError::Cooling { .. } => "cooling",
         AcquireError::TimedOut { .. } => "timed_out",
         AcquireError::LineClosed { .. } => "line_closed",
         AcquireError::QueueFull { .. } => "queue_full",

@@ -173,6 +173,7 @@ macro_rules! every_case {
             }
             rates {
                 a_released_grant_counts_for_as_long_as_asked: anything,
+                a_try_succeeds_when_it_was_told_to: units,
                 a_permit_held_for_longer_is_free_at_once: anything,
                 a_lost_grant_counts_for_as_long_as_asked: anything,
                 what_cools_can_be_freed_by_an_operator: anything,

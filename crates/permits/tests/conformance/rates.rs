@@ -37,12 +37,37 @@ pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixtu
     assert_eq!((cooling.holder.as_str(), cooling.token, cooling.slot), ("web-3", token, slot));
     // The end is rounded up to a millisecond of the store's clock.
     assert!(cooling.lease_remaining <= LONGER + Duration::from_millis(1), "{seen:?}");
-    assert_eq!(others.try_acquire().await.expect_err("it counts"), AcquireError::NoPermits);
+    let refused = others.try_acquire().await.expect_err("it counts");
+    let AcquireError::Cooling { remaining } = refused else { panic!("{refused}") };
+    assert!(remaining > Duration::ZERO && remaining <= LONGER + Duration::from_millis(1), "{remaining:?}");
+    assert_eq!((refused.retry_after(), refused.is_not_now()), (Some(remaining), true));
     // The holder has gone: its name is free for the next acquisition, which waits in line.
     let next = semaphore.acquire_with(AcquireOptions::new().holder("web-3")).await.expect("it comes");
     assert!(between(token, next.token()) >= LONGER, "after {token}: {}", next.token());
     assert_eq!(next.slot(), slot);
     next.release().succeeds().await;
+}
+
+/// Two of three units must be free, and the last of those that cool for the shorter time is awaited.
+pub(crate) async fn a_try_succeeds_when_it_was_told_to(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    for at_least in [4 * LONGER, LONGER / 2, LONGER] {
+        let counted = AcquireOptions::new().at_least(at_least);
+        semaphore.acquire_with(counted).succeeds().await.release().succeeds().await;
+    }
+    let two = AcquireOptions::new().weight(2).no_wait();
+    let refused = others.acquire_with(two.clone()).await.expect_err("they count");
+    let until = refused.retry_after().unwrap_or_else(|| panic!("{refused}"));
+    assert!(until <= LONGER + Duration::from_millis(1), "{until:?}");
+    tokio::time::sleep(until).await;
+    others.acquire_with(two).succeeds().await.release().succeeds().await;
+    // What is held has no known end.
+    let held = semaphore.acquire().succeeds().await;
+    let refused =
+        others.acquire_with(AcquireOptions::new().weight(3).no_wait()).await.expect_err("it is held");
+    assert_eq!((&refused, refused.retry_after()), (&AcquireError::NoPermits, None));
+    held.release().succeeds().await;
 }
 
 pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) {

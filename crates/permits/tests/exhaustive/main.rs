@@ -94,6 +94,7 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<22>,
         holds::<23>,
         holds::<24>,
+        holds::<25>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

@@ -83,6 +83,7 @@ fn words() -> impl Strategy<Value = Vec<u8>> {
         "unknown",
         "no_permits",
         "recovering",
+        "cooling",
         "done",
         "other_version",
         "out_of_range",

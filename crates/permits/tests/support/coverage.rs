@@ -23,6 +23,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: known: Waiting",
     "acquire: NoPermits",
     "acquire: Recovering",
+    "acquire: Cooling",
     "acquire: ExceedsLimit",
     "acquire: AlreadyHeld",
     "acquire: QueueFull",

@@ -131,6 +131,7 @@ pub(crate) fn decode(
     };
     check_counts(&mut fields, &decoded)?;
     check_earliest(fields.remove("earliest"), &decoded)?;
+    check_cooling(fields.remove("cools_until"), &decoded)?;
     if fields.is_empty() { Ok(decoded) } else { Err(format!("unknown fields of the state: {fields:?}")) }
 }
 
@@ -277,6 +278,15 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Checks that no unit cools beyond `cools_until`: the Lua looks for such units only before.
+fn check_cooling(cools_until: Option<&str>, state: &State) -> Result<(), String> {
+    let cools_until: i64 = number(cools_until.ok_or("the state has no \"cools_until\"")?)?;
+    match state.leases.iter().find(|(deadline, holder)| holder.is_cooling() && *deadline > cools_until) {
+        Some(lease) => Err(format!("{lease:?} cools beyond {cools_until}")),
+        None => Ok(()),
+    }
 }
 
 /// Checks that no lease ends before `earliest`: the Lua reaps only from then on.

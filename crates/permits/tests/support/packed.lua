@@ -6,9 +6,9 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
+    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'cools_until', 'era_known', 'era_began', 'expired', 'revoked', 'server' }
   if string.byte(packed) ~= 5 then return 'a state of another layout' end
-  local values = { struct.unpack('<ddddddddddddddddddddddddds', packed, 2) }
+  local values = { struct.unpack('<dddddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed + 1 then return 'more than a state' end
   for i, name in ipairs(names) do
     read[#read + 1] = name

@@ -172,6 +172,9 @@ impl SemaphoreSession {
         Some(match refusal {
             Refusal::NoPermits => AcquireError::NoPermits,
             Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
+            Refusal::Cooling { remaining_ms } => {
+                AcquireError::Cooling { remaining: Duration::from_millis(remaining_ms) }
+            }
             Refusal::LineClosed(reason) => AcquireError::LineClosed { reason },
             Refusal::ExceedsLimit => {
                 let weight = spec.terms.weight;

@@ -3,8 +3,8 @@
 -- KEYS      as in read.lua
 -- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a
 --           request: holder, entry of a waiter as in entries.lua
--- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | the reason of
---           a refusal, 0, 0
+-- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'
+--           ms 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
@@ -35,9 +35,9 @@ for k = 1, count do
     end
   elseif not refusal then
     local weight, lease = struct.unpack('<I4I4', entry, 2)
-    local fits, reason = judge(limit or s.limit, weight, would_wait(k))
+    local fits, reason, ends_in = judge(limit or s.limit, weight, would_wait(k))
     if limit or reason then
-      tag = reason or 'no_permits'
+      tag, first = reason or 'no_permits', ends_in or 0
     else
       if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then

@@ -1,8 +1,10 @@
 -- The ordinary course of acquire: its checks and writes, if it has decided. Behind acquire_ordinary.
 
 if ordinary and leases_before then
-  -- A recall is left to the general course. The end of the next lease; and that no key has vanished.
+  -- A recall is left to the general course, and how long units cool. The end of the next lease; and that no key
+  -- has vanished.
   if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
+  if now_ms < cools_until and refused > refused_before then ordinary = false end
   if ordinary and queued > 0 and leases_before > 0 then
     -- Of the leases that were there, the waiter's and the holder's that end first are neighbours.
     local from, to = math.max(waiting - 1, 0), leases_before > waiting and waiting or waiting - 1

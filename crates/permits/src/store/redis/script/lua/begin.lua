@@ -18,7 +18,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
     reason = nil,    -- of a closed line
     reason_stored = false,
@@ -36,8 +36,8 @@ end
 local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
-    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<ddddddddddddddddddddddddds', packed, HEAD_AT)
+    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server =
+    struct.unpack('<dddddddddddddddddddddddddds', packed, HEAD_AT)
   if s.paused > 1 then
     s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
   end

@@ -3,8 +3,28 @@
 
 local queue_max, waits, RECALL_US = tonumber(ARGV[8]), ARGV[9], 50000
 
+-- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it in.
+local function not_now(limit, weight)
+  local missing = s.held + weight - limit
+  if s.paused == 1 or s.waiting > 0 then return 'no_permits' end
+  if missing <= 0 then return s.recovering and 'recovering' or 'no_permits' end
+  local COOLING_MAX, cooling = 128, {}
+  local ends = now_ms < s.cools_until
+    and redis.call('ZRANGEBYSCORE', leases_key, now_ms + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, COOLING_MAX) or {}
+  for i = 1, #ends, 2 do
+    if string.find(ends[i], '\t', 1, true) then cooling[#cooling + 1], cooling[ends[i]] = ends[i], ends[i + 1] end
+  end
+  find(cooling)
+  for _, holder in ipairs(cooling) do
+    local _, _, freed = parts(holder, known[holder])
+    missing = missing - freed
+    if missing <= 0 then return 'cooling', math.max(cooling[holder], s.recovering_until) - now_ms end
+  end
+  return 'no_permits'
+end
+
 -- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
--- the refusal.
+-- the refusal, and its end.
 local function judge(limit, weight, may_wait)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
@@ -16,8 +36,7 @@ local function judge(limit, weight, may_wait)
     may_wait = now_us < recalled + RECALL_US
   end
   if not may_wait then
-    local held_back = s.recovering and s.waiting == 0 and s.paused == 0 and s.held + weight <= limit
-    return false, held_back and 'recovering' or 'no_permits'
+    return false, not_now(limit, weight)
   end
   return false, s.waiting >= queue_max and 'queue_full' or nil
 end

@@ -27,7 +27,7 @@ local function forget(gone, tokens_known)
       local cooling = string.format('%s\t%.0f', holder, token)
       put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
-      s.earliest = math.min(s.earliest, until_ms)
+      s.earliest, s.cools_until = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms)
     elseif token > 0 then
       s.held, s.holders = s.held - weight, s.holders - 1
       slots.freed[#slots.freed + 1], slots.sorted = -slot, false

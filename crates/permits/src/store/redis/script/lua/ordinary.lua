@@ -14,12 +14,12 @@
 
 local ordinary, decided, events, recipients = false, false, nil, nil
 local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, kept_until
-local limit, limit_version, pinned, paused, recovering_until, lease_max, expires
+local limit, limit_version, pinned, paused, recovering_until, lease_max, expires, cools_until
 local stored, reply, fields = 0, nil, nil
 if packed then
   sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused,
-    kept_until, lanes, last_lane, limit, limit_version, pinned, paused, recovering_until, lease_max, expires =
-    struct.unpack('<ddddddddddddddddddddd', packed, HEAD_AT)
+    kept_until, lanes, last_lane, limit, limit_version, pinned, paused, recovering_until, lease_max, expires, cools_until =
+    struct.unpack('<dddddddddddddddddddddd', packed, HEAD_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
   ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked

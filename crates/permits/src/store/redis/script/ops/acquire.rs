@@ -45,6 +45,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "waiting" => AcquireOutcome::Waiting { position },
         "no_permits" => AcquireOutcome::Refused(Refusal::NoPermits),
         "recovering" => AcquireOutcome::Refused(Refusal::Recovering),
+        "cooling" => AcquireOutcome::Refused(Refusal::Cooling { remaining_ms: position }),
         "exceeds_limit" => AcquireOutcome::Refused(Refusal::ExceedsLimit),
         "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
         "queue_full" => AcquireOutcome::Refused(Refusal::QueueFull),
