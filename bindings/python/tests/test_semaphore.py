@@ -342,8 +342,9 @@ def test_a_grant_counts_for_at_least_a_time(client: permits.Client, name: str) -
     semaphore = client.semaphore(name, 1)
     with semaphore.acquire(at_least=timedelta(minutes=1)):
         pass
-    with pytest.raises(permits.NoPermitsError):
+    with pytest.raises(permits.CoolingError) as refused:
         semaphore.acquire(timeout=0).wait()
+    assert 0 < refused.value.remaining <= 60.001
     (cooling,) = semaphore.inspect().holders
     assert cooling.cooling and semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert not semaphore.revoke_cooling(cooling.holder, cooling.token)

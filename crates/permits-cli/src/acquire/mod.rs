@@ -301,31 +301,27 @@ impl Pending<'_> {
 /// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need
 /// not be other holders.
 async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Failure {
+    let end = error.retry_after().map_or(json!({}), |after| json!({ "retry_after_ms": milliseconds(after) }));
     let refused = match (&error, wait) {
-        (AcquireError::Recovering { remaining } | AcquireError::Cooling { remaining }, _) => {
-            let retry_after_ms = milliseconds(*remaining);
-            let (reason, more) = match error {
-                AcquireError::Recovering { .. } => {
-                    (reason::recovery_reason(*remaining), json!({ "recovering_ms": retry_after_ms }))
-                }
-                _ => (reason::cooling_reason(*remaining), json!({})),
-            };
-            let fields = json!({ "reason": reason, "retry_after_ms": retry_after_ms });
-            let failure = Failure::new(exit::NOT_NOW, format!("no permit now: {reason}"));
-            return failure.with(fields).with(more);
+        (AcquireError::Recovering { remaining }, _) => {
+            let reason = reason::recovery_reason(*remaining);
+            let fields = json!({ "reason": reason, "recovering_ms": milliseconds(*remaining) });
+            return Failure::new(exit::NOT_NOW, format!("no permit now: {reason}")).with(fields).with(end);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
         // The store was reached when the time was nearly over.
-        (AcquireError::NoPermits, Some(wait)) if !wait.is_zero() => format!("no permit within {wait:?}"),
-        (AcquireError::NoPermits, _) => "no permit now".to_owned(),
+        (AcquireError::NoPermits | AcquireError::Cooling { .. }, Some(wait)) if !wait.is_zero() => {
+            format!("no permit within {wait:?}")
+        }
+        (AcquireError::NoPermits | AcquireError::Cooling { .. }, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
     };
     match Reason::inspect(line, usize::MAX).await {
         Ok(Reason { text, fields, .. }) => {
             let message = format!("{refused}: {text}, {} waiting", fields["waiting"]);
-            Failure::new(exit::NOT_NOW, message).with(fields)
+            Failure::new(exit::NOT_NOW, message).with(fields).with(end)
         }
-        Err(_) => Failure::new(exit::NOT_NOW, refused),
+        Err(_) => Failure::new(exit::NOT_NOW, refused).with(end),
     }
 }
 

@@ -115,11 +115,6 @@ fn fields(inspection: &Inspection) -> Value {
     })
 }
 
-/// The reason of a refusal while units cool, for `remaining` until enough of them are free.
-pub(super) fn cooling_reason(remaining: Duration) -> String {
-    format!("units that were released still count, enough of them for another {}", text::duration(remaining))
-}
-
 /// The reason of a recovery that lasts for `remaining`.
 pub(super) fn recovery_reason(remaining: Duration) -> String {
     let seconds = remaining.as_millis().div_ceil(1000);

@@ -2,7 +2,7 @@
 
 use permits_testkit::Server;
 use permits_testkit::sound::Named as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     Holder, Running, Store, TIMEOUT, assert_matches_schema, json, on_both_stores, output, permits, run,
@@ -100,7 +100,10 @@ fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
     let refused = output(&mut run(store, name, "--no-wait", "true"));
     let says = "permits: no permit now: 1 of 1 held by web-1, free in 59 m, 0 waiting\n";
     assert_eq!(refused.stderr, says);
-    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 75);
+    let refused = output(&mut run(store, name, "--no-wait --log-format json", "true"));
+    let fields: Value = serde_json::from_str(refused.stderr.trim()).expect("it is a line of JSON");
+    let retry_after_ms = fields["fields"]["retry_after_ms"].as_u64().expect("its end is known");
+    assert!(refused.code == 75 && (1..=3_600_001).contains(&retry_after_ms), "{fields}");
     let freed = output(&mut permits(&store.url(), ["revoke", name, "web-1"]));
     assert_eq!((freed.code, freed.stdout), (0, format!("{name}: web-1 revoked, 0 of 1 held, 0 waiting\n")));
     assert_eq!(output(&mut run(store, name, options, "true")).code, 0);
