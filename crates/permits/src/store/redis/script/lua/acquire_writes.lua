@@ -1,8 +1,8 @@
 -- The ordinary course of acquire: its checks and writes, if it has decided. Behind acquire_ordinary.
 
 if ordinary and leases_before then
-  -- A recall is left to the general course, and how long units cool. The end of the next lease; and that no key
-  -- has vanished.
+  -- A recall is left to the general course, and how long units cool. The end of the next lease; and that no
+  -- key has vanished.
   if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
   if now_ms < cools_until and refused > refused_before then ordinary = false end
   if ordinary and queued > 0 and leases_before > 0 then

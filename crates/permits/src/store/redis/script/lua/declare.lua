@@ -3,7 +3,8 @@
 
 local queue_max, waits, RECALL_US = tonumber(ARGV[8]), ARGV[9], 50000
 
--- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it in.
+-- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
+-- in.
 local function not_now(limit, weight)
   local missing = s.held + weight - limit
   if s.paused == 1 or s.waiting > 0 then return 'no_permits' end
