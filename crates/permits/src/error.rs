@@ -236,9 +236,9 @@ impl AcquireAllError {
 }
 
 impl AcquireError {
-    /// Returns the time after which the same request succeeds if nobody else makes one, where that is known:
-    /// of [`Recovering`](Self::Recovering) and [`Cooling`](Self::Cooling). Where other holders or waiters have
-    /// to go first, it is not.
+    /// Returns the time after which the same request succeeds if no other comes first, where that is known:
+    /// of [`Recovering`](Self::Recovering) and [`Cooling`](Self::Cooling). Where other holders or waiters
+    /// have to go first, it is not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
