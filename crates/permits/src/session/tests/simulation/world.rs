@@ -440,6 +440,7 @@ impl World {
                 Some(Err(
                     AcquireError::NoPermits
                     | AcquireError::Recovering { .. }
+                    | AcquireError::Cooling { .. }
                     | AcquireError::TimedOut { .. }
                     | AcquireError::Ended(Ended::Closed),
                 )) => {}
