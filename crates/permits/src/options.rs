@@ -95,7 +95,7 @@ impl AcquireOptions {
     }
 
     /// Does not wait: refused with [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) unless it can
-    /// be granted now.
+    /// be granted now; with [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
     #[must_use]
     pub fn no_wait(mut self) -> Self {
         self.wait = Wait::No;

@@ -139,6 +139,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AcquireError::NoPermits`] if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
+    /// [`AcquireError::Cooling`] if it is known when.
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].

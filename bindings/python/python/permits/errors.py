@@ -77,7 +77,7 @@ class RecoveringError(NotNowError):
     """The seconds until it grants again."""
 
 
-class CoolingError(NotNowError):
+class CoolingError(NoPermitsError):
     """Units of grants that count for some time keep it out, and nothing else."""
 
     remaining: float
