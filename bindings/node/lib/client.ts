@@ -1,0 +1,116 @@
+// `connect` and `Client`: what concerns several semaphores.
+
+import { translated } from './errors.js';
+import { type Diagnosis, parsed } from './inspection.js';
+import type * as Native from './native.js';
+import { Permit, PermitSet } from './permit.js';
+import { type AcquireOptions, Semaphore } from './semaphore.js';
+import { native, result } from './waiting.js';
+
+/** Settings of a client. Times are milliseconds. */
+export interface ConnectOptions extends Native.Settings {}
+
+/** Options of a semaphore. */
+export interface SemaphoreOptions {
+  /** True if no other limit is accepted than this one. */
+  exactly?: boolean;
+  /** The time for which permits that were released are kept, in milliseconds; that of the client unless set. */
+  keep?: number;
+}
+
+// The clients that are open. They are closed with the process, or with the worker thread.
+const open = new Set<WeakRef<Native.Client>>();
+const dropped = new FinalizationRegistry<WeakRef<Native.Client>>((client) => open.delete(client));
+
+function closeAll(): void {
+  const clients = [...open].map((client) => client.deref());
+  const calls = clients.filter((client) => client !== undefined).map((client) => client.close());
+  calls.forEach((call) => call.start());
+  calls.forEach((call) => call.block());
+}
+
+process.on('exit', closeAll);
+
+/**
+ * Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
+ * `local:` or `memory:`.
+ */
+export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
+  return new Client(await result<Native.Client>(translated(() => native.connect(url, options))));
+}
+
+/** Finds the problems of a store, with advice: what `permits doctor` prints. */
+export async function diagnose(url: string, options: ConnectOptions = {}): Promise<Diagnosis> {
+  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, options))));
+}
+
+/** A session with a store: one connection, for all semaphores of a program. */
+export class Client implements AsyncDisposable {
+  readonly #native: Native.Client;
+  readonly #reference: WeakRef<Native.Client>;
+
+  /** @internal */
+  constructor(client: Native.Client) {
+    this.#native = client;
+    this.#reference = new WeakRef(client);
+    open.add(this.#reference);
+    dropped.register(client, this.#reference);
+  }
+
+  /** The semaphore of this name, with this limit; without one, the stored limit applies. */
+  semaphore(name: string, limit?: number, options: SemaphoreOptions = {}): Semaphore {
+    const { exactly = false, keep } = options;
+    return new Semaphore(translated(() => this.#native.semaphore(name, limit, exactly, keep)), name, this.#native);
+  }
+
+  /**
+   * Permits of several semaphores, all or none, in an order that all programs share. Options of a semaphore precede
+   * those for all.
+   */
+  async acquireAll(
+    requests: Iterable<Semaphore | readonly [Semaphore, Omit<AcquireOptions, 'signal'>]>,
+    { signal, ...options }: AcquireOptions = {},
+  ): Promise<PermitSet> {
+    signal?.throwIfAborted();
+    const pairs = [...requests].map((request) => (request instanceof Semaphore ? ([request, {}] as const) : request));
+    const semaphores = pairs.map(([semaphore]) => semaphore.native);
+    const terms = pairs.map(([, own]) => ({ ...options, ...own }));
+    const call = translated(() => this.#native.acquireAll(semaphores, terms));
+    const permits = await result<Native.Permit[]>(call, { signal });
+    return new PermitSet(permits.map((permit) => new Permit(permit, this.#native)));
+  }
+
+  /** The names of the semaphores in the store. */
+  list(): Promise<string[]> {
+    return this.#call(() => this.#native.list());
+  }
+
+  /** Takes over the permit of a handle, which `Permit.handOver` has made. */
+  async adopt(handle: string): Promise<Permit> {
+    return new Permit(await this.#call<Native.Permit>(() => this.#native.adopt(handle)), this.#native);
+  }
+
+  /** Renews the permit of a handle, which stays valid. False if the store does not have it. */
+  renew(handle: string): Promise<boolean> {
+    return this.#call(() => this.#native.renew(handle));
+  }
+
+  /** Releases the permit of a handle. False if the store does not have it. */
+  release(handle: string): Promise<boolean> {
+    return this.#call(() => this.#native.release(handle));
+  }
+
+  /** Releases all permits, ends all waits with `CLOSED`, and disconnects. */
+  async close(): Promise<void> {
+    open.delete(this.#reference);
+    await this.#call(() => this.#native.close());
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #call<T>(call: () => Native.Call): Promise<T> {
+    return result<T>(translated(call));
+  }
+}

@@ -1,0 +1,157 @@
+// The errors: `code` is the reason, the class is the kind of reason. All of them are a `PermitsError`.
+
+/** The reason of an error. */
+export type ErrorCode = NotNowCode | NeverCode | StoreCode | EndedCode | 'LOST';
+
+/** Not now: a later attempt may succeed. */
+export type NotNowCode =
+  | 'NO_PERMITS'
+  | 'TIMED_OUT'
+  | 'LINE_CLOSED'
+  | 'QUEUE_FULL'
+  | 'ALREADY_HELD'
+  | 'RECOVERING'
+  | 'NOT_REPLICATED'
+  | 'IN_USE';
+
+/** Never, with this request or these arguments. */
+export type NeverCode =
+  | 'INVALID_INPUT'
+  | 'INVALID_URL'
+  | 'EXCEEDS_LIMIT'
+  | 'NO_LIMIT'
+  | 'LIMIT_MISMATCH'
+  | 'LIMIT_OUT_OF_RANGE'
+  | 'VERSION_MISMATCH';
+
+/** The store refused, or was unreachable for too long. */
+export type StoreCode =
+  | 'UNREACHABLE'
+  | 'NO_ANSWER'
+  | 'DENIED'
+  | 'MISMATCH'
+  | 'TLS'
+  | 'WRONG_TYPE'
+  | 'OTHER_LAYOUT'
+  | 'UNREADABLE'
+  | 'OUT_OF_MEMORY'
+  | 'UNSUPPORTED'
+  | 'REJECTED'
+  | 'MALFORMED';
+
+/** The request, the permit or the client has ended. */
+export type EndedCode =
+  | 'REVOKED'
+  | 'CANCELLED'
+  | 'RELEASED'
+  | 'GONE'
+  | 'RETRY_LATER'
+  | 'CLOSED'
+  | 'FORKED'
+  | 'SESSION_FAILED'
+  | 'NOT_RELEASED'
+  | 'RESOURCE'
+  | 'OTHER';
+
+/** The values of a message, as far as the code has them. */
+export interface ErrorDetails {
+  readonly semaphore?: string;
+  readonly holder?: string;
+  /** Given by an operator, possibly empty. */
+  readonly reason?: string;
+  readonly weight?: number;
+  readonly limit?: number;
+  readonly required?: number;
+  readonly stored?: number;
+  readonly expected?: number;
+  readonly version?: number;
+  readonly held?: number;
+  readonly waiting?: number;
+  readonly max?: number;
+  readonly confirmed?: number;
+  readonly wanted?: number;
+  readonly count?: number;
+  readonly waitedMs?: number;
+  /** The time until the store grants again. */
+  readonly remainingMs?: number;
+  readonly loss?: Loss;
+  readonly isTemporary?: boolean;
+  readonly isOutcomeUnknown?: boolean;
+}
+
+/** The way in which a permit was lost. */
+export type Loss = 'expired' | 'gone' | 'revoked' | 'closed' | 'forked' | 'session_failed' | 'other';
+
+/** An error of this package. */
+export class PermitsError extends Error {
+  /** The reason. */
+  readonly code: ErrorCode;
+  /** The values of the message. */
+  readonly details: ErrorDetails;
+
+  /** @internal */
+  constructor(code: ErrorCode, message: string, details: ErrorDetails) {
+    super(message);
+    this.name = new.target.name;
+    this.code = code;
+    this.details = details;
+  }
+}
+
+/** Not now: retry later. Its codes are {@link NotNowCode}. */
+export class NotNowError extends PermitsError {}
+
+/** An argument or a URL is not valid: `INVALID_INPUT`, `INVALID_URL`. */
+export class InvalidInputError extends PermitsError {}
+
+/** The permit is no longer held: the work has to stop. `LOST`. */
+export class LostError extends PermitsError {
+  /** The way in which it was lost. */
+  get loss(): Loss {
+    return this.details.loss ?? 'other';
+  }
+
+  /** The reason of a revocation, possibly empty. */
+  get reason(): string {
+    return this.details.reason ?? '';
+  }
+}
+
+/** The store refused, or was unreachable for too long. Its codes are {@link StoreCode}. */
+export class StoreError extends PermitsError {
+  /** True if a retry may succeed. */
+  get isTemporary(): boolean {
+    return this.details.isTemporary ?? false;
+  }
+
+  /** True if the store may have done what was asked. */
+  get isOutcomeUnknown(): boolean {
+    return this.details.isOutcomeUnknown ?? false;
+  }
+}
+
+const CLASSES = { PermitsError, NotNowError, InvalidInputError, LostError, StoreError };
+
+interface Failure {
+  class: keyof typeof CLASSES;
+  code: ErrorCode;
+  message: string;
+  properties: ErrorDetails;
+}
+
+/** The error that this JSON describes. */
+export function fromJson(json: string): PermitsError {
+  const failure = JSON.parse(json) as Failure;
+  return new CLASSES[failure.class](failure.code, failure.message, failure.properties);
+}
+
+/** Calls the native half, and translates what it throws. */
+export function translated<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    // Otherwise napi-rs has refused an argument, because of its type.
+    throw message.startsWith('{') ? fromJson(message) : new InvalidInputError('INVALID_INPUT', message, {});
+  }
+}

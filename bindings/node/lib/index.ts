@@ -1,0 +1,12 @@
+// The npm package `permits`: a distributed semaphore for Redis and Valkey.
+
+/// <reference lib="esnext.disposable" preserve="true" />
+
+export { Client, connect, diagnose } from './client.js';
+export type { ConnectOptions, SemaphoreOptions } from './client.js';
+export { InvalidInputError, LostError, NotNowError, PermitsError, StoreError } from './errors.js';
+export type * from './errors.js';
+export type * from './inspection.js';
+export { Held, Permit, PermitSet } from './permit.js';
+export { Semaphore } from './semaphore.js';
+export type { AcquireOptions } from './semaphore.js';

@@ -1,0 +1,137 @@
+// `Semaphore`: acquisitions and administration.
+
+import { NotNowError, translated } from './errors.js';
+import { type Inspection, parsed } from './inspection.js';
+import type * as Native from './native.js';
+import { Permit } from './permit.js';
+import { result } from './waiting.js';
+
+/** Options of an acquisition. Times are milliseconds. */
+export interface AcquireOptions extends Native.Options {
+  /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */
+  signal?: AbortSignal;
+}
+
+/** A named line with a limit. */
+export class Semaphore {
+  readonly #native: Native.Semaphore;
+  readonly #client: Native.Client;
+  /** The name. */
+  readonly name: string;
+
+  /** @internal */
+  constructor(semaphore: Native.Semaphore, name: string, client: Native.Client) {
+    this.#native = semaphore;
+    this.#client = client;
+    this.name = name;
+  }
+
+  /** @internal */
+  get native(): Native.Semaphore {
+    return this.#native;
+  }
+
+  /** Waits in line for a permit. */
+  acquire(options: AcquireOptions = {}): Promise<Permit> {
+    return this.#acquired(options, false);
+  }
+
+  /** A permit, or `null` if too few units are free now. Other errors are those of `acquire`. */
+  async tryAcquire(options: Omit<AcquireOptions, 'timeout'> = {}): Promise<Permit | null> {
+    try {
+      return await this.#acquired(options, true);
+    } catch (error) {
+      if (error instanceof NotNowError && error.code === 'NO_PERMITS') {
+        return null;
+      }
+      throw error;
+    }
+  }
+
+  /** Runs `work` with a permit, which is released at its end: `await using` without the syntax. */
+  async run<T>(work: (permit: Permit) => T, options: AcquireOptions = {}): Promise<Awaited<T>> {
+    await using permit = await this.acquire(options);
+    return await work(permit);
+  }
+
+  async #acquired({ signal, ...options }: AcquireOptions, now: boolean): Promise<Permit> {
+    signal?.throwIfAborted();
+    const call = translated(() => this.#native.acquire(options, now));
+    return new Permit(await result<Native.Permit>(call, { signal }), this.#client);
+  }
+
+  /** Stores the limit now, as the first acquisition does; the limit that then applies. */
+  declare(): Promise<number> {
+    return this.#call(() => this.#native.declare());
+  }
+
+  /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
+   * has this version. The new version. */
+  setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
+    return this.#call(() => this.#native.setLimit(limit, options.ifVersion));
+  }
+
+  /** Adds to the limit, and pins it; the new limit. */
+  adjustLimit(number: number): Promise<number> {
+    return this.#call(() => this.#native.adjustLimit(number));
+  }
+
+  /** Lets programs declare the limit again; the new version. */
+  unpin(): Promise<number> {
+    return this.#call(() => this.#native.unpin());
+  }
+
+  /** Stops granting. Permits that are held stay held. */
+  pause(): Promise<void> {
+    return this.#call(() => this.#native.pause());
+  }
+
+  /** Grants again. */
+  resume(): Promise<void> {
+    return this.#call(() => this.#native.resume());
+  }
+
+  /** Refuses new requests, and those that wait. */
+  closeLine(reason = ''): Promise<void> {
+    return this.#call(() => this.#native.closeLine(reason));
+  }
+
+  /** Opens the line again. */
+  openLine(): Promise<void> {
+    return this.#call(() => this.#native.openLine());
+  }
+
+  /** Removes a holder or waiter. False if there is none of this name. */
+  revoke(holder: string, reason = ''): Promise<boolean> {
+    return this.#call(() => this.#native.revoke(holder, reason));
+  }
+
+  /** Frees the units of a permit that was released and still counts, by its holder and token. */
+  revokeCooling(holder: string, token: number): Promise<boolean> {
+    return this.#call(() => this.#native.revokeCooling(holder, token));
+  }
+
+  /** Deletes it from the store. False if the store has none; `IN_USE` if a permit is held or a request waits. */
+  delete(): Promise<boolean> {
+    return this.#call(() => this.#native.delete(false));
+  }
+
+  /** Deletes it even though its data cannot be read. */
+  deleteUnreadable(): Promise<boolean> {
+    return this.#call(() => this.#native.delete(true));
+  }
+
+  /** The state, with at most `max` holders and waiters each. */
+  async inspect(options: { max?: number } = {}): Promise<Inspection> {
+    return parsed<Inspection>(await this.#call(() => this.#native.inspect(options.max ?? 1000)));
+  }
+
+  /** The units that are free now. */
+  available(): Promise<number> {
+    return this.#call(() => this.#native.available());
+  }
+
+  async #call<T>(call: () => Native.Call): Promise<T> {
+    return result<T>(translated(call));
+  }
+}

@@ -1,0 +1,99 @@
+// Waiting for the calls of the native half: the event loop polls them when a waker has called the mailbox.
+//
+// A call that an `AbortSignal` ends is dropped, which withdraws the request. The process stays alive while calls are
+// waited for, except those that run in the background.
+
+import { translated } from './errors.js';
+import type * as Native from './native.js';
+
+/** The native half, for this platform. */
+// eslint-disable-next-line @typescript-eslint/no-require-imports
+export const native = require(`../../permits.${process.platform}-${process.arch}.node`) as typeof Native;
+
+interface Pending {
+  call: Native.Call;
+  resolve: (value: never) => void;
+  reject: (reason: unknown) => void;
+  background: boolean;
+  end: () => void;
+}
+
+const pending = new Map<number, Pending>();
+const mailbox = new native.Mailbox(deliver);
+let lastKey = 0;
+let foreground = 0;
+
+// Node exits when nothing refers to the event loop. This timer does while a call is waited for.
+const alive = setInterval(() => {}, 2 ** 31 - 1);
+alive.unref();
+
+/** Options of {@link result}. */
+interface Waiting {
+  /** Cancels the call. */
+  signal?: AbortSignal | undefined;
+  /** True if the process may end while the call waits. */
+  background?: boolean;
+}
+
+/** Waits for the call. */
+export function result<T>(call: Native.Call, { signal, background = false }: Waiting = {}): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    if (signal?.aborted) {
+      call.cancel();
+      reject(signal.reason);
+      return;
+    }
+    const key = nextKey();
+    const abort = (): void => {
+      settled(key);
+      call.cancel();
+      reject(signal?.reason);
+    };
+    const end = (): void => signal?.removeEventListener('abort', abort);
+    signal?.addEventListener('abort', abort, { once: true });
+    pending.set(key, { call, resolve, reject, background, end });
+    if (!background && foreground++ === 0) {
+      alive.ref();
+    }
+    poll(key);
+  });
+}
+
+function nextKey(): number {
+  do {
+    lastKey = (lastKey + 1) >>> 0;
+  } while (pending.has(lastKey));
+  return lastKey;
+}
+
+function deliver(): void {
+  mailbox.take().forEach(poll);
+}
+
+function poll(key: number): void {
+  const waiting = pending.get(key);
+  const ended = waiting?.call.poll(mailbox, key);
+  if (waiting === undefined || ended === false) {
+    return;
+  }
+  if (ended === true) {
+    settled(key);
+    try {
+      waiting.resolve(translated(() => waiting.call.take()) as never);
+    } catch (error) {
+      waiting.reject(error);
+    }
+  } else {
+    // The requests of other tasks that are ready travel with this one.
+    setImmediate(poll, key);
+  }
+}
+
+function settled(key: number): void {
+  const waiting = pending.get(key);
+  pending.delete(key);
+  waiting?.end();
+  if (waiting?.background === false && --foreground === 0) {
+    alive.unref();
+  }
+}
