@@ -20,6 +20,21 @@ const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
   process.emitWarning(`a permit of "${semaphore}" was garbage-collected before it was released`, 'PermitsWarning');
 });
 
+// Functions that refer to no permit, because what waits for a loss must not keep a permit from being garbage.
+
+async function lossOf(call: Native.Call): Promise<LostError | undefined> {
+  const json = await result<string | null>(call, { background: true });
+  return json === null ? undefined : (fromJson(json) as LostError);
+}
+
+/** The first loss; or none, when all permits were released. */
+function firstOf(losses: readonly Promise<LostError | undefined>[]): Promise<LostError | undefined> {
+  return new Promise((resolve) => {
+    const watched = losses.map((loss) => loss.then((lost) => lost && resolve(lost)));
+    void Promise.all(watched).then(() => resolve(undefined));
+  });
+}
+
 /** The properties that {@link Permit} and {@link PermitSet} have in common. `await using` releases it. */
 export abstract class Held implements AsyncDisposable {
   #lost: Promise<LostError | undefined> | undefined;
@@ -118,9 +133,8 @@ export class Permit extends Held {
   }
 
   /** @internal */
-  protected override async watch(): Promise<LostError | undefined> {
-    const json = await result<string | null>(this.#native.waitLost(), { background: true });
-    return json === null ? undefined : (fromJson(json) as LostError);
+  protected override watch(): Promise<LostError | undefined> {
+    return lossOf(this.#native.waitLost());
   }
 
   /** Renews it now. Needed only after `autoRenew(false)`, or to be sure of a full lease. */
@@ -191,11 +205,7 @@ export class PermitSet extends Held {
 
   /** @internal */
   protected override watch(): Promise<LostError | undefined> {
-    // The first one that is lost; or nothing, when the last one was released.
-    return new Promise((resolve) => {
-      const watched = this.permits.map((permit) => permit.lost.then((lost) => lost && resolve(lost)));
-      void Promise.all(watched).then(() => resolve(undefined));
-    });
+    return firstOf(this.permits.map((permit) => permit.lost));
   }
 
   /** Releases all of them. Rejected as `Permit.release`, with the error of the first one that has one. */

@@ -1,0 +1,50 @@
+// Memory, threads and descriptors over many cycles.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LIMIT, Program } from './support.js';
+
+const TEXT = `
+  import { readdirSync } from 'node:fs';
+  import { connect } from 'permits';
+  const client = await connect('memory:');
+  const semaphore = client.semaphore('leaks', 2);
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 5));
+  async function cycles(number) {
+    for (let cycle = 0; cycle < number; cycle++) {
+      const controller = new AbortController();
+      const permit = await semaphore.acquire({ timeout: 1000, signal: controller.signal });
+      permit.lost;
+      permit.signal;
+      const waiting = semaphore.acquire({ weight: 2, signal: controller.signal }).catch(() => {});
+      controller.abort();
+      await waiting;
+      await permit.release();
+      // V8 does not count what is native, so it would collect garbage seldom.
+      if (cycle % 250 === 0) { gc(); await pause(); }
+    }
+  }
+  async function counts() {
+    for (let turn = 0; turn < 3; turn++) { gc(); await pause(); }
+    const { heapUsed, rss } = process.memoryUsage();
+    const [files, threads] = ['fd', 'task'].map((name) => readdirSync('/proc/self/' + name).length);
+    return { heapUsed, rss, files, threads };
+  }
+  await cycles(2000);
+  const before = await counts();
+  await cycles(3000);
+  const after = await counts();
+  for (const name in before) after[name] -= before[name];
+  console.log(JSON.stringify(after));
+`;
+
+test('cycles leave nothing', { timeout: 2 * LIMIT, skip: process.platform !== 'linux' && 'reads /proc' }, async () => {
+  const program = new Program(TEXT, {}, '--expose-gc');
+  assert.deepEqual([await program.end(), program.errors], [0, '']);
+  const grown = JSON.parse(program.output);
+  console.log(grown);
+  // A leak of an object in each cycle would be larger.
+  assert.ok(grown.heapUsed < 200_000, program.output);
+  assert.ok(grown.rss < 4_000_000, program.output);
+  assert.ok(grown.files <= 0 && grown.threads <= 0, program.output);
+});

@@ -1,0 +1,126 @@
+// Helpers of the tests: a server, other programs, conditions to wait for.
+
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createConnection, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Semaphore } from 'permits';
+
+/** The time after which a condition has failed. */
+export const LIMIT = 30_000;
+
+/** The directory of the package: programs that run there import it by name. */
+export const PACKAGE = join(__dirname, '../..');
+
+/** Waits until the condition holds. */
+export async function until(condition: () => unknown): Promise<void> {
+  const end = performance.now() + LIMIT;
+  while (!(await condition())) {
+    assert.ok(performance.now() < end, 'the condition never held');
+    await sleep(2);
+  }
+}
+
+/** Waits until the line has so many waiters. */
+export function waiters(semaphore: Semaphore, number: number): Promise<void> {
+  return until(async () => (await semaphore.inspect()).waiting === number);
+}
+
+/** True if nothing is held and nothing waits. */
+export async function isIdle(semaphore: Semaphore): Promise<boolean> {
+  const { held, waiting, holders, waiters: queue } = await semaphore.inspect();
+  return held + waiting + holders.length + queue.length === 0;
+}
+
+/** A redis-server of the tests, on a private port. */
+export class Server {
+  readonly url: string;
+  readonly #directory = mkdtempSync(join(tmpdir(), 'permits-node-'));
+  readonly #process: ChildProcess;
+
+  private constructor(readonly port: number) {
+    this.url = `redis://127.0.0.1:${port}/`;
+    const program = process.env.PERMITS_TEST_SERVER ?? 'redis-server';
+    const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--dir', this.#directory];
+    this.#process = spawn(program, options, { stdio: 'ignore' });
+  }
+
+  static async start(): Promise<Server> {
+    const server = new Server(await freePort());
+    await until(() => server.#answers());
+    return server;
+  }
+
+  #answers(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const connection = createConnection(this.port, '127.0.0.1', () => connection.write('PING\r\n'));
+      connection.once('data', () => {
+        connection.destroy();
+        resolve(true);
+      });
+      connection.once('error', () => resolve(false));
+    });
+  }
+
+  async stop(): Promise<void> {
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    this.#process.kill('SIGKILL');
+    await ended;
+    rmSync(this.#directory, { recursive: true });
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const listener = createServer().listen(0, '127.0.0.1', () => {
+      const address = listener.address();
+      assert.ok(address !== null && typeof address === 'object');
+      listener.close(() => resolve(address.port));
+    });
+  });
+}
+
+/** A program of a test: a module that prints lines, and ends. */
+export class Program implements AsyncDisposable {
+  readonly #process: ChildProcess;
+  readonly #ended: Promise<[number | null, NodeJS.Signals | null]>;
+  output = '';
+  errors = '';
+
+  constructor(text: string, environment: Record<string, string> = {}, ...flags: string[]) {
+    this.#process = spawn(process.execPath, [...flags, '--input-type=module', '-e', text], {
+      cwd: PACKAGE,
+      env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...environment },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#process.stdout?.on('data', (data) => (this.output += data));
+    this.#process.stderr?.on('data', (data) => (this.errors += data));
+    this.#ended = new Promise((resolve) => this.#process.once('close', (code, signal) => resolve([code, signal])));
+  }
+
+  /** Waits until it has printed this. */
+  async prints(text: string): Promise<void> {
+    await until(() => this.output.includes(text) || this.#process.exitCode !== null);
+    assert.ok(this.output.includes(text), this.errors);
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
+  /** Waits for its end: the exit code, or the signal that ended it. */
+  async end(): Promise<number | NodeJS.Signals | null> {
+    const late = setTimeout(() => this.kill('SIGKILL'), LIMIT);
+    const [code, signal] = await this.#ended;
+    clearTimeout(late);
+    return code ?? signal;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.kill('SIGKILL');
+    await this.#ended;
+  }
+}
