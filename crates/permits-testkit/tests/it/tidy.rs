@@ -70,7 +70,7 @@ fn files(directory: &Path, all: &mut Vec<PathBuf>) {
         let path = entry.expect("it can be read").path();
         let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
         if path.is_dir() {
-            if !matches!(&*name, "target" | "peers" | ".git") {
+            if !matches!(&*name, "target" | "peers" | ".git" | "node_modules" | "dist") {
                 files(&path, all);
             }
         } else if name != "CHANGELOG.md" && name != "tidy.rs" {
@@ -90,7 +90,7 @@ enum Prose {
 fn prose(path: &Path) -> Option<Prose> {
     let in_scripts = path.parent().is_some_and(|parent| parent.ends_with("scripts"));
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("rs") => Some(Prose::Comments("//")),
+        Some("rs" | "ts" | "mjs") => Some(Prose::Comments("//")),
         Some("lua") => Some(Prose::Comments("--")),
         Some("toml" | "yml") => Some(Prose::Comments("#")),
         // Documentation strings are no comments.
