@@ -2,11 +2,17 @@
 
 /// <reference lib="esnext.disposable" preserve="true" />
 
+import { native } from './waiting.js';
+
 export { Client, connect, diagnose } from './client.js';
 export type { ConnectOptions, SemaphoreOptions } from './client.js';
 export { InvalidInputError, LostError, NotNowError, PermitsError, StoreError } from './errors.js';
 export type * from './errors.js';
 export type * from './inspection.js';
-export { Held, Permit, PermitSet } from './permit.js';
+export { Permit, PermitSet } from './permit.js';
+export type { Held } from './permit.js';
 export { Semaphore } from './semaphore.js';
 export type { AcquireOptions } from './semaphore.js';
+
+/** The version of the package. */
+export const version: string = native.VERSION;

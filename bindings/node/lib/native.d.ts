@@ -153,3 +153,6 @@ export interface Settings {
    */
   storeTimeout?: number
 }
+
+/** The version of the library. */
+export declare const VERSION: string

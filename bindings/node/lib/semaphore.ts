@@ -48,10 +48,21 @@ export class Semaphore {
     }
   }
 
-  /** Runs `work` with a permit, which is released at its end: `await using` without the syntax. */
+  /**
+   * Runs `work` with a permit, which is released at its end. Rejected with the error of `work`; otherwise as
+   * `Permit.release`, so that a loss is noticed.
+   */
   async run<T>(work: (permit: Permit) => T, options: AcquireOptions = {}): Promise<Awaited<T>> {
-    await using permit = await this.acquire(options);
-    return await work(permit);
+    const permit = await this.acquire(options);
+    let value;
+    try {
+      value = await work(permit);
+    } catch (error) {
+      await permit.release().catch(() => {});
+      throw error;
+    }
+    await permit.release();
+    return value;
   }
 
   async #acquired({ signal, ...options }: AcquireOptions, now: boolean): Promise<Permit> {

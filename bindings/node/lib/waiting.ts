@@ -3,11 +3,11 @@
 // A call that an `AbortSignal` ends is dropped, which withdraws the request. The process stays alive while calls are
 // waited for, except those that run in the background.
 
+import { setMaxListeners } from 'node:events';
 import { translated } from './errors.js';
 import type * as Native from './native.js';
 
 /** The native half, for this platform. */
-// eslint-disable-next-line @typescript-eslint/no-require-imports
 export const native = require(`../../permits.${process.platform}-${process.arch}.node`) as typeof Native;
 
 interface Pending {
@@ -50,6 +50,10 @@ export function result<T>(call: Native.Call, { signal, background = false }: Wai
       reject(signal?.reason);
     };
     const end = (): void => signal?.removeEventListener('abort', abort);
+    if (signal instanceof EventTarget) {
+      // Many requests may wait with one signal: Node would warn of a leak.
+      setMaxListeners(0, signal);
+    }
     signal?.addEventListener('abort', abort, { once: true });
     pending.set(key, { call, resolve, reject, background, end });
     if (!background && foreground++ === 0) {

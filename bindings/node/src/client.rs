@@ -2,7 +2,7 @@
 
 use napi::bindgen_prelude::{ClassInstance, Result};
 use napi_derive::napi;
-use permits::{AcquireAllError, AdminError, AdoptError, ConnectError, Limit, Recovery};
+use permits::{AcquireAllError, AdoptError, ConnectError, Limit, Recovery};
 
 use crate::call::Call;
 use crate::convert::{self, count, duration};
@@ -158,14 +158,14 @@ impl Client {
     #[napi]
     pub fn renew(&self, handle: String) -> Result<Call> {
         let (client, handle) = (self.inner.clone(), convert::handle(&handle)?);
-        Ok(Call::new(async move { Ok::<_, AdminError>(client.renew(&handle).await?) }))
+        Ok(Call::new(async move { client.renew(&handle).await }))
     }
 
     /// Releases the permit of a handle.
     #[napi]
     pub fn release(&self, handle: String) -> Result<Call> {
         let (client, handle) = (self.inner.clone(), convert::handle(&handle)?);
-        Ok(Call::new(async move { Ok::<_, AdminError>(client.release(&handle).await?) }))
+        Ok(Call::new(async move { client.release(&handle).await }))
     }
 
     /// Releases everything and ends the session.

@@ -8,6 +8,8 @@
 //!
 //! Names, defaults and documentation for users are in the TypeScript half, `lib/`.
 #![deny(unsafe_code)]
+// napi-rs exports nothing from a build for tests, which clippy makes.
+#![cfg_attr(test, allow(dead_code))]
 
 mod call;
 mod client;
@@ -16,3 +18,9 @@ mod failure;
 mod mailbox;
 mod permit;
 mod semaphore;
+
+use napi_derive::napi;
+
+/// The version of the library.
+#[napi]
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

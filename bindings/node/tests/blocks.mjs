@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 
 const [root, directory] = process.argv.slice(2);
 mkdirSync(directory, { recursive: true });
-for (const page of ['docs/node.md', 'README.md', 'bindings/node/README.md']) {
+for (const page of ['docs/node.md', 'docs/migration.md', 'README.md', 'bindings/node/README.md']) {
   const text = readFileSync(join(root, page), 'utf8');
   for (const [index, [, block]] of [...text.matchAll(/^```ts\n(.*?)^```/gms)].entries()) {
     const has = (name) => new RegExp(`const ${name}\\b`).test(block);

@@ -1,4 +1,4 @@
-// The blocks of the documents: scripts/test-node has made a module of each, which tsc has checked. They run here.
+// The blocks of the documents: scripts/test-node has made a module of each, which tsc has checked.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,9 +1,12 @@
 // Errors have a class and a code, and name what is wrong.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import * as permits from 'permits';
 import { type Client, connect, diagnose, InvalidInputError, NotNowError, PermitsError, StoreError } from 'permits';
-import { LIMIT, Server } from './support.js';
+import { LIMIT, PACKAGE, Server } from './support.js';
 
 let server: Server;
 let client: Client;
@@ -88,6 +91,11 @@ test('a closed client ends waits, losses and later calls', async () => {
   assert.equal((await permit.lost)?.loss, 'closed');
   await assert.rejects(semaphore.acquire(), { code: 'CLOSED' });
   assert.equal((await client.semaphore('closing').inspect()).held, 0);
+});
+
+test('the version is that of the package', () => {
+  const { version } = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8'));
+  assert.equal(permits.version, version);
 });
 
 test('a diagnosis is a plain object', async () => {

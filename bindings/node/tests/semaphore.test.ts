@@ -98,13 +98,16 @@ for (const [store, url] of Object.entries(STORES)) {
       await using _held = await semaphore.acquire({ weight: 2 });
       const controller = new AbortController();
       const { signal } = controller;
-      const waiting = [semaphore.acquire({ signal }), semaphore.acquire({ signal }), semaphore.acquire({ signal })];
-      await waiters(semaphore, 3);
+      let warning: Error | undefined;
+      process.once('warning', (given) => (warning = given));
+      const waiting = Array.from({ length: 20 }, () => semaphore.acquire({ signal }));
+      await waiters(semaphore, 20);
       controller.abort(new Error('no longer needed'));
       for (const outcome of await Promise.allSettled(waiting)) {
         assert.ok(outcome.status === 'rejected' && outcome.reason.message === 'no longer needed');
       }
       await waiters(semaphore, 0);
+      assert.equal(warning, undefined);
       await assert.rejects(semaphore.acquire({ signal }), { message: 'no longer needed' });
       await assert.rejects(semaphore.acquire({ signal: AbortSignal.timeout(10) }), { name: 'TimeoutError' });
       await waiters(semaphore, 0);
@@ -153,6 +156,10 @@ for (const [store, url] of Object.entries(STORES)) {
       await assert.rejects(
         semaphore.run(() => Promise.reject(new Error('the work failed'))),
         { message: 'the work failed' },
+      );
+      await assert.rejects(
+        semaphore.run((permit) => semaphore.revoke(permit.holder)),
+        LostError,
       );
       assert.ok(await isIdle(semaphore));
     });
