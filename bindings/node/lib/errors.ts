@@ -11,6 +11,7 @@ export type NotNowCode =
   | 'QUEUE_FULL'
   | 'ALREADY_HELD'
   | 'RECOVERING'
+  | 'COOLING'
   | 'NOT_REPLICATED'
   | 'IN_USE';
 

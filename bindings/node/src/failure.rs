@@ -151,6 +151,7 @@ impl From<AcquireError> for Failure {
         match &error {
             AcquireError::NoPermits => of(NOT_NOW, "NO_PERMITS"),
             AcquireError::Recovering { remaining } => of(NOT_NOW, "RECOVERING").remaining(*remaining),
+            AcquireError::Cooling { remaining } => of(NOT_NOW, "COOLING").remaining(*remaining),
             AcquireError::TimedOut { waited } => {
                 of(NOT_NOW, "TIMED_OUT").with("waitedMs", waited.as_secs_f64() * 1000.0)
             }

@@ -255,6 +255,10 @@ for (const [store, url] of Object.entries(STORES)) {
     test('units that cool are freed by an operator', async () => {
       const permit = await semaphore.acquire({ atLeast: 60_000 });
       await permit.release();
+      const refused = await semaphore.acquire({ timeout: 0, weight: 2 }).catch((error: unknown) => error);
+      assert.ok(refused instanceof NotNowError && refused.code === 'COOLING');
+      assert.ok(refused.remainingMs !== undefined && refused.remainingMs > 0 && refused.remainingMs <= 60_001);
+      assert.equal(await semaphore.tryAcquire({ weight: 2 }), null);
       const [holder] = (await semaphore.inspect()).holders;
       assert.ok(holder?.cooling);
       assert.equal(await semaphore.revokeCooling(holder.holder, holder.token), true);
