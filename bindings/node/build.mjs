@@ -1,5 +1,5 @@
-// Builds the package in this directory: `node build.mjs [LIBRARY]`. Without the path of a library, cargo builds it.
-// The build makes the types of its native half, `lib/native.d.ts`, too.
+// Builds the package in this directory: `node build.mjs [LIBRARY]`. Without the path of a library, cargo
+// builds it. The build makes the types of its native half, `lib/native.d.ts`, too.
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

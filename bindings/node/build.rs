@@ -1,5 +1,5 @@
-//! Tells the linker that Node provides the functions of Node-API, and makes the directory of the type definitions,
-//! which napi-rs writes only if it exists.
+//! Notifies the linker that Node provides the functions of Node-API, and makes the directory of the type
+//! definitions, which napi-rs writes only if it exists.
 
 fn main() {
     napi_build::setup();

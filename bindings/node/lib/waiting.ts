@@ -1,7 +1,7 @@
 // Waiting for the calls of the native half: the event loop polls them when a waker has called the mailbox.
 //
-// A call that an `AbortSignal` ends is dropped, which withdraws the request. The process stays alive while calls are
-// waited for, except those that run in the background.
+// A call that an `AbortSignal` ends is dropped, which withdraws the request. The process stays alive while
+// calls are waited for, except those that run in the background.
 
 import { setMaxListeners } from 'node:events';
 import { translated } from './errors.js';

@@ -1,7 +1,7 @@
 //! [`Call`]: an operation of the library in progress.
 //!
-//! Invariant: the future is polled, taken out and dropped on the thread of the event loop. Dropping the future
-//! is what cancels the operation, at any stage.
+//! Invariant: the future is polled, taken out and dropped on the thread of the event loop. Dropping the
+//! future is what cancels the operation, at any stage.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -81,9 +81,9 @@ impl Wake for Unpark {
 
 #[napi]
 impl Call {
-    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns true
-    /// if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that are ready
-    /// have run.
+    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
+    /// true if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that
+    /// are ready have run.
     #[napi]
     pub fn poll(&self, mailbox: &Mailbox, key: u32) -> Option<bool> {
         let waker = mailbox.waker(key);

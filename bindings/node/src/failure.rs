@@ -1,8 +1,8 @@
 //! [`Failure`]: an error of the library for JavaScript.
 //!
-//! A JavaScript program distinguishes reasons by `code`, and kinds of reasons by class. An error that passes on
-//! a cause has the code of the cause, with the whole chain as its message. It crosses as JSON in the message of
-//! an error, of which `lib/errors.ts` makes the class.
+//! A JavaScript program distinguishes reasons by `code`, and kinds of reasons by class. An error that
+//! passes on a cause has the code of the cause, with the whole chain as its message. It crosses as JSON in
+//! the message of an error, of which `lib/errors.ts` makes the class.
 
 use std::error::Error;
 

@@ -1,9 +1,9 @@
 //! [`Mailbox`]: the calls that an event loop has to poll.
 //!
-//! A waker runs on any thread, such as the library's own, which must not enter the interpreter. So it notes the
-//! key of its call here, and the first key since the last [`take`](Mailbox::take) calls a threadsafe function,
-//! which the event loop runs. That function is weak: it keeps no process alive, and without effect once the
-//! environment of the event loop has ended.
+//! A waker runs on any thread, such as the library's own, which must not enter the interpreter. So it notes
+//! the key of its call here, and the first key since the last [`take`](Mailbox::take) calls a threadsafe
+//! function, which the event loop runs. That function is weak: it keeps no process alive, and without
+//! effect once the environment of the event loop has ended.
 
 use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};
