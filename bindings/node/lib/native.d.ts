@@ -3,9 +3,9 @@
 /** An operation in progress. It begins with the first poll. */
 export declare class Call {
   /**
-   * Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns true
-   * if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that are ready
-   * have run.
+   * Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
+   * true if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that
+   * are ready have run.
    */
   poll(mailbox: Mailbox, key: number): boolean | null
   /** Begins it, without a wait. */
