@@ -257,7 +257,8 @@ for (const [store, url] of Object.entries(STORES)) {
       await permit.release();
       const refused = await semaphore.acquire({ timeout: 0, weight: 2 }).catch((error: unknown) => error);
       assert.ok(refused instanceof NotNowError && refused.code === 'COOLING');
-      assert.ok(refused.remainingMs !== undefined && refused.remainingMs > 0 && refused.remainingMs <= 60_001);
+      const { remainingMs = 0 } = refused.details;
+      assert.ok(remainingMs > 0 && remainingMs <= 60_001);
       assert.equal(await semaphore.tryAcquire({ weight: 2 }), null);
       const [holder] = (await semaphore.inspect()).holders;
       assert.ok(holder?.cooling);
