@@ -12,8 +12,9 @@ use std::thread::{self, Thread};
 
 use napi::bindgen_prelude::{Env, Result, ToNapiValue, Unknown};
 use napi_derive::napi;
+use permits::AcquireError;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, thrown};
 use crate::mailbox::Mailbox;
 
 /// The result, to be made into JavaScript's when it is taken.
@@ -109,8 +110,8 @@ impl Call {
     #[napi]
     pub fn take<'env>(&self, env: &'env Env) -> Result<Unknown<'env>> {
         match self.progress.replace(Progress::Ended) {
-            Progress::Ready(result) => result?.into_js(env),
-            Progress::Running(_) | Progress::Ended => Err(Failure::cancelled().into()),
+            Progress::Ready(result) => result.map_err(thrown)?.into_js(env),
+            Progress::Running(_) | Progress::Ended => Err(thrown(AcquireError::Cancelled)),
         }
     }
 

@@ -6,7 +6,7 @@ use permits::{AcquireAllError, AdoptError, ConnectError, Limit, Recovery};
 
 use crate::call::Call;
 use crate::convert::{self, count, duration};
-use crate::failure::Failure;
+use crate::failure::{Failure, thrown};
 use crate::permit::Permit;
 use crate::semaphore::{Options, Semaphore};
 
@@ -58,7 +58,7 @@ impl Settings {
                 "strict" => Recovery::Strict,
                 _ => {
                     let fault = format!("recovery is \"off\", \"interval\" or \"strict\", not {recovery:?}");
-                    return Err(Failure::invalid(fault).into());
+                    return Err(thrown(Failure::invalid(fault)));
                 }
             });
         }
@@ -108,13 +108,13 @@ impl Client {
         keep: Option<f64>,
     ) -> Result<Semaphore> {
         let limit = match limit {
-            None if exactly => return Err(Failure::invalid("exactly needs a limit".into()).into()),
+            None if exactly => return Err(thrown(Failure::invalid("exactly needs a limit".into()))),
             None => Limit::Stored,
             Some(limit) if exactly => Limit::Exactly(convert::limit(limit)?),
             Some(limit) => Limit::Declared(convert::limit(limit)?),
         };
         let keep = keep.map(|keep| duration("keep", keep)).transpose()?;
-        let semaphore = self.inner.semaphore(name, limit).map_err(Failure::from)?;
+        let semaphore = self.inner.semaphore(name, limit).map_err(thrown)?;
         Ok(Semaphore::new(match keep {
             Some(idle) => semaphore.keep(idle),
             None => semaphore,

@@ -8,12 +8,12 @@ use permits::error::InvalidInput;
 use permits::{Diagnosis, PermitHandle};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, thrown};
 
 /// A time in milliseconds.
 pub(crate) fn duration(name: &str, ms: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(ms / 1000.0)
-        .map_err(|_| Failure::invalid(format!("{name} is a time of at least 0 ms, not {ms}")).into())
+        .map_err(|_| thrown(Failure::invalid(format!("{name} is a time of at least 0 ms, not {ms}"))))
 }
 
 pub(crate) fn milliseconds(time: Duration) -> f64 {
@@ -40,8 +40,9 @@ fn ranged(name: &str, allowed: RangeInclusive<u32>, number: f64, advice: &str) -
     if number.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&number) {
         return Ok(number as u32);
     }
-    Err(Failure::invalid(format!("{name} is a whole number from {least} to {most}, not {number}{advice}"))
-        .into())
+    Err(thrown(Failure::invalid(format!(
+        "{name} is a whole number from {least} to {most}, not {number}{advice}"
+    ))))
 }
 
 /// A whole number of at least `least`. All of the library's are below 2^53.
@@ -49,11 +50,11 @@ pub(crate) fn whole(name: &str, least: f64, number: f64) -> Result<i64> {
     if number.fract() == 0.0 && (least..2f64.powi(53)).contains(&number) {
         return Ok(number as i64);
     }
-    Err(Failure::invalid(format!("{name} is a whole number, not {number}")).into())
+    Err(thrown(Failure::invalid(format!("{name} is a whole number, not {number}"))))
 }
 
 pub(crate) fn handle(text: &str) -> Result<PermitHandle> {
-    text.parse().map_err(|error: InvalidInput| Failure::from(error).into())
+    text.parse().map_err(|error: InvalidInput| thrown(error))
 }
 
 /// A diagnosis as JSON.

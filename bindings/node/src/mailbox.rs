@@ -6,7 +6,6 @@
 //! effect once the environment of the event loop has ended.
 
 use std::mem;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
@@ -14,6 +13,7 @@ use napi::Status;
 use napi::bindgen_prelude::{Function, Result};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
+use permits_bindings::Stage;
 
 /// The calls of one event loop that have to be polled.
 #[napi]
@@ -45,7 +45,7 @@ impl Mailbox {
 impl Mailbox {
     /// A waker for one poll of the call with this key.
     pub(crate) fn waker(&self, key: u32) -> Arc<MailboxWaker> {
-        Arc::new(MailboxWaker { shared: self.shared.clone(), key, stage: AtomicU8::new(POLLING) })
+        Arc::new(MailboxWaker { shared: self.shared.clone(), key, stage: Stage::default() })
     }
 }
 
@@ -66,31 +66,24 @@ impl Shared {
     }
 }
 
-/// The call is being polled.
-const POLLING: u8 = 0;
-/// The poll has ended, and the call waits.
-const WAITING: u8 = 1;
-/// The waker was called.
-const WOKEN: u8 = 2;
-
 /// Notes a call in its mailbox, once.
 pub(crate) struct MailboxWaker {
     shared: Arc<Shared>,
     key: u32,
-    stage: AtomicU8,
+    stage: Stage,
 }
 
 impl MailboxWaker {
     /// Ends the poll. Returns false if the waker was called meanwhile: then the call is polled again, and
     /// nothing is noted.
     pub(crate) fn polled(&self) -> bool {
-        self.stage.compare_exchange(POLLING, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.stage.polled()
     }
 }
 
 impl Wake for MailboxWaker {
     fn wake(self: Arc<Self>) {
-        if self.stage.swap(WOKEN, Ordering::AcqRel) == WAITING {
+        if self.stage.woken() {
             self.shared.note(self.key);
         }
     }

@@ -8,7 +8,7 @@ use permits::{AcquireError, AcquireOptions, AdminError, check};
 
 use crate::call::Call;
 use crate::convert::{self, count, duration, whole};
-use crate::failure::Failure;
+use crate::failure::thrown;
 use crate::permit::Permit;
 
 /// Options of an acquisition. One that is absent has the default of the library.
@@ -60,7 +60,7 @@ impl Options {
             options = options.at_least(duration("atLeast", time)?);
         }
         if let Some(lane) = self.lane {
-            check::lane(&lane).map_err(Failure::from)?;
+            check::lane(&lane).map_err(thrown)?;
             options = options.lane(lane);
         }
         if let Some(share) = self.share {

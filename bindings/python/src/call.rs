@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use pyo3::conversion::IntoPyObjectExt;
 use pyo3::prelude::*;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Raise as _};
 use crate::mailbox::Mailbox;
 
 /// The pause between two checks for signals, on the thread that handles them.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
 use crate::convert::{self, DiagnosisFields, count, duration};
-use crate::failure::Failure;
+use crate::failure::{Failure, Raise as _};
 use crate::permit::Permit;
 use crate::semaphore::{Options, Semaphore};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use permits::{Diagnosis, Inspection};
 use pyo3::prelude::*;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Raise as _};
 
 /// A time in seconds.
 pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {

@@ -7,10 +7,10 @@
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
+use permits_bindings::Stage;
 use pyo3::prelude::*;
 
 /// The calls of one event loop, or of one thread, that have to be polled.
@@ -80,7 +80,7 @@ impl Mailbox {
 impl Mailbox {
     /// A waker for one poll of the call with this key.
     pub(crate) fn waker(&self, key: u64) -> Arc<MailboxWaker> {
-        Arc::new(MailboxWaker { shared: self.shared.clone(), key, stage: AtomicU8::new(POLLING) })
+        Arc::new(MailboxWaker { shared: self.shared.clone(), key, stage: Stage::default() })
     }
 }
 
@@ -102,31 +102,24 @@ impl Shared {
     }
 }
 
-/// The call is being polled.
-const POLLING: u8 = 0;
-/// The poll has ended, and the call waits.
-const WAITING: u8 = 1;
-/// The waker was called.
-const WOKEN: u8 = 2;
-
 /// Notes a call in its mailbox, once.
 pub(crate) struct MailboxWaker {
     shared: Arc<Shared>,
     key: u64,
-    stage: AtomicU8,
+    stage: Stage,
 }
 
 impl MailboxWaker {
     /// Ends the poll. Returns false if the waker was called meanwhile: then the call is polled again, and
     /// nothing is noted.
     pub(crate) fn polled(&self) -> bool {
-        self.stage.compare_exchange(POLLING, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.stage.polled()
     }
 }
 
 impl Wake for MailboxWaker {
     fn wake(self: Arc<Self>) {
-        if self.stage.swap(WOKEN, Ordering::AcqRel) == WAITING {
+        if self.stage.woken() {
             self.shared.note(self.key);
         }
     }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
 use crate::convert::{self, count, duration};
-use crate::failure::Failure;
+use crate::failure::{Failure, Raise as _};
 use crate::permit::Permit;
 
 /// Options of an acquisition. What is `None` has the default of the library.

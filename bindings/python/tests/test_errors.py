@@ -130,10 +130,12 @@ def test_a_store_is_diagnosed(server: Server) -> None:
     assert not away.is_healthy and any(finding.severity == "problem" for finding in away.findings)
 
 
-def test_each_exception_is_raised_by_the_native_half() -> None:
-    source = Path(__file__).parent.parent / "src" / "failure.rs"
-    raised = set(re.findall(r'"(\w+Error)"', source.read_text()))
-    bases = {"NotNowError"}
+def test_each_code_has_an_exception_and_each_exception_a_code() -> None:
+    source = Path(__file__).parents[2] / "common" / "src" / "failure.rs"
+    codes = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', source.read_text()))
+    words = {"OTHER": "PermitsError", "INVALID_URL": "UrlError", "TIMED_OUT": "TimeoutError"}
+    raised = {words.get(code, code.title().replace("_", "") + "Error") for code in codes}
+    bases = {"NotNowError", "StoreError"}
     assert raised | bases == set(permits.errors.__all__)
 
 

@@ -1,0 +1,221 @@
+//! [`Held`]: a permit, and its end.
+//!
+//! Operations of one permit run one after the other, each with the permit to itself: a release that is asked
+//! for while a renewal is in flight follows it. An operation that is dropped early releases the permit
+//! nevertheless, if it was to release it.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use permits::error::{Lost, ReleaseError, RenewError};
+use permits::{CancellationToken, Permit, PermitStatus};
+
+use crate::failure::Failure;
+
+/// A permit until it is released or handed over, and what is known of it afterwards.
+#[derive(Debug)]
+pub struct Held {
+    state: Mutex<State>,
+    /// The turn of an operation.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Cancelled when it is released or handed over.
+    ended: CancellationToken,
+    /// The loss that its end found.
+    lost: Arc<OnceLock<Lost>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Held(Arc<Permit>),
+    /// Released or handed over, with its last weight and lease.
+    Ended(u32, Duration),
+}
+
+/// The error of an operation on a permit.
+#[derive(Debug)]
+pub enum HeldError {
+    /// It was released or handed over before.
+    Released,
+    /// The operation failed.
+    Renew(RenewError),
+}
+
+impl From<HeldError> for Failure {
+    fn from(error: HeldError) -> Self {
+        match error {
+            HeldError::Released => Self::released(),
+            HeldError::Renew(error) => error.into(),
+        }
+    }
+}
+
+/// The loss of a permit, if it is lost.
+fn loss(permit: &Permit) -> Option<Lost> {
+    if permit.is_held() {
+        return None;
+    }
+    match pin!(permit.lost()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(lost) => Some(lost),
+        Poll::Pending => None,
+    }
+}
+
+impl Held {
+    /// A permit that has not ended.
+    pub fn new(permit: Permit) -> Self {
+        Self {
+            state: Mutex::new(State::Held(Arc::new(permit))),
+            turn: Arc::default(),
+            ended: CancellationToken::new(),
+            lost: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends it here. The caller releases what is returned, or hands it over. `None` if it has ended before.
+    fn end(&self) -> Option<Arc<Permit>> {
+        let mut state = self.lock();
+        let State::Held(permit) = &*state else { return None };
+        let ended = State::Ended(permit.weight(), permit.lease());
+        let State::Held(permit) = std::mem::replace(&mut *state, ended) else { return None };
+        // For the calls that wait for the loss and are polled after the permit is gone.
+        if let Some(lost) = loss(&permit) {
+            let _ = self.lost.set(lost);
+        }
+        self.ended.cancel();
+        Some(permit)
+    }
+
+    /// The permit for an operation, which has it as long as it has the turn.
+    fn weak(&self) -> Weak<Permit> {
+        match &*self.lock() {
+            State::Held(permit) => Arc::downgrade(permit),
+            State::Ended(..) => Weak::new(),
+        }
+    }
+
+    /// The units, or those that it had last.
+    pub fn weight(&self) -> u32 {
+        match &*self.lock() {
+            State::Held(permit) => permit.weight(),
+            State::Ended(weight, _) => *weight,
+        }
+    }
+
+    /// The lease, or the one that it had last.
+    pub fn lease(&self) -> Duration {
+        match &*self.lock() {
+            State::Held(permit) => permit.lease(),
+            State::Ended(_, lease) => *lease,
+        }
+    }
+
+    /// The time for which it is held without another renewal; 0 if it is not held.
+    pub fn remaining(&self) -> Duration {
+        match &*self.lock() {
+            State::Held(permit) => permit.remaining(),
+            State::Ended(..) => Duration::ZERO,
+        }
+    }
+
+    /// The word `held`, `unsure`, `lost` or `released`.
+    pub fn status(&self) -> &'static str {
+        match &*self.lock() {
+            State::Held(permit) => match permit.status() {
+                PermitStatus::Held => "held",
+                PermitStatus::Unsure => "unsure",
+                _ => "lost",
+            },
+            State::Ended(..) => "released",
+        }
+    }
+
+    /// The loss, if it is lost.
+    pub fn lost(&self) -> Option<Lost> {
+        match &*self.lock() {
+            State::Held(permit) => loss(permit),
+            State::Ended(..) => self.lost.get().cloned(),
+        }
+    }
+
+    /// Waits until it is lost: the loss; or released: `None`, unless the release found a loss.
+    pub fn wait_lost(&self) -> impl Future<Output = Option<Lost>> + Send + use<> {
+        let (permit, ended, found) = (self.weak(), self.ended.clone(), self.lost.clone());
+        let signal = match &*self.lock() {
+            State::Held(permit) => permit.cancellation_token(),
+            State::Ended(..) => CancellationToken::new(),
+        };
+        let turn = self.turn.clone();
+        async move {
+            tokio::select! {
+                biased;
+                () = signal.cancelled() => {}
+                () = ended.cancelled() => return found.get().cloned(),
+            }
+            let _turn = turn.lock_owned().await;
+            let Some(permit) = permit.upgrade() else { return found.get().cloned() };
+            let mut lost = pin!(permit.lost());
+            Some(poll_fn(|context| lost.as_mut().poll(context)).await)
+        }
+    }
+
+    /// An operation that leaves the permit held.
+    pub fn operation<F>(
+        &self,
+        operation: impl FnOnce(Arc<Permit>) -> F + Send + 'static,
+    ) -> impl Future<Output = Result<(), HeldError>> + Send + 'static
+    where
+        F: Future<Output = Result<(), RenewError>> + Send + 'static,
+    {
+        let (turn, permit) = (self.turn.clone(), self.weak());
+        async move {
+            let _turn = turn.lock_owned().await;
+            let permit = permit.upgrade().ok_or(HeldError::Released)?;
+            operation(permit).await.map_err(HeldError::Renew)
+        }
+    }
+
+    /// Renews it in the background from now on, or not.
+    pub fn auto_renew(&self, renew: bool) {
+        if let State::Held(permit) = &*self.lock() {
+            permit.auto_renew(renew);
+        }
+    }
+
+    /// Releases it. Without effect if it has ended before.
+    pub fn release(&self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+        let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
+        async move {
+            let _turn = turn.lock_owned().await;
+            // With the turn, no other operation has the permit.
+            let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
+            let released = permit.release().await;
+            if let Err(ReleaseError::Lost(reason)) = &released {
+                let _ = lost.set(reason.clone());
+            }
+            released
+        }
+    }
+
+    /// Releases it without a wait for the confirmation.
+    pub fn forget(&self) {
+        drop(self.end());
+    }
+
+    /// Makes a handle of it, for another process.
+    pub fn hand_over(&self) -> impl Future<Output = Result<String, HeldError>> + Send + use<> {
+        let (turn, permit) = (self.turn.clone(), self.end());
+        async move {
+            let _turn = turn.lock_owned().await;
+            let permit = permit.and_then(Arc::into_inner).ok_or(HeldError::Released)?;
+            let handle = permit.hand_over().await.map_err(HeldError::Renew)?;
+            Ok(handle.to_string())
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The part that the packages of `permits` for Python and Node have in common.
+
+mod failure;
+mod held;
+mod stage;
+
+pub use self::failure::{Attribute, Failure, Kind};
+pub use self::held::{Held, HeldError};
+pub use self::stage::Stage;
