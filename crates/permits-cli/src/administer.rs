@@ -76,7 +76,7 @@ fn limit_of(Inspection { limit, limit_version, pinned, .. }: &Inspection) -> Str
 /// Stops granting.
 pub(crate) async fn pause(common: &Common, changed: &Changed) -> Result<u8, Failure> {
     change(common, changed, "pause", async |semaphore| {
-        semaphore.pause().await?;
+        semaphore.pause("").await?;
         after(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
     })
     .await

@@ -106,7 +106,7 @@ fn administer(semaphore: &Semaphore, random: &mut fastrand::Rng) {
         0 => drop(semaphore.set_limit(random.u32(2..5)).wait()),
         1 => drop(semaphore.unpin().wait()),
         2 => {
-            let _ = semaphore.pause().wait();
+            let _ = semaphore.pause("").wait();
             while semaphore.resume().wait().is_err() {}
         }
         3 => {

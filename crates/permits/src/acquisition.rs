@@ -298,13 +298,14 @@ impl Acquisition {
                 | Input::RenewFailed,
             ) => self.end(true),
             (Stage::Held(_), Input::Pushed(EventKind::Revoked(reason))) => self.lose(Some(reason)),
-            (Stage::Waiting, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_)))
-                if !self.may_be_stored =>
-            {
-                self.end(false)
-            }
+            (
+                Stage::Waiting,
+                Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_) | EventKind::Superseded),
+            ) if !self.may_be_stored => self.end(false),
             // A call that is in flight, or was not answered, finds nothing in the store and is granted.
-            (_, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_))) => self.withdraw(),
+            (_, Input::Pushed(EventKind::Revoked(_) | EventKind::LineClosed(_) | EventKind::Superseded)) => {
+                self.withdraw()
+            }
             // The push does not say what the limit has become. The reply to another request does.
             (Stage::Waiting | Stage::InFlight, Input::Pushed(EventKind::Refused)) => self.resend(),
 

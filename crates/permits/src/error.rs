@@ -104,6 +104,13 @@ pub enum AcquireError {
         /// made one.
         remaining: Duration,
     },
+    /// Not now: an operator has [paused](crate::Semaphore::pause) the semaphore.
+    #[error("the semaphore is paused{}", another(remaining))]
+    Paused {
+        /// The time until the request would be granted unless others come first, where that is known: the
+        /// pause has an end, and nothing else keeps the request out for longer.
+        remaining: Option<Duration>,
+    },
     /// Not now: the timeout has passed. The request has left the line.
     #[error("no permit within {waited:?}")]
     TimedOut {
@@ -125,6 +132,13 @@ pub enum AcquireError {
     /// Not now: this holder holds or waits already, by another request.
     #[error("holder {holder:?} holds or waits for a permit already")]
     AlreadyHeld {
+        /// The holder.
+        holder: String,
+    },
+    /// Not now: a later request of the same holder has
+    /// [taken its place](crate::AcquireOptions::supersede).
+    #[error("a later request of holder {holder:?} has taken its place")]
+    Superseded {
         /// The holder.
         holder: String,
     },
@@ -228,7 +242,7 @@ impl AcquireAllError {
         match self {
             Self::Acquire { source, .. } => source.is_not_now(),
             Self::Lost { reason, .. } => {
-                matches!(reason, Lost::Expired | Lost::Gone | Lost::Revoked { .. })
+                matches!(reason, Lost::Expired | Lost::Gone | Lost::Revoked { .. } | Lost::HeldTooLong { .. })
             }
             Self::Twice { .. } => false,
         }
@@ -237,11 +251,12 @@ impl AcquireAllError {
 
 impl AcquireError {
     /// Returns the time after which the same request succeeds if no other comes first, where that is known:
-    /// of [`Recovering`](Self::Recovering) and [`Cooling`](Self::Cooling). Where other holders or waiters
-    /// have to go first, it is not.
+    /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), and [`Paused`](Self::Paused) with an
+    /// end. Where other holders or waiters have to go first, it is not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
+            Self::Paused { remaining } => *remaining,
             _ => None,
         }
     }
@@ -253,10 +268,12 @@ impl AcquireError {
             Self::NoPermits
                 | Self::Recovering { .. }
                 | Self::Cooling { .. }
+                | Self::Paused { .. }
                 | Self::TimedOut { .. }
                 | Self::LineClosed { .. }
                 | Self::QueueFull { .. }
                 | Self::AlreadyHeld { .. }
+                | Self::Superseded { .. }
                 | Self::NotReplicated { .. }
         )
     }
@@ -277,6 +294,12 @@ pub enum Lost {
     Revoked {
         /// The reason that the operator gave.
         reason: Arc<str>,
+    },
+    /// It was held for as long as its [`max_hold`](crate::AcquireOptions::max_hold) allows.
+    #[error("the permit was held for {limit:?}, the longest time that its request allows")]
+    HeldTooLong {
+        /// The longest time.
+        limit: Duration,
     },
     /// The client was closed.
     #[error("the permit was released: the client was closed")]
@@ -453,4 +476,9 @@ impl From<Ended> for Lost {
 /// A reason as the end of a sentence; empty if there is none.
 fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
+/// The time that is left as the end of a sentence; empty if it is not known.
+fn another(time: &Option<Duration>) -> String {
+    time.map_or_else(String::new, |time| format!(" for another {time:?}"))
 }

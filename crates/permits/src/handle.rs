@@ -19,7 +19,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits5:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits6:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -36,6 +36,8 @@ pub struct PermitHandle {
     pub(crate) grant: Grant,
     /// The last token that was used of the grant, if its session has kept it.
     pub(crate) last_token: Option<u64>,
+    /// The units that its grant counts for, if they were corrected. Not in the text.
+    pub(crate) counted: Option<u32>,
 }
 
 /// The beginning of a handle. The layout follows.
@@ -52,6 +54,20 @@ impl PermitHandle {
         self.holder.as_str()
     }
 
+    /// Corrects the units that the grant counts for, as [`Permit::count`](crate::Permit::count) does, for a
+    /// [release](crate::Client::release) by this handle. The text of the handle does not have them.
+    ///
+    /// # Errors
+    /// [`InvalidInput::NothingCounts`] if the permit was acquired without
+    /// [`at_least`](crate::AcquireOptions::at_least).
+    pub fn count(&mut self, units: u32) -> Result<(), InvalidInput> {
+        if self.terms.at_least_ms == 0 {
+            return Err(InvalidInput::NothingCounts);
+        }
+        self.counted = Some(units);
+        Ok(())
+    }
+
     /// The renewal of the permit by no session.
     pub(crate) fn renewal(&self) -> RenewRequest {
         let Self { holder, request, terms, grant, .. } = self.clone();
@@ -62,7 +78,7 @@ impl PermitHandle {
 
 impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token } = self;
+        let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token, .. } = self;
         let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
@@ -114,6 +130,7 @@ impl FromStr for PermitHandle {
             },
             grant,
             last_token,
+            counted: None,
         })
     }
 }
@@ -147,6 +164,7 @@ mod tests {
             terms: PermitTerms::new(3, 100),
             grant: Grant { token: 1 << 52, slot: u32::MAX },
             last_token: None,
+            counted: None,
         };
         let counting = PermitTerms { at_least_ms: 60_000, ..handle.terms.clone() };
         for handle in [PermitHandle { terms: counting, ..handle.clone() }, handle] {
@@ -158,22 +176,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits5:n:h:s.1:1:100:5:0";
+        let good = "permits6:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits5",
+            "permits6",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits5::h:s.1:1:100:5:0",
-            "permits5:n%2:h:s.1:1:100:5:0",
-            "permits5:n%zz:h:s.1:1:100:5:0",
-            "permits5:n:h:s 1:1:100:5:0",
-            "permits5:n:h:s.1:-1:100:5:0",
-            "permits5:n:h:s.1:1:99:5:0",
-            "permits5:n:h:s.1:1:100:5:4294967296",
-            "permits5:n:h:s.1:1:100:5:0:x",
-            "permits5:n:h:s.1:1:100:5:0:86400001",
-            "permits5:n:h:s.1:1:100:5:0:1:1",
+            "permits6::h:s.1:1:100:5:0",
+            "permits6:n%2:h:s.1:1:100:5:0",
+            "permits6:n%zz:h:s.1:1:100:5:0",
+            "permits6:n:h:s 1:1:100:5:0",
+            "permits6:n:h:s.1:-1:100:5:0",
+            "permits6:n:h:s.1:1:99:5:0",
+            "permits6:n:h:s.1:1:100:5:4294967296",
+            "permits6:n:h:s.1:1:100:5:0:x",
+            "permits6:n:h:s.1:1:100:5:0:86400001",
+            "permits6:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

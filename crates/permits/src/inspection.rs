@@ -6,8 +6,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::model::INSPECT_LANES_MAX;
-use crate::protocol::{Answers, Change, ChangeEffect, Counts, InspectedLane, Name, Reply};
+use crate::model::{INSPECT_LANES_MAX, PAUSED};
+use crate::protocol::{Answers, Change, ChangeEffect, Counts, InspectedLane, Name, Reply, Waits};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +24,11 @@ pub struct Inspection {
     pub pinned: bool,
     /// True if granting is stopped.
     pub paused: bool,
+    /// The time until the pause ends by itself; `None` if it has no end, or the semaphore is not paused.
+    #[cfg_attr(feature = "serde", serde(rename = "pause_remaining_ms", serialize_with = "as_ms::optional"))]
+    pub pause_remaining: Option<Duration>,
+    /// The reason of the pause, possibly empty; `None` if it is not paused.
+    pub pause_reason: Option<String>,
     /// The reason for which the line is closed, possibly empty; `None` if it is open.
     pub closed: Option<String>,
     /// The held units.
@@ -36,6 +41,8 @@ pub struct Inspection {
     /// The numbers of events.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: Counts,
+    /// The waits of requests that were granted out of the line.
+    pub waits: Waits,
     /// The first 1,000 holders, by the end of their leases.
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
@@ -144,7 +151,12 @@ pub enum OperatorChange {
     /// The limit's pin was lifted.
     Unpinned,
     /// Granting was stopped.
-    Paused,
+    Paused {
+        /// The time for which it was paused; `None` without an end.
+        time: Option<Duration>,
+        /// The reason, which may be empty.
+        reason: String,
+    },
     /// Granting was resumed.
     Resumed,
     /// The line was closed, for this reason, which may be empty.
@@ -163,11 +175,15 @@ pub enum OperatorChange {
 }
 
 impl OperatorChange {
-    fn new(effect: ChangeEffect) -> Self {
+    fn new(effect: ChangeEffect, at_us: u64) -> Self {
         match effect {
             ChangeEffect::Limit { limit, .. } => Self::LimitSet(limit),
             ChangeEffect::Unpin { .. } => Self::Unpinned,
-            ChangeEffect::Pause => Self::Paused,
+            ChangeEffect::Pause { until_ms, reason } => Self::Paused {
+                time: (until_ms < PAUSED)
+                    .then(|| Duration::from_millis(until_ms.saturating_sub(at_us / 1000))),
+                reason: reason.to_string(),
+            },
             ChangeEffect::Resume => Self::Resumed,
             ChangeEffect::Close(reason) => Self::LineClosed(reason.to_string()),
             ChangeEffect::Open => Self::LineOpened,
@@ -183,7 +199,7 @@ impl OperatorChange {
         match self {
             Self::LimitSet(_) => "limit_set",
             Self::Unpinned => "unpinned",
-            Self::Paused => "paused",
+            Self::Paused { .. } => "paused",
             Self::Resumed => "resumed",
             Self::LineClosed(_) => "line_closed",
             Self::LineOpened => "line_opened",
@@ -195,7 +211,7 @@ impl OperatorChange {
     fn kind(&self) -> u8 {
         match self {
             Self::LimitSet(_) | Self::Unpinned => 0,
-            Self::Paused | Self::Resumed => 1,
+            Self::Paused { .. } | Self::Resumed => 1,
             Self::LineClosed(_) | Self::LineOpened => 2,
             Self::Revoked { .. } => 3,
         }
@@ -211,10 +227,12 @@ impl OperatorChange {
         if let Self::Revoked { holder, .. } = self { Some(holder) } else { None }
     }
 
-    /// The reason of a closed line or of a revocation, possibly empty.
+    /// The reason of a pause, a closed line or a revocation, possibly empty.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::LineClosed(reason) | Self::Revoked { reason, .. } => Some(reason),
+            Self::LineClosed(reason) | Self::Paused { reason, .. } | Self::Revoked { reason, .. } => {
+                Some(reason)
+            }
             _ => None,
         }
     }
@@ -225,7 +243,8 @@ impl fmt::Display for OperatorChange {
         match self {
             Self::LimitSet(limit) => write!(f, "set the limit to {limit}"),
             Self::Unpinned => f.write_str("unpinned the limit"),
-            Self::Paused => f.write_str("paused"),
+            Self::Paused { time: None, .. } => f.write_str("paused"),
+            Self::Paused { time: Some(time), .. } => write!(f, "paused for {time:?}"),
             Self::Resumed => f.write_str("resumed"),
             Self::LineClosed(_) => f.write_str("closed the line"),
             Self::LineOpened => f.write_str("opened the line"),
@@ -265,6 +284,13 @@ mod as_ms {
         serializer.serialize_u64(millis(*time))
     }
 
+    pub(super) fn optional<S: serde::Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_some(&time.map(millis))
+    }
+
     /// Since 1970.
     pub(super) fn time<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
         duration(&time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(), serializer)
@@ -274,7 +300,7 @@ mod as_ms {
 impl Inspection {
     /// The change that paused the semaphore, if it is paused.
     pub fn paused_by(&self) -> Option<&ChangeInfo> {
-        self.last_change(|change| *change == OperatorChange::Paused).filter(|_| self.paused)
+        self.last_change(|change| matches!(change, OperatorChange::Paused { .. })).filter(|_| self.paused)
     }
 
     /// The change that pinned the limit, if it is pinned.
@@ -326,7 +352,7 @@ impl Inspection {
             lane: text(waiter.lane.as_str()),
         });
         let changes = listed.changes.into_iter().map(|Change { origin, at_us, effect }| ChangeInfo {
-            change: OperatorChange::new(effect),
+            change: OperatorChange::new(effect, at_us),
             by: origin.by.as_str().to_owned(),
             at: SystemTime::UNIX_EPOCH + Duration::from_micros(at_us),
             age: Duration::from_micros(reply.now_us.saturating_sub(at_us)),
@@ -336,12 +362,19 @@ impl Inspection {
             limit: (reply.limit > 0).then_some(reply.limit),
             limit_version: reply.limit_version,
             pinned: reply.pinned,
-            paused: listed.paused,
+            paused: listed.paused.is_some(),
+            pause_remaining: listed
+                .paused
+                .as_ref()
+                .and_then(|pause| pause.remaining_ms)
+                .map(Duration::from_millis),
+            pause_reason: listed.paused.map(|pause| pause.reason.to_string()),
             closed: listed.closed.map(|reason| reason.to_string()),
             held: listed.held,
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),
             counts: listed.counts,
+            waits: listed.waits,
             lanes: lanes(&listed.lanes, &holders),
             holders,
             waiters: waiters.collect(),

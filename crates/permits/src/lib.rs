@@ -105,7 +105,7 @@ pub use handle::PermitHandle;
 pub use inspection::{ChangeInfo, HolderInfo, Inspection, LaneInfo, OperatorChange, WaiterInfo};
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
-pub use protocol::{Counts, Recovery};
+pub use protocol::{Counts, Recovery, WAIT_BOUNDS, Waits};
 pub use reply::Reply;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;

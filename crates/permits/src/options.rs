@@ -34,6 +34,8 @@ pub struct AcquireOptions {
     pub(crate) at_least: Duration,
     pub(crate) lane: Option<String>,
     pub(crate) share: u32,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) supersedes: bool,
 }
 
 impl Default for AcquireOptions {
@@ -55,12 +57,14 @@ impl AcquireOptions {
             at_least: Duration::ZERO,
             lane: None,
             share: 1,
+            max_hold: None,
+            supersedes: false,
         }
     }
 
     /// Returns true if a permit that is asked for so may be kept by its client.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.holder.is_none() && self.auto_renew && self.at_least.is_zero()
+        self.holder.is_none() && self.auto_renew && self.at_least.is_zero() && self.max_hold.is_none()
     }
 
     /// The number of units: at least 1, at most the limit; 1 unless set.
@@ -145,6 +149,48 @@ impl AcquireOptions {
     #[must_use]
     pub fn at_least(mut self, time: Duration) -> Self {
         self.at_least = time;
+        self
+    }
+
+    /// The longest time for which the permit is held, at least 100 ms; without limit unless set. Then it is
+    /// [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its units are free
+    /// when the program drops it, and at the end of the lease at the latest: so work that stops within a lease
+    /// does not overlap with that of the next holder.
+    ///
+    /// For work that may hang, and would be renewed forever.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::{AcquireOptions, Lost};
+    /// use std::time::Duration;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let exports = client.semaphore("exports", 4)?;
+    /// let options = AcquireOptions::new().max_hold(Duration::from_millis(100));
+    /// let permit = exports.acquire_with(options).await?;
+    /// let hung = permit.run(std::future::pending::<()>()).await;
+    /// assert!(matches!(hung, Err(Lost::HeldTooLong { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn max_hold(mut self, time: Duration) -> Self {
+        self.max_hold = Some(time);
+        self
+    }
+
+    /// Takes the place in line of an earlier request of the same [holder](Self::holder), if one waits in the
+    /// same lane: that request is refused with
+    /// [`AcquireError::Superseded`](crate::AcquireError::Superseded). So of each holder the newest request
+    /// waits, and none loses its turn: for builds and deployments of which only the last one matters. While
+    /// the holder has a permit, the request is refused, as without this.
+    ///
+    /// A request whose call has failed is sent again, and may then take the place of one that came after it.
+    #[must_use]
+    pub fn supersede(mut self) -> Self {
+        self.supersedes = true;
         self
     }
 

@@ -195,6 +195,45 @@ impl Permit {
         })
     }
 
+    /// Corrects the units that its grant counts for, of a permit that was acquired with
+    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least), when the work is done and has shown what
+    /// it really cost. The last correction counts, with the release: fewer units, or 0, and the others are
+    /// free at once; more, and the line waits until they have cooled. A permit counts for the limit at most,
+    /// so one correction holds the line up for as long as `at_least` says and no longer.
+    ///
+    /// A permit that is lost, revoked or handed over counts for what it was granted for, and so does one that
+    /// is released later than `at_least` after its grant.
+    ///
+    /// # Errors
+    /// [`InvalidInput::NothingCounts`] if it was acquired without `at_least`.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    /// use std::time::Duration;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let tokens = client.semaphore("tokens a minute", 100_000)?;
+    /// let options = AcquireOptions::new().weight(4_000).at_least(Duration::from_secs(60));
+    /// let permit = tokens.acquire_with(options).await?;
+    /// // … the call, whose reply says what it cost
+    /// permit.count(1_250)?;
+    /// permit.release().await?;
+    /// assert_eq!(tokens.available().await?, 98_750);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count(&self, units: u32) -> Result<(), InvalidInput> {
+        let state = &self.guard.state;
+        if state.granted_terms().at_least_ms == 0 {
+            return Err(InvalidInput::NothingCounts);
+        }
+        state.count(units);
+        Ok(())
+    }
+
     /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.
     ///
     /// # Errors
@@ -272,6 +311,7 @@ impl Permit {
             terms: state.terms(),
             grant: state.stored_grant(),
             last_token: state.last_token(),
+            counted: None,
         };
         self.guard.hand_over();
         handle

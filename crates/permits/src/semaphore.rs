@@ -12,8 +12,8 @@ use crate::observe::meters::SemaphoreMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     self, Answers, Declaration, DeleteOutcome, Holder, InvalidInput, Label, LaneName, LimitChange,
-    LimitOutcome, Name, Operation, PermitTerms, ReleaseOutcome, check_at_least, check_lease, check_reason,
-    check_share,
+    LimitOutcome, Name, Operation, Pause, PermitTerms, ReleaseOutcome, check_at_least, check_lease,
+    check_max_hold, check_pause, check_reason, check_share,
 };
 use crate::reply::Reply;
 use crate::session::callers::{Message, PermitGuard, Session};
@@ -207,12 +207,20 @@ impl Semaphore {
             lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
             share: check_share(options.share)?,
         };
+        if let Some(time) = options.max_hold {
+            check_max_hold(time)?;
+        }
+        if options.supersedes && options.holder.is_none() {
+            Err(InvalidInput::SupersedesNone)?;
+        }
         let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()).idle);
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
         let names = self.session.new_names(holder);
         let spec = AcquireSpec {
             wait: options.wait,
             auto_renew: options.auto_renew,
+            max_hold: options.max_hold,
+            supersedes: options.supersedes,
             keep,
             meters: self.meters.clone(),
             ..AcquireSpec::new(self.name.clone(), names, terms, self.limit.clone())
@@ -332,12 +340,47 @@ impl Semaphore {
         })
     }
 
-    /// Stops granting. Holders keep what they hold; waiters wait. It stays so until [`Semaphore::resume`].
+    /// Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold;
+    /// waiters wait. It stays so until [`Semaphore::resume`].
     ///
     /// # Errors
     /// [`AdminError`].
-    pub fn pause(&self) -> Reply<(), AdminError> {
-        self.set_paused(true)
+    pub fn pause(&self, reason: &str) -> Reply<(), AdminError> {
+        self.pause_until(None, reason)
+    }
+
+    /// Stops granting for `time`, 1 ms to 366 days, rounded up to a millisecond. Then the store grants again
+    /// by itself. Of two pauses the one that ends later counts, so a call never makes a pause shorter:
+    /// [`Semaphore::resume`] ends it.
+    ///
+    /// For one worker of many that learns that all have to stop: an API that answers 429 with `Retry-After`,
+    /// a maintenance.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 20)?;
+    /// api.pause_for(Duration::from_secs(30), "429 from the API").await?;
+    /// let refused = api.try_acquire().await.expect_err("it is paused");
+    /// assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(30)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pause_for(&self, time: Duration, reason: &str) -> Reply<(), AdminError> {
+        match check_pause(time) {
+            Ok(for_ms) => self.pause_until(Some(for_ms), reason),
+            Err(invalid) => Reply::failed(invalid),
+        }
     }
 
     /// Grants again, beginning with the head of the line.
@@ -345,12 +388,19 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn resume(&self) -> Reply<(), AdminError> {
-        self.set_paused(false)
+        self.change_pause(None)
     }
 
-    fn set_paused(&self, paused: bool) -> Reply<(), AdminError> {
+    fn pause_until(&self, for_ms: Option<u64>, reason: &str) -> Reply<(), AdminError> {
+        match check_reason(reason) {
+            Ok(reason) => self.change_pause(Some(Pause { for_ms, reason })),
+            Err(invalid) => Reply::failed(invalid),
+        }
+    }
+
+    fn change_pause(&self, pause: Option<Pause>) -> Reply<(), AdminError> {
         let origin = self.session.new_change();
-        self.administer(Declaration::Stored, Operation::Pause { origin, paused }, |_, _| Ok(()))
+        self.administer(Declaration::Stored, Operation::Pause { origin, pause }, |_, _| Ok(()))
     }
 
     /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests,

@@ -160,7 +160,8 @@ impl Redis {
             let wanted: Vec<&Event> =
                 events.iter().filter(|event| event.session == Simulation::session_id(session)).collect();
             for wanted in wanted {
-                same("event", &self.event(session)?, wanted)?;
+                let got = self.event(session).map_err(|error| format!("{error}, but {wanted:?}"))?;
+                same("event", &got, wanted)?;
             }
         }
         let dump = dump::read(&mut self.connection, &keys_of(PREFIX, &simulation.name))?;

@@ -83,7 +83,7 @@ impl Operator {
             3 => semaphore.unpin().wait().map(|_| &mut done.unpinned),
             4 => {
                 self.paused.push((index, Instant::now() + Duration::from_millis(random.u64(500..5000))));
-                semaphore.pause().wait().map(|()| &mut done.pauses)
+                semaphore.pause("").wait().map(|()| &mut done.pauses)
             }
             _ => match revoke_some(&semaphore, random) {
                 Ok(true) => Ok(&mut done.revoked),

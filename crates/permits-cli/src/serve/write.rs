@@ -75,7 +75,7 @@ pub(super) async fn limit(change: ChangeRequest<NewLimit>) -> Result<Response, P
 }
 
 pub(super) async fn pause(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
-    change.semaphore.pause().await.map_err(Failure::from)?;
+    change.semaphore.pause("").await.map_err(Failure::from)?;
     change.done("pause").await
 }
 

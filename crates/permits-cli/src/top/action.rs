@@ -67,7 +67,7 @@ impl Action {
     pub(super) async fn perform(&self, client: &Client) -> Result<bool, AdminError> {
         let semaphore = client.semaphore(&self.semaphore, Limit::Stored)?;
         match &self.kind {
-            ActionKind::Pause => semaphore.pause().await?,
+            ActionKind::Pause => semaphore.pause("").await?,
             ActionKind::Resume => semaphore.resume().await?,
             ActionKind::SetLimit(limit) => drop(semaphore.set_limit(*limit).await?),
             ActionKind::Unpin => drop(semaphore.unpin().await?),

@@ -150,10 +150,10 @@ fn change(after: Duration, change: OperatorChange) -> ChangeInfo {
 
 #[test]
 fn a_change_by_an_operator_has_its_author() {
+    let paused = || OperatorChange::Paused { time: None, reason: String::new() };
     let of = |changes: &[ChangeInfo]| Inspection { changes: changes.to_vec(), ..Inspection::default() };
-    let (first, second) =
-        (change(ELAPSED, OperatorChange::Paused), change(ELAPSED * 2, OperatorChange::LimitSet(3)));
-    let again = change(ELAPSED * 3, OperatorChange::Paused);
+    let (first, second) = (change(ELAPSED, paused()), change(ELAPSED * 2, OperatorChange::LimitSet(3)));
+    let again = change(ELAPSED * 3, paused());
     let now = of(&[again, second, first.clone()]);
     let events = differences(&of(&[first]), &now, ELAPSED);
     let line = |event| text::line(event, SystemTime::UNIX_EPOCH, None, String::new);

@@ -152,7 +152,7 @@ fn printed_json_matches_the_schemas(store: &dyn Store, name: &str) {
 fn a_paused_semaphore_is_shown_as_such(store: &dyn Store, name: &str) {
     let client = permits::Client::connect(&store.url()).wait().expect("the server is up");
     client.named(name, permits::Limit::Stored).set_limit(4).wait().expect("it can be set");
-    client.named(name, permits::Limit::Stored).pause().wait().expect("it can be paused");
+    client.named(name, permits::Limit::Stored).pause("").wait().expect("it can be paused");
     assert_eq!(status(store, name)["paused"], json!(true));
     let text = output(&mut permits(&store.url(), ["status", name])).stdout;
     let first = text.lines().next().expect("there is a line");

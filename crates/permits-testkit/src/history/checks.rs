@@ -4,25 +4,29 @@
 //! They do not depend on how the model decides. An exception to a bound is stated here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use permits::model::{CHANGES_MAX, Damage, Entry, EntryState, KEPT_TOKENS, State};
+use permits::model::{Damage, Entry, EntryState, KEPT_TOKENS, State};
 use permits::protocol::{
-    AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, Event, EventKind, Holder, LaneName, MAX_BATCH,
-    Operation, PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RequestId,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, MAX_BATCH, Operation,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RequestId, WAIT_BOUNDS, Waits,
 };
 
 use super::Violation;
+use super::operators::{a_closed_line_is_empty, changes_are_remembered, pinned_limit};
+use super::rates::{an_end_is_told_and_true, counted_up, grants_count_as_long_as_asked};
 use super::step::{Fresh, Step};
 
 /// A check, and the property that it is for.
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 17] = [
+pub const CHECKS: [(&str, Check); 19] = [
     ("P1", bound),
     ("P4, kept", tokens_that_may_be_used_are_passed),
     ("P5", nothing_appears_unasked),
     ("P6", first_come_first_served),
+    ("P6, superseded", a_place_passes_on),
     ("P7", what_fits_is_granted),
     ("P7, asked for", what_is_left_is_asked_for),
     ("P9", what_left_is_gone),
@@ -36,6 +40,7 @@ pub const CHECKS: [(&str, Check); 17] = [
     ("P21", changes_are_remembered),
     ("P22", what_may_be_kept_is_known),
     ("P23", the_head_stays),
+    ("P24", waits_are_counted),
 ];
 
 /// Runs all checks.
@@ -55,6 +60,8 @@ pub fn check(step: &Step) -> Result<(), Violation> {
 /// replaced. While the server recovers, nothing is granted out of capacity that was free when the command
 /// came, neither units nor slots.
 ///
+/// A release may correct the units that its grant counts for: up to the limit.
+///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
 fn bound(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
@@ -63,14 +70,14 @@ fn bound(step: &Step) -> Result<(), String> {
     let only_waiters = fresh.len() == promoted;
     let limit = if only_waiters { step.limit_of_waiters() } else { after.limit.into() };
     let held = after.held;
-    if held > limit && held > step.held_before() {
+    if held > limit && held > step.held_before() + counted_up(step) {
         return Err(format!("{} held before, {held} now, of {limit}", step.held_before()));
     }
     if !fresh.is_empty() {
         if held > limit {
             return Err(format!("granted while {held} of {limit} are held"));
         }
-        if after.paused {
+        if after.is_paused() {
             return Err("granted while paused".into());
         }
         if after.closed.is_some() {
@@ -233,7 +240,7 @@ fn first_come_first_served(step: &Step) -> Result<(), String> {
 fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let Some(&(_, head)) = after.waiters(1).first() else { return Ok(()) };
-    if after.paused || step.is_recovering() || step.is_cut() {
+    if after.is_paused() || step.is_recovering() || step.is_cut() {
         return Ok(());
     }
     let (weight, limit) = (u64::from(after.entries[head].terms.weight), u64::from(after.limit));
@@ -294,39 +301,6 @@ pub fn conserved(state: &State) -> Result<(), String> {
     state.check_invariants()
 }
 
-/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
-/// version counts every change.
-fn pinned_limit(step: &Step) -> Result<(), String> {
-    let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
-    let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
-    let operator = matches!(step.command.operation, Operation::SetLimit { .. });
-    if before.pinned && !operator && !is_same {
-        return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
-    }
-    // A change at a version makes a new version, for any limit.
-    let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
-    let is_same_version = before.limit_version == after.limit_version;
-    if is_same != is_same_version && !(is_same && at_version) {
-        return Err(format!("version {} became {}", before.limit_version, after.limit_version));
-    }
-    let declared = match step.command.declaration {
-        Declaration::Stored => None,
-        Declaration::Declare(limit) | Declaration::Fallback(limit) | Declaration::Require(limit) => {
-            Some(limit)
-        }
-    };
-    if !operator && before.limit != after.limit && Some(after.limit) != declared {
-        return Err(format!("no command set the limit to {}", after.limit));
-    }
-    if let Answers::Acquire(answers) = &step.reply.answers
-        && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
-        && !is_same
-    {
-        return Err(format!("all were refused, and the limit became {}", after.limit));
-    }
-    Ok(())
-}
-
 /// P13, P5, P11: an entry that the command does not name keeps all its fields until its own deadline, unless
 /// it is granted or refused by an event. So no short lease ends a longer one, no late release frees another's
 /// permit, and a lowered limit revokes no holder.
@@ -354,7 +328,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
                 queued_us: 0,
                 ..before.clone()
             }),
-            Some(EventKind::Refused | EventKind::LineClosed(_)) => None,
+            Some(EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_)) => None,
             Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
         // After it left, another of the same name may have come.
@@ -399,18 +373,27 @@ fn no_herd(step: &Step) -> Result<(), String> {
         if !notified.insert((&event.holder, &event.request)) {
             return Err(format!("{} received two events: {:?}", event.holder, step.events));
         }
-        let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
-        let Some(before) = before else {
+        if step.named().contains(&(event.holder.clone(), event.request.clone()))
+            && event.kind == EventKind::Superseded
+        {
+            // It came and went with this command.
+            continue;
+        }
+        let new_request = superseding(step, &event.holder, &event.request);
+        let is_new = new_request.is_some() && matches!(event.kind, EventKind::Granted(_));
+        let before = step.entry_before(&event.holder);
+        let Some(before) = before.filter(|entry| is_new || entry.request == event.request) else {
             return Err(format!("{} received an event and had no entry", event.holder));
         };
-        if event.session != before.session {
+        if event.session != *if is_new { &step.command.session } else { &before.session } {
             return Err(format!("{} is not of session {}", event.holder, event.session));
         }
         if let EventKind::Granted(_) = event.kind {
             if !matches!(before.place, EntryState::Waiting(_)) {
                 return Err(format!("{} was granted again", event.holder));
             }
-            granted += u64::from(before.terms.weight);
+            let weight = new_request.map_or(before.terms.weight, |request| request.terms.weight);
+            granted += u64::from(weight);
         }
     }
     if granted > room {
@@ -445,135 +428,6 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P17: a request that only units that cool keep out is refused with the time until enough of them are free,
-/// and no other request is. Of a batch, later requests may have changed what the first one met.
-fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
-    let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
-        (&step.command.operation, &step.reply.answers)
-    else {
-        return Ok(());
-    };
-    let ([request], [AcquireOutcome::Refused(refusal)]) = (&requests[..], &answers[..]) else {
-        return Ok(());
-    };
-    let (Some(after), Declaration::Stored) = (&step.after, step.command.declaration) else { return Ok(()) };
-    let cooling = after.entries.iter().filter(|(holder, _)| holder.is_cooling()).map(|(_, entry)| entry);
-    let fits_in = |ms: u64| {
-        let ended = cooling.clone().filter(|entry| entry.deadline.unsigned_abs() <= step.now_ms() + ms);
-        let freed: u64 = ended.map(|entry| u64::from(entry.terms.weight)).sum();
-        after.held - freed + u64::from(request.terms.weight) <= after.limit.into()
-            && step.now_ms() + ms >= after.recovering_until_ms
-    };
-    match refusal {
-        Refusal::Cooling { remaining_ms } if after.paused || !after.queue.is_empty() => {
-            Err(format!("{remaining_ms} ms, and that alone does not let it in"))
-        }
-        Refusal::Cooling { remaining_ms } if !fits_in(*remaining_ms) || fits_in(remaining_ms - 1) => {
-            Err(format!("it fits earlier or later than in {remaining_ms} ms"))
-        }
-        Refusal::NoPermits if !after.paused && after.queue.is_empty() && fits_in(1 << 40) => {
-            Err("it would fit later, and is not told when".to_owned())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
-/// operator frees them or the state is lost.
-fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
-    for (holder, before) in step.entries_before() {
-        let Some(grant) = before.place.taken() else { continue };
-        let until = grant.token.div_ceil(1000) + before.terms.at_least_ms;
-        if before.terms.at_least_ms == 0 || until <= step.now_ms() {
-            continue;
-        }
-        let freed = match &step.command.operation {
-            Operation::Revoke { holder: of, cooling: Some(token), .. } => {
-                // One whose lease ends with this command cools first.
-                of.cooling(*token) == holder.original().cooling(grant.token)
-            }
-            _ => false,
-        };
-        let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));
-        let after = after.or_else(|| step.entry_after(&holder.original().cooling(grant.token)));
-        let Some(after) = after else {
-            if freed {
-                continue;
-            }
-            return Err(format!("the grant {grant:?} of {holder} was to count until {until} ms"));
-        };
-        if after.terms.weight != before.terms.weight
-            || (holder.is_cooling() && after.deadline.unsigned_abs() < until)
-        {
-            return Err(format!("{holder} was {before:?} and is {after:?}"));
-        }
-    }
-    Ok(())
-}
-
-/// P20: while the line is closed no request waits, each waiter that was there receives the reason, and no
-/// request is queued. Only an operator closes the line, opens it or changes the reason.
-fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
-    let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
-    let (before, after) = (closed(&step.before), closed(&step.after));
-    let wanted = match &step.command.operation {
-        Operation::CloseLine { origin, reason } if !step.was_made(&origin.request) => reason.clone(),
-        Operation::Delete { .. } if step.after.is_none() => None,
-        _ => before,
-    };
-    if after != wanted {
-        return Err(format!("the line should be closed for {wanted:?}, and is for {after:?}"));
-    }
-    for event in &step.events {
-        if let EventKind::LineClosed(reason) = &event.kind
-            && after.as_ref() != Some(reason)
-        {
-            return Err(format!("{} received the reason {reason:?} of {after:?}", event.holder));
-        }
-    }
-    let waiting = step.after.as_ref().map_or(0, |state| state.queue.len());
-    if after.is_some() && waiting > 0 && !step.is_cut() {
-        return Err(format!("{waiting} wait in a closed line"));
-    }
-    Ok(())
-}
-
-/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part
-/// of the state the last change stays.
-fn changes_are_remembered(step: &Step) -> Result<(), String> {
-    let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
-    let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
-    let stops = |state: &State| (state.paused, state.pinned, state.closed.clone());
-    let origin = match &step.command.operation {
-        Operation::SetLimit { origin, .. }
-        | Operation::Pause { origin, .. }
-        | Operation::CloseLine { origin, .. }
-        | Operation::Revoke { origin, .. } => Some(origin),
-        _ => None,
-    };
-    let last = after.changes.last();
-    if before.map_or((false, false, None), stops) != stops(after)
-        && last.map(|change| (&change.origin, change.at_us)) != origin.map(|origin| (origin, step.now_us))
-    {
-        return Err(format!(
-            "{:?} is now {:?}, and the last change is {last:?}",
-            before.map(stops),
-            stops(after)
-        ));
-    }
-    let changes = before.map_or(&[][..], |before| &before.changes);
-    for change in changes {
-        let is_recent = step.now_us < change.at_us + 1000 * CHANGE_RETRIED_MS;
-        if is_recent && changes.len() < CHANGES_MAX && !after.changes.contains(change) {
-            return Err(format!("{change:?} is forgotten, and its session may send it again"));
-        }
-        if !after.changes.iter().any(|later| later.effect.is_on_same_part(&change.effect)) {
-            return Err(format!("{change:?} is forgotten, and no change of its part has followed"));
-        }
-    }
-    Ok(())
-}
-
 /// P22: the store knows until when grants may be kept: a lease after each request for one, since its session
 /// holds it no longer without another. It says that they may be kept only while no request needs units, and
 /// refuses no try for units that a recall may free.
@@ -589,7 +443,7 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     if let Some(until) = kept.chain([known]).find(|until| after.kept_until_ms < *until) {
         return Err(format!("kept until {until}, and the store knows of {}", after.kept_until_ms));
     }
-    let is_needed = !after.queue.is_empty() || after.held > after.limit.into() || after.paused;
+    let is_needed = !after.queue.is_empty() || after.held > after.limit.into() || after.is_paused();
     if step.reply.keepable && (is_needed || after.closed.is_some() || step.is_recovering()) {
         return Err(format!("nothing is to be kept: {after:?}"));
     }
@@ -600,7 +454,7 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     };
     let refused = answers.first() == Some(&AcquireOutcome::Refused(Refusal::NoPermits));
     let waits = requests.iter().any(|request| request.wait);
-    let is_open = after.queue.is_empty() && !after.paused && !step.is_recovering();
+    let is_open = after.queue.is_empty() && !after.is_paused() && !step.is_recovering();
     if refused && !waits && is_open && step.now_ms() < after.kept_until_ms {
         return Err("a try is refused, and permits may be kept".into());
     }
@@ -623,4 +477,58 @@ fn the_head_stays(step: &Step) -> Result<(), String> {
         return Err(format!("{head} was the head, and was not granted first"));
     }
     Ok(())
+}
+
+/// The request that takes the place of a waiter of this holder, if it is this one.
+fn superseding<'a>(step: &'a Step, holder: &Holder, request: &RequestId) -> Option<&'a AcquireRequest> {
+    let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
+    requests.iter().find(|asked| asked.supersedes && asked.holder == *holder && asked.request == *request)
+}
+
+/// P6: a waiter is superseded only by a request of its holder that asks for that, and the place in its lane
+/// passes to that request: its ticket, or a grant in its turn.
+fn a_place_passes_on(step: &Step) -> Result<(), String> {
+    for event in step.events.iter().filter(|event| event.kind == EventKind::Superseded) {
+        let Some(before) = step.entry_before(&event.holder).filter(|entry| entry.request == event.request)
+        else {
+            // It came and went with this command.
+            continue;
+        };
+        let after = step.entry_after(&event.holder).filter(|after| {
+            superseding(step, &event.holder, &after.request).is_some()
+                && after.terms.lane == before.terms.lane
+        });
+        let passed = match (before.place, after.map(|after| after.place)) {
+            (EntryState::Waiting(ticket), Some(EntryState::Waiting(now))) => ticket == now,
+            (EntryState::Waiting(_), Some(EntryState::Holding(_))) => true,
+            _ => false,
+        };
+        if !passed {
+            return Err(format!("the place of {}, {before:?}, passed to {after:?}", event.holder));
+        }
+    }
+    Ok(())
+}
+
+/// P24: the wait of each request that is granted out of the queue is counted, and nothing else.
+fn waits_are_counted(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    if step.events.iter().any(|event| event.kind == EventKind::Superseded) {
+        // Requests that the command itself has queued may be granted with it.
+        return Ok(());
+    }
+    let mut waits = step
+        .before
+        .as_ref()
+        .filter(|before| before.damage != Some(Damage::StateLost))
+        .map_or_else(Waits::default, |before| before.waits);
+    for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
+        let Some(entry) = step.entry_before(&event.holder) else { continue };
+        let EntryState::Waiting(ticket) = entry.place else { continue };
+        let queued_us = if entry.terms.is_laned() { entry.queued_us } else { ticket };
+        let wait = Duration::from_micros(step.now_us.saturating_sub(queued_us));
+        waits.total_us += step.now_us.saturating_sub(queued_us);
+        waits.numbers[WAIT_BOUNDS.iter().filter(|bound| wait > **bound).count()] += 1;
+    }
+    if after.waits == waits { Ok(()) } else { Err(format!("{:?} are counted, not {waits:?}", after.waits)) }
 }

@@ -69,6 +69,8 @@
 pub mod checks;
 pub mod client_checks;
 pub mod client_event;
+mod operators;
+mod rates;
 mod recorder;
 mod replay;
 pub mod step;

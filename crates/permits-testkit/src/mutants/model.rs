@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, Lane, ServerClock as Clock, State, apply};
+use permits::model::{EntryState, Lane, PAUSED, ServerClock as Clock, State, apply};
 use permits::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Recovery,
     RenewOutcome, Reply, RequestKey,
@@ -158,10 +158,10 @@ pub fn lets_overtake(state: &mut Option<State>, server: &Clock<'_>, command: &Co
 pub fn keeps_what_is_freed(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let is_release = matches!(command.operation, Operation::Release(_));
     if is_release {
-        change(state, |state| state.paused = true);
+        change(state, |state| state.paused_until_ms = PAUSED);
     }
     let outcome = apply(state, server, command);
-    change(state, |state| state.paused = false);
+    change(state, |state| state.paused_until_ms = 0);
     outcome
 }
 
@@ -241,11 +241,11 @@ pub fn forgets_the_time(state: &mut Option<State>, server: &Clock<'_>, command: 
 /// Lets requests wait in a closed line, as in a paused one.
 pub fn keeps_waiters(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let mut kept = None;
-    change(state, |state| kept = Some((state.closed.take(), state.paused)));
+    change(state, |state| kept = Some((state.closed.take(), state.paused_until_ms)));
     let Some((Some(reason), paused)) = kept else { return apply(state, server, command) };
-    change(state, |state| state.paused = true);
+    change(state, |state| state.paused_until_ms = PAUSED);
     let outcome = apply(state, server, command);
-    change(state, |state| (state.closed, state.paused) = (Some(reason), paused));
+    change(state, |state| (state.closed, state.paused_until_ms) = (Some(reason), paused));
     outcome
 }
 

@@ -153,7 +153,7 @@ impl SelfTest {
             expected_version: Some(0),
         };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
-        let resume = Operation::Pause { origin: id("f").into(), paused: false };
+        let resume = Operation::Pause { origin: id("f").into(), pause: None };
         self.expect("resuming", resume, Answers::Pause).await?;
         let open = Operation::CloseLine { origin: id("g").into(), reason: None };
         self.expect("opening the line", open, Answers::CloseLine).await?;
@@ -180,8 +180,13 @@ impl SelfTest {
     }
 
     async fn acquire(&mut self, name: &str, request: &str) -> Result<AcquireOutcome, StoreError> {
-        let acquire =
-            AcquireRequest { holder: holder(name), request: id(request), terms: terms(), wait: true };
+        let acquire = AcquireRequest {
+            holder: holder(name),
+            request: id(request),
+            terms: terms(),
+            wait: true,
+            supersedes: false,
+        };
         match self.execute(Operation::Acquire { queue_max: 10, requests: vec![acquire] }).await? {
             Answers::Acquire(acquired) if acquired.len() == 1 => Ok(acquired[0].clone()),
             other => Err(unexpected(&other)),

@@ -2,7 +2,7 @@
 
 use super::execution::Execution;
 use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
-use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal};
+use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Refusal};
 
 /// The terms for new holders.
 enum Terms {
@@ -56,7 +56,7 @@ impl Execution<'_> {
             Some(entry) => {
                 // The promotion refuses a waiter that is too heavy.
                 let stays = entry.place.taken().is_some() || entry.terms.weight <= limit;
-                entry.request == request.request && stays
+                entry.request == request.request && stays || supersedes(limit, request, entry)
             }
             None => self.refusal(limit, queue_max, request).is_none(),
         })
@@ -81,23 +81,35 @@ impl Execution<'_> {
     /// The refusal of a request that cannot wait: with its end, if time alone would let it in.
     fn not_now(&self, limit: u32, weight: u32) -> Refusal {
         let state = &self.state;
-        let mut missing = (state.held + u64::from(weight)).saturating_sub(limit.into());
-        if state.paused || !state.queue.is_empty() {
-            return Refusal::NoPermits;
+        let fits_ms = self.fits_at_ms(limit, weight).filter(|_| state.queue.is_empty());
+        let remaining_ms = |ends_ms: u64| ends_ms.max(state.recovering_until_ms) - self.now_ms;
+        if state.is_paused() {
+            let ends_ms = fits_ms.zip(state.pause_ends_ms()).map(|(fits_ms, ends_ms)| fits_ms.max(ends_ms));
+            return Refusal::Paused { remaining_ms: ends_ms.map(remaining_ms) };
         }
+        match fits_ms {
+            Some(fits_ms) if fits_ms > self.now_ms => {
+                Refusal::Cooling { remaining_ms: remaining_ms(fits_ms) }
+            }
+            Some(_) if self.is_recovering() => Refusal::Recovering,
+            _ => Refusal::NoPermits,
+        }
+    }
+
+    /// The time from which `weight` units fit under `limit`, in milliseconds, if no holder has to leave for
+    /// that: now, or when enough units have cooled.
+    fn fits_at_ms(&self, limit: u32, weight: u32) -> Option<u64> {
+        let state = &self.state;
+        let mut missing = (state.held + u64::from(weight)).saturating_sub(limit.into());
         if missing == 0 {
-            return if self.is_recovering() { Refusal::Recovering } else { Refusal::NoPermits };
+            return Some(self.now_ms);
         }
         let now_ms = self.now_ms.cast_signed();
         let ends = state.leases.iter().filter(|(deadline, _)| *deadline > now_ms).take(COOLING_MAX);
-        for (deadline, holder) in ends.filter(|(_, holder)| holder.is_cooling()) {
+        ends.filter(|(_, holder)| holder.is_cooling()).find_map(|(deadline, holder)| {
             missing = missing.saturating_sub(state.entries[holder].terms.weight.into());
-            if missing == 0 {
-                let ends_ms = deadline.cast_unsigned().max(state.recovering_until_ms);
-                return Refusal::Cooling { remaining_ms: ends_ms - self.now_ms };
-            }
-        }
-        Refusal::NoPermits
+            (missing == 0).then(|| deadline.cast_unsigned())
+        })
     }
 
     /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for
@@ -106,17 +118,39 @@ impl Execution<'_> {
     fn waits_for_recall(&self) -> bool {
         let recalled_us = self.state.head_queued_us().unwrap_or(self.now_us);
         self.state.may_be_kept(self.now_ms)
-            && !self.state.paused
+            && !self.state.is_paused()
             && !self.is_recovering()
             && self.now_us < recalled_us + RECALL_US
     }
 
+    /// Gives the place of a waiter to another request of its holder, and grants what fits.
+    fn supersede(&mut self, request: &AcquireRequest) {
+        self.emit(&request.holder, EventKind::Superseded);
+        self.state.counts.refused += 1;
+        let queued_us = self.state.queued_us(&request.holder);
+        if let Some(entry) = self.state.entries.get_mut(&request.holder) {
+            *entry = Entry {
+                request: request.request.clone(),
+                session: self.command.session.clone(),
+                terms: request.terms.clone(),
+                lease_version: 0,
+                queued_us: if request.terms.is_laned() { queued_us } else { 0 },
+                ..*entry
+            };
+        }
+        self.promote();
+    }
+
     fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
         if let Some(entry) = self.state.entries.get(&request.holder) {
-            if entry.request != request.request {
+            let is_known = entry.request == request.request;
+            if !is_known && !(matches!(terms, Terms::Open) && supersedes(self.state.limit, request, entry)) {
                 return AcquireOutcome::Refused(Refusal::AlreadyHeld);
             }
-            let place = entry.place;
+            if !is_known {
+                self.supersede(request);
+            }
+            let place = self.state.entries[&request.holder].place;
             self.extend(&request.holder);
             return match place {
                 EntryState::Holding(grant) | EntryState::Cooling(grant) => AcquireOutcome::Granted(grant),
@@ -151,4 +185,13 @@ impl Execution<'_> {
             AcquireOutcome::Waiting { position: self.state.position(&holder, ticket) }
         }
     }
+}
+
+/// Returns true if the request takes the place of this waiter of its holder, under `limit`.
+fn supersedes(limit: u32, request: &AcquireRequest, entry: &Entry) -> bool {
+    request.supersedes
+        && request.wait
+        && request.terms.weight <= limit
+        && request.terms.lane == entry.terms.lane
+        && matches!(entry.place, EntryState::Waiting(_))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Damage, EntryState, ServerClock, State, TURN_MS, signed};
+use super::state::{Damage, EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
     Answers, Change, ChangeEffect, ChangeOrigin, Command, DeleteOutcome, Event, EventKind, Holder, MAX_BATCH,
     ReleaseOutcome, Reply,
@@ -66,6 +66,9 @@ impl<'a> Execution<'a> {
             events: Vec::new(),
         };
         execution.open_window(server, existed, damage.is_some());
+        if execution.state.paused_until_ms <= now_ms {
+            execution.state.paused_until_ms = 0;
+        }
         execution.state.kept_until_ms = match command.kept_for_ms() {
             0 => execution.state.kept_until_ms,
             kept_for_ms => execution.state.kept_until_ms.max(now_ms + kept_for_ms),
@@ -160,7 +163,7 @@ impl<'a> Execution<'a> {
             }
         } else if let Some(head) = self.state.heads(1).first().copied().cloned()
             && self.turn_is_new
-            && !self.state.paused
+            && self.state.paused_until_ms < PAUSED
         {
             let at_us = 1000 * self.state.next_change_ms(self.now_ms);
             self.emit(&head, EventKind::Turn(at_us.saturating_sub(self.now_us).max(1)));
@@ -186,7 +189,8 @@ impl<'a> Execution<'a> {
         if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let stays = !self.deleted && (self.existed || state.limit > 0 || state.is_kept());
+        let stays =
+            !self.deleted && (self.existed || state.limit > 0 || state.is_paused() || state.is_kept());
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let reply = Reply {
             now_us: self.now_us.max(state.last_token),

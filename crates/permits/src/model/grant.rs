@@ -11,7 +11,7 @@ pub const PROMOTE_MAX: u64 = MAX_BATCH as u64;
 impl Execution<'_> {
     /// The most units that may be held after this command, under `limit`.
     pub(super) fn capacity(&self, limit: u32) -> u64 {
-        if self.state.paused {
+        if self.state.is_paused() {
             0
         } else if self.is_recovering() {
             self.held_at_start.min(limit.into())
@@ -59,6 +59,7 @@ impl Execution<'_> {
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
             } else if self.fits(limit, entry.terms.weight) {
+                self.state.waits.add(self.now_us.saturating_sub(self.state.queued_us(&holder)));
                 self.turn_is_new |= entry.terms.at_least_ms > 0;
                 let (lane, cost) = (entry.terms.lane.clone(), cost(&entry.terms));
                 self.state.queue.remove(&ticket);

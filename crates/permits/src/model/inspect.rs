@@ -2,7 +2,9 @@
 
 use super::execution::Execution;
 use super::state::Entry;
-use crate::protocol::{Answers, Holder, Inspected, InspectedHolder, InspectedLane, InspectedWaiter};
+use crate::protocol::{
+    Answers, Holder, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter,
+};
 
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
@@ -30,9 +32,9 @@ impl Execution<'_> {
                 lane: entry.terms.lane.clone(),
             })
         });
-        let waiters = state.waiters(max).into_iter().map(|(ticket, holder)| {
-            let Entry { terms, queued_us, .. } = &state.entries[holder];
-            let queued_us = if terms.is_laned() { *queued_us } else { ticket };
+        let waiters = state.waiters(max).into_iter().map(|(_, holder)| {
+            let Entry { terms, .. } = &state.entries[holder];
+            let queued_us = state.queued_us(holder);
             let (label, lane) = (terms.label.clone(), terms.lane.clone());
             InspectedWaiter { holder: holder.clone(), weight: terms.weight, queued_us, label, lane }
         });
@@ -42,9 +44,13 @@ impl Execution<'_> {
         Answers::Inspect(Inspected {
             held: state.held,
             waiting: state.queue.len() as u64,
-            paused: state.paused,
+            paused: state.is_paused().then(|| InspectedPause {
+                remaining_ms: state.pause_ends_ms().map(|ends_ms| ends_ms - self.now_ms),
+                reason: state.pause_reason().into(),
+            }),
             closed: state.closed.clone(),
             counts: state.counts,
+            waits: state.waits,
             holders: holders.collect(),
             waiters: waiters.collect(),
             lanes: lanes.map(|(lane, waiting)| InspectedLane { lane, waiting }).collect(),

@@ -3,14 +3,29 @@
 use std::sync::Arc;
 
 use super::execution::Execution;
-use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, DeleteOutcome, EventKind, Holder, MAX_BATCH};
+use super::state::PAUSED;
+use crate::protocol::{
+    Answers, ChangeEffect, ChangeOrigin, DeleteOutcome, EventKind, Holder, MAX_BATCH, Pause,
+};
 
 impl Execution<'_> {
-    /// Stops or resumes granting.
-    pub(super) fn pause(&mut self, origin: &ChangeOrigin, paused: bool) -> Answers {
-        if self.state.paused != paused && self.state.change_made(&origin.request).is_none() {
-            self.state.paused = paused;
-            self.remember(origin, if paused { ChangeEffect::Pause } else { ChangeEffect::Resume });
+    /// Stops or resumes granting. Of two pauses the one that ends later counts.
+    pub(super) fn pause(&mut self, origin: &ChangeOrigin, pause: Option<&Pause>) -> Answers {
+        let until_ms = pause.map_or(0, |pause| pause.for_ms.map_or(PAUSED, |for_ms| self.now_ms + for_ms));
+        let state = &mut self.state;
+        let has_effect = match pause {
+            None => state.is_paused(),
+            Some(_) if until_ms != state.paused_until_ms => until_ms > state.paused_until_ms,
+            Some(pause) => *state.pause_reason() != *pause.reason,
+        };
+        if has_effect && state.change_made(&origin.request).is_none() {
+            state.paused_until_ms = until_ms;
+            if let Some(ends_ms) = state.pause_ends_ms() {
+                state.expires_ms = state.expires_ms.max(ends_ms);
+                self.turn_is_new = true;
+            }
+            let paused = |pause: &Pause| ChangeEffect::Pause { until_ms, reason: pause.reason.clone() };
+            self.remember(origin, pause.map_or(ChangeEffect::Resume, paused));
         }
         self.promote();
         Answers::Pause

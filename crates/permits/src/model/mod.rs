@@ -43,7 +43,8 @@ pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX};
 pub use self::lanes::{LANES_MAX, Lane, Lanes, Progress};
 pub use self::recovery::IDENTITY_EVERY_US;
 pub use self::state::{
-    CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, Part, RECALL_US, ServerClock, State,
+    CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,
+    State,
 };
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.
@@ -58,7 +59,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::SetLimit { origin, change, expected_version } => {
             execution.set_limit(origin, *change, *expected_version)
         }
-        Operation::Pause { origin, paused } => execution.pause(origin, *paused),
+        Operation::Pause { origin, pause } => execution.pause(origin, pause.as_ref()),
         Operation::CloseLine { origin, reason } => execution.close_line(origin, reason.as_ref()),
         Operation::Revoke { origin, holder, cooling, reason } => {
             execution.revoke(origin, holder, *cooling, reason)

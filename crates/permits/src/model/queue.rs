@@ -1,7 +1,7 @@
 //! The order of the queue: tickets, and with [lanes](super::lanes) their progress.
 
 use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Progress, TICKETS, cost, tickets};
-use super::state::State;
+use super::state::{Entry, EntryState, State};
 use crate::protocol::{Holder, LaneName};
 
 impl State {
@@ -36,9 +36,16 @@ impl State {
 
     /// The time at which the head was queued, in microseconds.
     pub(super) fn head_queued_us(&self) -> Option<u64> {
-        let ticket = self.head()?;
-        let head = self.entries.get(self.queue.get(&ticket)?)?;
-        Some(if head.terms.lane.as_str().is_empty() { ticket } else { head.queued_us })
+        Some(self.queued_us(self.queue.get(&self.head()?)?))
+    }
+
+    /// The time at which a waiter was queued, in microseconds.
+    pub(super) fn queued_us(&self, holder: &Holder) -> u64 {
+        match self.entries.get(holder) {
+            Some(entry) if entry.terms.is_laned() => entry.queued_us,
+            Some(Entry { place: EntryState::Waiting(ticket), .. }) => *ticket,
+            _ => 0,
+        }
     }
 
     /// Assigns the ticket of a new waiter. `None` if its lane can have no more.

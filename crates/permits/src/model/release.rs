@@ -10,18 +10,37 @@ use crate::protocol::{
 impl Execution<'_> {
     /// Forgets entries, whether they wait or hold.
     pub(super) fn release(&mut self, requests: &[ReleaseRequest]) -> Answers {
-        let answers = requests.iter().map(|ReleaseRequest { holder, request, last_token }| {
-            match self.state.entries.get(holder) {
-                Some(entry) if entry.request == *request => {
-                    self.state.last_token = self.state.last_token.max(last_token.unwrap_or(0));
-                    self.forget(holder)
+        let answers =
+            requests.iter().map(|ReleaseRequest { holder, request, last_token, counted }| {
+                match self.state.entries.get(holder) {
+                    Some(entry) if entry.request == *request => {
+                        self.state.last_token = self.state.last_token.max(last_token.unwrap_or(0));
+                        if let Some(units) = counted {
+                            self.count(holder, *units);
+                        }
+                        self.forget(holder)
+                    }
+                    _ => ReleaseOutcome::Unknown,
                 }
-                _ => ReleaseOutcome::Unknown,
-            }
-        });
+            });
         let answers = answers.collect();
         self.promote();
         Answers::Release(answers)
+    }
+
+    /// Corrects the units for which a grant counts, if it counts for longer. One permit counts for the limit
+    /// at most. What counts for nothing does not cool.
+    fn count(&mut self, holder: &Holder, units: u32) {
+        let state = &mut self.state;
+        let Some(entry) = state.entries.get_mut(holder) else { return };
+        if entry.counts_until_ms() > self.now_ms {
+            let units = units.min(state.limit.max(entry.terms.weight));
+            state.held = state.held - u64::from(entry.terms.weight) + u64::from(units);
+            entry.terms.weight = units;
+            if units == 0 {
+                entry.terms.at_least_ms = 0;
+            }
+        }
     }
 
     /// Removes a holder or waiter, and sends its session the reason; or frees what cools under this token.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::lanes::Lanes;
 use crate::protocol::{
     CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, PermitTerms, ReleaseOutcome, RequestId,
-    SessionId,
+    SessionId, Waits,
 };
 
 /// The number of operators' changes that are remembered at least: for operators to read.
@@ -26,6 +26,9 @@ pub const KEPT_TOKENS: u64 = 4_096;
 /// The time for which a request that may not wait is queued while other sessions release what they keep, in
 /// microseconds.
 pub const RECALL_US: u64 = 50_000;
+
+/// The end of a pause without an end, in milliseconds.
+pub const PAUSED: u64 = (1 << 53) - 1;
 
 /// The number of leases, those that end first, among which a refusal looks for units that cool.
 pub(super) const COOLING_MAX: usize = 128;
@@ -54,8 +57,8 @@ pub struct State {
     pub limit_version: u64,
     /// True if an operator set the limit, so that declarations are ignored.
     pub pinned: bool,
-    /// True if granting is stopped.
-    pub paused: bool,
+    /// Granting is stopped until then, in milliseconds: 0 if it is not, [`PAUSED`] without an end.
+    pub paused_until_ms: u64,
     /// The reason for which the line is closed, if it is: waiters and newcomers are refused.
     pub closed: Option<Arc<str>>,
     /// Units held now.
@@ -97,6 +100,8 @@ pub struct State {
     pub free: BTreeMap<u64, u64>,
     /// The numbers of what has happened.
     pub counts: Counts,
+    /// The waits that grants have ended.
+    pub waits: Waits,
     /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the
     /// state among them.
     pub changes: Vec<Change>,
@@ -192,7 +197,7 @@ impl State {
             limit: 0,
             limit_version: 0,
             pinned: false,
-            paused: false,
+            paused_until_ms: 0,
             closed: None,
             held: 0,
             last_token: 0,
@@ -213,6 +218,7 @@ impl State {
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
             counts: Counts::default(),
+            waits: Waits::default(),
             changes: Vec::new(),
             damage: None,
         }
@@ -242,10 +248,29 @@ impl State {
         self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
     }
 
-    /// Returns true if the state does not expire, because an operator has pinned the limit, paused or closed
-    /// the line.
+    /// Returns true if the state does not expire, because an operator has pinned the limit, paused it without
+    /// an end, or closed the line. During a pause with an end it does not expire either.
     pub fn is_kept(&self) -> bool {
-        self.pinned || self.paused || self.closed.is_some()
+        self.pinned || self.paused_until_ms == PAUSED || self.closed.is_some()
+    }
+
+    /// Returns true if granting is stopped. The command that comes after the end of a pause ends it.
+    pub fn is_paused(&self) -> bool {
+        self.paused_until_ms > 0
+    }
+
+    /// The end of the pause, in milliseconds, if there is one and it has an end.
+    pub fn pause_ends_ms(&self) -> Option<u64> {
+        Some(self.paused_until_ms).filter(|until| (1..PAUSED).contains(until))
+    }
+
+    /// The reason of the last pause, empty without one.
+    pub(super) fn pause_reason(&self) -> &str {
+        let reason = self.changes.iter().rev().find_map(|change| match &change.effect {
+            ChangeEffect::Pause { reason, .. } => Some(&**reason),
+            _ => None,
+        });
+        reason.unwrap_or_default()
     }
 
     /// Returns true if the state is forgotten, because it was idle until `expires_ms`.
@@ -350,19 +375,19 @@ impl State {
     pub(super) fn is_keepable(&self, now_ms: u64) -> bool {
         self.queue.is_empty()
             && self.held <= self.limit.into()
-            && !self.paused
+            && now_ms >= self.paused_until_ms
             && self.closed.is_none()
             && now_ms >= self.recovering_until_ms
     }
 
-    /// The next moment at which time alone changes something: the earliest deadline, or the end of a recovery
-    /// window.
+    /// The next moment at which time alone changes something: the earliest deadline, or the end of a pause or
+    /// a recovery window.
     pub(super) fn next_change_ms(&self, now_ms: u64) -> u64 {
         let holder = self.leases.range((0, Holder::min())..).next();
         let waiter = self.leases.range(..(0, Holder::min())).next_back();
         let deadlines = [holder, waiter].into_iter().flatten().map(|(deadline, _)| deadline.unsigned_abs());
         let window = Some(self.recovering_until_ms).filter(|until| *until > now_ms);
-        deadlines.chain(window).min().unwrap_or(now_ms)
+        deadlines.chain(window).chain(self.pause_ends_ms()).min().unwrap_or(now_ms)
     }
 
     /// When the session of a waiter should ask whether time has granted something, with `position` waiters

@@ -132,7 +132,7 @@ events! {
         "another limit is in force than the one declared";
     INFO limit_pinned { semaphore: Text<'_>, limit: u64 } "the limit is pinned";
     INFO limit_unpinned { semaphore: Text<'_>, limit: u64 } "the limit is no longer pinned";
-    INFO paused { semaphore: Text<'_> } "paused";
+    INFO paused { semaphore: Text<'_>, reason: Text<'_>, for_ms: u64 } "paused";
     INFO resumed { semaphore: Text<'_> } "resumed";
     INFO recovery_begun { semaphore: Text<'_>, remaining_ms: u64 }
         "the store recovers: it grants nothing out of free capacity";

@@ -57,7 +57,12 @@ pub enum ChangeEffect {
         version: u64,
     },
     /// Granting was stopped.
-    Pause,
+    Pause {
+        /// The end of the pause, in milliseconds; [`PAUSED`](crate::model::PAUSED) without one.
+        until_ms: u64,
+        /// The reason, possibly empty.
+        reason: Arc<str>,
+    },
     /// Granting was resumed.
     Resume,
     /// The line was closed, for this reason.
@@ -85,7 +90,7 @@ impl ChangeEffect {
     fn part(&self) -> u8 {
         match self {
             Self::Limit { .. } | Self::Unpin { .. } => 0,
-            Self::Pause | Self::Resume => 1,
+            Self::Pause { .. } | Self::Resume => 1,
             Self::Close(_) | Self::Open => 2,
             Self::Revoke { .. } => 3,
         }

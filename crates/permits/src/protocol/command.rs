@@ -160,8 +160,8 @@ pub enum Operation {
     Pause {
         /// Its origin.
         origin: ChangeOrigin,
-        /// True to stop, false to resume.
-        paused: bool,
+        /// The pause; `None` resumes granting.
+        pause: Option<Pause>,
     },
     /// Close the line, or open it.
     CloseLine {
@@ -284,6 +284,16 @@ impl Operation {
     }
 }
 
+/// A pause by an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Pause {
+    /// The time until it ends by itself, in milliseconds. A pause that ends later stays as it is.
+    pub for_ms: Option<u64>,
+    /// The reason: printable text, possibly empty.
+    pub reason: Arc<str>,
+}
+
 /// A change of the limit by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -309,6 +319,8 @@ pub struct AcquireRequest {
     pub terms: PermitTerms,
     /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
+    /// True if it takes the place of an earlier request of the same holder that waits in the same lane.
+    pub supersedes: bool,
 }
 
 /// The names of an entry.
@@ -343,11 +355,14 @@ pub struct ReleaseRequest {
     pub request: RequestId,
     /// The last token that the session has used of a grant that it kept: the next grant gets a higher one.
     pub last_token: Option<u64>,
+    /// The units that its grant counts for until it is as old as was asked for, if they were corrected. At
+    /// most the limit.
+    pub counted: Option<u32>,
 }
 
 impl From<RequestKey> for ReleaseRequest {
     fn from(RequestKey { holder, request }: RequestKey) -> Self {
-        Self { holder, request, last_token: None }
+        Self { holder, request, last_token: None, counted: None }
     }
 }
 
@@ -408,6 +423,7 @@ mod tests {
             request: session.request(number),
             terms: PermitTerms::new(1, 1_000),
             wait: true,
+            supersedes: false,
         };
         let operation = Operation::Acquire { queue_max: 1, requests: (0..3).map(request).collect() };
         let answers = Answers::Acquire(vec![
@@ -419,7 +435,7 @@ mod tests {
         let expected = [RequestStatus::Holding, RequestStatus::Waiting { position: 7 }, RequestStatus::Gone];
         assert_eq!(statuses, expected);
         assert!(operation.keeps_entries());
-        let pause = Operation::Pause { origin: session.request(3).into(), paused: true };
+        let pause = Operation::Pause { origin: session.request(3).into(), pause: None };
         assert_eq!(pause.entries(&Answers::Pause), []);
     }
 }

@@ -34,6 +34,8 @@ pub enum EventKind {
     Turn(u64),
     /// The waiter was removed: its weight exceeds the lowered limit.
     Refused,
+    /// The waiter was removed: a later request of its holder has taken its place.
+    Superseded,
     /// The waiter was removed: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
 }

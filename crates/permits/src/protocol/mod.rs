@@ -18,18 +18,20 @@ mod terms;
 pub use self::change::{CHANGE_RETRIED_MS, Change, ChangeEffect, ChangeOrigin};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
-    Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
+    Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
 };
 pub use self::event::{Event, EventKind};
 pub(crate) use self::layout::layout;
 #[cfg(feature = "testing")]
 pub use self::layout::pretend_layout;
 pub use self::names::{
-    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, RequestId, SessionId,
-    check_at_least, check_lease, check_prefix, check_reason, check_share,
+    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, PAUSE_MAX, RequestId,
+    SessionId, check_at_least, check_lease, check_max_hold, check_pause, check_prefix, check_reason,
+    check_share,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,
-    InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestStatus,
+    InspectedPause, InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply,
+    RequestStatus, WAIT_BOUNDS, Waits,
 };
 pub use self::terms::PermitTerms;

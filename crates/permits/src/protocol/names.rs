@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The shortest lease, in milliseconds.
 pub const MIN_LEASE_MS: u64 = 100;
 
 /// The longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The longest pause with an end.
+pub const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The largest share of a lane.
 pub const MAX_SHARE: u32 = 1_000;
@@ -70,6 +74,28 @@ pub enum InvalidInput {
         /// The requested time, in milliseconds.
         at_least_ms: u64,
     },
+    /// A pause that would be empty or too long.
+    #[error(
+        "a pause of {time:?} is out of range: 1 ms to {PAUSE_MAX:?} (366 days); without a time it has no end"
+    )]
+    Pause {
+        /// The requested time.
+        time: Duration,
+    },
+    /// A longest hold that is shorter than any lease.
+    #[error("a longest hold of {time:?} is out of range: at least {MIN_LEASE_MS} ms")]
+    MaxHold {
+        /// The requested time.
+        time: Duration,
+    },
+    /// A request that supersedes others of its holder, and names no holder.
+    #[error("a request supersedes those of the same holder: give it a holder")]
+    SupersedesNone,
+    /// Units are counted of a permit whose grant counts only while it is held.
+    #[error(
+        "the permit was not acquired with at_least: units are counted only of a grant that counts for some time"
+    )]
+    NothingCounts,
     /// Of a permit no unit is to be released, or all are.
     #[error("{units} of {weight} units are no part of a permit: release at least 1, and keep at least 1")]
     Part {
@@ -148,6 +174,23 @@ pub fn check_share(share: u32) -> Result<u32, InvalidInput> {
 /// [`InvalidInput::AtLeast`] if it is longer.
 pub fn check_at_least(at_least_ms: u64) -> Result<u64, InvalidInput> {
     if at_least_ms <= MAX_LEASE_MS { Ok(at_least_ms) } else { Err(InvalidInput::AtLeast { at_least_ms }) }
+}
+
+/// Checks the time of a pause, and returns it in milliseconds: more than 0, at most 366 days.
+///
+/// # Errors
+/// [`InvalidInput::Pause`] if it is out of range.
+pub fn check_pause(time: Duration) -> Result<u64, InvalidInput> {
+    let for_ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    if !time.is_zero() && time <= PAUSE_MAX { Ok(for_ms) } else { Err(InvalidInput::Pause { time }) }
+}
+
+/// Checks the longest time for which a permit is held: at least [`MIN_LEASE_MS`].
+///
+/// # Errors
+/// [`InvalidInput::MaxHold`] if it is shorter.
+pub fn check_max_hold(time: Duration) -> Result<(), InvalidInput> {
+    if time >= Duration::from_millis(MIN_LEASE_MS) { Ok(()) } else { Err(InvalidInput::MaxHold { time }) }
 }
 
 /// Checks the first part of every key: 1 to 64 printable ASCII characters without braces and spaces, so that

@@ -1,6 +1,7 @@
 //! Replies: the answers to the requests of a command, and the state of the semaphore after it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::change::Change;
 use super::names::{Holder, Label, LaneName};
@@ -124,8 +125,14 @@ impl AcquireOutcome {
 /// The reason of a refused [`AcquireRequest`](super::AcquireRequest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not now: units are taken, other requests wait, or the semaphore is paused.
+    /// Not now: units are taken, or other requests wait.
     NoPermits,
+    /// Not now: an operator has paused the semaphore.
+    Paused {
+        /// The time until the store would grant it, in milliseconds, if that is known: the pause has an end,
+        /// and nothing else keeps it out for longer.
+        remaining_ms: Option<u64>,
+    },
     /// Not now: the units are free, and the store holds them back because it recovers.
     Recovering,
     /// Not now: units of grants that count for some time keep it out, and nothing else.
@@ -235,12 +242,14 @@ pub struct Inspected {
     pub held: u64,
     /// The number of waiters.
     pub waiting: u64,
-    /// True if granting is stopped.
-    pub paused: bool,
+    /// The pause, if granting is stopped.
+    pub paused: Option<InspectedPause>,
     /// The reason for which the line is closed, if it is.
     pub closed: Option<Arc<str>>,
     /// The numbers of what has happened.
     pub counts: Counts,
+    /// The waits that grants have ended.
+    pub waits: Waits,
     /// Holders, by the end of their lease, soonest first.
     pub holders: Vec<InspectedHolder>,
     /// Waiters, in the order in which they are to be granted, as far as it is known: see
@@ -280,6 +289,38 @@ impl Counts {
     }
 }
 
+/// The waits that grants have ended, since the store has a semaphore: of each request that waited, the time
+/// from its place in the queue to its grant. Requests that were granted at once, or gave up, are not in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(not(feature = "testing"), non_exhaustive)]
+pub struct Waits {
+    /// The sum, in microseconds.
+    pub total_us: u64,
+    /// The number of those that took as long as each of [`WAIT_BOUNDS`] and longer than the bound before it;
+    /// and at the end of those that took longer than all. After 2^32 − 1 a number begins again at 0.
+    pub numbers: [u32; WAIT_BOUNDS.len() + 1],
+}
+
+/// The longest waits of the [numbers](Waits::numbers) of waits.
+pub const WAIT_BOUNDS: [Duration; 5] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(100),
+];
+
+impl Waits {
+    /// Adds a wait of so many microseconds.
+    pub(crate) fn add(&mut self, wait_us: u64) {
+        self.total_us += wait_us;
+        let wait = Duration::from_micros(wait_us);
+        let number = &mut self.numbers[WAIT_BOUNDS.partition_point(|bound| *bound < wait)];
+        *number = number.wrapping_add(1);
+    }
+}
+
 /// A holder, listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedHolder {
@@ -314,6 +355,15 @@ pub struct InspectedWaiter {
     pub label: Label,
     /// Its lane.
     pub lane: LaneName,
+}
+
+/// A pause, listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectedPause {
+    /// The time until its end, in milliseconds, if it has one.
+    pub remaining_ms: Option<u64>,
+    /// Its reason, possibly empty.
+    pub reason: Arc<str>,
 }
 
 /// A lane with waiters, listed.

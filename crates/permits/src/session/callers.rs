@@ -122,6 +122,8 @@ pub(crate) struct PendingRelease {
     pub(crate) lease: Duration,
     /// The last token that was used of a grant that was kept.
     pub(crate) last_token: Option<u64>,
+    /// The units that its grant counts for, if they were corrected.
+    pub(crate) counted: Option<u32>,
     /// An earlier release of this request was sent and not answered. If the store does not know the request,
     /// that may be why.
     pub(crate) sent_before: bool,
@@ -131,7 +133,7 @@ pub(crate) struct PendingRelease {
 impl PendingRelease {
     /// As the store gets it.
     pub(super) fn to_request(&self) -> ReleaseRequest {
-        ReleaseRequest { last_token: self.last_token, ..self.request.clone().into() }
+        ReleaseRequest { last_token: self.last_token, counted: self.counted, ..self.request.clone().into() }
     }
 }
 
@@ -420,6 +422,7 @@ impl PermitGuard {
             request: RequestKey { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease(),
             last_token: state.last_token(),
+            counted: state.counted(),
             sent_before: false,
             answer,
         };

@@ -21,6 +21,10 @@ pub(crate) struct AcquireSpec {
     /// Renew it in the background once it is held. A waiter is always renewed.
     pub(crate) auto_renew: bool,
     pub(crate) limit: Arc<LimitDeclaration>,
+    /// The longest time for which its permit is held.
+    pub(crate) max_hold: Option<Duration>,
+    /// It takes the place of an earlier request of its holder.
+    pub(crate) supersedes: bool,
     /// The time for which its permit may be kept without use.
     pub(crate) keep: Option<Duration>,
     pub(crate) position: Arc<Position>,
@@ -45,6 +49,8 @@ impl AcquireSpec {
             wait: Wait::Forever,
             auto_renew: true,
             limit,
+            max_hold: None,
+            supersedes: false,
             keep: None,
             position: Arc::default(),
             span: None,

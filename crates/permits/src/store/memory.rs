@@ -277,7 +277,7 @@ mod tests {
         let name = "memory-that-stays";
         let first = client(name);
         first.semaphore("pinned", 1).expect("valid").set_limit(7).wait().expect("it is there");
-        first.semaphore("paused", 2).expect("valid").pause().wait().expect("it is there");
+        first.semaphore("paused", 2).expect("valid").pause("").wait().expect("it is there");
         first
             .semaphore("used", 3)
             .expect("valid")

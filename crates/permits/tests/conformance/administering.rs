@@ -144,7 +144,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let began = Instant::now();
     let limit = fixture.limit(1);
     administered.set_limit(limit).succeeds().await;
-    administered.pause().succeeds().await;
+    administered.pause("upgrade").succeeds().await;
     administered.close_line("moved: 1, 2").succeeds().await;
     assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
     assert!(lost_within(&permit, LIMIT).await.is_some());
@@ -154,7 +154,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let expected = [
         &OperatorChange::Revoked { holder, waited, reason: "late".to_owned() },
         &OperatorChange::LineClosed("moved: 1, 2".to_owned()),
-        &OperatorChange::Paused,
+        &OperatorChange::Paused { time: None, reason: "upgrade".to_owned() },
         &OperatorChange::LimitSet(limit),
     ];
     assert_eq!(changes, expected);
@@ -181,7 +181,7 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     let (semaphore, administered) =
         (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
     let permit = semaphore.acquire().succeeds().await;
-    administered.pause().succeeds().await;
+    administered.pause("").succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     permit.renew().await.expect("holders keep what they hold");
     permit.release().await.expect("holders keep what they hold");

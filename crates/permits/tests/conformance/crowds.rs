@@ -68,7 +68,7 @@ pub(crate) async fn a_raised_limit_grants_a_crowd(fixture: &Fixture) {
 
 pub(crate) async fn a_resumed_semaphore_grants_a_crowd(fixture: &Fixture) {
     let Crowd { permit, waiters, operator, .. } = Crowd::wait(fixture).await;
-    operator.pause().succeeds().await;
+    operator.pause("").succeeds().await;
     permit.release().succeeds().await;
     operator.resume().succeeds().await;
     Crowd::is_granted(waiters).await;

@@ -173,7 +173,7 @@ pub(crate) async fn operators_get_back_what_is_kept(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, line) = (fixture.semaphore(&client, 1).keep(IDLE), fixture.semaphore(&operator, 1));
     kept(&semaphore).await;
-    line.pause().succeeds().await;
+    line.pause("").succeeds().await;
     fixture.settles(&line, 0, 0).await;
     line.resume().succeeds().await;
     kept(&semaphore).await;

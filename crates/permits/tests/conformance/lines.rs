@@ -64,7 +64,7 @@ pub(crate) async fn an_idle_line_is_deleted_with_its_pin_and_pause(fixture: &Fix
     let permit = semaphore.acquire().succeeds().await;
     let token = permit.token();
     observed.set_limit(2).succeeds().await;
-    observed.pause().succeeds().await;
+    observed.pause("").succeeds().await;
     permit.release().succeeds().await;
     assert_eq!(observed.delete().await, Ok(true));
     assert!(!observer.list().succeeds().await.contains(&"deleted".to_owned()));
@@ -94,7 +94,7 @@ pub(crate) async fn a_line_in_use_is_not_deleted(fixture: &Fixture) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(administered.delete().await, in_use(1, 1));
-    administered.pause().succeeds().await;
+    administered.pause("").succeeds().await;
     permit.release().succeeds().await;
     assert_eq!(administered.delete().await, in_use(0, 1));
     administered.resume().succeeds().await;
@@ -161,7 +161,7 @@ pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixtur
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let (semaphore, administered) =
         (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
-    administered.pause().succeeds().await;
+    administered.pause("").succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.close_line("out of order").succeeds().await;
     let closed = AcquireError::LineClosed { reason: "out of order".into() };

@@ -39,7 +39,7 @@ pub(crate) async fn a_thread_waits_for_every_operation(fixture: &Fixture) {
         semaphore.set_limit_if_version(limit + 2, version).wait()?;
         assert_eq!(semaphore.adjust_limit(-1).wait()?, limit + 1);
         semaphore.unpin().wait()?;
-        semaphore.pause().wait()?;
+        semaphore.pause("").wait()?;
         assert!(semaphore.inspect_up_to(0).wait()?.paused);
         semaphore.resume().wait()?;
         semaphore.close_line("moved").wait()?;

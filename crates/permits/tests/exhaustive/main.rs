@@ -95,6 +95,8 @@ fn named() -> Vec<Property<Protocol>> {
         holds::<23>,
         holds::<24>,
         holds::<25>,
+        holds::<26>,
+        holds::<27>,
     ];
     let named = conditions.into_iter().enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()

@@ -341,7 +341,7 @@ impl World {
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
-                let requests = vec![AcquireRequest { holder, request, terms, wait: true }];
+                let requests = vec![AcquireRequest { holder, request, terms, wait: true, supersedes: false }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {

@@ -17,6 +17,7 @@ fn sound() -> [Pairs; 6] {
         ("limit_version", "1"),
         ("pinned", "0"),
         ("paused", "0"),
+        ("waits", "0 0 0 0 0 0 0"),
         ("reason", ""),
         ("held", "1"),
         ("holders", "1"),

@@ -182,8 +182,13 @@ fn id() -> RequestId {
 fn operations(count: usize) -> Vec<Operation> {
     let holder = Holder::new("web-3").expect("it is valid");
     let (request, grant) = (id(), Grant { token: 7, slot: 0 });
-    let acquire =
-        AcquireRequest { holder: holder.clone(), request: id(), terms: PermitTerms::new(1, 100), wait: true };
+    let acquire = AcquireRequest {
+        holder: holder.clone(),
+        request: id(),
+        terms: PermitTerms::new(1, 100),
+        wait: true,
+        supersedes: false,
+    };
     let release = RequestKey { holder: holder.clone(), request: id() };
     let renew = RenewRequest {
         holder: holder.clone(),
@@ -205,7 +210,7 @@ fn operations(count: usize) -> Vec<Operation> {
         Operation::Renew(vec![renew; count]),
         Operation::Adopt(adopt),
         Operation::SetLimit { origin: id().into(), change: LimitChange::Set(1), expected_version: None },
-        Operation::Pause { origin: id().into(), paused: true },
+        Operation::Pause { origin: id().into(), pause: None },
         Operation::CloseLine { origin: id().into(), reason: Some(Arc::from("why")) },
         Operation::Revoke { origin: id().into(), holder, cooling: None, reason: Arc::from("why") },
         Operation::Delete { unreadable: false },

@@ -52,6 +52,7 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
             ..PermitTerms::new(1, 15_000)
         },
         wait: true,
+        supersedes: false,
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
 }
@@ -94,7 +95,7 @@ fn use_all(state: &State) {
         set_limit(5),
         Operation::Delete { unreadable: false },
         Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },
-        Operation::Pause { origin: id("s.8").into(), paused: false },
+        Operation::Pause { origin: id("s.8").into(), pause: None },
         Operation::Revoke {
             origin: id("s.9").into(),
             holder: holder(3),

@@ -3,7 +3,8 @@
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
     AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label, LimitChange, Name,
-    Operation, OperationKind, PermitTerms, Recovery, RenewRequest, Reply, RequestId, RequestKey, SessionId,
+    Operation, OperationKind, Pause, PermitTerms, Recovery, RenewRequest, Reply, RequestId, RequestKey,
+    SessionId,
 };
 use permits::store::StoreError;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
@@ -179,6 +180,7 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
         request: id(name),
         terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
         wait: true,
+        supersedes: false,
     }
 }
 
@@ -205,7 +207,8 @@ pub(crate) fn change_limit(request: &str, change: LimitChange) -> Operation {
 }
 
 pub(crate) fn pause(request: &str, paused: bool) -> Operation {
-    Operation::Pause { origin: id(request).into(), paused }
+    let pause = paused.then(|| Pause { for_ms: None, reason: "".into() });
+    Operation::Pause { origin: id(request).into(), pause }
 }
 
 pub(crate) fn close_line(request: &str, reason: Option<&str>) -> Operation {

@@ -1,5 +1,6 @@
 //! Changes by operators: remembered for operators to read, and for changes that are sent again.
 
+use permits::model::PAUSED;
 use permits::protocol::{
     Answers, Change, ChangeEffect, ChangeOrigin, Label, LimitChange, LimitOutcome, Operation,
 };
@@ -75,7 +76,7 @@ fn the_last_change_of_each_part_is_remembered_whatever_follows() {
     assert_eq!(changes[0].effect, ChangeEffect::Limit { limit: 9, version: 42 });
     let [closed, paused, revoked] = &changes[29..] else { unreachable!("there are 32") };
     assert_eq!(closed.effect, ChangeEffect::Close("moved".into()));
-    assert_eq!(paused.effect, ChangeEffect::Pause);
+    assert_eq!(paused.effect, ChangeEffect::Pause { until_ms: PAUSED, reason: "".into() });
     let (waited, reason) = (false, "late".into());
     assert_eq!(revoked.effect, ChangeEffect::Revoke { holder: holder("a"), waited, reason });
     assert_eq!(revoked.origin.by.as_str(), "me, 100 %");
@@ -108,6 +109,6 @@ fn a_pause_or_a_closing_that_is_sent_again_does_not_undo_a_later_change() {
         both.same(&close_line(request, reason));
     }
     let Answers::Inspect(found) = both.same(&Operation::Inspect { max: 9 }) else { unreachable!() };
-    assert_eq!((found.paused, found.closed), (false, None));
+    assert_eq!((found.paused, found.closed), (None, None));
     both.same(&release("a"));
 }

@@ -87,7 +87,7 @@ async fn losses() {
     administered.revoke("web-3", "it is stuck").succeeds().await;
     assert!(matches!(in_time(revoked.lost()).await, Lost::Revoked { .. }));
     assert_eq!(about("losses", "permits::revoked").fields["reason"], "it is stuck");
-    administered.pause().succeeds().await;
+    administered.pause("").succeeds().await;
     administered.resume().succeeds().await;
     about("losses", "permits::paused");
     about("losses", "permits::resumed");

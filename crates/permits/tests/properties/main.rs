@@ -134,6 +134,7 @@ impl<'a> Run<'a> {
             request: request.clone(),
             terms: PermitTerms::new(1, 100),
             wait: true,
+            supersedes: false,
         };
         let came = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] })?;
         let was = match came.reply.answers {

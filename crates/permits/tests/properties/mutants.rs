@@ -1,6 +1,7 @@
 //! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its
 //! property.
 
+use permits::model::PAUSED;
 use permits::model::{EntryState, Lane, State};
 use permits::protocol::{
     AcquireOutcome, Answers, Counts, Event, EventKind, Grant, LimitChange, Operation, Refusal,
@@ -30,7 +31,7 @@ fn sees(property: &str, sound: &Step, mutate: impl FnOnce(&mut Step)) -> bool {
 fn the_checks_see_a_grant_above_the_limit() {
     let step = Story::full().release("a");
     assert!(sees("P1", &step, |step| after(step).limit = 1));
-    assert!(sees("P1", &step, |step| after(step).paused = true));
+    assert!(sees("P1", &step, |step| after(step).paused_until_ms = PAUSED));
     assert!(sees("P1", &step, |step| after(step).closed = Some("".into())));
     let newcomer = Story::new().acquire(&["a"]);
     let in_window = |step: &mut Step| after(step).recovering_until_ms = u64::MAX;
@@ -264,7 +265,7 @@ fn the_checks_see_that_a_permit_may_be_kept_while_others_need_it() {
     assert!(sees("P22", &step, |step| after(step).kept_until_ms -= 1));
     let idle = story.send(Operation::Renew(Vec::new()));
     assert!(sees("P22", &idle, |step| after(step).kept_until_ms -= 1));
-    assert!(sees("P22", &step, |step| after(step).paused = true));
+    assert!(sees("P22", &step, |step| after(step).paused_until_ms = PAUSED));
     assert!(sees("P22", &step, |step| after(step).closed = Some("".into())));
     assert!(sees("P22", &step, |step| after(step).recovering_until_ms = u64::MAX));
     assert!(sees("P22", &step, |step| after(step).limit = 0));

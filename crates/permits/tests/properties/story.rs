@@ -88,6 +88,7 @@ pub(crate) fn request(name: &str, lease_ms: u64) -> AcquireRequest {
         request: Simulation::session_id(1).request(0),
         terms: PermitTerms::new(1, lease_ms),
         wait: true,
+        supersedes: false,
     }
 }
 

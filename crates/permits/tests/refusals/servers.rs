@@ -57,7 +57,7 @@ async fn a_password_is_never_shown() {
     keeps_the_secret(&in_time(semaphore.acquire()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(semaphore.inspect()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(permit.renew()).await.expect_err("the server cannot be reached"));
-    let handle: PermitHandle = "permits5:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits6:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
     keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be reached"));
     assert!(!log.about(&proxy.address(), "connecting again", 1).is_empty());
@@ -148,7 +148,7 @@ async fn without_memory_acquiring_fails_and_giving_back_works() {
     let third = in_time(waiter).await.expect("no panic").expect("what is freed is handed on");
     assert_eq!(semaphore.revoke(second.holder(), "enough").await, Ok(true));
     in_time(second.lost()).await;
-    semaphore.pause().await.expect("pausing works");
+    semaphore.pause("").await.expect("pausing works");
     semaphore.resume().await.expect("resuming works");
     third.release().await.expect("releasing works");
     let seen = semaphore.inspect().await.expect("looking works");

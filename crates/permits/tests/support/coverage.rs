@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
     AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitOutcome, Operation,
-    RenewOutcome, Reply,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
 };
 
 /// The number of times that each case happened.
@@ -24,6 +24,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: NoPermits",
     "acquire: Recovering",
     "acquire: Cooling",
+    "acquire: Paused",
     "acquire: ExceedsLimit",
     "acquire: AlreadyHeld",
     "acquire: QueueFull",
@@ -72,6 +73,9 @@ pub(crate) const SMALL: &[&str] = &[
     "event: Refused",
     "event: Turn",
     "event: LineClosed",
+    "event: Superseded",
+    "release: counted",
+    "pause ended by time",
     "expiry with a queue",
     "idle state expired",
     "new era with its data",
@@ -102,7 +106,9 @@ impl Coverage {
         let now_ms = now_us / 1000;
         self.add(before.is_some_and(|state| state.is_expired(now_ms)), "idle state expired");
         let before = before.filter(|state| !state.is_expired(now_ms));
-        self.note_answers(before, command, reply);
+        self.note_answers(now_ms, before, command, reply);
+        let ends = before.and_then(State::pause_ends_ms);
+        self.add(ends.is_some_and(|ends_ms| ends_ms <= now_ms), "pause ended by time");
         self.add(reply.replaced_limit.is_some(), "limit replaced");
         self.add(declared_and_refused(before, command, reply), "declared and refused");
         self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
@@ -127,13 +133,13 @@ impl Coverage {
         }
         let head = after.waiters(1).first().map(|(_, holder)| u64::from(after.entries[*holder].terms.weight));
         let held_back = now_ms < after.recovering_until_ms
-            && !after.paused
+            && !after.is_paused()
             && after.closed.is_none()
             && head.is_some_and(|weight| after.held + weight <= after.limit.into());
         self.add(held_back, "recovery window held back");
     }
 
-    fn note_answers(&mut self, before: Option<&State>, command: &Command, reply: &Reply) {
+    fn note_answers(&mut self, now_ms: u64, before: Option<&State>, command: &Command, reply: &Reply) {
         match (&command.operation, &reply.answers) {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 for (request, answer) in requests.iter().zip(answers) {
@@ -145,17 +151,24 @@ impl Coverage {
                     }
                 }
             }
-            (_, Answers::Release(answers)) => {
+            (Operation::Release(requests), Answers::Release(answers)) => {
+                let held = |(was, release): (&ReleaseOutcome, &ReleaseRequest)| {
+                    let entry = before.and_then(|state| state.entries.get(&release.holder));
+                    *was == ReleaseOutcome::Held
+                        && release.counted.is_some()
+                        && entry.is_some_and(|entry| entry.counts_until_ms() > now_ms)
+                };
+                self.add(answers.iter().zip(requests).any(held), "release: counted");
                 answers.iter().for_each(|answer| self.count_answer("release", answer));
             }
             (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
             (_, Answers::Adopt(true)) => self.count("adopt: done"),
             (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
             (_, Answers::SetLimit(changed)) => self.note_change(before, command, *changed),
-            (Operation::Pause { origin, paused }, _) => self.count(match (is_made(before, origin), paused) {
+            (Operation::Pause { origin, pause }, _) => self.count(match (is_made(before, origin), pause) {
                 (true, _) => "pause: done before",
-                (false, true) => "pause",
-                (false, false) => "resume",
+                (false, Some(_)) => "pause",
+                (false, None) => "resume",
             }),
             (Operation::CloseLine { origin, reason }, _) => {
                 self.count(match (is_made(before, origin), reason) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use permits::model::{Entry, EntryState, Lane, Lanes, Progress, State};
 use permits::protocol::{
     Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
-    SessionId,
+    SessionId, Waits,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -87,14 +87,18 @@ pub(crate) fn decode(
     let changes = text("changes")?;
     let records = text("records")?;
     let reason: Arc<str> = text("reason")?.into();
-    let stopped: u64 = number(text("paused")?)?;
-    let closed = (stopped > 1).then_some(reason);
+    let paused: i64 = number(text("paused")?)?;
+    let closed = (paused < 0).then_some(reason);
+    let waits: Vec<u64> = text("waits")?.split(' ').map(number).collect::<Result<_, _>>()?;
+    let &[total_us, ref numbers @ ..] = &waits[..] else { return Err("no waits".to_owned()) };
+    let numbers: Vec<u32> = numbers.iter().filter_map(|number| u32::try_from(*number).ok()).collect();
+    let numbers = numbers.try_into().map_err(|numbers| format!("the waits {numbers:?}"))?;
     let mut field = |name: &str| number::<u64>(text(name)?);
     let decoded = State {
         limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
         limit_version: field("limit_version")?,
         pinned: flag(field("pinned")?)?,
-        paused: flag(stopped % 2)?,
+        paused_until_ms: if paused < 0 { -1 - paused } else { paused }.unsigned_abs(),
         closed,
         held: field("held")?,
         last_token: field("last_token")?,
@@ -126,6 +130,7 @@ pub(crate) fn decode(
             expired: field("expired")?,
             revoked: field("revoked")?,
         },
+        waits: Waits { total_us, numbers },
         changes: decode_changes(changes)?,
         damage: None,
     };
@@ -250,7 +255,9 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
             ["limit", "unpin", limit, version, "", by] => {
                 (ChangeEffect::Unpin { limit: number(limit)?, version: number(version)? }, by)
             }
-            ["pause", "pause", "", "", "", by] => (ChangeEffect::Pause, by),
+            ["pause", "pause", until, "", reason, by] => {
+                (ChangeEffect::Pause { until_ms: number(until)?, reason: reason.into() }, by)
+            }
             ["pause", "resume", "", "", "", by] => (ChangeEffect::Resume, by),
             ["line", "close", "", "", reason, by] => (ChangeEffect::Close(reason.into()), by),
             ["line", "open", "", "", "", by] => (ChangeEffect::Open, by),

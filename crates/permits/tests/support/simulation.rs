@@ -8,7 +8,7 @@
 use permits::model::{ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
-    Holder, Label, LaneName, MAX_BATCH, Name, Operation, PermitTerms, ReleaseRequest, RenewOutcome,
+    Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms, ReleaseRequest, RenewOutcome,
     RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 
@@ -117,7 +117,11 @@ impl Simulation {
             }
             Elapse::To { pick, off_ms, micros } => {
                 let windows = state.into_iter().flat_map(|state| {
-                    [state.recovering_until_ms, state.era_began_us / 1000 + state.lease_max_ms]
+                    [
+                        state.recovering_until_ms,
+                        state.pause_ends_ms().unwrap_or(0),
+                        state.era_began_us / 1000 + state.lease_max_ms,
+                    ]
                 });
                 let moments: Vec<u64> = deadlines().chain(windows).collect();
                 let Some(&at) = moments.get(pick % moments.len().max(1)) else { return };
@@ -193,8 +197,9 @@ impl Simulation {
                 let origin = self.change(0, *again);
                 Operation::SetLimit { origin, change: *change, expected_version }
             }
-            Action::Pause { paused, again } => {
-                Operation::Pause { origin: self.change(2, *again), paused: *paused }
+            Action::Pause { pause, again } => {
+                let pause = pause.map(|(for_ms, reason)| Pause { for_ms, reason: reason.into() });
+                Operation::Pause { origin: self.change(2, *again), pause }
             }
             Action::Revoke { naming, cooling, again } => {
                 let origin = self.change(1, *again);
@@ -212,16 +217,16 @@ impl Simulation {
 
     fn ask(&mut self, ask: &Ask, session: usize, limit: u32) -> AcquireRequest {
         match *ask {
-            Ask::New { holder, weight, lease_ms, at_least_ms, wait } => {
+            Ask::New { holder, weight, lease_ms, at_least_ms, wait, supersedes } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
                 let holder = HOLDERS.get(holder).copied();
                 let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };
-                self.acquire(session, holder, terms, wait)
+                AcquireRequest { supersedes, ..self.acquire(session, holder, terms, wait) }
             }
             Ask::Again { pick, wait } => {
                 let RenewRequest { holder, request, terms, .. } = self.named(&Naming::Known(pick)).renewal;
                 let terms = PermitTerms { label: label(0), ..terms };
-                AcquireRequest { holder, request, terms, wait }
+                AcquireRequest { holder, request, terms, wait, supersedes: pick.is_multiple_of(2) }
             }
         }
     }
@@ -246,7 +251,7 @@ impl Simulation {
             self.known.push(Known { session, renewal });
         }
         let terms = PermitTerms { label: label(self.made), ..terms };
-        AcquireRequest { holder, request, terms, wait }
+        AcquireRequest { holder, request, terms, wait, supersedes: false }
     }
 
     fn fresh(&mut self) -> RequestId {
@@ -323,7 +328,10 @@ impl Simulation {
             for Event { holder, request, kind, .. } in events {
                 match kind {
                     EventKind::Granted(grant) => self.holds(holder, request, *grant),
-                    EventKind::Revoked(_) | EventKind::Refused | EventKind::LineClosed(_) => {
+                    EventKind::Revoked(_)
+                    | EventKind::Refused
+                    | EventKind::Superseded
+                    | EventKind::LineClosed(_) => {
                         self.end(holder, request);
                     }
                     EventKind::Turn(_) => {}
@@ -428,5 +436,8 @@ fn lane(number: u64) -> (LaneName, u32) {
 fn release(renewal: &RenewRequest) -> ReleaseRequest {
     let used = renewal.grant.filter(|grant| renewal.terms.keep && grant.token.is_multiple_of(2));
     let last_token = used.map(|grant| grant.token + u64::from(grant.slot) * 100);
-    ReleaseRequest { last_token, ..RequestKey::from(renewal).into() }
+    // Sometimes with the units that it really cost.
+    let cost = renewal.grant.map_or(3, |grant| grant.token % 8);
+    let counted = u32::try_from(cost).ok().filter(|cost| cost % 2 == 0).map(|cost| cost / 2 * 3);
+    ReleaseRequest { last_token, counted, ..RequestKey::from(renewal).into() }
 }

@@ -144,7 +144,7 @@ pub(crate) enum Action {
         again: bool,
     },
     Pause {
-        paused: bool,
+        pause: Option<Pausing>,
         again: bool,
     },
     /// Close the line for this reason, or open it.
@@ -164,6 +164,9 @@ pub(crate) enum Action {
     },
 }
 
+/// The time and the reason of a pause.
+pub(crate) type Pausing = (Option<u64>, &'static str);
+
 /// One request of an acquire.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
@@ -174,6 +177,7 @@ pub(crate) enum Ask {
         lease_ms: u64,
         at_least_ms: u64,
         wait: bool,
+        supersedes: bool,
     },
     /// A request already made, by any session.
     Again { pick: usize, wait: bool },
@@ -323,8 +327,8 @@ fn actions() -> BoxedStrategy<Action> {
         4 => Just(Action::RenewAll),
         2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
         4 => set_limit(small_limit().boxed()),
-        2 => (prop_oneof![1 => Just(true), 2 => Just(false)], prop::bool::weighted(0.2))
-            .prop_map(|(paused, again)| Action::Pause { paused, again }),
+        2 => (prop_oneof![1 => pausing().prop_map(Some), 2 => Just(None)], prop::bool::weighted(0.2))
+            .prop_map(|(pause, again)| Action::Pause { pause, again }),
         2 => (reasons(), prop::bool::weighted(0.2))
             .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
         2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
@@ -334,6 +338,11 @@ fn actions() -> BoxedStrategy<Action> {
         1 => (0_u32..5).prop_map(|max| Action::Inspect { max }),
     ]
     .boxed()
+}
+
+fn pausing() -> impl Strategy<Value = Pausing> {
+    let for_ms = prop_oneof![1 => Just(None), 2 => (1_u64..5_000).prop_map(Some), 1 => (5_000_u64..90_000).prop_map(Some)];
+    (for_ms, select(vec!["", "429, 100 %s", "\u{fc}"]))
 }
 
 fn reasons() -> impl Strategy<Value = Option<&'static str>> {
@@ -348,8 +357,8 @@ fn crowded_actions() -> BoxedStrategy<Action> {
         2 => (1_usize..4, 1_usize..=500).prop_map(|(every, max)| Action::ReleaseMany { every, max }),
         3 => Just(Action::RenewAll),
         3 => set_limit(large_limit().boxed()),
-        2 => Just(Action::Pause { paused: false, again: false }),
-        1 => Just(Action::Pause { paused: true, again: false }),
+        2 => Just(Action::Pause { pause: None, again: false }),
+        1 => pausing().prop_map(|pausing| Action::Pause { pause: Some(pausing), again: false }),
         1 => Just(Action::CloseLine { reason: Some("moved"), again: false }),
         3 => Just(Action::CloseLine { reason: None, again: false }),
         1 => prop_oneof![0_u32..2_000, Just(u32::MAX)].prop_map(|max| Action::Inspect { max }),
@@ -379,8 +388,10 @@ fn ask() -> impl Strategy<Value = Ask> {
     let wait = prop::bool::weighted(0.75);
     let at_least = prop_oneof![3 => Just(0_u64), 1 => 1_u64..300, 1 => leases()];
     prop_oneof![
-        4 => (0..=HOLDERS.len(), weight, leases(), at_least, wait).prop_map(
-            |(holder, weight, lease_ms, at_least_ms, wait)| Ask::New { holder, weight, lease_ms, at_least_ms, wait }
+        4 => (0..=HOLDERS.len(), weight, leases(), at_least, (wait, prop::bool::weighted(0.3))).prop_map(
+            |(holder, weight, lease_ms, at_least_ms, (wait, supersedes))| {
+                Ask::New { holder, weight, lease_ms, at_least_ms, wait, supersedes }
+            }
         ),
         1 => (any::<u16>(), wait).prop_map(|(pick, wait)| Ask::Again { pick: pick.into(), wait }),
     ]

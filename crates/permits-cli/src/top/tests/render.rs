@@ -352,7 +352,10 @@ fn the_last_changes_by_operators_are_a_line() {
         let age = Duration::from_secs(seconds);
         ChangeInfo { change, by: "alice@web".into(), at: SystemTime::UNIX_EPOCH, age }
     };
-    let changes = vec![change(5, OperatorChange::Paused), change(7200, OperatorChange::LimitSet(3))];
+    let changes = vec![
+        change(5, OperatorChange::Paused { time: None, reason: String::new() }),
+        change(7200, OperatorChange::LimitSet(3)),
+    ];
     let mut model = opened(Inspection { changes, ..detail() }, now);
     let line = "alice@web paused 5.0 s ago; alice@web set the limit to 3 2 h 0 m ago";
     let has = |rows: &[String], text: &str| rows.iter().any(|row| row == text);

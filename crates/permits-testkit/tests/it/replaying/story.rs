@@ -4,7 +4,7 @@
 use permits::model::{ServerClock, State, apply, keepable_limit, recalls};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms, Recovery,
+    EventKind, Grant, Holder, Label, LaneName, LimitChange, Name, Operation, Pause, PermitTerms, Recovery,
     RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 use permits_testkit::history::Record;
@@ -134,6 +134,7 @@ pub(crate) fn acquire(name: &str, request: &str, weight: u32, wait: bool) -> Ope
                 ..PermitTerms::new(weight, lease_ms)
             },
             wait,
+            supersedes: false,
         }],
     }
 }
@@ -242,7 +243,10 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
             },
             19 => Operation::Pause {
                 origin: id(&format!("pause-{}", random.u32(0..50))).into(),
-                paused: random.u8(0..3) == 0,
+                pause: (random.u8(0..3) == 0).then(|| Pause {
+                    for_ms: random.bool().then(|| random.u64(1..2_000)),
+                    reason: "429".into(),
+                }),
             },
             20 => Operation::Revoke {
                 origin: id(&format!("revoke-{}", random.u32(0..50))).into(),

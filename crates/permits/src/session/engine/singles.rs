@@ -17,8 +17,10 @@ impl Engine {
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
                 match call.operation {
-                    Operation::Pause { paused: true, .. } => events::paused(&call.semaphore),
-                    Operation::Pause { paused: false, .. } => events::resumed(&call.semaphore),
+                    Operation::Pause { pause: Some(pause), .. } => {
+                        events::paused(&call.semaphore, &pause.reason, pause.for_ms.unwrap_or(0));
+                    }
+                    Operation::Pause { pause: None, .. } => events::resumed(&call.semaphore),
                     _ => {}
                 }
                 self.context.outbox.reply(answer, Ok(replied));
@@ -82,6 +84,7 @@ impl Engine {
             request: RequestKey { holder: adopt.holder, request: adopt.new_request },
             lease: adopt.terms.lease(),
             last_token: None,
+            counted: None,
             sent_before: true,
             answer: None,
         };

@@ -34,6 +34,9 @@ use crate::sys::process::Process;
 /// The deadline of a permit that is no longer held.
 const ENDED: u64 = 0;
 
+/// Units that were not corrected.
+const NOT_COUNTED: u64 = u64::MAX;
+
 /// A permit, as the engine sees it.
 #[derive(Debug)]
 pub(crate) struct PermitState {
@@ -57,6 +60,10 @@ pub(crate) struct PermitState {
     held_since: AtomicU64,
     /// The time from the request to the grant of the store.
     waited: Duration,
+    /// The longest time for which it is held, from the grant on.
+    max_hold: Option<Duration>,
+    /// The units that its grant counts for, if its holder has corrected them; [`NOT_COUNTED`] otherwise.
+    counted: AtomicU64,
     meters: SemaphoreMeters,
     /// Its part in the number of permits that are held.
     held: Counted,
@@ -120,6 +127,8 @@ impl PermitState {
             granted_at,
             held_since: AtomicU64::new(granted_at.as_micros()),
             waited,
+            max_hold: spec.max_hold,
+            counted: AtomicU64::new(NOT_COUNTED),
             meters: spec.meters.clone(),
             held: Default::default(),
             deadline: AtomicU64::new(deadline.as_micros()),
@@ -145,7 +154,7 @@ impl PermitState {
     }
 
     /// The terms of the store's grant.
-    pub(super) fn granted_terms(&self) -> &PermitTerms {
+    pub(crate) fn granted_terms(&self) -> &PermitTerms {
         &self.granted
     }
 
@@ -239,6 +248,16 @@ impl PermitState {
         before.ok().map(|before| before - units)
     }
 
+    /// Corrects the units that its grant counts for.
+    pub(crate) fn count(&self, units: u32) {
+        self.counted.store(units.into(), Ordering::Relaxed);
+    }
+
+    /// The units that its grant counts for, if they were corrected.
+    pub(crate) fn counted(&self) -> Option<u32> {
+        u32::try_from(self.counted.load(Ordering::Relaxed)).ok()
+    }
+
     /// The lease.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms.load(Ordering::Relaxed))
@@ -272,7 +291,10 @@ impl PermitState {
             }
             match self.deadline.compare_exchange(deadline, ENDED, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    let _ = self.reason.set(Lost::Expired);
+                    let _ = self.reason.set(match self.max_hold {
+                        Some(limit) if now >= self.granted_at + limit => Lost::HeldTooLong { limit },
+                        _ => Lost::Expired,
+                    });
                     return Check::Expired;
                 }
                 Err(changed) => deadline = changed,
@@ -280,9 +302,10 @@ impl PermitState {
         }
     }
 
-    /// Extends it to `deadline`, unless it has ended.
+    /// Extends it to `deadline`, as far as it may be held so long, unless it has ended.
     pub(crate) fn extend(&self, deadline: Moment) {
         self.unsure.store(false, Ordering::Relaxed);
+        let deadline = self.max_hold.map_or(deadline, |longest| deadline.min(self.granted_at + longest));
         let later = |current| (current != ENDED).then_some(deadline.as_micros().max(current));
         let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }

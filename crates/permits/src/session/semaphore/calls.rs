@@ -205,6 +205,8 @@ impl SemaphoreSession {
                 request: spec.request.clone(),
                 terms: spec.terms.clone(),
                 wait: spec.wait != Wait::No,
+                // One that has lost its place may have lost it to a later request.
+                supersedes: spec.supersedes && entry.acquisition.last_answer_us == 0,
             });
         }
         batch

@@ -58,6 +58,7 @@ impl Entry {
             request: self.spec.key(),
             lease: self.spec.terms.lease(),
             last_token: self.permit.as_ref().and_then(|permit| permit.last_token()),
+            counted: self.permit.as_ref().and_then(|permit| permit.counted()),
             sent_before: self.acquisition.may_be_stored,
             answer: None,
         }

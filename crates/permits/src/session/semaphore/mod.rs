@@ -267,8 +267,14 @@ impl SemaphoreSession {
         let lease = context.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
-            let release =
-                PendingRelease { request, lease, last_token: None, sent_before: true, answer: None };
+            let release = PendingRelease {
+                request,
+                lease,
+                last_token: None,
+                counted: None,
+                sent_before: true,
+                answer: None,
+            };
             self.queue_release(release, now, context);
         }
     }
@@ -305,6 +311,7 @@ impl SemaphoreSession {
         let session = Session::from(context.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
+        let until = entry.spec.max_hold.map_or(until, |longest| until.min(now + longest));
         let permit = PermitState::new(&entry.spec, grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
@@ -385,6 +392,7 @@ impl SemaphoreSession {
         let error = match &kind {
             EventKind::Revoked(reason) => Some(AcquireError::Revoked { reason: reason.clone() }),
             EventKind::LineClosed(reason) => Some(AcquireError::LineClosed { reason: reason.clone() }),
+            EventKind::Superseded => Some(AcquireError::Superseded { holder: holder.to_string() }),
             EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         if let Some(error) = error {

@@ -175,6 +175,9 @@ impl SemaphoreSession {
             Refusal::Cooling { remaining_ms } => {
                 AcquireError::Cooling { remaining: Duration::from_millis(remaining_ms) }
             }
+            Refusal::Paused { remaining_ms } => {
+                AcquireError::Paused { remaining: remaining_ms.map(Duration::from_millis) }
+            }
             Refusal::LineClosed(reason) => AcquireError::LineClosed { reason },
             Refusal::ExceedsLimit => {
                 let weight = spec.terms.weight;

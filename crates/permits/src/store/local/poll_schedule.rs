@@ -80,9 +80,11 @@ impl PollSchedule {
     pub(super) fn on_event(&mut self, event: &Event) {
         let role = match event.kind {
             EventKind::Granted(_) => Some(Role::Holder),
-            EventKind::Revoked(_) | EventKind::Refused | EventKind::Turn(_) | EventKind::LineClosed(_) => {
-                None
-            }
+            EventKind::Revoked(_)
+            | EventKind::Refused
+            | EventKind::Turn(_)
+            | EventKind::Superseded
+            | EventKind::LineClosed(_) => None,
         };
         self.set_role(&event.semaphore, &event.request, role);
     }

@@ -131,6 +131,7 @@ const GROUPS: [Group; 9] = [
             // A score that is no number: it fails, too.
             ("ZADD", &[Key, Text("none"), Text("")]),
             ("ZREM", &[Key, Text("")]),
+            ("ZPOPMIN", &[Key, Text("0")]),
             ("ZRANGE", &[Key, Text("0"), Text("0")]),
             ("ZRANGEBYSCORE", &[Key, Text("0"), Text("0")]),
             ("ZREVRANGEBYSCORE", &[Key, Text("0"), Text("0")]),

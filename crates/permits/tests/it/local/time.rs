@@ -66,7 +66,7 @@ fn pinned_limits_and_pauses_outlast_a_restart() {
     let client = fixture.client();
     let semaphore = fixture.semaphore(&client);
     semaphore.set_limit(7).wait().expect("the file can be used");
-    semaphore.pause().wait().expect("the file can be used");
+    semaphore.pause("").wait().expect("the file can be used");
     client.close().wait().expect("the file can be used");
     restart(&fixture);
     let client = fixture.client();

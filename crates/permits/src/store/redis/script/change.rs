@@ -18,7 +18,7 @@ fn parse(line: &str) -> Option<Change> {
     let effect = match (part, what) {
         ("limit", "limit") => ChangeEffect::Limit { limit: number(one)?, version: number(other)? },
         ("limit", "unpin") => ChangeEffect::Unpin { limit: number(one)?, version: number(other)? },
-        ("pause", "pause") => ChangeEffect::Pause,
+        ("pause", "pause") => ChangeEffect::Pause { until_ms: number(one)?, reason },
         ("pause", "resume") => ChangeEffect::Resume,
         ("line", "close") => ChangeEffect::Close(reason),
         ("line", "open") => ChangeEffect::Open,

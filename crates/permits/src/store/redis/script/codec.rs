@@ -115,6 +115,7 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
             (holder, EventKind::LineClosed(Arc::from(reason)))
         }
         "refused" => (rest, EventKind::Refused),
+        "superseded" => (rest, EventKind::Superseded),
         _ => return None,
     };
     Some((RequestId::new(request).ok()?, Holder::new(holder).ok()?, kind))

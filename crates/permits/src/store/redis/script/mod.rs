@@ -6,7 +6,7 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`: readers of returned values.
 //!
-//! A script is [`NO_KEYS`], `clock`, `read`, the operation's ordinary course if it has one, the files in
+//! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the files in
 //! [`LANES`], that course again, the files in [`SHARED`], the operation's general course, and `finish`, in
 //! this order. The headers of the Lua files describe the arguments that Rust encodes and the answers that
 //! Rust decodes; a test compares them.
@@ -21,7 +21,7 @@ use self::ops::Lua;
 use crate::protocol::{Command, OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
-const READ: &str = include_str!("lua/read.lua");
+const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
 const LANES: [&str; 2] = [include_str!("lua/lanes.lua"), include_str!("lua/lane_heads.lua")];
 const SHARED: [&str; 10] = [
     include_str!("lua/begin.lua"),

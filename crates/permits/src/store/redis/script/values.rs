@@ -45,6 +45,14 @@ impl Fields {
         T::try_from(integer).map_err(|_| Malformed(format!("out of range: {integer}")))
     }
 
+    pub(super) fn numbers<T: TryFrom<i64> + Copy + Default, const N: usize>(&mut self) -> Decoded<[T; N]> {
+        let mut numbers = [T::default(); N];
+        for number in &mut numbers {
+            *number = self.number()?;
+        }
+        Ok(numbers)
+    }
+
     pub(super) fn flag(&mut self) -> Decoded<bool> {
         Ok(self.integer()? != 0)
     }

@@ -167,10 +167,7 @@ mod tests {
             lease_ms: 1_000,
             recovery: Recovery::Off,
             declaration: Declaration::Stored,
-            operation: Operation::Pause {
-                origin: RequestId::new("s.1").expect("valid").into(),
-                paused: true,
-            },
+            operation: Operation::Pause { origin: RequestId::new("s.1").expect("valid").into(), pause: None },
         };
         let note = note(&command);
         let note = format!("{}${note}", note.len());

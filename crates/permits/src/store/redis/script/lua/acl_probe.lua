@@ -8,7 +8,7 @@
 -- Cost      no calls
 
 local KEYED = { 'HGET', 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
-  'ZCOUNT', 'ZRANK', 'ZREVRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
+  'ZCOUNT', 'ZPOPMIN', 'ZRANK', 'ZREVRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
 local key, channel, sharded = ARGV[1], ARGV[2], ARGV[3]
 local denied = {}
 local function check(command, ...)

@@ -1,10 +1,11 @@
 -- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit
 -- counts if it lets one of the requests in, since a refused request changes nothing.
 -- KEYS      as in read.lua
--- ARGV      8 the most waiters; 9 the 1 of each request that may wait, 0 of one that may not; then 10… 2 a
---           request: holder, entry of a waiter as in entries.lua
+-- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it may and takes the
+--           place of another one of its holder; then 10… 2 a request: holder, entry of a waiter as in
+--           entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'
---           ms 0 | the reason of a refusal, 0, 0
+--           ms 0 | 'paused' ms, or -1, 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
@@ -23,6 +24,10 @@ for k = 1, count do
   if known[holder] then
     local token, slot, _, since_lease, since = parts(holder, known[holder])
     local _, _, _, _, request = parts(holder, entry)
+    if since ~= request and not refusal and not limit and supersedes(k, s.limit) then
+      token, slot, since_lease = supersede(holder, entry)
+      since = request
+    end
     if since ~= request then
       tag = 'already_held'
     else

@@ -12,7 +12,7 @@
 -- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one
 -- state table instead of many locals, and inline code instead of functions called once.
 
-local CHANGES, REASON = '\tchanges', '\treason'
+local CHANGES, REASON, PAUSED = '\tchanges', '\treason', 9007199254740991
 local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 
 -- An empty state, and the variables of this command.
@@ -20,11 +20,12 @@ local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
     checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
-    reason = nil,    -- of a closed line
+    waits = NO_WAITS, reason = nil,    -- of a closed line
     reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand
     deleted = false, -- the command has deleted the keys
+    prolonged = false, -- the command has set when the state expires
     extends = true,  -- the command extends the life of the state
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
@@ -38,10 +39,12 @@ if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
     s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server =
     struct.unpack('<dddddddddddddddddddddddddds', packed, HEAD_AT)
-  if s.paused > 1 then
-    s.paused, s.reason, s.reason_stored = s.paused - 2, redis.call('HGET', state_key, REASON) or '', true
+  s.waits = string.sub(packed, -WAITS_BYTES)
+  if s.paused < 0 then
+    s.paused, s.reason, s.reason_stored = -1 - s.paused, redis.call('HGET', state_key, REASON) or '', true
   end
-  s.existed, s.kept = true, s.pinned == 1 or s.paused == 1 or s.reason ~= nil
+  s.existed, s.kept = true, s.pinned == 1 or s.paused == PAUSED or s.reason ~= nil
+  if s.paused <= now_ms then s.paused = 0 end
   if not s.kept and now_ms >= s.expires then
     redis.call('DEL', unpack(KEYS))
     s, lanes, last_lane = new_state(), 0, 0

@@ -24,6 +24,15 @@ local function recall()
   end
 end
 
+-- The reason of the last pause, empty without one.
+local function pause_reason()
+  for i = #changes, 1, -1 do
+    local reason = string.match(changes[i], '^%C+\t%C+\tpause\tpause\t%C*\t%C*\t(%C*)')
+    if reason then return reason end
+  end
+  return ''
+end
+
 -- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they
 -- are too many, and no session sends them again. Finish writes them.
 local function remember(part, what, a, b, reason)

@@ -3,27 +3,6 @@
 
 local queue_max, waits, RECALL_US = tonumber(ARGV[8]), ARGV[9], 50000
 
--- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
--- in.
-local function not_now(limit, weight)
-  local missing = s.held + weight - limit
-  if s.paused == 1 or s.waiting > 0 then return 'no_permits' end
-  if missing <= 0 then return s.recovering and 'recovering' or 'no_permits' end
-  local COOLING_MAX, cooling = 128, {}
-  local ends = now_ms < s.cools_until
-    and redis.call('ZRANGEBYSCORE', leases_key, now_ms + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, COOLING_MAX) or {}
-  for i = 1, #ends, 2 do
-    if string.find(ends[i], '\t', 1, true) then cooling[#cooling + 1], cooling[ends[i]] = ends[i], ends[i + 1] end
-  end
-  find(cooling)
-  for _, holder in ipairs(cooling) do
-    local _, _, freed = parts(holder, known[holder])
-    missing = missing - freed
-    if missing <= 0 then return 'cooling', math.max(cooling[holder], s.recovering_until) - now_ms end
-  end
-  return 'no_permits'
-end
-
 -- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
 -- the refusal, and its end.
 local function judge(limit, weight, may_wait)
@@ -44,7 +23,13 @@ end
 
 -- Returns true if request `k` may wait.
 local function would_wait(k)
-  return string.sub(waits, k, k) == '1'
+  return string.sub(waits, k, k) ~= '0'
+end
+
+-- Returns true if request `k` takes the place of a waiter under `limit`.
+local function supersedes(k, limit)
+  local entry = string.sub(waits, k, k) == '2' and known[named[k]]
+  return entry and string.byte(entry) % 2 == 0 and struct.unpack('<I4', given[k], 2) <= limit and lane_of(entry) == lane_of(given[k])
 end
 
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing.
@@ -60,7 +45,7 @@ local function declare()
       -- The promotion refuses a waiter that is too heavy.
       local token, _, weight, _, since = parts(holder, known[holder])
       local _, _, _, _, request = parts(holder, entry)
-      reason = since ~= request or token == 0 and weight > limit
+      reason = since ~= request and not supersedes(k, limit) or token == 0 and weight > limit
     else
       local _
       _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(k))

@@ -8,6 +8,22 @@ local function write_tickets()
   tickets = {}
 end
 
+-- Gives the place of a waiter to another request of its holder, and grants what fits. Returns the token, 0
+-- while it waits, the slot and the lease of the entry.
+local function supersede(holder, entry)
+  write_tickets()
+  positions = {}
+  local _, _, _, _, request, from = parts(holder, known[holder])
+  emit(from, string.format('superseded %s %s', request, holder))
+  s.refused = s.refused + 1
+  put(holder, set_queued(entry, queued_at(holder, known[holder])))
+  -- Heads are read from what is written.
+  write()
+  promote()
+  local token, slot, _, lease = parts(holder, known[holder])
+  return token, slot, lease
+end
+
 -- Adds a waiter to the queue. Returns 'waiting' and its position, or the reason of a refusal.
 local function enqueue(holder, entry, lease)
   local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting

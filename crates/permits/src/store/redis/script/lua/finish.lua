@@ -2,7 +2,7 @@
 -- { now, sequence, recheck_ms or -1, limit, limit_version, 1 if it is pinned and 2 if what is released may be
 --   kept, recovering ms, the limit that the declaration has replaced or 0, answers… }
 
-local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused == 1 or s.reason)
+local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 
 if s.held > 0 then
@@ -13,12 +13,12 @@ else
 end
 
 if stays then
-  local keep = s.pinned == 1 or s.paused == 1 or s.reason
+  local keep = s.pinned == 1 or s.paused == PAUSED or s.reason
   local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  local fields, gone = { STATE, struct.pack('<Bdddddddddddddddddddddddddds', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+  local fields, gone = { STATE, struct.pack('<Bddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
     s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
-    s.paused + (s.reason and 2 or 0), s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server) }, {}
+    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
   write_lanes(fields, gone)
   redis.call('HSET', state_key, unpack(fields))
   if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end
@@ -26,7 +26,7 @@ if stays then
   if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
   if keep then
     for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end
-  elseif extended or s.kept or s.lost or not s.existed then
+  elseif extended or s.prolonged or s.kept or s.lost or not s.existed then
     for _, key in ipairs(KEYS) do redis.call('PEXPIREAT', key, s.expires) end
   else
     for key in pairs(s.created) do redis.call('PEXPIREAT', key, s.expires) end
@@ -37,8 +37,10 @@ end
 -- hands on what time frees. What a bound has cut off is asked for at once, by the session of the head; and by
 -- some others one after the other, since that one may be dead.
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
-local new_turn = s.new_turn and not cut and s.paused == 0 and s.waiting > 0
-if new_turn or s.foremost then at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge) end
+local new_turn = s.new_turn and not cut and s.paused < PAUSED and s.waiting > 0
+if new_turn or s.foremost then
+  at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < PAUSED and s.paused or math.huge)
+end
 if new_turn or cut and s.waiting > 0 then
   local TURNS_MAX, TURN_US, turns = 4, 200000, {}
   local heads = lanes > 0 and heads_of_lanes(cut and 2 * TURNS_MAX or 1) or heads_of_queue(cut and PROMOTE_MAX or 1)

@@ -46,7 +46,14 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
 
   -- Each freed slot is handed over. The first write shows that the leases are there.
   if ordinary and granted >= count and redis.call('ZREM', leases_key, unpack(named)) == count then
-    redis.call('ZREM', queue_key, unpack(heads, 1, granted))
+    waited = string.sub(packed, -WAITS_BYTES)
+    if lanes == 0 then
+      local left = redis.call('ZPOPMIN', queue_key, granted)
+      for i = 2, #left, 2 do waited = add_wait(waited, left[i]) end
+    else
+      for k = 1, granted do waited = add_wait(waited, queued_at(heads[k], entries[k])) end
+      redis.call('ZREM', queue_key, unpack(heads, 1, granted))
+    end
     redis.call('ZADD', leases_key, unpack(leases))
     for k = 1, names and granted or 0 do leave(names[k], 1, progress[k]) end
     if names then write_lanes(fields, named) end

@@ -2,11 +2,12 @@
 -- first.
 -- KEYS      as in read.lua
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
--- Returns   held, waiting, paused, 1 if the line is closed or 0, the reason, grants, refused, expired,
---           revoked, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
---           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
---           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a
---           lane: name, waiters
+-- Returns   held, waiting, 1 if it is paused or 0, the ms until its end or -1, the reason, 1 if the line is
+--           closed or 0, the reason, grants, refused, expired, revoked, 7 numbers of waits as in waits.lua,
+--           the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token, slot, lease
+--           remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its line, as in
+--           changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a lane: name,
+--           waiters
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
@@ -15,13 +16,19 @@ local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
 allow_at_maxmemory()
 promote()
 local listed = 0
-reply[9], reply[10], reply[11], reply[12], reply[13] = s.held, s.waiting, s.paused, s.reason and 1 or 0, s.reason or ''
-reply[14], reply[15], reply[16], reply[17], reply[18], reply[19], reply[20] = s.grants, s.refused, s.expired, s.revoked, 0, 0, 0
 
 local function list(...)
   for _, value in ipairs({ ... }) do reply[#reply + 1] = value end
   listed = listed + 1
 end
+
+local ends_in = s.paused > 0 and s.paused < PAUSED and s.paused - now_ms or -1
+list(s.held, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
+list(s.grants, s.refused, s.expired, s.revoked, struct.unpack('<dI4I4I4I4I4I4', s.waits))
+-- Without the position behind the last number, which unpack returns; the numbers of what is listed are here.
+local NUMBERS = #reply
+reply[NUMBERS], reply[NUMBERS + 1], reply[NUMBERS + 2] = 0, 0, 0
+listed = 0
 
 -- Calls `each` for each member of a sorted set, with its score and its entry.
 local function list_all(scored, each)
@@ -40,13 +47,14 @@ if max > 0 then
       local name = tab and string.sub(holder, 1, tab - 1) or holder
       list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label, lane)
     end)
-  reply[18], reply[19] = listed, math.min(#changes, max)
-  for i = #changes, #changes - reply[19] + 1, -1 do list(changes[i]) end
+  local shown = math.min(#changes, max)
+  reply[NUMBERS], reply[NUMBERS + 1] = listed, shown
+  for i = #changes, #changes - shown + 1, -1 do list(changes[i]) end
   listed = 0
   local waiters, lanes = waiters_in_order(max)
   list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, queued)
     list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
   end)
-  reply[20] = listed
+  reply[NUMBERS + 2] = listed
   for k = 1, math.min(#lanes, INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
 end

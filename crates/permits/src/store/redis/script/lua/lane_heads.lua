@@ -1,5 +1,12 @@
 -- The waiters that are granted next, lane by lane, and their leaving: see lanes.
 
+-- The µs at which a waiter was queued.
+local function queued_at(holder, entry)
+  local flags = string.byte(entry)
+  if flags % 16 < LANED then return redis.call('ZSCORE', queue_key, holder) end
+  return (struct.unpack('<d', entry, ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 3))
+end
+
 -- The first lanes in order: name, number, progress, the waiters from its first ticket on, the index of the
 -- next of these, and the place before them in the second value, which has their fields and that of the lane.
 local function first_lanes(max)

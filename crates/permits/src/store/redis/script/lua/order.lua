@@ -23,8 +23,6 @@ end
 -- The µs at which the head of the queue was queued.
 local function head_queued()
   if lanes == 0 then return redis.call('ZRANGE', queue_key, 0, 0, 'WITHSCORES')[2] end
-  local heads, names = heads_of_lanes(1)
-  if names[1] == '' then return redis.call('ZSCORE', queue_key, heads[1]) end
-  local _, _, _, _, _, _, _, _, _, _, _, _, queued = parts(heads[1], known[heads[1]])
-  return queued
+  local head = heads_of_lanes(1)[1]
+  return queued_at(head, known[head])
 end

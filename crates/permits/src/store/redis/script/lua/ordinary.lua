@@ -12,7 +12,7 @@
 --   has an entry. A course changes the variables of the state, appends its answers to `reply` and its entries
 --   to `fields`, writes the other keys, and sets `decided`. Then finish_ordinary ends the script.
 
-local ordinary, decided, events, recipients = false, false, nil, nil
+local ordinary, decided, events, recipients, waited = false, false, nil, nil, nil
 local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, kept_until
 local limit, limit_version, pinned, paused, recovering_until, lease_max, expires, cools_until
 local stored, reply, fields = 0, nil, nil

@@ -2,7 +2,7 @@
 
 -- The most units that may be held after this command, under `limit`.
 local function capacity(limit)
-  if s.paused == 1 then return 0 end
+  if s.paused > 0 then return 0 end
   return s.recovering and math.min(s.held_at_start, limit) or limit
 end
 
@@ -40,6 +40,7 @@ local function grant_head(holder, room)
     return 0
   end
   if weight > room or not slot_left(s.limit) then return end
+  s.waits = add_wait(s.waits, queued_at(holder, known[holder]))
   local token, slot = grant(holder, known[holder], weight, lease)
   s.new_turn = s.new_turn or at_least > 0
   emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))

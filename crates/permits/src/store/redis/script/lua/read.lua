@@ -11,9 +11,9 @@
 -- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
 -- changes at every command, then what an ordinary one reads, then the rest: sequence, held, holders, waiting,
 -- last token, last ticket, slots made, earliest, checked, grants, refused, kept until, lanes that wait, lanes
--- that have begun · limit, limit version, pinned, paused (1; 2 if the line is closed; 3 if both), recovering
--- until, longest lease, expires, cools until (no unit cools from then on) · era known, era began, expired,
--- revoked, server. The reason of a closed line is another field, which the ordinary courses do not read. Not
+-- that have begun · limit, limit version, pinned, paused until (0 if it is not, 2^53 - 1 without an end; -1 less that if the line is
+-- closed), recovering until, longest lease, expires, cools until (no unit cools from then on) · era known, era began, expired,
+-- revoked, server; and waits, in 32 bytes. The reason of a closed line is another field, which the ordinary courses do not read. Not
 -- in the model: `earliest` (no lease ends before it), `cools until`, and the numbers of holders and waiters,
 -- which show that another key has vanished. An entry is packed as `entries` describes.
 
@@ -70,7 +70,7 @@ end
 local unreadable = nil
 if packed and string.byte(packed) ~= LAYOUT then
   unreadable = other_layout(string.byte(packed) or 0)
-elseif packed and #packed < SERVER_AT then
+elseif packed and #packed < SERVER_AT + 1 + 32 then
   unreadable = 'UNREADABLE the state is too short'
 end
 for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end

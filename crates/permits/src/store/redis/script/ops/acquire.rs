@@ -17,13 +17,19 @@ const COURSE: &str = concat!(
     "end"
 );
 pub(super) const LUA: &[&str] = &[
+    include_str!("../lua/not_now.lua"),
     include_str!("../lua/declare.lua"),
     include_str!("../lua/enqueue.lua"),
     include_str!("../lua/acquire.lua"),
 ];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
-    let waits: String = requests.iter().map(|request| if request.wait { '1' } else { '0' }).collect();
+    let wait = |request: &AcquireRequest| match (request.wait, request.supersedes) {
+        (false, _) => '0',
+        (true, false) => '1',
+        (true, true) => '2',
+    };
+    let waits: String = requests.iter().map(wait).collect();
     cmd.arg(queue_max).arg(waits);
     for AcquireRequest { holder, request, terms, .. } in requests {
         let entry = Entry { request, session, terms, lease_version: 0, grant: None };
@@ -39,6 +45,10 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
     }
     if tag == "line_closed" {
         return Ok(AcquireOutcome::Refused(Refusal::LineClosed(fields.reason()?)));
+    }
+    if tag == "paused" {
+        let (remaining, _) = (fields.integer()?, fields.integer()?);
+        return Ok(AcquireOutcome::Refused(Refusal::Paused { remaining_ms: u64::try_from(remaining).ok() }));
     }
     let (position, _) = (fields.number()?, fields.integer()?);
     Ok(match tag.as_str() {

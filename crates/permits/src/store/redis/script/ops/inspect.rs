@@ -1,6 +1,8 @@
 //! `inspect`: see `inspect.lua`.
 
-use crate::protocol::{Counts, Inspected, InspectedHolder, InspectedLane, InspectedWaiter};
+use crate::protocol::{
+    Counts, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter, Waits,
+};
 use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::change;
 use crate::store::redis::script::values::{Decoded, Fields};
@@ -17,6 +19,9 @@ pub(super) fn encode(cmd: &mut Cmd, max: u32) {
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (remaining, reason) = (fields.integer()?, fields.text()?.into());
+    let pause = InspectedPause { remaining_ms: u64::try_from(remaining).ok(), reason };
+    let paused = paused.then_some(pause);
     let (closed, reason) = (fields.flag()?, fields.text()?);
     let closed = closed.then(|| reason.into());
     let counts = Counts {
@@ -25,6 +30,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
         expired: fields.number()?,
         revoked: fields.number()?,
     };
+    let waits = Waits { total_us: fields.number()?, numbers: fields.numbers()? };
     let (holders, changes, waiters) = (fields.number()?, fields.number()?, fields.number()?);
     let holders = fields.each(holders, |fields| {
         let (holder, weight, grant) = (fields.holder()?, fields.number()?, fields.grant()?);
@@ -53,5 +59,5 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let lanes = fields.each(fields.left() / 2, |fields| {
         Ok(InspectedLane { lane: fields.lane()?, waiting: fields.number()? })
     })?;
-    Ok(Inspected { held, waiting, paused, closed, counts, holders, waiters, lanes, changes })
+    Ok(Inspected { held, waiting, paused, closed, counts, waits, holders, waiters, lanes, changes })
 }

@@ -65,7 +65,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::SetLimit { origin, change, expected_version } => {
             set_limit::encode(encode_origin(cmd, origin), *change, *expected_version);
         }
-        Operation::Pause { origin, paused } => pause::encode(encode_origin(cmd, origin), *paused),
+        Operation::Pause { origin, pause } => pause::encode(encode_origin(cmd, origin), pause.as_ref()),
         Operation::CloseLine { origin, reason } => {
             close_line::encode(encode_origin(cmd, origin), reason.as_deref());
         }

@@ -12,11 +12,13 @@ const HAND_OVER: &str = include_str!("../lua/hand_over.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, requests: &[ReleaseRequest]) {
-    for ReleaseRequest { holder, request, last_token } in requests {
+    for ReleaseRequest { holder, request, last_token, counted } in requests {
         cmd.arg(holder.as_str());
-        match last_token {
-            None => cmd.arg(request.as_str()),
-            Some(token) => cmd.arg(format!("{request}\t{token}")),
+        match (last_token, counted) {
+            (None, None) => cmd.arg(request.as_str()),
+            (Some(token), None) => cmd.arg(format!("{request}\t{token}")),
+            (None, Some(units)) => cmd.arg(format!("{request}\t\t{units}")),
+            (Some(token), Some(units)) => cmd.arg(format!("{request}\t{token}\t{units}")),
         };
     }
 }
