@@ -40,9 +40,8 @@ local function grant_head(holder, room)
     return 0
   end
   if weight > room or not slot_left(s.limit) then return end
-  s.waits = add_wait(s.waits, queued_at(holder, known[holder]))
+  s.waits, s.new_turn = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0
   local token, slot = grant(holder, known[holder], weight, lease)
-  s.new_turn = s.new_turn or at_least > 0
   emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
   return weight
 end
