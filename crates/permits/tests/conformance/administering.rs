@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use permits::{
-    AcquireError, AcquireOptions, Limit, Lost, OperatorChange, PermitStatus, ReleaseError, RenewError,
+    AcquireError, AcquireOptions, AdminError, InvalidInput, Limit, Lost, OperatorChange, PermitStatus,
+    ReleaseError, RenewError,
 };
 use permits_testkit::sound::{Named as _, Succeeds as _};
 
@@ -186,13 +187,68 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
     permit.renew().await.expect("holders keep what they hold");
     permit.release().await.expect("holders keep what they hold");
     let error = semaphore.try_acquire().await.expect_err("granting is stopped");
-    assert_eq!(error, AcquireError::NoPermits);
+    assert_eq!((error.retry_after(), error), (None, AcquireError::Paused { remaining: None }));
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.paused, seen.held, seen.waiting), (true, 0, 1));
+    assert_eq!((seen.pause_remaining, seen.pause_reason), (None, Some(String::new())));
     assert!(!waiter.is_answered());
     administered.resume().succeeds().await;
     waiter.permit().await.release().succeeds().await;
     assert!(!fixture.inspect(&semaphore).await.paused);
+}
+
+pub(crate) async fn a_pause_ends_by_itself(fixture: &Fixture) {
+    const TIME: Duration = Duration::from_millis(600);
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let (semaphore, administered) =
+        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    semaphore.declare().succeeds().await;
+    administered.pause_for(TIME, "429, 100 %").succeeds().await;
+    let refused = semaphore.try_acquire().await.expect_err("it is paused");
+    let again = refused.retry_after().expect("nothing else keeps it out");
+    assert!(again <= TIME, "{refused}");
+    // A shorter pause changes nothing.
+    administered.pause_for(TIME / 8, "less").succeeds().await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    let seen = fixture.inspect(&semaphore).await;
+    let remaining = seen.pause_remaining.expect("it has an end");
+    assert!(remaining > TIME / 8 && remaining <= TIME, "{seen:?}");
+    assert_eq!((seen.paused, seen.pause_reason.as_deref()), (true, Some("429, 100 %")));
+    let pause = seen.paused_by().expect("it is paused").change.clone();
+    assert_eq!(pause, OperatorChange::Paused { time: Some(TIME), reason: "429, 100 %".into() });
+    // No session calls for it but the waiter's own.
+    waiter.permit().await.release().succeeds().await;
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((seen.paused, seen.pause_remaining, seen.pause_reason), (false, None, None));
+}
+
+pub(crate) async fn a_try_after_a_pause_succeeds(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    semaphore.declare().succeeds().await;
+    semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
+    // One without an end is not ended by another, and not by a later one with an end.
+    semaphore.pause("by hand").succeeds().await;
+    semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
+    let refused = semaphore.try_acquire().await.expect_err("it is paused");
+    assert_eq!(refused, AcquireError::Paused { remaining: None });
+    assert_eq!(fixture.inspect(&semaphore).await.pause_reason.as_deref(), Some("by hand"));
+    semaphore.resume().succeeds().await;
+    semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
+    let refused = semaphore.try_acquire().await.expect_err("it is paused");
+    tokio::time::sleep(refused.retry_after().expect("it has an end")).await;
+    semaphore.try_acquire().succeeds().await.release().succeeds().await;
+}
+
+pub(crate) async fn a_pause_is_checked(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = client.named("unused", 1);
+    for time in [Duration::ZERO, Duration::from_secs(367 * 86_400)] {
+        let error = semaphore.pause_for(time, "").await.expect_err("it is out of range");
+        assert_eq!(error, AdminError::Invalid(InvalidInput::Pause { time }));
+    }
+    assert!(matches!(semaphore.pause("a\nb").await, Err(AdminError::Invalid(_))));
+    fixture.has_no_key_of("unused");
 }
 
 pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AcquireOptions, Lost, Permit, PermitStatus, ReleaseError, RenewError, Semaphore,
+    AcquireError, AcquireOptions, InvalidInput, Lost, Permit, PermitStatus, ReleaseError, RenewError,
+    Semaphore,
 };
 use permits_testkit::sound::Succeeds as _;
 use tokio::time::sleep;
@@ -132,4 +133,22 @@ pub(crate) async fn a_release_is_no_loss(fixture: &Fixture) {
     let token = permit.cancellation_token();
     permit.release().succeeds().await;
     assert!(!token.is_cancelled());
+}
+
+pub(crate) async fn a_permit_is_held_no_longer_than_asked(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = Duration::from_millis(400);
+    let short = AcquireOptions::new().max_hold(Duration::from_millis(99));
+    let refused = semaphore.acquire_with(short).await.expect_err("it is too short");
+    assert!(matches!(refused, AcquireError::Invalid(InvalidInput::MaxHold { .. })), "{refused}");
+    let permit = semaphore.acquire_with(AcquireOptions::new().max_hold(limit)).succeeds().await;
+    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
+    assert!(permit.remaining() <= limit);
+    permit.renew().succeeds().await;
+    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::HeldTooLong { limit }));
+    // Its work may still be stopping: until it is dropped, the units are not another's.
+    assert!(!permit.is_held() && !waiter.is_answered());
+    drop(permit);
+    waiter.permit().await.release().succeeds().await;
 }

@@ -83,6 +83,10 @@ macro_rules! every_case {
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
                 a_waiter_keeps_its_place_beyond_its_lease: anything,
                 a_full_queue_refuses_more: anything,
+                the_newest_request_of_a_holder_takes_the_place: anything,
+                a_lighter_request_that_takes_a_place_is_granted: units,
+                a_place_is_taken_only_of_a_waiter_in_the_same_lane: anything,
+                waits_are_counted: anything,
             }
             keeping {
                 a_kept_permit_is_granted_again_without_a_call: anything,
@@ -138,6 +142,9 @@ macro_rules! every_case {
                 an_inspection_of_none_counts_all: anything,
                 an_inspection_says_which_operator_made_the_last_changes: anything,
                 a_paused_semaphore_grants_nothing: anything,
+                a_pause_ends_by_itself: anything,
+                a_try_after_a_pause_succeeds: anything,
+                a_pause_is_checked: anything,
                 a_revoked_holder_receives_the_reason: anything,
                 a_revoked_waiter_receives_the_reason: anything,
             }
@@ -167,12 +174,16 @@ macro_rules! every_case {
                 renewal_keeps_a_permit_for_many_leases: anything,
                 an_explicit_renewal_extends: anything,
                 a_lost_permit_stops_the_work_it_runs: anything,
+                a_permit_is_held_no_longer_than_asked: anything,
                 work_that_ends_in_time_has_its_result: anything,
                 a_cancellation_token_is_cancelled_by_the_loss: anything,
                 a_release_is_no_loss: anything,
             }
             rates {
                 a_released_grant_counts_for_as_long_as_asked: anything,
+                a_grant_counts_for_what_it_really_cost: units,
+                a_grant_counts_for_the_limit_at_most: units,
+                what_does_not_count_is_not_counted: anything,
                 a_try_succeeds_when_it_was_told_to: units,
                 a_permit_held_for_longer_is_free_at_once: anything,
                 a_lost_grant_counts_for_as_long_as_asked: anything,

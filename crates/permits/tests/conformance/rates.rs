@@ -70,6 +70,63 @@ pub(crate) async fn a_try_succeeds_when_it_was_told_to(fixture: &Fixture) {
     held.release().succeeds().await;
 }
 
+pub(crate) async fn a_grant_counts_for_what_it_really_cost(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 10);
+    let estimated = |units| AcquireOptions::new().weight(units).at_least(LONGER);
+    // Less: the rest is free at once, and nothing at all leaves nothing that cools.
+    let permit = semaphore.acquire_with(estimated(8)).succeeds().await;
+    permit.count(3).expect("it counts");
+    assert_eq!((permit.weight(), semaphore.available().succeeds().await), (8, 2));
+    permit.release().succeeds().await;
+    assert_eq!(semaphore.available().succeeds().await, 7);
+    let failed = semaphore.acquire_with(estimated(4)).succeeds().await;
+    failed.count(0).expect("it counts");
+    failed.release().succeeds().await;
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((seen.held, seen.holders.len(), seen.holders[0].weight), (3, 1, 3));
+    // More: the line waits until it has cooled. The last correction counts.
+    let permit = semaphore.acquire_with(estimated(2)).succeeds().await;
+    let token = permit.token();
+    permit.count(1).and_then(|()| permit.count(9)).expect("it counts");
+    permit.release().succeeds().await;
+    assert_eq!((fixture.inspect(&semaphore).await.held, semaphore.available().succeeds().await), (12, 0));
+    let next = semaphore.acquire_with(AcquireOptions::new().weight(8)).await.expect("it comes");
+    assert!(between(token, next.token()) >= LONGER, "after {token}: {}", next.token());
+    next.release().succeeds().await;
+}
+
+pub(crate) async fn a_grant_counts_for_the_limit_at_most(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 4);
+    let permit = semaphore.acquire_with(counted()).succeeds().await;
+    permit.count(u32::MAX).expect("it counts");
+    permit.release().succeeds().await;
+    assert_eq!(fixture.inspect(&semaphore).await.held, 4);
+    semaphore.acquire().await.expect("it comes").release().succeeds().await;
+    // By a handle, too.
+    let mut handle = semaphore.acquire_with(counted()).succeeds().await.hand_over().succeeds().await;
+    handle.count(3).expect("it counts");
+    assert!(client.release(&handle).succeeds().await);
+    assert_eq!(fixture.inspect(&semaphore).await.held, 3);
+}
+
+pub(crate) async fn what_does_not_count_is_not_counted(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire().succeeds().await;
+    assert_eq!(permit.count(1), Err(InvalidInput::NothingCounts));
+    let mut handle = permit.hand_over().succeeds().await;
+    assert_eq!(handle.count(1), Err(InvalidInput::NothingCounts));
+    assert!(client.release(&handle).succeeds().await);
+    // Released later than it was to count, all of it is free.
+    let permit = semaphore.acquire_with(counted()).succeeds().await;
+    tokio::time::sleep(WINDOW + Duration::from_millis(2)).await;
+    permit.count(7).expect("it counted");
+    permit.release().succeeds().await;
+    semaphore.try_acquire().succeeds().await.release().succeeds().await;
+}
+
 pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1);
