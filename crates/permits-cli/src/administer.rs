@@ -5,9 +5,10 @@
 
 use permits::{AdminError, Client, Inspection, Semaphore};
 
-use crate::args::{Changed, Chosen, Close, Common, Delete, Limit, LimitChange};
+use crate::args::{Changed, Chosen, Close, Common, Delete, Limit, LimitChange, Pause};
 use crate::exit::{self, Failure};
 use crate::status::usage;
+use crate::text::paused;
 use crate::{connect, each, names, report};
 
 /// Sets and pins the limit, declares it, unpins it, or shows it.
@@ -73,11 +74,19 @@ fn limit_of(Inspection { limit, limit_version, pinned, .. }: &Inspection) -> Str
     format!("{limit}, {pinned} (version {limit_version})")
 }
 
-/// Stops granting.
-pub(crate) async fn pause(common: &Common, changed: &Changed) -> Result<u8, Failure> {
+/// Stops granting. A pause that ends later stays, so its end is shown as it is.
+pub(crate) async fn pause(common: &Common, options: &Pause) -> Result<u8, Failure> {
+    let Pause { changed, time, reason } = options;
     change(common, changed, "pause", async |semaphore| {
-        semaphore.pause("").await?;
-        after(&semaphore, |inspection| format!("paused, {}", usage(inspection))).await
+        match time {
+            Some(time) => semaphore.pause_for(*time, reason).await?,
+            None => semaphore.pause(reason).await?,
+        }
+        after(&semaphore, |inspection| {
+            let paused = paused(inspection.pause_remaining, inspection.pause_reason.as_deref());
+            format!("{paused}, {}", usage(inspection))
+        })
+        .await
     })
     .await
 }

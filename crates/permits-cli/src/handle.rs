@@ -119,7 +119,10 @@ pub(crate) async fn renew(common: &Common, options: Renew) -> Result<u8, Failure
 
 /// Releases the permit of a handle.
 pub(crate) async fn release(common: &Common, options: Release) -> Result<u8, Failure> {
-    let handle = options.handle.given.read()?;
+    let mut handle = options.handle.given.read()?;
+    if let Some(units) = options.count {
+        handle.count(units)?;
+    }
     let client = connect::operator(common).await?;
     let released = client.release(&handle).await;
     finish(client, &handle, released).await

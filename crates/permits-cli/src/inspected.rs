@@ -1,6 +1,6 @@
 //! [`ListRow`], an inspection without its lists, and the numbers that the verbs derive from an inspection.
 
-use permits::{Counts, Inspection};
+use permits::{Counts, Inspection, Waits};
 use serde::Serialize;
 
 use crate::clock::milliseconds;
@@ -16,6 +16,8 @@ pub(crate) struct ListRow {
     pub(crate) held: u64,
     pub(crate) waiting: u64,
     pub(crate) paused: bool,
+    pub(crate) pause_remaining_ms: Option<u64>,
+    pub(crate) pause_reason: Option<String>,
     pub(crate) pinned: bool,
     pub(crate) limit_version: u64,
     pub(crate) recovering_ms: u64,
@@ -29,6 +31,7 @@ pub(crate) struct ListRow {
     pub(crate) unreadable: Option<String>,
     #[serde(flatten)]
     pub(crate) counts: Counts,
+    pub(crate) waits: Waits,
 }
 
 impl ListRow {
@@ -58,6 +61,8 @@ impl From<&Inspection> for ListRow {
             held,
             waiting,
             paused,
+            pause_remaining_ms: inspection.pause_remaining.map(milliseconds),
+            pause_reason: inspection.pause_reason.clone(),
             pinned,
             limit_version,
             recovering_ms: milliseconds(recovering),
@@ -67,6 +72,7 @@ impl From<&Inspection> for ListRow {
             units: HeldUnits::of(inspection),
             unreadable: None,
             counts,
+            waits: inspection.waits,
         }
     }
 }

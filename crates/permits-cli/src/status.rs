@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use permits::{ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo};
+use permits::{ChangeInfo, HolderInfo, Inspection, LaneInfo, WAIT_BOUNDS, WaiterInfo, Waits};
 use serde::Serialize;
 
 use crate::args::{Chosen, Common, Status};
@@ -15,7 +15,7 @@ use crate::inspected::{
 };
 use crate::names;
 use crate::table::{Row, Table, Text};
-use crate::text::duration;
+use crate::text::{duration, paused};
 use crate::units::{self, HeldUnits};
 
 /// The most holders, and the most waiters, that one inspection lists.
@@ -91,6 +91,16 @@ pub(crate) fn closed(reason: &str) -> String {
     if reason.is_empty() { "CLOSED".to_owned() } else { format!("CLOSED ({reason})") }
 }
 
+/// The waits of requests that were granted out of the line; `None` if there were none.
+pub(crate) fn waits(waits: &Waits) -> Option<String> {
+    let (number, mean) = (waits.number(), duration(waits.mean()?));
+    let bound = waits.within(0.95).map_or_else(
+        || format!("more than {}", duration(WAIT_BOUNDS[WAIT_BOUNDS.len() - 1])),
+        |bound| format!("at most {bound:?}"),
+    );
+    Some(format!("{number} waited, {mean} on average, 95 % {bound}"))
+}
+
 /// The use and the state of a semaphore in a line.
 pub(crate) fn summary(inspection: &Inspection) -> String {
     let mut text = format!("{}: {}", inspection.name, usage(inspection));
@@ -98,7 +108,8 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
         let _ = write!(text, ", limit pinned{}", by(inspection.pinned_by()));
     }
     if inspection.paused {
-        let _ = write!(text, ", PAUSED{}", by(inspection.paused_by()));
+        let paused = paused(inspection.pause_remaining, inspection.pause_reason.as_deref());
+        let _ = write!(text, ", {}{}", paused.replacen("paused", "PAUSED", 1), by(inspection.paused_by()));
     }
     if let Some(reason) = &inspection.closed {
         let _ = write!(text, ", {}{}", closed(reason), by(inspection.closed_by()));
@@ -112,6 +123,9 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 fn human(inspection: &Inspection) -> String {
     let Inspection { holders, waiters, lanes, .. } = inspection;
     let mut text = summary(inspection) + "\n";
+    if let Some(waits) = waits(&inspection.waits) {
+        let _ = writeln!(text, "{waits}");
+    }
     let title = if lanes.is_empty() { "LABEL" } else { "[LANE] LABEL" };
     if !holders.is_empty() {
         let row = |info: &HolderInfo| {

@@ -72,6 +72,14 @@ pub(crate) fn age(age: Duration) -> String {
     }
 }
 
+/// A pause, with its end and its reason.
+pub(crate) fn paused(remaining: Option<Duration>, reason: Option<&str>) -> String {
+    let end = remaining.map_or_else(String::new, |left| format!(" for another {}", duration(left)));
+    let reason = reason.filter(|reason| !reason.is_empty());
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    format!("paused{end}{reason}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

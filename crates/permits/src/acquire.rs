@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::task::coop::poll_proceed;
 
@@ -75,6 +76,13 @@ impl Acquire {
     /// queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
         if let Progress::Begun(pending) = &self.progress { pending.position() } else { None }
+    }
+
+    /// The time until it is granted, if the requests before it go as they have gone in the last minute, or
+    /// since it was queued. `None` until the store has reported that some of them have gone: so the line shows
+    /// it after two renewals, two thirds of a lease.
+    pub fn expected_wait(&self) -> Option<Duration> {
+        if let Progress::Begun(pending) = &self.progress { pending.expected_wait() } else { None }
     }
 
     /// The holder: the one that the options name, or the unique one that the client has made. Empty if the

@@ -56,7 +56,7 @@ pub fn share(share: u32) -> Result<(), InvalidInput> {
     protocol::check_share(share).map(drop)
 }
 
-/// Checks the reason of a revocation: at most 1,000 bytes of printable UTF-8.
+/// Checks the reason of a revocation, a pause or a closed line: at most 1,000 bytes of printable UTF-8.
 ///
 /// # Errors
 /// [`InvalidInput`] if it is too long or has control characters.
@@ -78,6 +78,22 @@ pub fn prefix(prefix: &str) -> Result<(), InvalidInput> {
 /// [`InvalidInput::AtLeast`] if it is longer.
 pub fn at_least(time: Duration) -> Result<(), InvalidInput> {
     protocol::check_at_least(millis(time)).map(drop)
+}
+
+/// Checks the time of a pause: more than 0, at most 366 days.
+///
+/// # Errors
+/// [`InvalidInput::Pause`] if it is out of range.
+pub fn pause(time: Duration) -> Result<(), InvalidInput> {
+    protocol::check_pause(time).map(drop)
+}
+
+/// Checks the longest time for which a permit is held: at least 100 ms.
+///
+/// # Errors
+/// [`InvalidInput::MaxHold`] if it is shorter.
+pub fn max_hold(time: Duration) -> Result<(), InvalidInput> {
+    protocol::check_max_hold(time)
 }
 
 /// Checks a lease: 100 ms to 1 day.

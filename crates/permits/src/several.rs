@@ -89,6 +89,11 @@ impl AcquireAll {
         self.progress.as_ref().ok()?.requests.front()?.acquire.position()
     }
 
+    /// The time until it is granted in the line of that semaphore, as [`Acquire::expected_wait`].
+    pub fn expected_wait(&self) -> Option<Duration> {
+        self.progress.as_ref().ok()?.requests.front()?.acquire.expected_wait()
+    }
+
     /// Blocks this thread until all are granted, or one is not.
     ///
     /// # Errors

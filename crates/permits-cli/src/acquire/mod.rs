@@ -141,6 +141,12 @@ impl<'a> Requested<'a> {
         if let Some(holder) = &request.holder {
             options = options.holder(holder);
         }
+        if let Some(time) = request.max_hold {
+            options = options.max_hold(time);
+        }
+        if request.supersede {
+            options = options.supersede();
+        }
         if let Some(label) = &self.label {
             options = options.label(label);
         }
@@ -234,7 +240,8 @@ impl Pending<'_> {
 
     fn waits_in(&self) -> Line {
         let acquire = self.acquire.borrow();
-        Line { position: acquire.position(), ..self.line_of(acquire.semaphore()) }
+        let (position, expected) = (acquire.position(), acquire.expected_wait());
+        Line { position, expected, ..self.line_of(acquire.semaphore()) }
     }
 
     /// The line of the semaphore of this name, or that of NAME.
@@ -245,7 +252,7 @@ impl Pending<'_> {
         let also = also.iter().find(|also| also.name == semaphore.name());
         let (weight, lane) = also.map_or((request.weight, &request.lane), |also| (also.weight, &also.lane));
         let lane = lane.as_ref().map(|lane| lane.name.clone());
-        Line { semaphore, weight, lane, position: None }
+        Line { semaphore, weight, lane, position: None, expected: None }
     }
 
     /// Shows the wait on standard error for as long as this future is polled.
@@ -309,11 +316,13 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
             return Failure::new(exit::NOT_NOW, format!("no permit now: {reason}")).with(fields).with(end);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
-        // The store was reached when the time was nearly over.
-        (AcquireError::NoPermits | AcquireError::Cooling { .. }, Some(wait)) if !wait.is_zero() => {
-            format!("no permit within {wait:?}")
+        (AcquireError::NoPermits | AcquireError::Cooling { .. } | AcquireError::Paused { .. }, wait) => {
+            match wait.filter(|wait| !wait.is_zero()) {
+                // The store was reached when the time was nearly over.
+                Some(wait) => format!("no permit within {wait:?}"),
+                None => "no permit now".to_owned(),
+            }
         }
-        (AcquireError::NoPermits | AcquireError::Cooling { .. }, _) => "no permit now".to_owned(),
         _ => return Failure::from(error),
     };
     match Reason::inspect(line, usize::MAX).await {

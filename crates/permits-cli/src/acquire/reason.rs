@@ -28,6 +28,8 @@ pub(super) struct Line {
     pub(super) lane: Option<String>,
     /// The number of waiters before it, if it is known.
     pub(super) position: Option<u64>,
+    /// The time until it is granted, if it can be told.
+    pub(super) expected: Option<Duration>,
 }
 
 /// A reason as text, and its values.
@@ -72,7 +74,8 @@ fn describe(inspection: &Inspection, is_own_parent: bool, columns: usize) -> Str
     let Inspection { held, limit, holders, recovering, .. } = inspection;
     let mut text = String::new();
     if inspection.paused {
-        text += "paused, ";
+        let paused = text::paused(inspection.pause_remaining, inspection.pause_reason.as_deref());
+        text += &format!("{paused}, ");
     }
     if !recovering.is_zero() {
         text += &format!("{}; ", recovery_reason(*recovering));
@@ -110,6 +113,8 @@ fn fields(inspection: &Inspection) -> Value {
         "limit": inspection.limit,
         "waiting": inspection.waiting,
         "paused": inspection.paused,
+        "pause_remaining_ms": inspection.pause_remaining.map(milliseconds),
+        "pause_reason": inspection.pause_reason,
         "recovering_ms": milliseconds(inspection.recovering),
         "holders": inspection.holders.iter().take(NAMED).map(holder).collect::<Vec<_>>(),
     })

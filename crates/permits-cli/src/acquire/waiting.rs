@@ -82,7 +82,7 @@ async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool) -> I
 
 fn say(line: &Line, reason: &Reason, waited: Duration) {
     let (semaphore, waited_ms) = (line.semaphore.name(), milliseconds(waited));
-    let fields = json!({ "semaphore": semaphore, "waited_ms": waited_ms, "position": line.position });
+    let fields = json!({ "semaphore": semaphore, "waited_ms": waited_ms, "position": line.position, "expected_ms": line.expected.map(milliseconds) });
     report::say_with(text_of(line, reason, waited, usize::MAX), report::joined(fields, &reason.fields));
 }
 
@@ -98,7 +98,8 @@ fn text_of(line: &Line, reason: &Reason, waited: Duration, columns: usize) -> St
         Some(before) => format!("{before} before you, "),
         None => String::new(),
     };
+    let expected = line.expected.map_or(String::new(), |left| format!("about {}, ", text::age(left)));
     let Reason { text, is_own_parent, .. } = reason;
     let no_end = if *is_own_parent { ": it waits for itself" } else { "" };
-    format!("waiting {} s for {name:?}{lane}: {position}{text}{no_end}", waited.as_secs())
+    format!("waiting {} s for {name:?}{lane}: {position}{expected}{text}{no_end}", waited.as_secs())
 }

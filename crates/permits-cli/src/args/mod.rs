@@ -91,8 +91,7 @@ pub(crate) enum Verb {
     /// Set the limit, and pin it against what programs declare; or show it
     Limit(Limit),
     /// Stop granting; holders keep their permits
-    #[command(after_help = help::PAUSE)]
-    Pause(Changed),
+    Pause(Pause),
     /// Grant again, starting with the head of the line
     #[command(after_help = help::RESUME)]
     Resume(Changed),
@@ -162,6 +161,11 @@ pub(crate) struct Renew {
 pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) handle: HandleArg,
+
+    /// The units that the grant really cost, of a permit with --at-least: fewer are free at once, and with
+    /// more the line waits until they have counted for that time
+    #[arg(long, value_name = "UNITS", allow_negative_numbers = true)]
+    pub(crate) count: Option<u32>,
 }
 
 /// A handle that `permits acquire` printed.
@@ -280,6 +284,22 @@ pub(crate) struct Delete {
     /// Delete it also if it cannot be read, even if it is in use
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::PAUSE)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    pub(crate) changed: Changed,
+
+    /// Time after which the pause ends by itself, 1ms to 366 days (8784h) [default: none: until permits
+    /// resume]
+    #[arg(long = "for", value_name = "TIME", value_parser = value::pause)]
+    pub(crate) time: Option<Duration>,
+
+    /// The reason that is shown, at most 1,000 bytes
+    #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
+    pub(crate) reason: String,
 }
 
 #[derive(Debug, clap::Args)]

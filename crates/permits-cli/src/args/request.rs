@@ -33,6 +33,11 @@ pub(crate) struct Request {
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
 
+    /// The longest time for which run and hold keep the permit, at least 100ms: then it is lost, and the
+    /// command is ended as for any loss [default: without limit]
+    #[arg(long, value_name = "TIME", value_parser = value::max_hold)]
+    pub(crate) max_hold: Option<Duration>,
+
     /// A lane of the line: its requests keep their order, and lanes that wait get units in proportion to
     /// their shares, 1 to 1000. Written NAME or NAME=SHARE: --lane tenant-7, --lane interactive=100 [default:
     /// the lane of all requests without one, and share 1]
@@ -52,6 +57,11 @@ pub(crate) struct Request {
     /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
+
+    /// Take the place in line of an earlier request of the same holder, which ends with code 75: so of each
+    /// holder the newest request waits
+    #[arg(long, requires = "holder", conflicts_with = "no_wait")]
+    pub(crate) supersede: bool,
 
     /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none
     /// [default: $PERMITS_LABEL, else the user and the name of the command]

@@ -153,6 +153,18 @@ pub(super) fn lease(text: &str) -> Result<Duration, String> {
     Ok(lease)
 }
 
+pub(super) fn max_hold(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    check::max_hold(time).map_err(|error| error.to_string())?;
+    Ok(time)
+}
+
+pub(super) fn pause(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    check::pause(time).map_err(|error| error.to_string())?;
+    Ok(time)
+}
+
 /// Parses the interval of reads of the store.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;

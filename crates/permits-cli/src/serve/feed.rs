@@ -286,7 +286,14 @@ impl From<&Listed> for FeedRow {
         let mut hasher = DefaultHasher::new();
         let recovering_ms = u64::from(json.recovering_ms > 0);
         let (oldest_holder_age_ms, oldest_waiter_age_ms) = (None, None);
-        let timeless = ListRow { recovering_ms, oldest_holder_age_ms, oldest_waiter_age_ms, ..json.clone() };
+        let pause_remaining_ms = json.pause_remaining_ms.map(|_| 0);
+        let timeless = ListRow {
+            recovering_ms,
+            pause_remaining_ms,
+            oldest_holder_age_ms,
+            oldest_waiter_age_ms,
+            ..json.clone()
+        };
         timeless.hash(&mut hasher);
         let mut lanes = Vec::new();
         if let Ok(inspection) = listed {

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-use permits::LaneInfo;
+use permits::{LaneInfo, WAIT_BOUNDS};
 
 use super::feed::StoreSnapshot;
 use crate::inspected::ListRow;
@@ -49,7 +49,7 @@ struct Metric {
     value: fn(&ListRow) -> Option<f64>,
 }
 
-const METRICS: [Metric; 14] = [
+const METRICS: [Metric; 15] = [
     Metric {
         name: "permits_semaphore_limit",
         help: "Units that may be held at once; absent if no limit is set.",
@@ -84,6 +84,11 @@ const METRICS: [Metric; 14] = [
         name: "permits_semaphore_paused",
         help: "1 if an operator has stopped granting.",
         value: |row| Some(flag(row.paused)),
+    },
+    Metric {
+        name: "permits_semaphore_pause_remaining_seconds",
+        help: "Time until the pause ends by itself; absent without a pause or an end.",
+        value: |row| row.pause_remaining_ms.map(seconds),
     },
     Metric {
         name: "permits_semaphore_pinned",
@@ -122,6 +127,7 @@ const METRICS: [Metric; 14] = [
     },
 ];
 
+const WAITS: &str = "permits_semaphore_wait_seconds";
 const UP: &str = "permits_store_up";
 const UP_HELP: &str = "1 if the store could be read.";
 const AGE: &str = "permits_store_scrape_age_seconds";
@@ -192,6 +198,7 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
             }
         }
     }
+    waits(&mut text, snapshot, max, format);
     for LaneMetric { name, help, value } in &LANE_METRICS {
         head(&mut text, name, help, format);
         for (semaphore, row) in snapshot.rows.iter().take(max) {
@@ -232,6 +239,24 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     text
 }
 
+/// The waits of each semaphore, as a histogram.
+fn waits(text: &mut String, snapshot: &StoreSnapshot, max: usize, format: Format) {
+    let help =
+        "Time that requests waited in line until they were granted, since the store has the semaphore.";
+    head(text, WAITS, help, format);
+    let bounds = WAIT_BOUNDS.map(|bound| bound.as_secs_f64().to_string());
+    for (semaphore, row) in snapshot.rows.iter().take(max).filter(|(_, row)| row.json.unreadable.is_none()) {
+        let (semaphore, waits, mut sum) = (escaped(semaphore), &row.json.waits, 0_u64);
+        for (bound, number) in bounds.iter().map(String::as_str).chain(["+Inf"]).zip(waits.numbers) {
+            sum += u64::from(number);
+            let _ = writeln!(text, "{WAITS}_bucket{{semaphore=\"{semaphore}\",le=\"{bound}\"}} {sum}");
+        }
+        let total = waits.total_us as f64 / 1e6;
+        let _ = writeln!(text, "{WAITS}_sum{{semaphore=\"{semaphore}\"}} {total}");
+        let _ = writeln!(text, "{WAITS}_count{{semaphore=\"{semaphore}\"}} {sum}");
+    }
+}
+
 /// The metrics of a store that cannot be reached.
 pub(super) fn render_down() -> String {
     let mut text = String::new();
@@ -247,6 +272,7 @@ fn one(text: &mut String, name: &str, help: &str, value: f64, format: Format) {
 
 fn head(text: &mut String, name: &str, help: &str, format: Format) {
     let (described, kind) = match (name.strip_suffix(COUNTER), format) {
+        _ if name == WAITS => (name, "histogram"),
         (Some(base), Format::OpenMetrics) => (base, "counter"),
         (Some(_), Format::Prometheus) => (name, "counter"),
         (None, _) => (name, "gauge"),

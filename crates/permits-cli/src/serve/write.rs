@@ -43,6 +43,15 @@ pub(super) struct NewLimit {
     unpin: bool,
 }
 
+/// A pause, without an end unless it has a time.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pausing {
+    for_ms: Option<u64>,
+    #[serde(default)]
+    reason: String,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revocation {
@@ -74,9 +83,18 @@ pub(super) async fn limit(change: ChangeRequest<NewLimit>) -> Result<Response, P
     }
 }
 
-pub(super) async fn pause(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
-    change.semaphore.pause("").await.map_err(Failure::from)?;
-    change.done("pause").await
+pub(super) async fn pause(change: ChangeRequest<Pausing>) -> Result<Response, Problem> {
+    let Pausing { for_ms, reason } = &change.body;
+    let verb = match for_ms {
+        Some(for_ms) => format!("pause for {for_ms} ms with reason {reason:?}"),
+        None => format!("pause with reason {reason:?}"),
+    };
+    let paused = match for_ms {
+        Some(for_ms) => change.semaphore.pause_for(Duration::from_millis(*for_ms), reason),
+        None => change.semaphore.pause(reason),
+    };
+    paused.await.map_err(Failure::from)?;
+    change.done(&verb).await
 }
 
 pub(super) async fn resume(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {

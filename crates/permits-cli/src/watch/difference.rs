@@ -87,7 +87,11 @@ fn of_settings(before: &Inspection, now: &Inspection) -> Vec<WatchEvent> {
         }
     };
     switch(before.pinned, now.pinned, WatchEvent::Pinned, WatchEvent::Unpinned);
-    switch(before.paused, now.paused, WatchEvent::Paused, WatchEvent::Resumed);
+    let paused = WatchEvent::Paused {
+        reason: now.pause_reason.clone().unwrap_or_default(),
+        pause_remaining_ms: now.pause_remaining.map(milliseconds),
+    };
+    switch(before.paused, now.paused, paused, WatchEvent::Resumed);
     let recovering_ms = milliseconds(now.recovering);
     let recovering = WatchEvent::Recovering { recovering_ms };
     switch(is_recovering(before), is_recovering(now), recovering, WatchEvent::Recovered);

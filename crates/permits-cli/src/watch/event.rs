@@ -65,7 +65,11 @@ pub(super) enum WatchEvent {
     },
     Pinned,
     Unpinned,
-    Paused,
+    Paused {
+        reason: String,
+        /// `None` if the pause has no end.
+        pause_remaining_ms: Option<u64>,
+    },
     Resumed,
     Closed {
         reason: String,

@@ -213,7 +213,11 @@ fn each_setting_has_an_event() {
     let event = |now: &Inspection| (differences(&plain, now, ELAPSED), differences(now, &plain, ELAPSED));
     let limit = |limit, before, limit_version| WatchEvent::Limit { limit, before, limit_version };
     for (now, on, off) in [
-        (Inspection { paused: true, ..plain.clone() }, WatchEvent::Paused, WatchEvent::Resumed),
+        (
+            Inspection { paused: true, pause_reason: Some("429".into()), ..plain.clone() },
+            WatchEvent::Paused { reason: "429".into(), pause_remaining_ms: None },
+            WatchEvent::Resumed,
+        ),
         (
             Inspection { closed: Some("x".into()), ..plain.clone() },
             WatchEvent::Closed { reason: "x".into() },

@@ -10,7 +10,7 @@ use super::event::{Cause, WatchEvent};
 use crate::holder::told;
 use crate::inspected::counted;
 use crate::status::closed;
-use crate::text::duration;
+use crate::text::{duration, paused};
 
 /// False for an event that repeats other lines: counts, and the effect of a change by an operator, which is
 /// among the events of the same inspection if they are `authored`. In JSON they are exact.
@@ -18,7 +18,7 @@ pub(super) fn is_worth_a_line(event: &WatchEvent, authored: bool) -> bool {
     match event {
         WatchEvent::Pinned
         | WatchEvent::Unpinned
-        | WatchEvent::Paused
+        | WatchEvent::Paused { .. }
         | WatchEvent::Resumed
         | WatchEvent::Closed { .. }
         | WatchEvent::Opened => !authored,
@@ -101,7 +101,10 @@ fn sentence(event: &WatchEvent) -> String {
         }
         WatchEvent::Pinned => "limit pinned".to_owned(),
         WatchEvent::Unpinned => "limit no longer pinned".to_owned(),
-        WatchEvent::Paused => "PAUSED".to_owned(),
+        WatchEvent::Paused { reason, pause_remaining_ms } => {
+            paused(pause_remaining_ms.map(Duration::from_millis), Some(reason))
+                .replacen("paused", "PAUSED", 1)
+        }
         WatchEvent::Resumed => "resumed".to_owned(),
         WatchEvent::Closed { reason } => closed(reason),
         WatchEvent::Opened => "opened".to_owned(),

@@ -312,6 +312,39 @@ pub const WAIT_BOUNDS: [Duration; 5] = [
 ];
 
 impl Waits {
+    /// The number of waits.
+    pub fn number(&self) -> u64 {
+        self.numbers.iter().map(|number| u64::from(*number)).sum()
+    }
+
+    /// The mean of the waits; `None` if there are none.
+    pub fn mean(&self) -> Option<Duration> {
+        Some(Duration::from_micros(self.total_us.checked_div(self.number())?))
+    }
+
+    /// The least of [`WAIT_BOUNDS`] that at least this part of the waits, 0 to 1, did not exceed: the numbers
+    /// tell no more. `None` if there are no waits, or they exceeded all bounds.
+    pub fn within(&self, part: f64) -> Option<Duration> {
+        let wanted = part * self.number() as f64;
+        let mut sum = 0.0;
+        let reaches = |number: &u32| {
+            sum += f64::from(*number);
+            sum > 0.0 && sum >= wanted
+        };
+        WAIT_BOUNDS.get(self.numbers.iter().position(reaches)?).copied()
+    }
+
+    /// The waits that have come since `earlier`; `None` if they were counted anew, because the counts began
+    /// again.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let total_us = self.total_us.checked_sub(earlier.total_us)?;
+        let mut numbers = self.numbers;
+        for (number, before) in numbers.iter_mut().zip(earlier.numbers) {
+            *number = number.wrapping_sub(before);
+        }
+        Some(Self { total_us, numbers })
+    }
+
     /// Adds a wait of so many microseconds.
     pub(crate) fn add(&mut self, wait_us: u64) {
         self.total_us += wait_us;
@@ -373,4 +406,36 @@ pub struct InspectedLane {
     pub lane: LaneName,
     /// The number of its waiters.
     pub waiting: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_tell_their_mean_and_bounds() {
+        let mut waits = Waits::default();
+        assert_eq!((waits.mean(), waits.within(0.5), waits.number()), (None, None, 0));
+        for wait_us in [0, 10_000, 10_001, 90_000, 2_000_000] {
+            waits.add(wait_us);
+        }
+        assert_eq!(waits.numbers, [2, 2, 0, 1, 0, 0]);
+        assert_eq!(waits.mean(), Some(Duration::from_micros(422_000)));
+        let [least, second, _, fourth, _] = WAIT_BOUNDS.map(Some);
+        assert_eq!(
+            [0.0, 0.4, 0.41, 0.8, 0.81, 1.0].map(|part| waits.within(part)),
+            [least, least, second, second, fourth, fourth]
+        );
+        let before = waits;
+        waits.add(200_000_000);
+        assert_eq!(waits.within(1.0), None);
+        let since = waits.since(&before).expect("it is later");
+        assert_eq!((since.number(), since.total_us), (1, 200_000_000));
+        assert_eq!(before.since(&waits), None);
+        // A number that begins again.
+        let full = Waits { total_us: 1, numbers: [u32::MAX; 6] };
+        let mut next = full;
+        next.add(5);
+        assert_eq!((next.numbers[0], next.since(&full).map(|waits| waits.number())), (0, Some(1)));
+    }
 }

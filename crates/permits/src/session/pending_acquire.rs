@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -17,7 +18,7 @@ use crate::observe::events;
 use crate::observe::meters::SemaphoreMeters;
 use crate::observe::span::AcquireSpan;
 use crate::protocol::{Holder, Name, RequestId};
-use crate::sys::clock::millis;
+use crate::sys::clock::{Moment, millis};
 
 /// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the
 /// engine, after it because the permit in the channel releases itself.
@@ -115,6 +116,10 @@ impl PendingAcquire {
 
     pub(crate) fn position(&self) -> Option<u64> {
         self.position.get()
+    }
+
+    pub(crate) fn expected_wait(&self) -> Option<Duration> {
+        self.position.expected_wait(Moment::now())
     }
 
     /// Replaces the wait limit. Has no effect once the request is begun.

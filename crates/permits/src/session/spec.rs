@@ -1,5 +1,6 @@
 //! The request of a caller: a permit, and the limit that the program declares.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,9 +8,13 @@ use std::time::Duration;
 use super::Map;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
+use crate::sys::clock::Moment;
 
 /// The number of semaphores from which on all are forgotten: new handles declare again.
 const DECLARATIONS_MAX: usize = 10_000;
+
+/// The time of which positions show how fast a line moves.
+const EXPECTED_FROM: Duration = Duration::from_secs(60);
 
 /// A request for a permit, checked.
 pub(crate) struct AcquireSpec {
@@ -89,25 +94,49 @@ pub(crate) struct Position {
     first: AtomicU64,
     /// As the last reply reported it.
     last: AtomicU64,
+    /// Those of the last minute, the earliest first, with their times.
+    seen: Mutex<VecDeque<(Moment, u64)>>,
     /// Its part in the number of waiters.
     pub(super) waiting: Arc<Counted>,
 }
 
 impl Default for Position {
     fn default() -> Self {
-        Self { first: AtomicU64::new(u64::MAX), last: AtomicU64::new(u64::MAX), waiting: Arc::default() }
+        Self {
+            first: AtomicU64::new(u64::MAX),
+            last: AtomicU64::new(u64::MAX),
+            seen: Mutex::default(),
+            waiting: Arc::default(),
+        }
     }
 }
 
 impl Position {
     /// Returns true if it is the first position.
-    pub(super) fn set(&self, position: u64) -> bool {
+    pub(super) fn set(&self, position: u64, now: Moment) -> bool {
         self.last.store(position, Ordering::Relaxed);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        while seen.get(1).is_some_and(|(at, _)| *at + EXPECTED_FROM < now) {
+            seen.pop_front();
+        }
+        seen.push_back((now, position));
+        drop(seen);
         let first = self.first();
         if first.is_none() {
             self.first.store(position, Ordering::Relaxed);
         }
         first.is_none()
+    }
+
+    /// The time that is left, if those before it go as they have gone in the last minute; `None` if none of
+    /// them has gone.
+    pub(crate) fn expected_wait(&self, now: Moment) -> Option<Duration> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((first_at, first), (last_at, last)) = (*seen.front()?, *seen.back()?);
+        let gone = first.checked_sub(last).filter(|gone| *gone > 0)?;
+        let each = last_at.since(first_at).as_secs_f64() / gone as f64;
+        let left = Duration::try_from_secs_f64(each * (last + 1) as f64).ok()?;
+        Some(left.saturating_sub(now.since(last_at)))
     }
 
     /// The position at which the request was queued; `None` until then.
@@ -197,6 +226,30 @@ mod tests {
 
     fn named(number: usize) -> Name {
         Name::new(&number.to_string()).expect("it is valid")
+    }
+
+    #[test]
+    fn what_is_left_of_a_wait_is_told_by_the_positions_of_the_last_minute() {
+        let position = Position::default();
+        let at = |seconds: u64| Moment::from_micros(seconds * 1_000_000);
+        assert_eq!(position.expected_wait(at(0)), None);
+        for (seconds, place) in [(0, 20), (10, 20)] {
+            position.set(place, at(seconds));
+            assert_eq!(position.expected_wait(at(seconds)), None, "none has gone");
+        }
+        // Ten in 20 s, and eleven grants are left.
+        position.set(10, at(20));
+        assert_eq!(position.expected_wait(at(20)), Some(Duration::from_secs(22)));
+        assert_eq!(position.expected_wait(at(30)), Some(Duration::from_secs(12)));
+        assert_eq!(position.expected_wait(at(90)), Some(Duration::ZERO));
+        // The fast ones were longer ago than a minute.
+        for seconds in [60, 100] {
+            position.set(if seconds == 60 { 9 } else { 8 }, at(seconds));
+        }
+        assert_eq!(position.expected_wait(at(100)), Some(Duration::from_secs(9 * 40)));
+        // Other lanes have come.
+        position.set(30, at(130));
+        assert_eq!(position.expected_wait(at(130)), None);
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl SemaphoreSession {
                     // Other sessions release what they keep. If that is not enough, the request is refused.
                     let timer = Timer::Acquisition(self.name.clone(), request.clone());
                     entry.timer = Some(context.timers.set(now + RECALL, timer));
-                } else if entry.spec.position.set(position) {
+                } else if entry.spec.position.set(position, now) {
                     let AcquireSpec { semaphore, holder, meters, span, .. } = &entry.spec;
                     events::waiting(span.clone(), semaphore, holder, position);
                     context.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);

@@ -1,0 +1,104 @@
+//! Checks of what operators change: the limit, a pause, the line, and the memory of that.
+
+use permits::model::{CHANGES_MAX, Damage, State};
+use permits::protocol::{AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation};
+
+use super::step::Step;
+
+/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
+/// version counts every change.
+pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
+    let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
+    let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
+    let operator = matches!(step.command.operation, Operation::SetLimit { .. });
+    if before.pinned && !operator && !is_same {
+        return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
+    }
+    // A change at a version makes a new version, for any limit.
+    let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
+    let is_same_version = before.limit_version == after.limit_version;
+    if is_same != is_same_version && !(is_same && at_version) {
+        return Err(format!("version {} became {}", before.limit_version, after.limit_version));
+    }
+    let declared = match step.command.declaration {
+        Declaration::Stored => None,
+        Declaration::Declare(limit) | Declaration::Fallback(limit) | Declaration::Require(limit) => {
+            Some(limit)
+        }
+    };
+    if !operator && before.limit != after.limit && Some(after.limit) != declared {
+        return Err(format!("no command set the limit to {}", after.limit));
+    }
+    if let Answers::Acquire(answers) = &step.reply.answers
+        && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
+        && !is_same
+    {
+        return Err(format!("all were refused, and the limit became {}", after.limit));
+    }
+    Ok(())
+}
+
+/// P20: while the line is closed no request waits, each waiter that was there receives the reason, and no
+/// request is queued. Only an operator closes the line, opens it or changes the reason.
+pub(super) fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
+    let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
+    let (before, after) = (closed(&step.before), closed(&step.after));
+    let wanted = match &step.command.operation {
+        Operation::CloseLine { origin, reason } if !step.was_made(&origin.request) => reason.clone(),
+        Operation::Delete { .. } if step.after.is_none() => None,
+        _ => before,
+    };
+    if after != wanted {
+        return Err(format!("the line should be closed for {wanted:?}, and is for {after:?}"));
+    }
+    for event in &step.events {
+        if let EventKind::LineClosed(reason) = &event.kind
+            && after.as_ref() != Some(reason)
+        {
+            return Err(format!("{} received the reason {reason:?} of {after:?}", event.holder));
+        }
+    }
+    let waiting = step.after.as_ref().map_or(0, |state| state.queue.len());
+    if after.is_some() && waiting > 0 && !step.is_cut() {
+        return Err(format!("{waiting} wait in a closed line"));
+    }
+    Ok(())
+}
+
+/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part
+/// of the state the last change stays.
+pub(super) fn changes_are_remembered(step: &Step) -> Result<(), String> {
+    let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
+    let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
+    // The end of a pause is nobody's change.
+    let paused = |state: &State| Some(state.paused_until_ms).filter(|until| *until > step.now_ms());
+    let stops = |state: &State| (paused(state), state.pinned, state.closed.clone());
+    let origin = match &step.command.operation {
+        Operation::SetLimit { origin, .. }
+        | Operation::Pause { origin, .. }
+        | Operation::CloseLine { origin, .. }
+        | Operation::Revoke { origin, .. } => Some(origin),
+        _ => None,
+    };
+    let last = after.changes.last();
+    if before.map_or((None, false, None), stops) != stops(after)
+        && last.map(|change| (&change.origin, change.at_us)) != origin.map(|origin| (origin, step.now_us))
+    {
+        return Err(format!(
+            "{:?} is now {:?}, and the last change is {last:?}",
+            before.map(stops),
+            stops(after)
+        ));
+    }
+    let changes = before.map_or(&[][..], |before| &before.changes);
+    for change in changes {
+        let is_recent = step.now_us < change.at_us + 1000 * CHANGE_RETRIED_MS;
+        if is_recent && changes.len() < CHANGES_MAX && !after.changes.contains(change) {
+            return Err(format!("{change:?} is forgotten, and its session may send it again"));
+        }
+        if !after.changes.iter().any(|later| later.effect.is_on_same_part(&change.effect)) {
+            return Err(format!("{change:?} is forgotten, and no change of its part has followed"));
+        }
+    }
+    Ok(())
+}

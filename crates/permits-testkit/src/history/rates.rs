@@ -1,0 +1,98 @@
+//! Checks of grants that count for some time, and of the ends that refusals tell.
+
+use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal};
+
+use super::step::Step;
+
+/// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
+/// operator frees them or the state is lost. A release may correct their number, to the limit at most.
+pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
+    for (holder, before) in step.entries_before() {
+        let Some(grant) = before.place.taken() else { continue };
+        let until = grant.token.div_ceil(1000) + before.terms.at_least_ms;
+        if before.terms.at_least_ms == 0 || until <= step.now_ms() {
+            continue;
+        }
+        let freed = match &step.command.operation {
+            Operation::Revoke { holder: of, cooling: Some(token), .. } => {
+                // One whose lease ends with this command cools first.
+                of.cooling(*token) == holder.original().cooling(grant.token)
+            }
+            _ => false,
+        };
+        let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));
+        let after = after.or_else(|| step.entry_after(&holder.original().cooling(grant.token)));
+        let counted = match &step.command.operation {
+            Operation::Release(requests) => requests
+                .iter()
+                .find(|release| release.holder == *holder && release.request == before.request)
+                .and_then(|release| release.counted),
+            _ => None,
+        };
+        let Some(after) = after else {
+            if freed || counted == Some(0) {
+                continue;
+            }
+            return Err(format!("the grant {grant:?} of {holder} was to count until {until} ms"));
+        };
+        let limit = step.after.as_ref().map_or(0, |state| state.limit);
+        let weight = counted.map_or(before.terms.weight, |units| units.min(limit.max(before.terms.weight)));
+        if after.terms.weight != weight || (holder.is_cooling() && after.deadline.unsigned_abs() < until) {
+            return Err(format!("{holder} was {before:?} and is {after:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// P17: a request that only units that cool or a pause with an end keep out is refused with the time until it
+/// fits, and no other request is. Of a batch, later requests may have changed what the first one met.
+pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
+    let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+        (&step.command.operation, &step.reply.answers)
+    else {
+        return Ok(());
+    };
+    let ([request], [AcquireOutcome::Refused(refusal)]) = (&requests[..], &answers[..]) else {
+        return Ok(());
+    };
+    let (Some(after), Declaration::Stored) = (&step.after, step.command.declaration) else { return Ok(()) };
+    let cooling = after.entries.iter().filter(|(holder, _)| holder.is_cooling()).map(|(_, entry)| entry);
+    let fits_in = |ms: u64| {
+        let ended = cooling.clone().filter(|entry| entry.deadline.unsigned_abs() <= step.now_ms() + ms);
+        let freed: u64 = ended.map(|entry| u64::from(entry.terms.weight)).sum();
+        after.held - freed + u64::from(request.terms.weight) <= after.limit.into()
+            && step.now_ms() + ms >= after.recovering_until_ms.max(after.paused_until_ms)
+    };
+    match refusal {
+        Refusal::Cooling { .. } if after.is_paused() => Err("it is paused".to_owned()),
+        Refusal::Paused { .. } if !after.is_paused() => Err("it is not paused".to_owned()),
+        Refusal::Cooling { remaining_ms } | Refusal::Paused { remaining_ms: Some(remaining_ms) }
+            if !after.queue.is_empty() =>
+        {
+            Err(format!("{remaining_ms} ms, and that alone does not let it in"))
+        }
+        Refusal::Cooling { remaining_ms } | Refusal::Paused { remaining_ms: Some(remaining_ms) }
+            if !fits_in(*remaining_ms) || fits_in(remaining_ms - 1) =>
+        {
+            Err(format!("it fits earlier or later than in {remaining_ms} ms"))
+        }
+        Refusal::NoPermits if after.is_paused() => Err("it is paused".to_owned()),
+        Refusal::NoPermits | Refusal::Paused { remaining_ms: None }
+            if after.queue.is_empty() && fits_in(1 << 40) =>
+        {
+            Err("it would fit later, and is not told when".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The units by which a release has corrected what its grants count for, upward.
+pub(super) fn counted_up(step: &Step) -> u64 {
+    let Operation::Release(requests) = &step.command.operation else { return 0 };
+    let limit = step.after.as_ref().map_or(0, |state| state.limit);
+    let more = requests.iter().filter_map(|release| {
+        let weight = step.entry_before(&release.holder)?.terms.weight;
+        Some(u64::from(release.counted?.min(limit).saturating_sub(weight)))
+    });
+    more.sum()
+}

@@ -1,0 +1,31 @@
+-- The refusal of a request that cannot wait: when time alone lets it in. Before declare.
+
+-- The ms from which `weight` units fit under `limit`, if no holder has to leave for that: now, or when enough
+-- units have cooled.
+local function fits_at(limit, weight)
+  local missing = s.held + weight - limit
+  if missing <= 0 then return now_ms end
+  local COOLING_MAX, cooling = 128, {}
+  local ends = now_ms < s.cools_until
+    and redis.call('ZRANGEBYSCORE', leases_key, now_ms + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, COOLING_MAX) or {}
+  for i = 1, #ends, 2 do
+    if string.find(ends[i], '\t', 1, true) then cooling[#cooling + 1], cooling[ends[i]] = ends[i], ends[i + 1] end
+  end
+  find(cooling)
+  for _, holder in ipairs(cooling) do
+    local _, _, freed = parts(holder, known[holder])
+    missing = missing - freed
+    if missing <= 0 then return tonumber(cooling[holder]) end
+  end
+end
+
+-- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
+-- in; -1 if an end of a pause is not known.
+local function not_now(limit, weight)
+  local at = s.waiting == 0 and fits_at(limit, weight)
+  local ends = at and math.max(at, s.recovering_until, s.paused) - now_ms
+  if s.paused > 0 then return 'paused', at and s.paused < PAUSED and ends or -1 end
+  if not at then return 'no_permits' end
+  if at > now_ms then return 'cooling', ends end
+  return s.recovering and 'recovering' or 'no_permits'
+end
