@@ -162,12 +162,20 @@ impl From<AcquireError> for Failure {
             AcquireError::Cooling { remaining } => {
                 of(Kind::NotNow, "COOLING").with("remaining", Attribute::Time(*remaining))
             }
+            AcquireError::Paused { remaining } => {
+                let paused = of(Kind::NotNow, "PAUSED");
+                match remaining {
+                    Some(remaining) => paused.with("remaining", Attribute::Time(*remaining)),
+                    None => paused,
+                }
+            }
             AcquireError::TimedOut { waited } => {
                 of(Kind::NotNow, "TIMED_OUT").with("waited", Attribute::Time(*waited))
             }
             AcquireError::LineClosed { reason } => of(Kind::NotNow, "LINE_CLOSED").text("reason", reason),
             AcquireError::QueueFull { max } => of(Kind::NotNow, "QUEUE_FULL").number("max", *max),
             AcquireError::AlreadyHeld { holder } => of(Kind::NotNow, "ALREADY_HELD").text("holder", holder),
+            AcquireError::Superseded { holder } => of(Kind::NotNow, "SUPERSEDED").text("holder", holder),
             AcquireError::NotReplicated { confirmed, wanted } => {
                 of(Kind::NotNow, "NOT_REPLICATED").number("confirmed", *confirmed).number("wanted", *wanted)
             }
@@ -264,6 +272,7 @@ fn loss(lost: &Lost) -> &'static str {
         Lost::Expired => "expired",
         Lost::Gone => "gone",
         Lost::Revoked { .. } => "revoked",
+        Lost::HeldTooLong { .. } => "held_too_long",
         Lost::Closed => "closed",
         Lost::Forked => "forked",
         Lost::SessionFailed => "session_failed",

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::error::{Lost, ReleaseError, RenewError};
+use permits::error::{InvalidInput, Lost, ReleaseError, RenewError};
 use permits::{CancellationToken, Permit, PermitStatus};
 
 use crate::failure::Failure;
@@ -105,6 +105,17 @@ impl Held {
         match &*self.lock() {
             State::Held(permit) => permit.weight(),
             State::Ended(weight, _) => *weight,
+        }
+    }
+
+    /// Corrects the units that its grant counts for. Once it has ended, nothing is left to correct.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] if it was acquired without a time for which it counts.
+    pub fn count(&self, units: u32) -> Result<(), InvalidInput> {
+        match &*self.lock() {
+            State::Held(permit) => permit.count(units),
+            State::Ended(..) => Ok(()),
         }
     }
 

@@ -12,6 +12,8 @@ export type NotNowCode =
   | 'ALREADY_HELD'
   | 'RECOVERING'
   | 'COOLING'
+  | 'PAUSED'
+  | 'SUPERSEDED'
   | 'NOT_REPLICATED'
   | 'IN_USE';
 

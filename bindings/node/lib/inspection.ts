@@ -9,6 +9,10 @@ export interface Inspection {
   limitVersion: number;
   pinned: boolean;
   paused: boolean;
+  /** The time until the pause ends by itself; `null` if it has no end, or the semaphore is not paused. */
+  pauseRemainingMs: number | null;
+  /** The reason of the pause, possibly empty; `null` if it is not paused. */
+  pauseReason: string | null;
   /** The reason for which the line is closed, possibly empty; `null` if it is open. */
   closed: string | null;
   /** The held units. */
@@ -25,6 +29,8 @@ export interface Inspection {
   expired: number;
   /** Holders and waiters that operators have revoked since then. */
   revoked: number;
+  /** The waits of requests that were granted out of the line: their sum, and how many took at most 0.01, 0.1, 1, 10, 100 s, and longer. */
+  waits: { totalUs: number; numbers: number[] };
   /** The first holders, by the end of their leases. */
   holders: HolderInfo[];
   /** The first waiters, in order. */
@@ -88,7 +94,7 @@ export interface ChangeInfo {
   limit: number | null;
   /** The holder or waiter that was revoked. */
   holder: string | null;
-  /** The reason of a closed line or of a revocation, possibly empty. */
+  /** The reason of a pause, a closed line or a revocation, possibly empty. */
   reason: string | null;
 }
 

@@ -147,6 +147,14 @@ export class Permit extends Held {
     return this.#changed(() => this.#native.releasePart(units));
   }
 
+  /**
+   * Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `atLeast`. The last
+   * correction counts, with the release: what it is less is free at once; if it is more, the line waits until it has cooled.
+   */
+  count(units: number): void {
+    translated(() => this.#native.count(units));
+  }
+
   /** Gives it another lease, 100 ms to 1 day, from now on, and renews it. */
   setLease(ms: number): Promise<void> {
     return this.#changed(() => this.#native.setLease(ms));

@@ -92,9 +92,9 @@ export class Semaphore {
     return this.#call(() => this.#native.unpin());
   }
 
-  /** Stops granting. Permits that are held stay held. */
-  pause(): Promise<void> {
-    return this.#call(() => this.#native.pause());
+  /** Stops granting, for `ms` or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
+  pause(ms?: number | null, reason = ''): Promise<void> {
+    return this.#call(() => this.#native.pause(ms, reason));
   }
 
   /** Grants again. */

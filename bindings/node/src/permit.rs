@@ -9,7 +9,7 @@ use permits_bindings::{Held, HeldError};
 
 use crate::call::Call;
 use crate::convert::{count, duration, milliseconds};
-use crate::failure::json_of;
+use crate::failure::{json_of, thrown};
 
 /// Some units of a semaphore, held for a lease.
 #[napi]
@@ -81,6 +81,11 @@ impl Permit {
     pub fn release_part(&self, units: f64) -> Result<Call> {
         let units = count("the number of units", 1, units)?;
         Ok(Call::new(self.held.operation(move |permit| async move { permit.release_part(units).await })))
+    }
+
+    #[napi]
+    pub fn count(&self, units: f64) -> Result<()> {
+        self.held.count(count("the number of units", 0, units)?).map_err(thrown)
     }
 
     #[napi]

@@ -33,6 +33,10 @@ pub struct Options {
     pub lane: Option<String>,
     /// The share of the lane: 1 to 1,000, 1 unless set.
     pub share: Option<f64>,
+    /// The longest time for which it is held, in milliseconds; without limit unless set.
+    pub max_hold: Option<f64>,
+    /// True to take the place in line of an earlier request of the same holder.
+    pub supersede: Option<bool>,
 }
 
 impl Options {
@@ -65,6 +69,12 @@ impl Options {
         }
         if let Some(share) = self.share {
             options = options.share(convert::share(share)?);
+        }
+        if let Some(time) = self.max_hold {
+            options = options.max_hold(duration("maxHold", time)?);
+        }
+        if self.supersede == Some(true) {
+            options = options.supersede();
         }
         Ok(options)
     }
@@ -132,8 +142,14 @@ impl Semaphore {
     }
 
     #[napi]
-    pub fn pause(&self) -> Call {
-        self.call(|semaphore| async move { semaphore.pause().await })
+    pub fn pause(&self, ms: Option<f64>, reason: String) -> Result<Call> {
+        let time = ms.map(|ms| duration("the pause", ms)).transpose()?;
+        Ok(self.call(move |semaphore| async move {
+            match time {
+                Some(time) => semaphore.pause_for(time, &reason).await,
+                None => semaphore.pause(&reason).await,
+            }
+        }))
     }
 
     #[napi]

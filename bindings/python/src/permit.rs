@@ -90,6 +90,11 @@ impl Permit {
         Ok(Call::new(self.held.operation(move |permit| async move { permit.release_part(units).await })))
     }
 
+    fn count(&self, units: i64) -> PyResult<()> {
+        let units = count("the number of units", 0, units)?;
+        self.held.count(units).map_err(|invalid| Failure::from(invalid).raised())
+    }
+
     fn set_lease(&self, seconds: f64) -> PyResult<Call> {
         let lease = duration("the lease", seconds)?;
         Ok(Call::new(self.held.operation(move |permit| async move { permit.set_lease(lease).await })))

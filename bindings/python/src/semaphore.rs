@@ -26,6 +26,8 @@ pub(crate) struct Options {
     at_least: Option<f64>,
     lane: Option<String>,
     share: Option<i64>,
+    max_hold: Option<f64>,
+    supersede: Option<bool>,
 }
 
 impl Options {
@@ -58,6 +60,12 @@ impl Options {
         }
         if let Some(share) = self.share {
             options = options.share(convert::share(share)?);
+        }
+        if let Some(time) = self.max_hold {
+            options = options.max_hold(duration("max_hold", time)?);
+        }
+        if self.supersede == Some(true) {
+            options = options.supersede();
         }
         Ok(options)
     }
@@ -115,8 +123,14 @@ impl Semaphore {
         self.call(|semaphore| async move { semaphore.unpin().await })
     }
 
-    fn pause(&self) -> Call {
-        self.call(|semaphore| async move { semaphore.pause().await })
+    fn pause(&self, seconds: Option<f64>, reason: String) -> PyResult<Call> {
+        let time = seconds.map(|seconds| duration("the pause", seconds)).transpose()?;
+        Ok(self.call(move |semaphore| async move {
+            match time {
+                Some(time) => semaphore.pause_for(time, &reason).await,
+                None => semaphore.pause(&reason).await,
+            }
+        }))
     }
 
     fn resume(&self) -> Call {

@@ -27,6 +27,7 @@ from ._types import (
     Recovery,
     Seconds,
     WaiterInfo,
+    Waits,
 )
 from .errors import *
 
@@ -50,6 +51,7 @@ __all__ = [
     "Seconds",
     "Semaphore",
     "WaiterInfo",
+    "Waits",
     "aconnect",
     "adiagnose",
     "connect",

@@ -174,6 +174,14 @@ class Permit(Held):
         """As `release_part`, on asyncio."""
         await result(self._native.release_part(units))
 
+    def count(self, units: int) -> None:
+        """Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `at_least`.
+
+        The last correction counts, with the release: what it is less is free at once; if it is more, the line waits until it
+        has cooled. A permit counts for the limit at most.
+        """
+        self._native.count(units)
+
     def set_lease(self, lease: Seconds) -> None:
         """Gives it another lease, 100 ms to 1 day, from now on, and renews it."""
         wait(self._native.set_lease(seconds(lease)))

@@ -44,6 +44,8 @@ class Semaphore(Unheld):
         at_least: Seconds | None = None,
         lane: str | None = None,
         share: int = 1,
+        max_hold: Seconds | None = None,
+        supersede: bool = False,
     ) -> Acquire:
         """Acquires `weight` units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
@@ -57,6 +59,8 @@ class Semaphore(Unheld):
         - `lane`: a tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion
           to their shares.
         - `share`: the share of the lane, 1 to 1,000, the same in all its requests.
+        - `max_hold`: the longest time for which it is held. Then it is lost.
+        - `supersede`: `True` takes the place in line of an earlier request of the same `holder`, which gets a `SupersededError`.
         """
         options = AcquireOptions(
             weight=weight,
@@ -68,6 +72,8 @@ class Semaphore(Unheld):
             at_least=at_least,
             lane=lane,
             share=share,
+            max_hold=max_hold,
+            supersede=supersede,
         )
         return self._acquire(options)
 
@@ -88,6 +94,8 @@ class Semaphore(Unheld):
         at_least: Seconds | None = None,
         lane: str | None = None,
         share: int = 1,
+        max_hold: Seconds | None = None,
+        supersede: bool = False,
     ) -> Callable[[F], F]: ...
     def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""
@@ -158,13 +166,13 @@ class Semaphore(Unheld):
         """As `unpin`, on asyncio."""
         return await result(self._native.unpin())
 
-    def pause(self) -> None:
+    def pause(self, time: Seconds | None = None, reason: str = "") -> None:
         """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
-        wait(self._native.pause())
+        wait(self._native.pause(seconds(time), reason))
 
-    async def apause(self) -> None:
+    async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
         """As `pause`, on asyncio."""
-        await result(self._native.pause())
+        await result(self._native.pause(seconds(time), reason))
 
     def resume(self) -> None:
         """Grants again, beginning with the head of the line."""

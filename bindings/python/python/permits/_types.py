@@ -30,6 +30,8 @@ class AcquireOptions(TypedDict, total=False):
     at_least: Optional[Seconds]
     lane: Optional[str]
     share: int
+    max_hold: Optional[Seconds]
+    supersede: bool
 
 
 class PermitStatus(Enum):
@@ -107,7 +109,17 @@ class ChangeInfo:
     holder: str | None
     """The holder or waiter that was revoked."""
     reason: str | None
-    """The reason of a closed line or of a revocation, possibly empty."""
+    """The reason of a pause, a closed line or a revocation, possibly empty."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The waits of requests that were granted out of the line, since the store has the semaphore."""
+
+    total_us: int
+    """Their sum, in microseconds."""
+    numbers: tuple[int, ...]
+    """How many took at most 0.01, 0.1, 1, 10 and 100 seconds, and more than the bound before; and how many took longer."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,10 @@ class Inspection:
     """Rises with every change of the limit or its pin."""
     pinned: bool
     paused: bool
+    pause_remaining: float | None
+    """The seconds until the pause ends by itself; `None` if it has no end, or the semaphore is not paused."""
+    pause_reason: str | None
+    """The reason of the pause, possibly empty; `None` if it is not paused."""
     closed: str | None
     """The reason for which the line is closed; `None` if it is open."""
     held: int
@@ -137,6 +153,8 @@ class Inspection:
     """Holders and waiters whose lease has ended since then."""
     revoked: int
     """Holders and waiters that operators have revoked since then."""
+    waits: Waits
+    """The waits of requests that were granted out of the line."""
     holders: tuple[HolderInfo, ...]
     """The first holders, by the end of their leases."""
     waiters: tuple[WaiterInfo, ...]
@@ -174,12 +192,13 @@ def inspection(text: str) -> Inspection:
     rows = ("holders", HolderInfo), ("waiters", WaiterInfo), ("lanes", LaneInfo), ("changes", ChangeInfo)
     for name, row in rows:
         found[name] = tuple(_of_json(row, fields) for fields in found[name])
+    found["waits"] = Waits(found["waits"]["total_us"], tuple(found["waits"]["numbers"]))
     return _of_json(Inspection, found)
 
 
 def _of_json(kind: type[_T], found: Mapping[str, Any]) -> _T:
     """An object whose fields are found by name, or, if they are times, as milliseconds."""
-    times = {name[:-3]: time / 1000 for name, time in found.items() if name.endswith("_ms")}
+    times = {name[:-3]: None if time is None else time / 1000 for name, time in found.items() if name.endswith("_ms")}
     fields = {**found, **times}
     return kind(**{name: fields[name] for name in kind.__annotations__})
 
@@ -217,4 +236,6 @@ def native_options(options: AcquireOptions) -> dict[str, object]:
         "at_least": seconds(options.get("at_least")),
         "lane": options.get("lane"),
         "share": options.get("share"),
+        "max_hold": seconds(options.get("max_hold")),
+        "supersede": options.get("supersede"),
     }

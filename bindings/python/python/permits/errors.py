@@ -33,6 +33,7 @@ __all__ = [
     "NotReplicatedError",
     "OtherLayoutError",
     "OutOfMemoryError",
+    "PausedError",
     "PermitsError",
     "QueueFullError",
     "RecoveringError",
@@ -43,6 +44,7 @@ __all__ = [
     "RevokedError",
     "SessionFailedError",
     "StoreError",
+    "SupersededError",
     "TimeoutError",
     "TlsError",
     "UnreachableError",
@@ -82,6 +84,19 @@ class CoolingError(NoPermitsError):
 
     remaining: float
     """The seconds until enough of them are free."""
+
+
+class PausedError(NoPermitsError):
+    """An operator has paused the semaphore."""
+
+    remaining: float | None = None
+    """The seconds until it would be granted, if the pause has an end and nothing else keeps it out for longer."""
+
+
+class SupersededError(NotNowError):
+    """A later request of the same holder has taken its place."""
+
+    holder: str
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):

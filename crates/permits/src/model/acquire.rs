@@ -144,7 +144,8 @@ impl Execution<'_> {
     fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
         if let Some(entry) = self.state.entries.get(&request.holder) {
             let is_known = entry.request == request.request;
-            if !is_known && !(matches!(terms, Terms::Open) && supersedes(self.state.limit, request, entry)) {
+            let is_open = matches!(terms, Terms::Open);
+            if !is_known && (!is_open || !supersedes(self.state.limit, request, entry)) {
                 return AcquireOutcome::Refused(Refusal::AlreadyHeld);
             }
             if !is_known {

@@ -41,7 +41,7 @@ impl Execution<'_> {
         let mut lanes = if max > 0 { state.lanes_waiting(INSPECT_MAX as usize) } else { Vec::new() };
         lanes.sort_by(|(lane, waiting), (other, more)| more.cmp(waiting).then_with(|| lane.cmp(other)));
         let lanes = lanes.into_iter().take(INSPECT_LANES_MAX);
-        Answers::Inspect(Inspected {
+        Answers::Inspect(Box::new(Inspected {
             held: state.held,
             waiting: state.queue.len() as u64,
             paused: state.is_paused().then(|| InspectedPause {
@@ -55,6 +55,6 @@ impl Execution<'_> {
             waiters: waiters.collect(),
             lanes: lanes.map(|(lane, waiting)| InspectedLane { lane, waiting }).collect(),
             changes: state.changes.iter().rev().take(max).cloned().collect(),
-        })
+        }))
     }
 }

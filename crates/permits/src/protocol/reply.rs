@@ -66,7 +66,7 @@ pub enum Answers {
     /// To [`Operation::Delete`](super::Operation::Delete).
     Delete(DeleteOutcome),
     /// To [`Operation::Inspect`](super::Operation::Inspect).
-    Inspect(Inspected),
+    Inspect(Box<Inspected>),
 }
 
 impl Answers {

@@ -175,7 +175,7 @@ fn in_lane(mut command: Command, name: &str) -> Command {
 /// microsecond.
 fn unnamed(reply: Reply) -> Reply {
     let Answers::Inspect(inspected) = reply.answers else { return reply };
-    let mut inspected = Inspected { lanes: Vec::new(), ..inspected };
+    let mut inspected = Inspected { lanes: Vec::new(), ..*inspected };
     inspected.holders.iter_mut().for_each(|holder| holder.lane = LaneName::default());
     for waiter in &mut inspected.waiters {
         (waiter.lane, waiter.queued_us) = (LaneName::default(), 0);
@@ -184,7 +184,7 @@ fn unnamed(reply: Reply) -> Reply {
     let waits = inspected.waits.numbers.iter().sum();
     inspected.waits = Waits::default();
     inspected.waits.numbers[0] = waits;
-    Reply { answers: Answers::Inspect(inspected), ..reply }
+    Reply { answers: Answers::Inspect(Box::new(inspected)), ..reply }
 }
 
 /// A line behind a few units, which are handed on one by one.

@@ -95,6 +95,6 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::CloseLine { .. } => Answers::CloseLine,
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
         Operation::Delete { .. } => Answers::Delete(delete::decode(fields)?),
-        Operation::Inspect { .. } => Answers::Inspect(inspect::decode(fields)?),
+        Operation::Inspect { .. } => Answers::Inspect(Box::new(inspect::decode(fields)?)),
     })
 }
