@@ -61,7 +61,7 @@ def test_the_blocks_of_a_page_run(
     monkeypatch.setitem(sys.modules, "celery", types.ModuleType("celery"))
     monkeypatch.setitem(sys.modules, "celery.signals", celery)
     client = permits.connect(server.url, recovery="off")
-    blocks = _blocks((ROOT / page).read_text())
+    blocks = [block for block in _blocks((ROOT / page).read_text()) if "import pytest" not in block]
     assert len(blocks) >= least
     for block in blocks:
         # The programs around a block: it has a client, and a semaphore without a pinned limit.
