@@ -69,7 +69,7 @@ impl<'a> Job<'a> {
     #[track_caller]
     fn main(&self) -> BTreeMap<String, String> {
         let main = output(&mut self.script("main"));
-        assert_eq!((main.code, main.stderr.as_str()), (0, ""), "{}", main.stdout);
+        assert_eq!(main.code, 0, "{} {}", main.stdout, main.stderr);
         let outputs = self.file("OUTPUT");
         assert!(main.stdout.starts_with(&format!("::add-mask::{}\n", outputs["handle"])), "{}", main.stdout);
         outputs
