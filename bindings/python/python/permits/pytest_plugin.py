@@ -57,7 +57,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             name, limit, options = permit(*mark.args, **mark.kwargs)
             # The closest mark of a semaphore counts: that of the function before that of its class and its module.
             if marks.setdefault(name, mark) is mark:
-                options["label"] = options["label"] or _label(item)
+                options["label"] = options.get("label") or _label(item)
                 requests.append((_client(item.config).semaphore(name, limit), options))
         except (PermitsError, TypeError) as error:
             _fail(f"{_text(mark)}: {error}")
