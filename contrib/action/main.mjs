@@ -1,5 +1,5 @@
-// Acquires the permit, and leaves a process that renews it. The handle is in a file that only this user can read. That process
-// ends when post.mjs has removed the file, when the store no longer has the permit, and with the runner.
+// Acquires the permit, and leaves a process that renews it. This process reads the handle in a file of this
+// user, and ends when post.mjs has removed the file, when the store has no such permit, or with the runner.
 import { spawn } from "node:child_process";
 import { appendFileSync, mkdtempSync, openSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// Renews the permit of a handle, three times in a lease, until the file of the handle is removed or the permit is lost.
+// Renews the permit of a handle, three times in a lease, until the file is removed or the permit is lost.
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
@@ -13,7 +13,7 @@ function renew() {
   running.on("error", () => running.emit("close", 71));
   running.once("close", (code) => {
     if (code === 76) process.exit(1);
-    // A store that cannot be reached is asked again before the lease ends.
+    // A renewal that failed is tried some more times before the lease ends.
     next = Date.now() + (code === 0 ? Number(interval) : Math.min(Number(interval), 2000));
     setTimeout(step, 200);
   });

@@ -220,7 +220,7 @@ def view(request, day):
     return HttpResponse()
 
 urlpatterns = [path("export/<day>", view), path("free", lambda request: HttpResponse())]
-settings.configure(MIDDLEWARE=["middleware.limited"], ROOT_URLCONF="__main__", ALLOWED_HOSTS=["*"])
+settings.configure(MIDDLEWARE=["middleware.limited"], ROOT_URLCONF="__main__", SECRET_KEY="of the test")
 django.setup()
 from django.test import Client
 

@@ -124,9 +124,10 @@ def _fail(text: str) -> NoReturn:
 
 
 def _taken(item: pytest.Item) -> PermitSet:
-    """The permits of a test, which has none from now on."""
+    """The permits of a test, if it has any, which has none from now on."""
     held = item.stash.get(_HELD, PermitSet([]))
-    item.stash[_HELD] = PermitSet([])
+    if held:
+        del item.stash[_HELD]
     return held
 
 
