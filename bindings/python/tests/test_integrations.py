@@ -145,7 +145,7 @@ def _needs(*packages: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} cannot be installed")
 
 
-def _send(site: Site, sender: subprocess.Popen[str], days: list[str]) -> None:
+def _send(sender: subprocess.Popen[str], days: list[str]) -> None:
     assert sender.stdin is not None
     sender.stdin.writelines(f"{day}\n" for day in days)
     sender.stdin.flush()
@@ -170,12 +170,12 @@ def test_celery_keeps_both_limits_over_its_workers(site: Site) -> None:
         site.start("-m", "celery", "--app", "tasks", "worker", "--hostname", worker, *options)
     sender = site.start("-c", "import sys, tasks\nfor day in sys.stdin: tasks.export.delay(day.strip())")
     # Its permit is lost at first, and then it is retried.
-    _send(site, sender, ["revoked"])
+    _send(sender, ["revoked"])
     site.until_ended(["revoked"] * 2)
-    _send(site, sender, DAYS)
+    _send(sender, DAYS)
     site.until_ended(["revoked"] * 2 + DAYS)
     # The minute has had its 20.
-    _send(site, sender, ["late"])
+    _send(sender, ["late"])
     a_minute = site.client.semaphore("exports-minute")
     waiters(a_minute, 1)
     assert (a_minute.inspect().held, "late" in site.log("+")) == (20, False)
@@ -185,9 +185,12 @@ def test_celery_keeps_both_limits_over_its_workers(site: Site) -> None:
 def test_dramatiq_keeps_the_limit_over_its_processes(site: Site) -> None:
     site.start("-m", "dramatiq", "--processes", "2", "--threads", "4", "actors")
     sender = site.start("-c", "import sys, actors\nfor day in sys.stdin: actors.export.send(day.strip())")
-    _send(site, sender, ["revoked"])
+    _send(sender, ["revoked"])
     site.until_ended(["revoked"] * 2)
-    _send(site, sender, DAYS)
+    with site.exports.acquire(weight=4):
+        _send(sender, DAYS)
+        # All threads of both processes.
+        waiters(site.exports, 8)
     site.until_ended(["revoked"] * 2 + DAYS)
 
 
