@@ -78,7 +78,8 @@ class Site:
         (directory / "work.py").write_text(WORK)
         (directory / "log").touch()
         self.client = permits.connect(self.url)
-        self.exports = self.client.semaphore("exports", 4)
+        # With the limit that the page declares.
+        self.exports = self.client.semaphore("exports")
 
     def start(self, *words: str, days: str = "") -> subprocess.Popen[str]:
         """Starts a program of Python."""
