@@ -16,7 +16,8 @@ if (input("timeout")) words.push(input("timeout") === "0" ? "--no-wait" : `--wai
 
 const program = input("program") || "permits";
 const env = { ...process.env, PERMITS_URL: input("url") };
-const acquire = spawn(program, ["acquire", "--json", ...words, "--", input("name")], { env, stdio: ["ignore", "pipe", "inherit"] });
+const stdio = ["ignore", "pipe", "inherit"];
+const acquire = spawn(program, ["acquire", "--json", ...words, "--", input("name")], { env, stdio });
 // A job that is cancelled leaves the line.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => acquire.kill("SIGTERM"));
 let printed = "";
@@ -27,7 +28,8 @@ acquire.on("error", (error) => {
 });
 acquire.on("close", (code, signal) => {
   if (code !== 0) {
-    if (process.exitCode === undefined) console.log(`::error::no permit of ${input("name")}: permits ended with ${code ?? signal}`);
+    const reason = `::error::no permit of ${input("name")}: permits ended with ${code ?? signal}`;
+    if (process.exitCode === undefined) console.log(reason);
     process.exitCode = 1;
     return;
   }

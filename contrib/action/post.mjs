@@ -10,12 +10,14 @@ if (file) {
   rmSync(file);
   const env = { ...process.env, PERMITS_URL: process.env.INPUT_URL.trim() };
   const program = (process.env.INPUT_PROGRAM ?? "").trim() || "permits";
-  const released = spawnSync(program, ["release", "-"], { env, input: handle, stdio: ["pipe", "inherit", "inherit"] });
+  const stdio = ["pipe", "inherit", "inherit"];
+  const released = spawnSync(program, ["release", "-"], { env, input: handle, stdio });
   if (released.status !== 0) {
     const log = join(dirname(file), "log");
     if (existsSync(log)) process.stdout.write(readFileSync(log));
     const lost = "the permit was lost during the job, so another holder may have used the resource";
-    console.log(`::error::${released.status === 76 ? lost : `the permit was not released: permits ended with ${released.status}`}`);
+    const failed = `the permit was not released: permits ended with ${released.status}`;
+    console.log(`::error::${released.status === 76 ? lost : failed}`);
     process.exitCode = 1;
   }
   rmSync(dirname(file), { recursive: true, force: true });
