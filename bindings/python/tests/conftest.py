@@ -11,6 +11,8 @@ import permits
 import pytest
 from support import Server
 
+pytest_plugins = ["pytester"]
+
 
 def pytest_configure() -> None:
     # What is started in the background may ignore it, and what it starts does, too.

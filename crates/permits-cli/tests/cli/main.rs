@@ -1,5 +1,6 @@
 //! The `permits` command from its users' side: the built program, on real servers and real terminals.
 
+mod action;
 mod administer;
 mod cookbook;
 mod doctor;
@@ -9,6 +10,7 @@ mod handle;
 mod held_by;
 mod hints;
 mod hold;
+mod kubernetes;
 mod lanes;
 mod languages;
 mod line;

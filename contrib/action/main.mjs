@@ -1,0 +1,48 @@
+// Acquires the permit, and leaves a process that renews it. This process reads the handle in a file of this
+// user, and ends when post.mjs has removed the file, when the store has no such permit, or with the runner.
+import { spawn } from "node:child_process";
+import { appendFileSync, mkdtempSync, openSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? "").trim();
+const put = (file, name, value) => appendFileSync(process.env[file], `${name}=${value}\n`);
+
+const options = ["limit", "weight", "lease", "at-least", "lane", "holder"];
+const words = options.filter(input).map((name) => `--${name}=${input(name)}`);
+if (input("label")) words.push(`--label=${input("label").slice(0, 120)}`);
+if (input("timeout")) words.push(input("timeout") === "0" ? "--no-wait" : `--wait=${input("timeout")}`);
+
+const program = input("program") || "permits";
+const env = { ...process.env, PERMITS_URL: input("url") };
+const stdio = ["ignore", "pipe", "inherit"];
+const acquire = spawn(program, ["acquire", "--json", ...words, "--", input("name")], { env, stdio });
+// A job that is cancelled leaves the line.
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => acquire.kill("SIGTERM"));
+let printed = "";
+acquire.stdout.on("data", (data) => (printed += data));
+acquire.on("error", (error) => {
+  console.log(`::error::${program} cannot be started: ${error.message}`);
+  process.exitCode = 1;
+});
+acquire.on("close", (code, signal) => {
+  if (code !== 0) {
+    const reason = `::error::no permit of ${input("name")}: permits ended with ${code ?? signal}`;
+    if (process.exitCode === undefined) console.log(reason);
+    process.exitCode = 1;
+    return;
+  }
+  const { handle, slot, token, remaining_ms: remaining } = JSON.parse(printed);
+  console.log(`::add-mask::${handle}`);
+  const directory = mkdtempSync(join(process.env.RUNNER_TEMP || tmpdir(), "permits-"));
+  const file = join(directory, "handle");
+  writeFileSync(file, handle, { mode: 0o600 });
+  put("GITHUB_STATE", "file", file);
+  for (const [name, value] of Object.entries({ slot, token, handle })) put("GITHUB_OUTPUT", name, value);
+
+  const log = openSync(join(directory, "log"), "a", 0o600);
+  const renew = [fileURLToPath(new URL("renew.mjs", import.meta.url)), program, file, String(remaining / 3)];
+  spawn(process.execPath, renew, { env, detached: true, stdio: ["ignore", log, log] }).unref();
+  console.log(`permit of ${input("name")}: slot ${slot}, token ${token}`);
+});

@@ -1,0 +1,180 @@
+//! `contrib/action/`, with the environment that a runner of GitHub gives to its scripts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use permits_testkit::{Server, skip, wait};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::support::{Holder, Output, Running, TIMEOUT, counts, fresh, output, revoke, status, until_counts};
+
+/// A job: its inputs, and the files of the runner.
+struct Job<'a> {
+    server: &'a Server,
+    inputs: Vec<(&'static str, String)>,
+    temp: TempDir,
+}
+
+fn action() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/action")
+}
+
+/// The file that `action.yml` names for a key of `runs`.
+#[track_caller]
+fn script(key: &str) -> PathBuf {
+    let text = fs::read_to_string(action().join("action.yml")).expect("it is there");
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("  {key}: ")).map(str::to_owned));
+    action().join(line.expect("the key is there"))
+}
+
+impl<'a> Job<'a> {
+    fn new(server: &'a Server, name: &str, inputs: &[(&'static str, &str)]) -> Self {
+        let mut inputs: Vec<_> = inputs.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        inputs.extend([("url", server.url()), ("name", name.to_owned())]);
+        inputs.push(("program", env!("CARGO_BIN_EXE_permits").to_owned()));
+        Self { server, inputs, temp: TempDir::new().expect("a directory") }
+    }
+
+    /// A script of the action. Inputs that are not set are empty, as those of a runner are.
+    #[track_caller]
+    fn script(&self, key: &str) -> Command {
+        let mut command = Command::new("node");
+        command.arg(script(key)).stdin(Stdio::null()).env("RUNNER_TEMP", self.temp.path());
+        for file in ["STATE", "OUTPUT"] {
+            command.env(format!("GITHUB_{file}"), self.temp.path().join(file));
+        }
+        let text = fs::read_to_string(action().join("action.yml")).expect("it is there");
+        let inputs = text.split("\noutputs:").next().and_then(|text| text.split("inputs:\n").nth(1));
+        for input in inputs.expect("it has inputs").lines().filter(|line| !line.starts_with("    ")) {
+            let name = input.trim().trim_end_matches(':');
+            let value = self.inputs.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value);
+            command.env(format!("INPUT_{}", name.to_uppercase()), value);
+        }
+        for (key, value) in self.file("STATE") {
+            command.env(format!("STATE_{key}"), value);
+        }
+        command
+    }
+
+    /// The lines of a file of the runner.
+    fn file(&self, name: &str) -> BTreeMap<String, String> {
+        let text = fs::read_to_string(self.temp.path().join(name)).unwrap_or_default();
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
+    #[track_caller]
+    fn main(&self) -> BTreeMap<String, String> {
+        let main = output(&mut self.script("main"));
+        assert_eq!(main.code, 0, "{} {}", main.stdout, main.stderr);
+        let outputs = self.file("OUTPUT");
+        assert!(main.stdout.starts_with(&format!("::add-mask::{}\n", outputs["handle"])), "{}", main.stdout);
+        outputs
+    }
+
+    #[track_caller]
+    fn post(&self) -> Output {
+        output(&mut self.script("post"))
+    }
+
+    /// True if a process of this job runs.
+    fn is_running(&self) -> bool {
+        let directory = self.temp.path().to_str().expect("text").as_bytes();
+        let processes = fs::read_dir("/proc").expect("it is Linux").flatten();
+        processes
+            .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+            .any(|command| command.windows(directory.len()).any(|window| window == directory))
+    }
+
+    #[track_caller]
+    fn leaves_nothing(&self, name: &str) {
+        assert_eq!(counts(self.server, name), (0, 0));
+        assert!(wait::until(TIMEOUT, || !self.is_running()), "the renewals end");
+        let left = fs::read_dir(self.temp.path()).expect("it is there").flatten();
+        assert_eq!(left.filter(|file| file.path().is_dir()).count(), 0);
+    }
+}
+
+#[test]
+fn the_permit_is_renewed_until_the_post_step_releases_it() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let inputs = [("limit", "3"), ("weight", "2"), ("lease", "2s"), ("label", "project deploy 7")];
+    let job = Job::new(&server, &name, &inputs);
+    let outputs = job.main();
+    let held = || status(&server, &name)["holders"][0].clone();
+    assert_eq!(held()["label"], "project deploy 7");
+    assert_eq!(held()["weight"], 2);
+    assert_eq!(held()["token"].to_string(), outputs["token"]);
+    assert_eq!(held()["slot"].to_string(), outputs["slot"]);
+    // Longer than a lease, by the server's clock.
+    assert!(wait::until(TIMEOUT, || held()["age_ms"].as_u64().is_none_or(|age| age > 2500)));
+    assert_eq!(held()["token"].to_string(), outputs["token"]);
+
+    let post = job.post();
+    assert_eq!((post.code, post.stdout.as_str(), post.stderr.as_str()), (0, "", ""));
+    job.leaves_nothing(&name);
+}
+
+#[test]
+fn a_permit_that_was_lost_fails_the_post_step() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let job = Job::new(&server, &name, &[("holder", "job-7"), ("lease", "1m")]);
+    job.main();
+    revoke(&server, &name, "job-7", "maintenance");
+    let post = job.post();
+    assert_eq!(post.code, 1);
+    assert!(post.stdout.contains("::error::the permit was lost during the job"), "{}", post.stdout);
+    job.leaves_nothing(&name);
+}
+
+#[test]
+fn a_step_without_a_permit_fails_and_its_post_step_does_nothing() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let holder = Holder::start(&server, &name, "--limit 1");
+    for inputs in [[("timeout", "0")], [("timeout", "50ms")]] {
+        let job = Job::new(&server, &name, &inputs);
+        let main = output(&mut job.script("main"));
+        assert_eq!(main.code, 1, "{}", main.stderr);
+        assert!(main.stdout.contains(&format!("::error::no permit of {name}: permits ended with 75")));
+        assert_eq!(job.post().code, 0);
+    }
+    holder.release();
+
+    let mut job = Job::new(&server, &name, &[]);
+    job.inputs.retain(|(key, _)| *key != "program");
+    job.inputs.push(("program", "/nowhere/permits".to_owned()));
+    let main = output(&mut job.script("main"));
+    assert_eq!(main.code, 1);
+    assert!(main.stdout.contains("::error::/nowhere/permits cannot be started"), "{}", main.stdout);
+    job.leaves_nothing(&name);
+}
+
+#[test]
+fn a_job_that_is_cancelled_leaves_the_line() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let holder = Holder::start(&server, &name, "--limit 1");
+    let job = Job::new(&server, &name, &[]);
+    let waiting = Running::start(&mut job.script("main"));
+    until_counts(&server, &name, (1, 1));
+    waiting.signal(Signal::INT);
+    assert_eq!(waiting.finish().code, 1);
+    until_counts(&server, &name, (1, 0));
+    assert_eq!(job.post().code, 0);
+    holder.release();
+    job.leaves_nothing(&name);
+}
