@@ -143,7 +143,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def _needs(*packages: str) -> pytest.MarkDecorator:
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} cannot be installed")
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed: scripts/test-python --integrations")
 
 
 def _send(sender: subprocess.Popen[str], days: list[str]) -> None:

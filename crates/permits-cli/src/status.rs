@@ -123,7 +123,9 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 fn human(inspection: &Inspection) -> String {
     let Inspection { holders, waiters, lanes, .. } = inspection;
     let mut text = summary(inspection) + "\n";
-    if let Some(waits) = waits(&inspection.waits) {
+    if inspection.waiting > 0
+        && let Some(waits) = waits(&inspection.waits)
+    {
         let _ = writeln!(text, "{waits}");
     }
     let title = if lanes.is_empty() { "LABEL" } else { "[LANE] LABEL" };

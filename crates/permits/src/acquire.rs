@@ -79,8 +79,8 @@ impl Acquire {
     }
 
     /// The time until it is granted, if the requests before it go as they have gone in the last minute, or
-    /// since it was queued. `None` until the store has reported that some of them have gone: so the line shows
-    /// it after two renewals, two thirds of a lease.
+    /// since it was queued. `None` until the store has reported that some of them have gone: so the line
+    /// shows it after two renewals, two thirds of a lease.
     pub fn expected_wait(&self) -> Option<Duration> {
         if let Progress::Begun(pending) = &self.progress { pending.expected_wait() } else { None }
     }

@@ -154,8 +154,8 @@ impl AcquireOptions {
 
     /// The longest time for which the permit is held, at least 100 ms; without limit unless set. Then it is
     /// [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its units are free
-    /// when the program drops it, and at the end of the lease at the latest: so work that stops within a lease
-    /// does not overlap with that of the next holder.
+    /// when the program drops it, and at the end of the lease at the latest: so work that stops within a
+    /// lease does not overlap with that of the next holder.
     ///
     /// For work that may hang, and would be renewed forever.
     ///

@@ -196,10 +196,10 @@ impl Permit {
     }
 
     /// Corrects the units that its grant counts for, of a permit that was acquired with
-    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least), when the work is done and has shown what
-    /// it really cost. The last correction counts, with the release: fewer units, or 0, and the others are
-    /// free at once; more, and the line waits until they have cooled. A permit counts for the limit at most,
-    /// so one correction holds the line up for as long as `at_least` says and no longer.
+    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least), when the work is done and has shown
+    /// what it really cost. The last correction counts, with the release: fewer units, or 0, and the others
+    /// are free at once; more, and the line waits until they have cooled. A permit counts for the limit at
+    /// most, so one correction holds the line up for as long as `at_least` says and no longer.
     ///
     /// A permit that is lost, revoked or handed over counts for what it was granted for, and so does one that
     /// is released later than `at_least` after its grant.

@@ -28,7 +28,7 @@ pub(super) struct Line {
     pub(super) lane: Option<String>,
     /// The number of waiters before it, if it is known.
     pub(super) position: Option<u64>,
-    /// The time until it is granted, if it can be told.
+    /// The time until it is granted, if it is known.
     pub(super) expected: Option<Duration>,
 }
 

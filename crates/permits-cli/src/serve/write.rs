@@ -85,10 +85,9 @@ pub(super) async fn limit(change: ChangeRequest<NewLimit>) -> Result<Response, P
 
 pub(super) async fn pause(change: ChangeRequest<Pausing>) -> Result<Response, Problem> {
     let Pausing { for_ms, reason } = &change.body;
-    let verb = match for_ms {
-        Some(for_ms) => format!("pause for {for_ms} ms with reason {reason:?}"),
-        None => format!("pause with reason {reason:?}"),
-    };
+    let time = for_ms.map_or_else(String::new, |for_ms| format!(" for {for_ms} ms"));
+    let because = if reason.is_empty() { String::new() } else { format!(" with reason {reason:?}") };
+    let verb = format!("pause{time}{because}");
     let paused = match for_ms {
         Some(for_ms) => change.semaphore.pause_for(Duration::from_millis(*for_ms), reason),
         None => change.semaphore.pause(reason),

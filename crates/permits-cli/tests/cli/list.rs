@@ -29,6 +29,7 @@ fn list(store: &dyn Store) -> Value {
             "refused",
             "expired",
             "revoked",
+            "waits",
         ] {
             semaphore.remove(varying).expect("it is there");
         }
@@ -38,6 +39,7 @@ fn list(store: &dyn Store) -> Value {
 
 fn row(name: &str, limit: Value, held: u64, waiting: u64, paused: bool, pinned: bool) -> Value {
     json!({"name": name, "limit": limit, "held": held, "waiting": waiting, "paused": paused, "pinned": pinned,
+        "pause_remaining_ms": null, "pause_reason": if paused { json!("") } else { json!(null) },
         "closed": null, "cooling": 0, "may_be_kept": 0, "unreadable": null})
 }
 

@@ -47,13 +47,16 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
     // More than this one if the semaphore was used before.
     assert!((1..=2).contains(&number("/grants")));
     number("/limit_version");
+    number("/waits/total_us");
+    assert_eq!(json["waits"]["numbers"].take().as_array().map(Vec::len), Some(6));
     assert!((1..=15_000).contains(&remaining), "{remaining}");
     assert!(token > 1_000_000_000_000_000, "{token}");
     assert!(0 < waited && waited < held && held < 60_000, "{waited} {held}");
     assert_eq!(
         json,
         json!({
-            "name": name, "limit": 3, "held": 2, "paused": false,
+            "name": name, "limit": 3, "held": 2, "paused": false, "pause_remaining_ms": null, "pause_reason": null,
+            "waits": { "total_us": null, "numbers": null },
             "holders": [{
                 "holder": "web-1", "weight": 2, "slot": 0, "token": null, "lease_remaining_ms": null,
                 "age_ms": null, "label": "nightly", "cooling": false,

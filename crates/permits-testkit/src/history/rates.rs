@@ -1,4 +1,4 @@
-//! Checks of grants that count for some time, and of the ends that refusals tell.
+//! Checks of grants that count for some time, and of the ends in refusals.
 
 use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal};
 

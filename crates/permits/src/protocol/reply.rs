@@ -323,7 +323,7 @@ impl Waits {
     }
 
     /// The least of [`WAIT_BOUNDS`] that at least this part of the waits, 0 to 1, did not exceed: the numbers
-    /// tell no more. `None` if there are no waits, or they exceeded all bounds.
+    /// say no more. `None` if there are no waits, or they exceeded all bounds.
     pub fn within(&self, part: f64) -> Option<Duration> {
         let wanted = part * self.number() as f64;
         let mut sum = 0.0;
@@ -334,7 +334,7 @@ impl Waits {
         WAIT_BOUNDS.get(self.numbers.iter().position(reaches)?).copied()
     }
 
-    /// The waits that have come since `earlier`; `None` if they were counted anew, because the counts began
+    /// The waits that have come since `earlier`; `None` if they are fewer, because the counts began
     /// again.
     pub fn since(&self, earlier: &Self) -> Option<Self> {
         let total_us = self.total_us.checked_sub(earlier.total_us)?;

@@ -30,6 +30,7 @@ static METRICS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| 
             let labels = match semaphore {
                 None => &[][..],
                 Some(_) if name.starts_with("permits_lane_") => &["semaphore", "lane"],
+                Some(_) if name.ends_with("_bucket") => &["semaphore", "le"],
                 Some(_) => &["semaphore"],
             };
             (name, labels.iter().map(|label| (*label).to_owned()).collect())

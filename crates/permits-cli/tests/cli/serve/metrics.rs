@@ -43,7 +43,11 @@ impl Metrics {
                 if kind == "counter" {
                     metric += suffix;
                 }
-                let expected = if metric.ends_with("_total") { "counter" } else { "gauge" };
+                let expected = match metric.as_str() {
+                    "permits_semaphore_wait_seconds" => "histogram",
+                    counter if counter.ends_with("_total") => "counter",
+                    _ => "gauge",
+                };
                 assert_eq!(kind, expected, "{metric}");
                 let known = metrics.help.insert(metric.clone(), text_of_help.to_owned());
                 assert!(known.is_none(), "twice: {line}");
@@ -56,17 +60,18 @@ impl Metrics {
                             rest.strip_prefix("semaphore=\"").and_then(|rest| rest.strip_suffix("\"}"));
                         let label = label.unwrap_or_else(|| panic!("{line}"));
                         let lane = name.starts_with("permits_lane_").then(|| label.split_once("\",lane=\""));
-                        let label = match lane {
-                            Some(lane) => {
-                                let (label, lane) = lane.unwrap_or_else(|| panic!("{line}"));
-                                format!("{} {}", unescaped(label), unescaped(lane))
+                        let bound = name.ends_with("_bucket").then(|| label.split_once("\",le=\""));
+                        let label = match lane.or(bound) {
+                            Some(other) => {
+                                let (label, other) = other.unwrap_or_else(|| panic!("{line}"));
+                                format!("{} {}", unescaped(label), unescaped(other))
                             }
                             None => unescaped(label),
                         };
                         (name, Some(label))
                     }
                 };
-                assert_eq!(name, metric, "the samples of a metric are together");
+                assert_eq!(described(name), metric, "the samples of a metric are together");
                 let value: f64 = value.parse().expect("a number");
                 assert!(value.is_finite() && value >= 0.0, "{line}");
                 assert!(metrics.samples.insert((name.to_owned(), label), value).is_none(), "twice: {line}");
@@ -78,7 +83,7 @@ impl Metrics {
     #[track_caller]
     pub(crate) fn of(&self, name: &str, semaphore: &str) -> Option<f64> {
         let name = format!("permits_semaphore_{name}");
-        assert!(self.help.contains_key(&name), "{name}");
+        assert!(self.help.contains_key(described(&name)), "{name}");
         self.samples.get(&(name, Some(semaphore.to_owned()))).copied()
     }
 
@@ -98,6 +103,12 @@ fn is_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     ["permits_semaphore_", "permits_lane_", "permits_store_"].iter().any(|first| name.starts_with(first))
         && name.bytes().all(is_part)
+}
+
+/// The name under which a series is described: that of the histogram, of each of its series.
+fn described(series: &str) -> &str {
+    let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| series.strip_suffix(end));
+    of_histogram.unwrap_or(series)
 }
 
 #[track_caller]
@@ -122,7 +133,7 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 3 --weight 2");
     let _waiters = [1, 2].map(|place| waiter(store, name, "--weight 2", (1, place)));
     let hostile = r#"a"b\c <script>"#;
-    for arguments in [["limit", hostile, "12"], ["pause", "paused", "-v"], ["close", "closed", "-v"]] {
+    for arguments in [["limit", hostile, "12"], ["pause", "paused", "--for=1h"], ["close", "closed", "-v"]] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
     let serve = Serve::start(store, &[]);
@@ -141,6 +152,11 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
         ("limit", "paused", None),
         ("paused", "paused", Some(1.0)),
         ("closed", "paused", Some(0.0)),
+        ("pause_remaining_seconds", "closed", None),
+        ("wait_seconds_bucket", &format!("{name} 0.01"), Some(0.0)),
+        ("wait_seconds_bucket", &format!("{name} +Inf"), Some(0.0)),
+        ("wait_seconds_count", name, Some(0.0)),
+        ("wait_seconds_sum", name, Some(0.0)),
         ("closed", "closed", Some(1.0)),
         ("refusals_total", name, Some(0.0)),
         ("expirations_total", name, Some(0.0)),
@@ -148,6 +164,8 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     ] {
         assert_eq!(metrics.of(metric, semaphore), expected, "{metric} of {semaphore}");
     }
+    let pause = metrics.of("pause_remaining_seconds", "paused").expect("it has an end");
+    assert!(pause > 3000.0 && pause <= 3600.0, "{pause}");
     let age = |of: &str| metrics.of(&format!("oldest_{of}_age_seconds"), name).expect("it is there");
     assert!(0.0 < age("waiter") && age("waiter") < age("holder"), "{metrics:?}");
     assert!(metrics.of("recovering_seconds", name).is_some());
@@ -228,9 +246,12 @@ pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
 
 fn the_documented_metrics_are_the_real_ones(store: &dyn Store, name: &str) {
     let metrics = in_use(store, name);
-    let with_samples: BTreeSet<&String> = metrics.samples.keys().map(|(name, _)| name).collect();
     let real: BTreeSet<&String> = metrics.help.keys().collect();
-    assert_eq!(real, with_samples, "each has a sample");
+    let with_samples: BTreeSet<&str> = metrics.samples.keys().map(|(name, _)| described(name)).collect();
+    // Of a pause with an end alone.
+    let without = BTreeSet::from(["permits_semaphore_pause_remaining_seconds"]);
+    let names: BTreeSet<&str> = real.iter().map(|name| name.as_str()).collect();
+    assert_eq!(&names - &with_samples, without, "each other one has a sample");
     let documented = documents::table("monitoring.md", "Metrics of the store");
     let documented: Vec<String> = documented.iter().flat_map(|row| documents::quoted(&row[0])).collect();
     assert_eq!(real, documented.iter().collect());

@@ -27,10 +27,17 @@ fn an_operator_changes_a_semaphore(store: &dyn Store, name: &str) {
     assert_eq!(status(store, name)["paused"], true);
     assert_eq!(change("resume", "{}")["paused"], false);
     assert_eq!(status(store, name)["paused"], false);
+    let paused = change("pause", r#"{"for_ms":3600000,"reason":"429"}"#);
+    assert_eq!((&paused["paused"], &paused["pause_reason"]), (&json!(true), &json!("429")));
+    assert!(paused["pause_remaining_ms"].as_u64().is_some_and(|ms| ms <= 3_600_000), "{paused}");
     let log = serve.stderr();
     let verbs: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("\": ")).map(|(_, verb)| verb).collect();
-    assert_eq!(verbs, ["limit 8", "limit --unpin", "pause", "resume"], "{log}");
+    assert_eq!(
+        verbs,
+        ["limit 8", "limit --unpin", "pause", "resume", "pause for 3600000 ms with reason \"429\""],
+        "{log}"
+    );
     assert!(log.lines().all(|line| line.starts_with("permits: 127.0.0.1:")), "{log}");
 }
 

@@ -6,10 +6,10 @@
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
 //! - `values`: readers of returned values.
 //!
-//! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the files in
-//! [`LANES`], that course again, the files in [`SHARED`], the operation's general course, and `finish`, in
-//! this order. The headers of the Lua files describe the arguments that Rust encodes and the answers that
-//! Rust decodes; a test compares them.
+//! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the
+//! files in [`LANES`], that course again, the files in [`SHARED`], the operation's general course, and
+//! `finish`, in this order. The headers of the Lua files describe the arguments that Rust encodes and the
+//! answers that Rust decodes; a test compares them.
 
 mod change;
 pub(super) mod codec;

@@ -1,7 +1,7 @@
 -- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit
 -- counts if it lets one of the requests in, since a refused request changes nothing.
 -- KEYS      as in read.lua
--- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it may and takes the
+-- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it also takes the
 --           place of another one of its holder; then 10… 2 a request: holder, entry of a waiter as in
 --           entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'

@@ -11,11 +11,12 @@
 -- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
 -- changes at every command, then what an ordinary one reads, then the rest: sequence, held, holders, waiting,
 -- last token, last ticket, slots made, earliest, checked, grants, refused, kept until, lanes that wait, lanes
--- that have begun · limit, limit version, pinned, paused until (0 if it is not, 2^53 - 1 without an end; -1 less that if the line is
--- closed), recovering until, longest lease, expires, cools until (no unit cools from then on) · era known, era began, expired,
--- revoked, server; and waits, in 32 bytes. The reason of a closed line is another field, which the ordinary courses do not read. Not
--- in the model: `earliest` (no lease ends before it), `cools until`, and the numbers of holders and waiters,
--- which show that another key has vanished. An entry is packed as `entries` describes.
+-- that have begun · limit, limit version, pinned, paused until (0 if it is not, 2^53 - 1 without an end; -1
+-- less that if the line is closed), recovering until, longest lease, expires, cools until (no unit cools from
+-- then on) · era known, era began, expired, revoked, server; and waits, in 32 bytes. The reason of a closed
+-- line is another field, which the ordinary courses do not read. Not in the model: `earliest` (no lease ends
+-- before it), `cools until`, and the numbers of holders and waiters, which show that another key has
+-- vanished. An entry is packed as `entries` describes.
 
 local state_key, queue_key, leases_key, free_key, lanes_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local semaphore, channel_prefix, session, longest_lease, keeps_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 0
