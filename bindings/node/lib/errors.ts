@@ -83,7 +83,7 @@ export interface ErrorDetails {
 }
 
 /** The way in which a permit was lost. */
-export type Loss = 'expired' | 'gone' | 'revoked' | 'closed' | 'forked' | 'session_failed' | 'other';
+export type Loss = 'expired' | 'gone' | 'revoked' | 'held_too_long' | 'closed' | 'forked' | 'session_failed' | 'other';
 
 /** An error of this package. */
 export class PermitsError extends Error {

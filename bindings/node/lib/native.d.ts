@@ -61,6 +61,7 @@ export declare class Permit {
   waitLost(): Call
   renew(): Call
   releasePart(units: number): Call
+  count(units: number): void
   setLease(ms: number): Call
   autoRenew(renew: boolean): void
   /** Releases it. Without effect if it was released before. */
@@ -79,7 +80,7 @@ export declare class Semaphore {
   setLimit(limit: number, version?: number | undefined | null): Call
   adjustLimit(number: number): Call
   unpin(): Call
-  pause(): Call
+  pause(ms: number | undefined | null, reason: string): Call
   resume(): Call
   closeLine(reason: string): Call
   openLine(): Call
@@ -120,6 +121,10 @@ export interface Options {
   lane?: string
   /** The share of the lane: 1 to 1,000, 1 unless set. */
   share?: number
+  /** The longest time for which it is held, in milliseconds; without limit unless set. */
+  maxHold?: number
+  /** True to take the place in line of an earlier request of the same holder. */
+  supersede?: boolean
 }
 
 /** Settings of a client. One that is absent has the default of the library. */

@@ -41,7 +41,7 @@ export class Semaphore {
     try {
       return await this.#acquired(options, true);
     } catch (error) {
-      if (error instanceof NotNowError && (error.code === 'NO_PERMITS' || error.code === 'COOLING')) {
+      if (error instanceof NotNowError && ['NO_PERMITS', 'COOLING', 'PAUSED'].includes(error.code)) {
         return null;
       }
       throw error;

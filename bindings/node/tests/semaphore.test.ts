@@ -227,6 +227,29 @@ for (const [store, url] of Object.entries(STORES)) {
       await assert.rejects(client.adopt('no handle'), { code: 'INVALID_INPUT' });
     });
 
+    test('a pause with an end, a corrected cost, the newest request, and the longest hold', async () => {
+      await semaphore.declare();
+      await semaphore.pause(3_600_000, '429');
+      assert.equal(await semaphore.tryAcquire(), null);
+      const paused = await semaphore.inspect();
+      assert.equal(paused.pauseReason, '429');
+      assert.ok((paused.pauseRemainingMs ?? 0) > 3_000_000);
+      await semaphore.resume();
+      const held = await semaphore.acquire({ weight: 2 });
+      const build = { holder: 'build', supersede: true };
+      const first = semaphore.acquire(build);
+      await waiters(semaphore, 1);
+      const second = semaphore.acquire({ ...build, atLeast: 300, maxHold: 500 });
+      await assert.rejects(first, { code: 'SUPERSEDED', details: { holder: 'build' } });
+      await held.release();
+      const granted = await second;
+      assert.equal((await semaphore.inspect()).waits.numbers.reduce((sum, number) => sum + number), 1);
+      granted.count(2);
+      assert.throws(() => held.count(-1), { code: 'INVALID_INPUT' });
+      await granted.lost;
+      assert.equal(granted.isHeld, false);
+    });
+
     test('operators change limits, pause, close and delete', async () => {
       assert.equal(await semaphore.declare(), 2);
       const version = await semaphore.setLimit(3);

@@ -433,6 +433,50 @@ def test_operators_pause_close_and_delete(client: permits.Client, name: str) -> 
     assert semaphore.delete() and not semaphore.delete()
 
 
+def test_a_pause_with_an_end_says_when(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    semaphore.declare()
+    semaphore.pause(3600, "429")
+    with pytest.raises(permits.PausedError) as paused:
+        semaphore.acquire(timeout=0).wait()
+    assert paused.value.remaining is not None and 3000 < paused.value.remaining <= 3600
+    seen = semaphore.inspect()
+    assert (seen.paused, seen.pause_reason) == (True, "429") and 3000 < (seen.pause_remaining or 0) <= 3600
+    semaphore.resume()
+    with pytest.raises(permits.InvalidInputError):
+        semaphore.pause(0)
+
+
+def test_a_grant_counts_for_what_it_cost(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 10)
+    with semaphore.acquire(weight=8, at_least=3600) as permit:
+        permit.count(3)
+    assert semaphore.available() == 7
+    with semaphore.acquire() as permit, pytest.raises(permits.InvalidInputError):
+        permit.count(1)
+
+
+def test_the_newest_request_of_a_holder_waits(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 1)
+    with semaphore.acquire():
+        first = in_thread(semaphore.acquire(holder="build", supersede=True).wait)
+        waiters(semaphore, 1)
+        second = in_thread(semaphore.acquire(holder="build", supersede=True).wait)
+        with pytest.raises(permits.SupersededError) as superseded:
+            first.result()
+        assert superseded.value.holder == "build"
+    second.result().release()
+    assert sum(semaphore.inspect().waits.numbers) == 1
+
+
+def test_a_permit_is_held_no_longer_than_asked(client: permits.Client, name: str) -> None:
+    permit = client.semaphore(name, 1).acquire(max_hold=0.2).wait()
+    until(lambda: permit.status == permits.PermitStatus.LOST)
+    with pytest.raises(permits.LostError) as lost:
+        permit.release()
+    assert lost.value.cause == "held_too_long"
+
+
 def test_closing_ends_waits_and_permits(url: str, name: str) -> None:
     client = permits.connect(url, recovery="off")
     semaphore = client.semaphore(name, 1)

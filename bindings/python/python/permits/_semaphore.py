@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from . import _permits
 from ._acquire import Acquire
 from ._permit import Unheld
-from ._types import AcquireOptions, Inspection, Seconds, inspection, native_options
+from ._types import AcquireOptions, Inspection, Seconds, inspection, native_options, seconds
 from ._waiting import result, wait
 
 F = TypeVar("F", bound=Callable[..., Any])

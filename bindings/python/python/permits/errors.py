@@ -195,7 +195,7 @@ class CancelledError(PermitsError):
 class LostError(PermitsError):
     """The permit is no longer held: another holder may have used the resource meanwhile."""
 
-    cause: Literal["expired", "gone", "revoked", "closed", "forked", "session_failed", "other"]
+    cause: Literal["expired", "gone", "revoked", "held_too_long", "closed", "forked", "session_failed", "other"]
     """`expired`: it could not be renewed before its deadline. `gone`: the store no longer has it. `revoked`: by an operator.
     `closed`: the client was closed. `forked`: it is the parent process's."""
 
