@@ -379,9 +379,10 @@ fn no_herd(step: &Step) -> Result<(), String> {
             // It came and went with this command.
             continue;
         }
-        let new_request = superseding(step, &event.holder, &event.request);
-        let is_new = new_request.is_some() && matches!(event.kind, EventKind::Granted(_));
         let before = step.entry_before(&event.holder);
+        let is_other = before.is_some_and(|entry| entry.request != event.request);
+        let new_request = superseding(step, &event.holder, &event.request).filter(|_| is_other);
+        let is_new = new_request.is_some() && matches!(event.kind, EventKind::Granted(_));
         let Some(before) = before.filter(|entry| is_new || entry.request == event.request) else {
             return Err(format!("{} received an event and had no entry", event.holder));
         };

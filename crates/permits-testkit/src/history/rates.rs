@@ -1,6 +1,6 @@
 //! Checks of grants that count for some time, and of the ends in refusals.
 
-use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal};
+use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome};
 
 use super::step::Step;
 
@@ -22,11 +22,17 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
         };
         let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));
         let after = after.or_else(|| step.entry_after(&holder.original().cooling(grant.token)));
-        let counted = match &step.command.operation {
-            Operation::Release(requests) => requests
+        // One whose lease ends with this command is not released.
+        let counted = match (&step.command.operation, &step.reply.answers) {
+            (Operation::Release(requests), Answers::Release(answers)) => requests
                 .iter()
-                .find(|release| release.holder == *holder && release.request == before.request)
-                .and_then(|release| release.counted),
+                .zip(answers)
+                .find(|(release, was)| {
+                    release.holder == *holder
+                        && release.request == before.request
+                        && **was == ReleaseOutcome::Held
+                })
+                .and_then(|(release, _)| release.counted),
             _ => None,
         };
         let Some(after) = after else {

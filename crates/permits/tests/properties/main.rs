@@ -69,7 +69,7 @@ impl<'a> Run<'a> {
 
     fn step(&mut self, step: &steps::Step) -> Result<(), String> {
         self.simulation.pass(step, &mut self.state);
-        let command = self.simulation.command(step, self.state.as_ref());
+        let command = of_one_place(self.simulation.command(step, self.state.as_ref()));
         let done = self.execute(command)?;
         let (reply, events) = (&done.reply, &done.events[..]);
         self.simulation.learn(step, &done.command, reply, events);
@@ -184,6 +184,17 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The command, in which a request supersedes a waiter only if it comes alone. Of a batch, others may be
+/// granted with it, and be answered that they wait: the differential test has those.
+fn of_one_place(mut command: Command) -> Command {
+    if let Operation::Acquire { requests, .. } = &mut command.operation
+        && requests.len() > 1
+    {
+        requests.iter_mut().for_each(|request| request.supersedes = false);
+    }
+    command
+}
+
 fn command(simulation: &Simulation, operation: Operation) -> Command {
     Command {
         semaphore: simulation.name.clone(),
@@ -198,12 +209,20 @@ fn command(simulation: &Simulation, operation: Operation) -> Command {
 /// P5: the same command, repeated at once, has the same answers and no effect.
 ///
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
-/// time; and a renewal that was lost, or must be retried, may have another answer.
+/// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
+/// place another one of the same batch has taken.
 fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
     let (reply, events) = model::apply(&mut state, server, &step.command);
     if step.reply.recheck_ms == Some(0) || reply.recheck_ms == Some(0) {
+        return Ok(());
+    }
+    if let Operation::Acquire { requests, .. } = &step.command.operation
+        && step.events.iter().any(|event| {
+            event.kind == EventKind::Superseded && requests.iter().any(|asked| asked.request == event.request)
+        })
+    {
         return Ok(());
     }
     match (&step.reply.answers, &reply.answers) {
@@ -269,7 +288,9 @@ fn counted(step: &Step) -> Result<(), String> {
         }
         _ => 0,
     };
-    let told = |event: &&Event| matches!(event.kind, EventKind::Refused | EventKind::LineClosed(_));
+    let told = |event: &&Event| {
+        matches!(event.kind, EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_))
+    };
     let refused = (refused + step.events.iter().filter(told).count()) as u64;
     let revoked = matches!(step.reply.answers, Answers::Revoke(was) if was != ReleaseOutcome::Unknown);
     let grants = step.fresh().len() as u64;
