@@ -13,11 +13,12 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import permits
 import pytest
-from support import LIMIT, Server, in_thread, is_idle
+from support import LIMIT, Server, in_thread, is_idle, until
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,6 +59,9 @@ JOBS = [101] * 8 + [1] * 4
 COOKBOOK: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
     "A mutex": (4, {"post": (4, 1)}),
     "So many a minute, and so many at once": (12, {"call_api": (12, 8)}),
+    "Tokens a minute of a paid API": (12, {"call_api": (12, 12)}),
+    "When the API says no": (6, {"call_api": (7, 8)}),
+    "A limit that adapts": (0, {}),
     "A door that opens every 200 ms": (4, {"step": (4, 1)}),
     "A limit for each tenant, within a limit for all": (12, {"call_api": (12, 10)}),
     "Tenants of one API": (12, {"call_api": (12, 8)}),
@@ -73,7 +77,7 @@ COOKBOOK: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
 
 
 class _Calls:
-    """Functions that count their calls, and those that overlap. A heavy job is 5 units."""
+    """Functions that count their calls, and those that overlap. A heavy job is 5 units. The first call is refused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -84,17 +88,19 @@ class _Calls:
     def _fresh() -> Counter[str]:
         return Counter()
 
-    def named(self, name: str) -> Callable[..., None]:
-        def call(*arguments: int) -> None:
+    def named(self, name: str) -> Callable[..., SimpleNamespace]:
+        def call(*arguments: int) -> SimpleNamespace:
             units = 5 if arguments == (101,) else 1
             with self._lock:
                 self.runs[name] += 1
+                status = 429 if self.runs[name] == 1 else 200
                 self._running[name] += units
                 self.most[name] = max(self.most[name], self._running[name])
                 assert not self._running["write"] or sum(self._running.values()) == 1, "a writer is alone"
             time.sleep(0.02)
             with self._lock:
                 self._running[name] -= units
+            return SimpleNamespace(status=status, headers={"Retry-After": "0.1"}, tokens=700)
 
         return call
 
@@ -104,6 +110,8 @@ def test_the_blocks_of_the_cookbook_do_what_it_says(server: Server) -> None:
     blocks = {entry.partition("\n")[0]: block for entry in entries for block in _blocks(entry)}
     assert sorted(blocks) == sorted(COOKBOOK), "each entry of the page is tested"
     for heading, (copies, functions) in COOKBOOK.items():
+        if copies == 0:  # tested below
+            continue
         calls, jobs, prefix = _Calls(), iter(JOBS), uuid.uuid4().hex
         scope: dict[str, Any] = {name: calls.named(name) for name in functions}
         scope["next_job"] = functools.partial(next, jobs, None)
@@ -123,8 +131,24 @@ def test_the_blocks_of_the_cookbook_do_what_it_says(server: Server) -> None:
             client.close()
 
 
-def test_the_estimate_of_a_call_counts_until_its_minute_has_passed(server: Server) -> None:
+def test_the_controller_of_the_cookbook_raises_and_halves_the_limit(server: Server) -> None:
+    entries = (ROOT / "docs/cookbook.md").read_text().split("\n## ")
+    (entry,) = (entry for entry in entries if entry.startswith("A limit that adapts"))
+    (block,) = _blocks(entry)
     with permits.connect(server.url, recovery="off", prefix=uuid.uuid4().hex) as client:
-        (block,) = _blocks((ROOT / "docs/faq.md").read_text())
-        _run(block, server, {"client": client})
-        assert client.semaphore("llm-tokens").available() == 90_000 - len("Summarise …") - 500
+        api, limits = client.semaphore("api", 8), []
+
+        def wait(_seconds: float) -> bool:
+            """Between two steps nothing happens, but before the second a worker is refused."""
+            limits.append(api.inspect().limit)
+            if len(limits) == 2:
+                api.pause(60, "429")
+            return len(limits) == 4
+
+        with api.acquire(weight=8):
+            waiter = in_thread(api.acquire(weight=2).wait)
+            until(lambda: api.inspect().waiting == 1)
+            _run(block, server, {"client": client, "stopping": SimpleNamespace(wait=wait)})
+        assert limits == [8, 9, 4, 5]
+        api.resume()
+        waiter.result(LIMIT).release()

@@ -16,9 +16,12 @@ use crate::support::{Running, gate, without_home};
 type Script = (&'static str, usize, usize);
 
 /// The entries of the page: the heading, the number of copies that run at once, and the scripts.
-const ENTRIES: [(&str, usize, &[Script]); 16] = [
+const ENTRIES: [(&str, usize, &[Script]); 19] = [
     ("A mutex", 4, &[("post.sh", 4, 1)]),
     ("So many a minute, and so many at once", 12, &[("call-api.sh", 12, 8)]),
+    ("Tokens a minute of a paid API", 12, &[("call-api.sh", 12, 12)]),
+    ("When the API says no", 10, &[("call-api.sh", 10, 8)]),
+    ("A limit that adapts", 0, &[]),
     ("A door that opens every 200 ms", 4, &[("step.sh", 4, 1)]),
     ("A limit for each tenant, within a limit for all", 12, &[("call-api.sh", 12, 10)]),
     ("Tenants of one API", 12, &[("call-api.sh", 12, 8)]),
