@@ -20,7 +20,7 @@ local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
     checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
-    waits = NO_WAITS, reason = nil,    -- of a closed line
+    waits = string.rep('\0', WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand

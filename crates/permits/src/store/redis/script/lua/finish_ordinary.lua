@@ -5,7 +5,7 @@ if decided then
   reply[NOW] = last_token > now_us and last_token or now_us
   reply[FLAGS] = pinned + (waiting == 0 and held <= limit and 2 or 0)
   fields[2] = struct.pack('<Bddddddddddddddc0c0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
-    slots_made, earliest, checked, grants, refused, kept_until, lanes, last_lane, string.sub(packed, REST_AT, -WAITS_BYTES - 1), waited or string.sub(packed, -WAITS_BYTES))
+    slots_made, earliest, checked, grants, refused, kept_until, lanes, last_lane, string.sub(packed, REST_AT, waited and -WAITS_BYTES - 1), waited or '')
   redis.call('HSET', state_key, unpack(fields))
   for i = 1, recipients and #recipients or 0 do
     local to = recipients[i]
