@@ -1,6 +1,6 @@
 //! [`ListRow`], an inspection without its lists, and the numbers that the verbs derive from an inspection.
 
-use permits::{Counts, Inspection, Waits};
+use permits::{ChangeInfo, Counts, Inspection, Waits};
 use serde::Serialize;
 
 use crate::clock::milliseconds;
@@ -18,12 +18,14 @@ pub(crate) struct ListRow {
     pub(crate) paused: bool,
     pub(crate) pause_remaining_ms: Option<u64>,
     pub(crate) pause_reason: Option<String>,
+    pub(crate) paused_by: Option<Author>,
     pub(crate) pinned: bool,
     pub(crate) limit_version: u64,
     pub(crate) recovering_ms: u64,
     pub(crate) oldest_holder_age_ms: Option<u64>,
     pub(crate) oldest_waiter_age_ms: Option<u64>,
     pub(crate) closed: Option<String>,
+    pub(crate) closed_by: Option<Author>,
     #[serde(flatten)]
     pub(crate) units: HeldUnits,
     /// The reason for which the semaphore cannot be read. If there is one, all other fields have their
@@ -32,6 +34,19 @@ pub(crate) struct ListRow {
     #[serde(flatten)]
     pub(crate) counts: Counts,
     pub(crate) waits: Waits,
+}
+
+/// The operator that made a change which is in force, and the time since then.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub(crate) struct Author {
+    pub(crate) by: String,
+    pub(crate) age_ms: u64,
+}
+
+impl From<&ChangeInfo> for Author {
+    fn from(change: &ChangeInfo) -> Self {
+        Self { by: change.by.clone(), age_ms: milliseconds(change.age) }
+    }
 }
 
 impl ListRow {
@@ -63,12 +78,14 @@ impl From<&Inspection> for ListRow {
             paused,
             pause_remaining_ms: inspection.pause_remaining.map(milliseconds),
             pause_reason: inspection.pause_reason.clone(),
+            paused_by: inspection.paused_by().map(Author::from),
             pinned,
             limit_version,
             recovering_ms: milliseconds(recovering),
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
             closed: inspection.closed.clone(),
+            closed_by: inspection.closed_by().map(Author::from),
             units: HeldUnits::of(inspection),
             unreadable: None,
             counts,

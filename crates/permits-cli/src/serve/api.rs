@@ -12,7 +12,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
     WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -59,6 +59,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/semaphores/{name}/limit", post(write::limit))
         .route("/api/v1/semaphores/{name}/pause", post(write::pause))
         .route("/api/v1/semaphores/{name}/resume", post(write::resume))
+        .route("/api/v1/semaphores/{name}/close", post(write::close))
+        .route("/api/v1/semaphores/{name}/open", post(write::open))
+        .route("/api/v1/semaphores/{name}/delete", post(write::delete))
         .route("/api/v1/semaphores/{name}/revoke", post(write::revoke))
         .route_layer(middleware::from_fn_with_state(app.clone(), check_write));
     let data = Router::new()
@@ -162,10 +165,16 @@ async fn status(
 async fn history(
     State(app): State<Arc<App>>,
     name: Result<Path<String>, PathRejection>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     permits::check::name(&name).map_err(Failure::from)?;
+    let window = match uri.query().map(|query| query.strip_prefix("window_ms=").map(str::parse)) {
+        None => WINDOW,
+        Some(Some(Ok(window_ms))) => Duration::from_millis(window_ms).min(WINDOW),
+        Some(_) => return Err(Problem::new(StatusCode::BAD_REQUEST, "the query is window_ms=MILLISECONDS")),
+    };
     app.feed.fresh().await;
-    let (at_ms, points) = app.feed.points(&name);
-    Ok(json(&HistoryJson { name, window_ms: milliseconds(WINDOW), at_ms, points }))
+    let (at_ms, points) = app.feed.points(&name, window);
+    Ok(json(&HistoryJson { name, window_ms: milliseconds(window), at_ms, points }))
 }

@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Bytes;
-use permits::{AdminError, Client, Ended, Inspection, LaneInfo, Limit};
+use permits::{AdminError, Client, Ended, Inspection, LaneInfo, Limit, Waits};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
-use super::history::{History, Point};
+use super::history::{History, Passed, Point};
 use crate::clock::unix_ms;
 use crate::each::Listed;
 use crate::exit::Failure;
-use crate::inspected::ListRow;
+use crate::inspected::{Author, ListRow};
 use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
 use crate::report;
 use crate::status::MAX_LISTED;
@@ -209,7 +209,7 @@ impl Feed {
             }
         };
         if error.is_none() {
-            let rows = rows.values().map(|row| (&row.json, earlier.grants_until(&row.json)));
+            let rows = rows.values().map(|row| (&row.json, earlier.passed_until(&row.json)));
             lock(&self.history).record(at_ms, rows);
         }
         let number = earlier.number + 1;
@@ -247,9 +247,9 @@ impl Feed {
         self.due.notify_one();
     }
 
-    /// The time of the last read, and the last minutes of a semaphore.
-    pub(super) fn points(&self, name: &str) -> (u64, Vec<Point>) {
-        lock(&self.history).points(name)
+    /// The time of the last read, and the points of a semaphore in the last `window`.
+    pub(super) fn points(&self, name: &str, window: Duration) -> (u64, Vec<Point>) {
+        lock(&self.history).points(name, window)
     }
 }
 
@@ -264,19 +264,20 @@ impl StoreSnapshot {
         self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
     }
 
-    /// The permits that were granted to a semaphore between this snapshot and `later`. 0 if that is unknown:
-    /// this snapshot may lack the semaphore, or its numbers, although the store had it, and a counter falls
-    /// when the store has lost its last changes or all.
-    fn grants_until(&self, later: &ListRow) -> u64 {
+    /// The grants and waits of a semaphore between this snapshot and `later`. None if that is unknown: this
+    /// snapshot may lack the semaphore, or its numbers, although the store had it, and a counter falls when
+    /// the store has lost its last changes or all.
+    fn passed_until(&self, later: &ListRow) -> Passed {
         let is_complete = self.error.is_none() && self.omitted == 0;
-        let before = match self.rows.get(&later.name) {
-            Some(row) if row.json.unreadable.is_some() => return 0,
-            Some(row) => row.json.counts.grants,
-            // The semaphore is new, so its counter began at 0.
-            None if is_complete => 0,
-            None => return 0,
+        let (grants, waits) = match self.rows.get(&later.name) {
+            Some(row) if row.json.unreadable.is_some() => return Passed::default(),
+            Some(row) => (row.json.counts.grants, row.json.waits),
+            // The semaphore is new, so its counters began at 0.
+            None if is_complete => (0, Waits::default()),
+            None => return Passed::default(),
         };
-        later.counts.grants.saturating_sub(before)
+        let waits = later.waits.since(&waits).filter(|waits| waits.number() > 0);
+        Passed { grants: later.counts.grants.saturating_sub(grants), waits }
     }
 }
 
@@ -287,9 +288,13 @@ impl From<&Listed> for FeedRow {
         let recovering_ms = u64::from(json.recovering_ms > 0);
         let (oldest_holder_age_ms, oldest_waiter_age_ms) = (None, None);
         let pause_remaining_ms = json.pause_remaining_ms.map(|_| 0);
+        let timeless_author =
+            |author: &Option<Author>| author.clone().map(|author| Author { age_ms: 0, ..author });
         let timeless = ListRow {
             recovering_ms,
             pause_remaining_ms,
+            paused_by: timeless_author(&json.paused_by),
+            closed_by: timeless_author(&json.closed_by),
             oldest_holder_age_ms,
             oldest_waiter_age_ms,
             ..json.clone()
@@ -391,10 +396,10 @@ mod tests {
             // The numbers are those of the last read that succeeded.
             (snapshot(Some(5), 0, Some("cannot be reached")), 7, 2),
         ] {
-            assert_eq!(earlier.grants_until(&with_grants(later)), grants, "{earlier:?}, {later}");
+            assert_eq!(earlier.passed_until(&with_grants(later)).grants, grants, "{earlier:?}, {later}");
         }
         let mut unreadable = snapshot(Some(0), 0, None);
         unreadable.rows.values_mut().for_each(|row| row.json.unreadable = Some("damaged".to_owned()));
-        assert_eq!(unreadable.grants_until(&with_grants(3_000)), 0);
+        assert_eq!(unreadable.passed_until(&with_grants(3_000)).grants, 0);
     }
 }

@@ -1,25 +1,34 @@
-//! The last minutes of each semaphore, for graphs.
+//! The last hour of each semaphore, for graphs.
 //!
 //! A point is added when a number changes or a permit was granted, so an idle semaphore costs one point.
 //! Before a point with grants is one at the time of the read before, so the time between two points is that
-//! of their grants. The memory is bounded: points for each semaphore, and the number of semaphores.
+//! of their grants. After [`FINE`] the points of each [`COARSE`] are merged into one, with the most units and
+//! waiters among them. The memory is bounded: points for each semaphore, and the number of semaphores.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 
+use permits::Waits;
 use serde::Serialize;
 
 use crate::clock::milliseconds;
 use crate::inspected::ListRow;
 
 /// The time that is kept.
-pub(super) const WINDOW: Duration = Duration::from_secs(300);
+pub(super) const WINDOW: Duration = Duration::from_secs(3_600);
 
-/// The most points of a semaphore. With one read a second, as many as the window has.
-const MAX_POINTS: usize = 300;
+/// The time for which each point is kept as it was read.
+const FINE: Duration = Duration::from_secs(300);
 
-/// The most semaphores with points. With [`MAX_POINTS`] of 40 bytes each, about 24 MB.
+/// The time of which older points are merged.
+const COARSE: Duration = Duration::from_secs(20);
+
+/// The most points of a semaphore: with one read a second, those of [`FINE`] and the merged ones before.
+const MAX_POINTS: usize = 470;
+
+/// The most semaphores with points. With [`MAX_POINTS`] of 80 bytes each, 75 MB if all of them change in each
+/// second.
 const MAX_SEMAPHORES: usize = 2_000;
 
 /// The numbers of a semaphore, from a time on until the next point.
@@ -30,8 +39,15 @@ pub(super) struct Point {
     pub(super) limit: Option<u32>,
     pub(super) held: u64,
     pub(super) waiting: u64,
-    /// Permits granted since the point before. 0 in the first point.
+    #[serde(flatten)]
+    pub(super) passed: Passed,
+}
+
+/// The grants since the point before, and the waits that they ended. None in the first point.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Passed {
     pub(super) grants: u64,
+    pub(super) waits: Option<Waits>,
 }
 
 /// The points of all semaphores.
@@ -45,15 +61,45 @@ pub(super) struct History {
 impl Point {
     /// A point of a semaphore that the store does not have.
     fn absent(at_ms: u64) -> Self {
-        Self { at_ms, limit: None, held: 0, waiting: 0, grants: 0 }
+        Self { at_ms, limit: None, held: 0, waiting: 0, passed: Passed::default() }
+    }
+
+    /// The point with the numbers of an earlier one.
+    fn merged(self, earlier: Self) -> Self {
+        Self {
+            held: self.held.max(earlier.held),
+            waiting: self.waiting.max(earlier.waiting),
+            passed: self.passed.and(earlier.passed),
+            ..self
+        }
+    }
+}
+
+impl Passed {
+    fn and(self, other: Self) -> Self {
+        let waits = match (self.waits, other.waits) {
+            (Some(mut waits), Some(other)) => {
+                waits.total_us += other.total_us;
+                for (number, other) in waits.numbers.iter_mut().zip(other.numbers) {
+                    *number = number.saturating_add(other);
+                }
+                Some(waits)
+            }
+            (waits, other) => waits.or(other),
+        };
+        Self { grants: self.grants + other.grants, waits }
     }
 }
 
 impl History {
-    /// Adds the numbers read at `at_ms`: each semaphore, and its grants since the read before. A semaphore
-    /// that is no longer listed gets a point with zeros, and is forgotten when that point has left the
-    /// window. One that cannot be read keeps its last numbers.
-    pub(super) fn record<'a>(&mut self, at_ms: u64, rows: impl Iterator<Item = (&'a ListRow, u64)> + Clone) {
+    /// Adds the numbers read at `at_ms`: each semaphore, and what has passed since the read before. A
+    /// semaphore that is no longer listed gets a point with zeros, and is forgotten when that point has left
+    /// the window. One that cannot be read keeps its last numbers.
+    pub(super) fn record<'a>(
+        &mut self,
+        at_ms: u64,
+        rows: impl Iterator<Item = (&'a ListRow, Passed)> + Clone,
+    ) {
         let began_ms = at_ms.saturating_sub(milliseconds(WINDOW));
         let read_before_ms = mem::replace(&mut self.read_ms, at_ms);
         let listed: BTreeSet<&str> = rows.clone().map(|(row, _)| row.name.as_str()).collect();
@@ -65,11 +111,12 @@ impl History {
             while points.get(1).is_some_and(|next| next.at_ms <= began_ms) {
                 points.pop_front();
             }
+            merge(points, at_ms, read_before_ms);
             listed.contains(name.as_str()) || points.front().is_some_and(|point| point.at_ms > began_ms)
         });
-        for (row, grants) in rows.filter(|(row, _)| row.unreadable.is_none()) {
+        for (row, passed) in rows.filter(|(row, _)| row.unreadable.is_none()) {
             let ListRow { limit, held, waiting, .. } = *row;
-            let point = Point { at_ms, limit, held, waiting, grants };
+            let point = Point { at_ms, limit, held, waiting, passed };
             if let Some(points) = self.series.get_mut(&row.name) {
                 add(points, point, read_before_ms);
             } else if self.series.len() < MAX_SEMAPHORES {
@@ -80,25 +127,30 @@ impl History {
         }
     }
 
-    /// The time of the last read, and the points of a semaphore, oldest first.
-    pub(super) fn points(&self, name: &str) -> (u64, Vec<Point>) {
-        let mut points: Vec<Point> = self.series.get(name).into_iter().flatten().copied().collect();
+    /// The time of the last read, and the points of a semaphore in the last `window`, oldest first. The first
+    /// is valid at its start.
+    pub(super) fn points(&self, name: &str, window: Duration) -> (u64, Vec<Point>) {
+        let began_ms = self.read_ms.saturating_sub(milliseconds(window));
+        let Some(series) = self.series.get(name) else { return (self.read_ms, Vec::new()) };
+        let first = series.partition_point(|point| point.at_ms <= began_ms).saturating_sub(1);
+        let mut points: Vec<Point> = series.iter().skip(first).copied().collect();
         if let Some(first) = points.first_mut() {
-            first.grants = 0;
+            first.passed = Passed::default();
         }
         (self.read_ms, points)
     }
 }
 
-/// Adds a point, unless nothing was granted and its numbers are those of the last point. Before grants it
-/// adds a point at the time of the read before, unless there is one.
+/// Adds a point, unless nothing has passed and its numbers are those of the last point. Before grants it adds
+/// a point at the time of the read before, unless there is one.
 fn add(points: &mut VecDeque<Point>, point: Point, read_before_ms: u64) {
     let numbers = |point: &Point| (point.limit, point.held, point.waiting);
     let last = points.back().copied().unwrap_or(Point::absent(0));
-    if point.grants > 0 && last.at_ms < read_before_ms {
-        push(points, Point { at_ms: read_before_ms, grants: 0, ..last });
+    let has_passed = point.passed != Passed::default();
+    if has_passed && last.at_ms < read_before_ms {
+        push(points, Point { at_ms: read_before_ms, passed: Passed::default(), ..last });
     }
-    if points.is_empty() || point.grants > 0 || numbers(&last) != numbers(&point) {
+    if points.is_empty() || has_passed || numbers(&last) != numbers(&point) {
         push(points, point);
     }
 }
@@ -108,6 +160,25 @@ fn push(points: &mut VecDeque<Point>, point: Point) {
         points.pop_front();
     }
     points.push_back(point);
+}
+
+/// Merges the points that were as old as [`FINE`] at the read before with those that have become as old since,
+/// each [`COARSE`] into its last point.
+fn merge(points: &mut VecDeque<Point>, at_ms: u64, read_before_ms: u64) {
+    let fine_ms = |now_ms: u64| now_ms.saturating_sub(milliseconds(FINE));
+    let part = |point: &Point| point.at_ms / milliseconds(COARSE);
+    let mut index = points.partition_point(|point| point.at_ms <= fine_ms(read_before_ms));
+    while let (Some(before), Some(point)) = (index.checked_sub(1), points.get(index).copied()) {
+        if point.at_ms > fine_ms(at_ms) {
+            return;
+        }
+        if part(&points[before]) == part(&point) {
+            points[index] = point.merged(points[before]);
+            points.remove(before);
+        } else {
+            index += 1;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -120,12 +191,16 @@ pub(super) mod tests {
     }
 
     fn held(history: &History, name: &str) -> Vec<(u64, u64)> {
-        history.points(name).1.iter().map(|point| (point.at_ms, point.held)).collect()
+        history.points(name, WINDOW).1.iter().map(|point| (point.at_ms, point.held)).collect()
+    }
+
+    fn granted(grants: u64) -> Passed {
+        Passed { grants, waits: None }
     }
 
     /// Records semaphores without grants.
     fn record(history: &mut History, at_ms: u64, rows: &[ListRow]) {
-        history.record(at_ms, rows.iter().map(|row| (row, 0)));
+        history.record(at_ms, rows.iter().map(|row| (row, Passed::default())));
     }
 
     #[test]
@@ -135,7 +210,7 @@ pub(super) mod tests {
             record(&mut history, at_ms, &[row("a", number)]);
         }
         assert_eq!(held(&history, "a"), [(1_000, 1), (3_000, 2)]);
-        assert_eq!(history.points("b"), (4_000, Vec::new()));
+        assert_eq!(history.points("b", WINDOW), (4_000, Vec::new()));
     }
 
     #[test]
@@ -152,11 +227,11 @@ pub(super) mod tests {
     fn grants_lie_between_the_points_of_two_reads() {
         let mut history = History::default();
         for (at_ms, grants) in [(1_000, 0), (2_000, 0), (3_000, 0), (4_000, 5), (5_000, 5), (6_000, 0)] {
-            history.record(at_ms, [(&row("a", 1), grants)].into_iter());
+            history.record(at_ms, [(&row("a", 1), granted(grants))].into_iter());
         }
         let grants = |name| {
-            let points = history.points(name).1.into_iter();
-            points.map(|point| (point.at_ms, point.held, point.grants)).collect::<Vec<_>>()
+            let points = history.points(name, WINDOW).1.into_iter();
+            points.map(|point| (point.at_ms, point.held, point.passed.grants)).collect::<Vec<_>>()
         };
         assert_eq!(grants("a"), [(1_000, 1, 0), (3_000, 1, 0), (4_000, 1, 5), (5_000, 1, 5)]);
     }
@@ -165,30 +240,54 @@ pub(super) mod tests {
     fn a_new_semaphore_has_a_point_before_its_first_grants() {
         let mut history = History::default();
         record(&mut history, 1_000, &[]);
-        history.record(2_000, [(&row("a", 3), 3)].into_iter());
+        history.record(2_000, [(&row("a", 3), granted(3))].into_iter());
         let first = Point::absent(1_000);
-        let second = Point { at_ms: 2_000, limit: Some(4), held: 3, waiting: 0, grants: 3 };
-        assert_eq!(history.points("a").1, [first, second]);
+        let second = Point { at_ms: 2_000, limit: Some(4), held: 3, waiting: 0, passed: granted(3) };
+        assert_eq!(history.points("a", WINDOW).1, [first, second]);
     }
 
     #[test]
     fn the_window_moves_and_keeps_the_point_that_is_valid_at_its_start() {
         let mut history = History::default();
-        for (at_ms, number) in [(1_000, 1), (2_000, 2), (400_000, 2), (400_001, 3)] {
+        for (at_ms, number) in [(1_000, 1), (2_000, 2), (3_700_000, 2), (3_700_001, 3)] {
             record(&mut history, at_ms, &[row("a", number)]);
         }
-        assert_eq!(held(&history, "a"), [(2_000, 2), (400_001, 3)]);
+        assert_eq!(held(&history, "a"), [(2_000, 2), (3_700_001, 3)]);
+        assert_eq!(history.points("a", FINE).1.len(), 2);
+        record(&mut history, 4_100_000, &[row("a", 3)]);
+        assert_eq!(history.points("a", FINE).1.len(), 1, "the others are older");
     }
 
     #[test]
     fn the_first_point_has_no_grants() {
         let mut history = History::default();
         for at_ms in [1_000, 2_000, 3_000, 302_500] {
-            history.record(at_ms, [(&row("a", 1), 1)].into_iter());
+            history.record(at_ms, [(&row("a", 1), granted(1))].into_iter());
         }
-        let points = history.points("a").1;
-        let grants: Vec<_> = points.iter().map(|point| (point.at_ms, point.grants)).collect();
+        let points = history.points("a", Duration::from_secs(300)).1;
+        let grants: Vec<_> = points.iter().map(|point| (point.at_ms, point.passed.grants)).collect();
         assert_eq!(grants, [(2_000, 0), (3_000, 1), (302_500, 1)]);
+    }
+
+    #[test]
+    fn older_points_are_merged_and_lose_no_grant_wait_or_peak() {
+        let mut waits = Waits::default();
+        (waits.total_us, waits.numbers[2]) = (500_000, 1);
+        let passed = Passed { grants: 2, waits: Some(waits) };
+        let mut history = History::default();
+        for second in 1..=1_000 {
+            let held = if second == 47 { 4 } else { second % 2 };
+            history.record(second * 1_000, [(&row("a", held), passed)].into_iter());
+        }
+        let points = history.points("a", WINDOW).1;
+        assert!(points.len() <= 300 + 700 / 20 + 1, "{}", points.len());
+        let merged = points.iter().find(|point| point.at_ms == 59_000).expect("the last of 40 s to 60 s");
+        let sum = merged.passed.waits.expect("they waited");
+        assert_eq!((merged.held, merged.passed.grants), (4, 40));
+        assert_eq!((sum.total_us, sum.number()), (10_000_000, 20));
+        // Those of the first point of all are unknown.
+        let grants: u64 = points.iter().map(|point| point.passed.grants).sum();
+        assert_eq!(grants, 2_000 - 2 * 19);
     }
 
     #[test]
@@ -197,8 +296,8 @@ pub(super) mod tests {
         record(&mut history, 1_000, &[row("a", 1)]);
         record(&mut history, 2_000, &[]);
         assert_eq!(held(&history, "a"), [(1_000, 1), (2_000, 0)]);
-        record(&mut history, 302_000, &[]);
-        assert!(history.points("a").1.is_empty());
+        record(&mut history, 3_602_000, &[]);
+        assert!(history.points("a", WINDOW).1.is_empty());
         assert!(history.series.is_empty());
     }
 
@@ -209,10 +308,10 @@ pub(super) mod tests {
         record(&mut history, 1, &rows);
         assert_eq!(history.series.len(), MAX_SEMAPHORES);
         for at_ms in 2..2 + 2 * MAX_POINTS as u64 {
-            history.record(at_ms, [(&row("0", at_ms), at_ms)].into_iter());
+            history.record(at_ms, [(&row("0", at_ms), granted(at_ms))].into_iter());
         }
         let points = held(&history, "0");
         assert_eq!(points.len(), MAX_POINTS);
-        assert_eq!(points.last(), Some(&(601, 601)));
+        assert_eq!(points.last(), Some(&(941, 941)));
     }
 }

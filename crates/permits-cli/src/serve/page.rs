@@ -17,12 +17,15 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, media type and text of each file.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page/style.css", CSS, include_str!("page/style.css")),
+    ("/page/detail.css", CSS, include_str!("page/detail.css")),
     ("/page/main.js", SCRIPT, include_str!("page/main.js")),
     ("/page/api.js", SCRIPT, include_str!("page/api.js")),
+    ("/page/rank.js", SCRIPT, include_str!("page/rank.js")),
     ("/page/list.js", SCRIPT, include_str!("page/list.js")),
+    ("/page/acts.js", SCRIPT, include_str!("page/acts.js")),
     ("/page/detail.js", SCRIPT, include_str!("page/detail.js")),
     ("/page/table.js", SCRIPT, include_str!("page/table.js")),
     ("/page/graph.js", SCRIPT, include_str!("page/graph.js")),

@@ -52,6 +52,14 @@ pub(super) struct Pausing {
     reason: String,
 }
 
+/// A line to close. Requests that are refused get the reason.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Closing {
+    #[serde(default)]
+    reason: String,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revocation {
@@ -99,6 +107,24 @@ pub(super) async fn pause(change: ChangeRequest<Pausing>) -> Result<Response, Pr
 pub(super) async fn resume(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
     change.semaphore.resume().await.map_err(Failure::from)?;
     change.done("resume").await
+}
+
+pub(super) async fn close(change: ChangeRequest<Closing>) -> Result<Response, Problem> {
+    let reason = &change.body.reason;
+    change.semaphore.close_line(reason).await.map_err(Failure::from)?;
+    let verb = format!("close with reason {reason:?}");
+    change.done(&verb).await
+}
+
+pub(super) async fn open(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
+    change.semaphore.open_line().await.map_err(Failure::from)?;
+    change.done("open").await
+}
+
+/// Refused while units are held or requests wait.
+pub(super) async fn delete(change: ChangeRequest<Nothing>) -> Result<Response, Problem> {
+    change.semaphore.delete().await.map_err(Failure::from)?;
+    change.done("delete").await
 }
 
 pub(super) async fn revoke(change: ChangeRequest<Revocation>) -> Result<Response, Problem> {

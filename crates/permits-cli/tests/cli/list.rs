@@ -33,6 +33,10 @@ fn list(store: &dyn Store) -> Value {
         ] {
             semaphore.remove(varying).expect("it is there");
         }
+        for author in ["paused_by", "closed_by"] {
+            let age = semaphore[author].as_object_mut().and_then(|author| author.remove("age_ms"));
+            assert_eq!(age.is_some(), !semaphore[author].is_null(), "{author}");
+        }
     }
     list
 }
@@ -40,7 +44,8 @@ fn list(store: &dyn Store) -> Value {
 fn row(name: &str, limit: Value, held: u64, waiting: u64, paused: bool, pinned: bool) -> Value {
     json!({"name": name, "limit": limit, "held": held, "waiting": waiting, "paused": paused, "pinned": pinned,
         "pause_remaining_ms": null, "pause_reason": if paused { json!("") } else { json!(null) },
-        "closed": null, "cooling": 0, "may_be_kept": 0, "unreadable": null})
+        "paused_by": if paused { json!({"by": "ann"}) } else { json!(null) },
+        "closed": null, "closed_by": null, "cooling": 0, "may_be_kept": 0, "unreadable": null})
 }
 
 /// An unheld semaphore with this limit.
@@ -61,7 +66,11 @@ fn an_empty_list_is_no_failure() {
 fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 3 --weight 2");
     let _waiters = [1, 2].map(|place| waiter(store, name, "--weight 2", (1, place)));
-    for arguments in [["limit", "another name", "12"], ["pause", "zzz", "-v"], ["pause", name, "-v"]] {
+    for arguments in [
+        &["limit", "another name", "12"][..],
+        &["pause", "zzz", "-v", "--by", "ann"],
+        &["pause", name, "-v", "--by", "ann"],
+    ] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
     let another = row("another name", 12.into(), 0, 0, false, true);

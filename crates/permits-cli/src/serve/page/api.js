@@ -47,8 +47,9 @@ export async function status(name, signal) {
   return (await request(of(name), { signal })).json();
 }
 
-export async function history(name, signal) {
-  return (await request(`${of(name)}/history`, { signal })).json();
+// The last `window` milliseconds.
+export async function history(name, window, signal) {
+  return (await request(`${of(name)}/history?window_ms=${window}`, { signal })).json();
 }
 
 // Changes a semaphore. Returns its state after the change.

@@ -1,12 +1,16 @@
-// One semaphore: holders, waiters, graphs, and the actions of an operator.
+// One semaphore: holders, waiters, graphs, and the acts of an operator.
 
 import * as api from "./api.js";
+import { Acts } from "./acts.js";
 import { Table, setText, setLong, setBadges, fillName, span, duration } from "./table.js";
-import { apart, badges } from "./list.js";
-import { drawSteps, drawBars, grantsBetween } from "./graph.js";
+import { apart, badges, stopped } from "./list.js";
+import { Graphs, passedBetween, summary } from "./graph.js";
 
 const REFRESH_MS = 2000;
 const MINUTE_MS = 60000;
+// The times that the graphs show, and the interval in which the longer one is fetched.
+const WINDOWS = [["5 min", 5 * MINUTE_MS], ["1 h", 60 * MINUTE_MS]];
+const SLOW_MS = 10000;
 // The most characters of a name that has one line beside all columns.
 const LONG = 24;
 
@@ -39,12 +43,13 @@ const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} 
 const note = (item) => [item.lane === null ? "" : `[${item.lane}]`, item.label ?? ""].filter(Boolean).join(" ");
 
 export class Detail {
-  // elements by id; ask(question) returns a promise of the text, or of null; say(text) announces; onFailed gets errors.
-  constructor(elements, { ask, say, onFailed }) {
-    Object.assign(this, { elements, ask, say, onFailed });
+  // elements by id; context as for Acts, without `changed`.
+  constructor(elements, context) {
+    this.elements = elements;
+    this.onFailed = context.onFailed;
     this.name = null;
     this.writable = false;
-    const revoke = { title: "", className: "revoke", fill: (cell, item) => this.fillRevoke(cell, item) };
+    const revoke = { title: "Revoke", className: "revoke", fill: (cell, item) => this.fillRevoke(cell, item) };
     const rest = { title: "Lease", className: "number lease", fill: (cell, item) => setText(cell, lease(item)) };
     const slot = { title: "Slot", className: "number slot", fill: (cell, item) => setText(cell, String(item.slot)) };
     const place = { title: "Before it", className: "number place", fill: (cell, item) => setText(cell, String(item.position)) };
@@ -65,15 +70,37 @@ export class Detail {
     this.changes = new Table(elements.changes, [by, change, AGE], {
       caption: "Changes by operators", id: "change", keyOf: (item) => JSON.stringify([item.at_ms, item.text]), empty: () => "",
     });
-    elements.pause.addEventListener("click", () => this.pause());
-    elements.limit.addEventListener("click", () => this.limit());
-    elements.unpin.addEventListener("click", () => this.change("limit", { unpin: true }, "limit unpinned"));
+    const changed = (status, name) => {
+      if (this.name !== name) return;
+      this.show(status);
+      this.refresh(true);
+    };
+    this.acts = new Acts(elements.actions, { ...context, changed });
+    this.graphs = new Graphs(elements.graphs);
+    this.window = WINDOWS[0][1];
+    this.windows = WINDOWS.map(([words, window]) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = words;
+      button.setAttribute("aria-pressed", String(window === this.window));
+      button.addEventListener("click", () => this.setWindow(window));
+      elements.windows.append(button);
+      return [button, window];
+    });
+    new ResizeObserver(() => this.draw()).observe(elements.graphs);
     setInterval(() => this.refresh(), REFRESH_MS);
+  }
+
+  setWindow(window) {
+    this.window = window;
+    for (const [button, each] of this.windows) button.setAttribute("aria-pressed", String(each === window));
+    this.history = null;
+    this.refresh(true);
   }
 
   open(name) {
     this.name = name;
-    this.shown = null;
+    [this.shown, this.history] = [null, null];
     setLong(this.elements.name, name);
     this.holders.clearSelection();
     this.waiters.clearSelection();
@@ -100,8 +127,12 @@ export class Detail {
     const name = this.name;
     this.fetching = true;
     try {
-      const [status, history] = await Promise.all([api.status(name, stop.signal), api.history(name, stop.signal)]);
-      if (this.name === name && !stop.signal.aborted) this.show(status, history);
+      const isDue = this.window === WINDOWS[0][1] || !this.history || Date.now() - this.history.read >= SLOW_MS;
+      const history = isDue ? api.history(name, this.window, stop.signal) : null;
+      const [status, fetched] = await Promise.all([api.status(name, stop.signal), history]);
+      if (this.name !== name || stop.signal.aborted) return;
+      if (fetched) this.history = { ...fetched, read: Date.now() };
+      this.show(status);
     } catch (error) {
       if (stop.signal.aborted) return;
       if (this.shown === null && error.status !== 401) this.explain([], [["bad", error.message]], true);
@@ -111,9 +142,9 @@ export class Detail {
     }
   }
 
-  show(status, history) {
+  show(status) {
     const { elements } = this;
-    this.shown = status;
+    this.shown = { ...status, read: Date.now() };
     const stamp = (item) => ({ ...item, read: Date.now() });
     // By grant, because the order of the store changes with every renewal.
     const holders = status.holders.map(stamp).sort((a, b) => a.token - b.token);
@@ -129,15 +160,11 @@ export class Detail {
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
     const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;
-    if (isKnown) this.explain(badges(status), facts(status));
+    if (isKnown) this.explain(badges(status), facts(this.shown));
     else this.explain([], [["", "No such semaphore: the name is another one, or no program uses it."]], true);
-    setText(elements.pause, status.paused ? "Resume" : "Pause");
-    elements.unpin.hidden = !status.pinned;
-    elements.actions.hidden = !this.writable;
-    const held = status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`;
-    setText(elements.heldNow, [held, ...apart(status).map(([, text]) => text)].join(", "));
-    setText(elements.waitingNow, String(status.waiting));
-    if (history) this.draw(history);
+    elements.detail.classList.toggle("writable", this.writable);
+    this.acts.show(status, this.writable);
+    this.draw();
   }
 
   // Shows badges beside the name and lines below it. Of a semaphore that is absent, nothing else is shown.
@@ -152,27 +179,31 @@ export class Detail {
     return listed >= 1000 ? `${title} (the first ${listed}; ${all} ${noun})` : `${title} (${listed})`;
   }
 
-  draw(history) {
-    const { elements } = this;
+  draw() {
+    const { shown: status, history } = this;
+    if (!status || !history) return;
     // The server's clock dates the points, so its last read is now.
-    const { points, window_ms: most, at_ms: now } = history;
+    const { points, at_ms: now } = history;
     const known = Math.max(0, now - (points[0]?.at_ms ?? now));
-    const minutes = Math.max(1, Math.ceil(known / MINUTE_MS));
-    const time = { now, window: Math.min(minutes * MINUTE_MS, most) };
-    drawSteps(elements.heldGraph, points, time, { field: "held", limit: true, label: "Held units" });
-    drawSteps(elements.waitingGraph, points, time, { field: "waiting", label: "Waiters" });
-    drawBars(elements.grantsGraph, points, time, { label: "Grants" });
-    const grants = Math.round(grantsBetween(points, now - MINUTE_MS, now));
-    const span = known < MINUTE_MS ? duration(known) : "minute";
-    setText(elements.grantsNow, known > 0 ? `${grants} in the last ${span}` : "");
+    const window = Math.min(Math.max(1, Math.ceil(known / MINUTE_MS)) * MINUTE_MS, this.window);
+    const minute = known < MINUTE_MS ? duration(known) : "minute";
+    const passed = passedBetween(points, now - MINUTE_MS, now);
+    const waits = summary(passed.waits);
+    const held = status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`;
+    const marks = status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));
+    this.graphs.draw(points, marks, { now, window }, {
+      held: [held, ...apart(status).map(([, text]) => text)].join(", "),
+      waiting: String(status.waiting),
+      grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
+      wait: waits ? `mean ${waits.mean}, 95 % ${waits.most} in the last ${minute}` : "",
+    });
   }
 
   // Renders the ages again.
   tick() {
     if (this.name === null) return;
-    this.holders.render();
-    this.waiters.render();
-    this.changes.render();
+    for (const table of [this.holders, this.waiters, this.changes]) table.render();
+    if (this.shown && !this.elements.detail.classList.contains("absent")) this.explain(badges(this.shown), facts(this.shown));
   }
 
   fillRevoke(cell, item) {
@@ -183,62 +214,22 @@ export class Detail {
       button.textContent = "Revoke…";
       button.addEventListener("click", (event) => {
         event.stopPropagation();
-        this.revoke(cell.parentElement.item);
+        this.acts.revoke(this.name, cell.parentElement.item);
       });
       cell.append(button);
     }
-    button.hidden = !this.writable;
     button.setAttribute("aria-label", `Revoke ${item.holder}`);
-  }
-
-  async revoke(item) {
-    const what = item.position === undefined ? "permit" : "place in line";
-    const reason = await this.ask({
-      title: `Take the ${what} of ${item.holder} away?`,
-      text: "A holder that cannot be reached works on until its next renewal, while another may be granted its units.",
-      prompt: "Reason that is reported to it", done: "Revoke", value: "",
-    });
-    if (reason !== null) await this.change("revoke", { holder: item.holder, reason }, `revoked ${item.holder}`);
-  }
-
-  async pause() {
-    const verb = this.shown?.paused ? "resume" : "pause";
-    await this.change(verb, {}, verb === "pause" ? "paused" : "resumed");
-  }
-
-  async limit() {
-    const value = String(this.shown?.limit ?? "");
-    const text = "It is pinned: limits that programs declare do not count until it is unpinned.";
-    const limit = await this.ask({ title: `Limit of ${this.name}`, text, prompt: "New limit", done: "Set and pin", value, number: true });
-    if (limit !== null) await this.change("limit", { limit: Number(limit) }, `limit ${limit}`);
-  }
-
-  async change(verb, body, done) {
-    const { name } = this;
-    try {
-      const status = await api.change(name, verb, body);
-      this.say(`${name}: ${done}`);
-      if (this.name === name) {
-        this.show(status);
-        this.refresh(true);
-      }
-    } catch (error) {
-      this.onFailed(error, true);
-    }
   }
 }
 
 // The lines below the name.
 function facts(status) {
-  const by = (keyword) => {
-    const info = status.changes.find((item) => item.change === keyword);
-    return info ? ` by ${info.by} ${duration(info.age_ms)} ago` : "";
-  };
-  const lines = [];
-  if (status.paused) lines.push(["bad", `PAUSED${by("paused")}: nothing is granted`]);
-  if (status.closed !== null) lines.push(["bad", `CLOSED${by("line_closed")}${status.closed && `: ${status.closed}`}`]);
-  if (status.recovering_ms > 0 && status.limit !== null) lines.push(["wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`]);
-  const pinned = status.pinned ? `, pinned${by("limit_set")}` : "";
-  lines.push(["", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`]);
-  return lines;
+  const author = (keyword) => status.changes.find((item) => item.change === keyword) ?? null;
+  const lines = stopped({ ...status, paused_by: author("paused"), closed_by: author("line_closed") });
+  const shown = lines.map(([what, text]) => ["bad", `${what}${text}`]);
+  if (status.recovering_ms > 0 && status.limit !== null) shown.push(["wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`]);
+  const pin = author("limit_set");
+  const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(pin.age_ms + Date.now() - status.read)} ago` : ""}` : "";
+  shown.push(["", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`]);
+  return shown;
 }

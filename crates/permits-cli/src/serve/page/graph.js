@@ -1,19 +1,24 @@
-// Graphs of the last minutes of a semaphore: numbers that are valid until the next point, as steps, and grants, as bars.
+// Graphs of the last minutes of a semaphore, and the reading of all of them at one time, under the pointer or by keyboard.
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEFT = 34;
+const LEFT = 42;
 const BOTTOM = 16;
-const TOP = 6;
+const TOP = 10;
 const RIGHT = 4;
 const BARS = 30;
 const GAP = 1;
 const MINUTE_MS = 60000;
+
+// The bounds of the classes of waits; the last one has none.
+const BOUNDS = ["10 ms", "100 ms", "1 s", "10 s", "100 s"];
+const CLASSES = BOUNDS.length + 1;
 
 function add(svg, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   if (text !== undefined) element.textContent = text;
   svg.append(element);
+  return element;
 }
 
 // A round number that is at least `value`: 1, 2 or 5 times a power of ten.
@@ -27,91 +32,252 @@ function short(number) {
   return number >= 1e4 ? `${number / 1e3}k` : String(number);
 }
 
-// Empties `svg` and draws a grid of values up to `most` and of the time from `now - window` to `now`, with a note below.
-// Returns the functions from times and values to coordinates.
-function grid(svg, most, { window, now }, note) {
-  const width = Math.max(160, svg.clientWidth);
-  const height = Math.max(60, svg.clientHeight);
-  svg.replaceChildren();
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  const began = now - window;
-  const x = (at) => LEFT + ((Math.max(at, began) - began) / window) * (width - LEFT - RIGHT);
-  const y = (value) => TOP + (1 - value / most) * (height - TOP - BOTTOM);
-  for (const value of [0, most]) {
-    add(svg, "line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) });
-    add(svg, "text", { x: LEFT - 5, y: y(value) + 3, "text-anchor": "end" }, short(value));
-  }
-  add(svg, "text", { x: LEFT, y: height - 3 }, `−${window / MINUTE_MS} min`);
-  add(svg, "text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now");
-  add(svg, "text", { x: (LEFT + width - RIGHT) / 2, y: height - 3, "text-anchor": "middle" }, note);
-  return { x, y };
+export function seconds(us) {
+  const value = us / 1e6;
+  if (value >= 60) return `${Math.floor(value / 60)} m ${Math.round(value % 60)} s`;
+  return value >= 1 ? `${value.toFixed(1)} s` : `${Math.round(value * 1000)} ms`;
 }
 
-function describe(svg, label, { window }, range) {
-  svg.setAttribute("aria-label", `${label} over the last ${window / MINUTE_MS} min: ${range}`);
-}
+const NONE = { grants: 0, waits: { total_us: 0, numbers: Array(CLASSES).fill(0) } };
 
-// Draws the numbers `field` of `points`, and the limits if `limit`. `time` has `window`, in whole minutes, and `now`.
-export function drawSteps(svg, points, time, { field, limit, label }) {
-  const values = points.map((point) => point[field]);
-  const limits = limit ? points.map((point) => point.limit ?? 0) : [];
-  const { x, y } = grid(svg, round(Math.max(1, ...values, ...limits)), time, "");
-  const steps = (value) => {
-    const corners = [];
-    points.forEach((point, index) => {
-      const from = x(point.at_ms);
-      const to = x(points[index + 1]?.at_ms ?? time.now);
-      corners.push(`${from.toFixed(1)} ${y(value(point)).toFixed(1)}`, `${to.toFixed(1)} ${y(value(point)).toFixed(1)}`);
-    });
-    return corners;
-  };
-  if (points.length) {
-    const curve = steps((point) => point[field]);
-    const start = x(points[0].at_ms).toFixed(1);
-    add(svg, "path", { class: "area", d: `M${start} ${y(0)} L${curve.join(" L")} L${x(time.now).toFixed(1)} ${y(0)} Z` });
-    add(svg, "path", { class: "curve", d: `M${curve.join(" L")}` });
-    if (limit) add(svg, "path", { class: "limit", d: `M${steps((point) => point.limit ?? 0).join(" L")}` });
-  }
-  describe(svg, label, time, values.length ? `now ${values.at(-1)}, at most ${Math.max(...values)}` : "no data");
-}
-
-// The grants between two times. Those of a point are spread evenly over the time since the point before.
-export function grantsBetween(points, from, to) {
-  let grants = 0;
+// The grants between two times, and the waits that they ended. Those of a point are spread evenly over the time since the
+// point before.
+export function passedBetween(points, from, to) {
+  const sum = structuredClone(NONE);
   for (let index = 1; index < points.length; index += 1) {
     const began = points[index - 1].at_ms;
     const ended = Math.max(points[index].at_ms, began + 1);
     const shared = Math.min(ended, to) - Math.max(began, from);
-    if (shared > 0) grants += (points[index].grants * shared) / (ended - began);
+    if (shared <= 0) continue;
+    const { grants, waits } = points[index];
+    const part = shared / (ended - began);
+    sum.grants += grants * part;
+    if (!waits) continue;
+    sum.waits.total_us += waits.total_us * part;
+    waits.numbers.forEach((number, index) => (sum.waits.numbers[index] += number * part));
   }
-  return grants;
+  return sum;
 }
 
-// Draws the grants of `points` as bars of equal times, the last of which is not over. They begin at multiples of that time,
-// so that a bar keeps its height while it moves.
-export function drawBars(svg, points, time, { label }) {
-  const step = time.window / BARS;
-  const each = `${step / 1000} s`;
-  const bars = [];
-  for (let from = Math.floor((time.now - time.window) / step) * step; from < time.now; from += step) {
-    bars.push({ from, grants: grantsBetween(points, from, from + step) });
+// The number of waits, their mean, and the bounds that half of them and 95 % did not exceed.
+export function summary({ total_us, numbers }) {
+  const number = numbers.reduce((sum, number) => sum + number, 0);
+  const within = (part) => {
+    let sum = 0;
+    const bound = BOUNDS[numbers.findIndex((each) => (sum += each) > 0 && sum >= part * number * (1 - 1e-9))];
+    return bound ? `≤ ${bound}` : `> ${BOUNDS.at(-1)}`;
+  };
+  // The bounds say no more than their classes.
+  return number > 0 ? { number, mean: seconds(total_us / number), half: within(0.5), most: within(0.95) } : null;
+}
+
+// The point that is valid at a time.
+const pointAt = (points, at) => points.findLast((point) => point.at_ms <= at);
+
+const clock = (at) => new Date(at).toLocaleTimeString();
+
+// The graphs: what each draws, and its reading at a time.
+const GRAPHS = [
+  {
+    id: "held", title: "Held", draw: (graph) => graph.steps("held", true),
+    read: (points, { at }) => {
+      const point = pointAt(points, at);
+      return point && (point.limit === null ? String(point.held) : `${point.held} of ${point.limit}`);
+    },
+  },
+  { id: "waiting", title: "Waiting", draw: (graph) => graph.steps("waiting", false), read: (points, { at }) => pointAt(points, at)?.waiting },
+  {
+    id: "grants", title: "Granted", draw: (graph) => graph.bars(),
+    read: (points, { from, step }) => `${Math.round(passedBetween(points, from, from + step).grants)} in ${step / 1000} s`,
+  },
+  {
+    id: "wait", title: "Wait", draw: (graph) => graph.heat(),
+    read: (points, { from, step }) => {
+      const waits = summary(passedBetween(points, from, from + step).waits);
+      return waits ? `mean ${waits.mean}, half ${waits.half}, 95 % ${waits.most}` : "none ended";
+    },
+  },
+];
+
+// One graph: its figure, and the functions from times and values to coordinates.
+class Graph {
+  constructor(graphs, kind) {
+    Object.assign(this, { graphs, kind });
+    this.figure = document.createElement("figure");
+    this.caption = document.createElement("figcaption");
+    this.value = document.createElement("b");
+    this.caption.append(`${kind.title} `, this.value);
+    this.svg = document.createElementNS(SVG, "svg");
+    this.svg.id = `${kind.id}-graph`;
+    this.value.id = `${kind.id}-now`;
+    this.svg.setAttribute("role", "slider");
+    this.svg.setAttribute("tabindex", "0");
+    this.svg.setAttribute("aria-label", `${kind.title}: the time that is read`);
+    this.figure.append(this.caption, this.svg);
+    this.svg.addEventListener("pointermove", (event) => graphs.readAt(this.timeAt(event)));
+    this.svg.addEventListener("pointerleave", () => graphs.readAt(null));
+    this.svg.addEventListener("blur", () => graphs.readAt(null));
+    this.svg.addEventListener("keydown", (event) => graphs.onKey(event));
   }
-  const most = Math.max(...bars.map((bar) => bar.grants));
-  const { x, y } = grid(svg, round(most), time, `per ${each}`);
-  if (!points.length) {
-    describe(svg, label, time, "no data");
-    return;
+
+  timeAt(event) {
+    const { left, width } = this.svg.getBoundingClientRect();
+    const { window, now } = this.graphs.time;
+    const part = ((event.clientX - left) * (this.width / width) - LEFT) / (this.width - LEFT - RIGHT);
+    return now - window + Math.min(1, Math.max(0, part)) * window;
   }
-  const ground = y(0);
-  const [first, last] = [points[0].at_ms, time.now];
-  for (const { from, grants } of bars) {
-    const left = x(Math.max(from, first));
-    const width = x(Math.min(from + step, last)) - left - GAP;
-    const height = ground - y(grants);
-    if (height > 0 && width > 0) add(svg, "rect", { class: "grants", x: left, y: ground - height, width, height });
+
+  draw(now) {
+    const { svg, graphs } = this;
+    this.width = Math.max(160, svg.clientWidth);
+    this.height = Math.max(60, svg.clientHeight);
+    svg.replaceChildren();
+    svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    this.kind.draw(this);
+    for (const { at, text } of graphs.marks) {
+      const mark = add(svg, "path", { class: "mark", d: `M${this.x(at)} ${TOP} v${this.height - TOP - BOTTOM} m-3 ${-(this.height - TOP - BOTTOM)} h6 l-3 5 z` });
+      add(mark, "title", {}, text);
+    }
+    this.cursor = add(svg, "line", { class: "cursor", y1: TOP, y2: this.height - BOTTOM, visibility: "hidden" });
+    this.now = now;
+    this.show();
   }
-  // A time without grants has the line alone, and a time without data has none.
-  add(svg, "line", { class: "known", x1: x(first), x2: x(last), y1: ground, y2: ground });
-  const all = Math.round(grantsBetween(points, last - time.window, last));
-  describe(svg, label, time, `${all}, at most ${Math.round(most)} in ${each}`);
+
+  // Draws the scale of values up to `most`, with their texts, and that of the time, with a note.
+  grid(most, note = "", labels = [[0, "0"], [most, short(most)]]) {
+    const { svg, width, height } = this;
+    const { window, now } = this.graphs.time;
+    const began = now - window;
+    this.x = (at) => LEFT + ((Math.min(Math.max(at, began), now) - began) / window) * (width - LEFT - RIGHT);
+    this.y = (value) => TOP + (1 - value / most) * (height - TOP - BOTTOM);
+    for (const [value, text] of labels) {
+      add(svg, "line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: this.y(value), y2: this.y(value) });
+      add(svg, "text", { x: LEFT - 5, y: this.y(value) + 3, "text-anchor": "end" }, text);
+    }
+    add(svg, "text", { x: LEFT, y: height - 3 }, `−${window / MINUTE_MS} min`);
+    add(svg, "text", { x: width - RIGHT, y: height - 3, "text-anchor": "end" }, "now");
+    add(svg, "text", { x: (LEFT + width - RIGHT) / 2, y: height - 3, "text-anchor": "middle" }, note);
+  }
+
+  // The numbers of a field, valid until the next point, and the limits.
+  steps(field, hasLimit) {
+    const { points, time } = this.graphs;
+    const values = points.flatMap((point) => (hasLimit ? [point[field], point.limit ?? 0] : [point[field]]));
+    this.grid(round(Math.max(1, ...values)));
+    if (!points.length) return;
+    const corners = (value) =>
+      points.flatMap((point, index) => {
+        const y = this.y(value(point)).toFixed(1);
+        return [`${this.x(point.at_ms).toFixed(1)} ${y}`, `${this.x(points[index + 1]?.at_ms ?? time.now).toFixed(1)} ${y}`];
+      });
+    const curve = corners((point) => point[field]).join(" L");
+    const start = this.x(points[0].at_ms).toFixed(1);
+    add(this.svg, "path", { class: "area", d: `M${start} ${this.y(0)} L${curve} L${this.x(time.now).toFixed(1)} ${this.y(0)} Z` });
+    add(this.svg, "path", { class: "curve", d: `M${curve}` });
+    if (hasLimit) add(this.svg, "path", { class: "limit", d: `M${corners((point) => point.limit ?? 0).join(" L")}` });
+  }
+
+  // The grants as bars of equal times, the last of which is not over.
+  bars() {
+    const { svg, graphs: { points, time, parts } } = this;
+    const grants = parts.map(({ passed }) => passed.grants);
+    this.grid(round(Math.max(...grants)), `per ${time.step / 1000} s`);
+    if (!points.length) return;
+    const ground = this.y(0);
+    const first = points[0].at_ms;
+    parts.forEach(({ from }, index) => {
+      const left = this.x(Math.max(from, first));
+      const width = this.x(from + time.step) - left - GAP;
+      const height = ground - this.y(grants[index]);
+      if (height > 0 && width > 0) add(svg, "rect", { class: "grants", x: left, y: ground - height, width, height });
+    });
+    // A time without grants has the line alone, and a time without data has none.
+    add(svg, "line", { class: "known", x1: this.x(first), x2: this.x(time.now), y1: ground, y2: ground });
+  }
+
+  // The waits that ended in equal times, by class: the darker, the larger the part of them.
+  heat() {
+    const { svg, graphs: { points, time, parts } } = this;
+    const labels = [...BOUNDS, "longer"].map((bound, index) => [index + 1, bound]);
+    this.grid(CLASSES, `ended per ${time.step / 1000} s`, labels);
+    if (!points.length) return;
+    for (const { from, passed: { waits } } of parts) {
+      const all = waits.numbers.reduce((sum, number) => sum + number, 0);
+      const left = this.x(from);
+      const width = this.x(from + time.step) - left - GAP;
+      waits.numbers.forEach((number, index) => {
+        if (number < 0.01 || width <= 0) return;
+        const [y, below] = [this.y(index + 1), this.y(index)];
+        add(svg, "rect", { class: "waits", x: left, y: y + GAP, width, height: below - y - GAP, opacity: (0.25 + 0.75 * (number / all)).toFixed(2) });
+      });
+    }
+    add(svg, "line", { class: "known", x1: this.x(points[0].at_ms), x2: this.x(time.now), y1: this.y(0), y2: this.y(0) });
+  }
+
+  // Shows the reading, or what is true now.
+  show() {
+    const { graphs, svg, cursor } = this;
+    const { at, time, points } = graphs;
+    cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
+    let text = this.now;
+    if (at !== null) {
+      cursor.setAttribute("x1", this.x(at));
+      cursor.setAttribute("x2", this.x(at));
+      const read = points.length && at >= points[0].at_ms ? this.kind.read(points, { at, from: Math.floor(at / time.step) * time.step, step: time.step }) : "no data";
+      text = `${clock(at)}: ${read}`;
+    }
+    if (this.value.textContent !== text) this.value.textContent = text;
+    svg.setAttribute("aria-valuemin", String(Math.round((time.now - time.window) / 1000)));
+    svg.setAttribute("aria-valuemax", String(Math.round(time.now / 1000)));
+    svg.setAttribute("aria-valuenow", String(Math.round((at ?? time.now) / 1000)));
+    svg.setAttribute("aria-valuetext", `${text}${at === null ? "" : graphs.near(at)}`);
+  }
+}
+
+// The graphs of one semaphore, side by side, with one time.
+export class Graphs {
+  constructor(container) {
+    this.at = null;
+    this.points = [];
+    this.marks = [];
+    this.all = GRAPHS.map((kind) => new Graph(this, kind));
+    container.append(...this.all.map((graph) => graph.figure));
+  }
+
+  // Draws points, and marks at the times of changes. `time` has `window`, in whole minutes, and `now`; `texts` has by graph what is
+  // true now.
+  draw(points, marks, time, texts) {
+    const step = time.window / BARS;
+    const began = time.now - time.window;
+    Object.assign(this, { points, time: { ...time, step }, marks: marks.filter(({ at }) => at >= began) });
+    // Parts begin at multiples of their time, so that a bar keeps its height while it moves.
+    this.parts = [];
+    for (let from = Math.floor(began / step) * step; from < time.now; from += step) {
+      this.parts.push({ from, passed: passedBetween(points, from, from + step) });
+    }
+    if (this.at !== null && this.at < began) this.at = began;
+    for (const graph of this.all) graph.draw(texts[graph.kind.id]);
+  }
+
+  // The change beside a time, as a text behind a reading.
+  near(at) {
+    const close = this.marks.filter((mark) => Math.abs(mark.at - at) <= this.time.step / 2);
+    return close.map(({ text }) => `, ${text}`).join("");
+  }
+
+  // Reads all graphs at a time, or shows what is true now.
+  readAt(at) {
+    if (!this.time) return;
+    this.at = at;
+    for (const graph of this.all) graph.show();
+  }
+
+  onKey(event) {
+    const { window, now, step } = this.time ?? {};
+    const at = this.at ?? now;
+    const to = { ArrowLeft: at - step, ArrowRight: at + step, Home: now - window, End: now, Escape: null }[event.key];
+    if (!this.time || to === undefined || (to === null && this.at === null) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.readAt(to === null ? null : Math.min(Math.max(to, now - window), now));
+  }
 }

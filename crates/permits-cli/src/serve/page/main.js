@@ -9,11 +9,9 @@ const MESSAGE_MS = 6000;
 
 const byId = (id) => document.getElementById(id);
 const elements = {
-  table: byId("semaphores"), search: byId("search"), busy: byId("busy"), count: byId("count"),
-  detail: byId("detail"), name: byId("name"), badges: byId("badges"), facts: byId("facts"), actions: byId("actions"), pause: byId("pause"), limit: byId("limit"),
-  unpin: byId("unpin"), holders: byId("holders"), waiters: byId("waiters"), lanes: byId("lanes"), changes: byId("changes"),
-  heldGraph: byId("held-graph"), waitingGraph: byId("waiting-graph"), grantsGraph: byId("grants-graph"), heldNow: byId("held-now"),
-  waitingNow: byId("waiting-now"), grantsNow: byId("grants-now"),
+  table: byId("semaphores"), summary: byId("summary"), search: byId("search"), ranked: byId("ranked"), count: byId("count"),
+  detail: byId("detail"), name: byId("name"), badges: byId("badges"), facts: byId("facts"), actions: byId("actions"), windows: byId("windows"),
+  graphs: byId("graphs"), holders: byId("holders"), waiters: byId("waiters"), lanes: byId("lanes"), changes: byId("changes"),
 };
 
 let clearing;
@@ -33,23 +31,44 @@ function setProblem(text) {
   setText(byId("problem"), text ?? "");
 }
 
-// Asks a question with one input. Returns the input, or null if it was cancelled.
-function ask({ title, text, prompt, done, value, number }) {
-  const [dialog, input] = [byId("confirm-dialog"), byId("confirm-input")];
+// Asks a question. A field has `name` and `label`, and attributes of its input; `check(text)` returns true or what is wrong, and a
+// checkbox is required unless `unless(answers)`. Returns the answers by name, or null if it was cancelled.
+function ask({ title, text, fields, done }) {
+  const dialog = byId("confirm-dialog");
   setText(byId("confirm-title"), title);
   setText(byId("confirm-text"), text);
-  setText(byId("confirm-prompt"), prompt);
   setText(byId("confirm-done"), done);
-  Object.assign(input, { type: number ? "number" : "text", min: "1", required: Boolean(number), maxLength: 1000, value });
+  const inputs = fields.map(({ name, label, check, unless, type = "text", ...attributes }) => {
+    const [element, input] = [document.createElement("label"), document.createElement("input")];
+    Object.assign(input, { id: `confirm-${name}`, name, type, autocomplete: "off", required: type === "number", ...attributes });
+    if (type === "checkbox") element.append(input, label);
+    else element.append(label, input);
+    byId("confirm-fields").append(element);
+    return { input, check, unless, element };
+  });
+  const answers = () => Object.fromEntries(inputs.map(({ input }) => [input.name, input.type === "checkbox" ? input.checked : input.value]));
+  const validate = () => {
+    for (const { input, check, unless, element } of inputs) {
+      if (unless) [element.hidden, input.required] = [unless(answers()), !unless(answers())];
+      const wrong = check ? check(input.value) : true;
+      input.setCustomValidity(wrong === true ? "" : wrong);
+    }
+  };
+  byId("confirm-fields").oninput = validate;
+  validate();
   dialog.returnValue = "";
   dialog.showModal();
-  input.focus();
+  (inputs[0]?.input ?? byId("confirm-done")).focus();
   return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "done" ? input.value : null), { once: true });
+    const close = () => {
+      const result = dialog.returnValue === "done" ? answers() : null;
+      byId("confirm-fields").replaceChildren();
+      resolve(result);
+    };
+    dialog.addEventListener("close", close, { once: true });
   });
 }
 byId("confirm-cancel").addEventListener("click", () => byId("confirm-dialog").close("cancel"));
-byId("confirm-done").value = "done";
 
 // Asks for the token once, however many requests need it.
 let asking = null;
@@ -76,7 +95,7 @@ function onFailed(error, wasAsked) {
 }
 
 const detail = new Detail(elements, { ask, say, onFailed });
-const list = new List(elements, (name) => (location.hash = `#${encodeURIComponent(name)}`));
+const list = new List(elements, (name) => (location.hash = `#/${encodeURIComponent(name)}`));
 
 function close() {
   history.pushState(null, "", location.pathname);
@@ -88,7 +107,8 @@ function close() {
 function route() {
   let name = null;
   try {
-    name = decodeURIComponent(location.hash.slice(1)) || null;
+    // Behind a slash, so that no name is that of an element.
+    name = decodeURIComponent(location.hash.replace(/^#\/?/, "")) || null;
   } catch {
     // An address that was cut off.
   }
@@ -97,10 +117,9 @@ function route() {
   document.title = name === null ? "permits" : `${name} – permits`;
   if (name === null) {
     detail.close();
-    list.table.clearSelection();
+    list.select(null);
   } else {
-    list.table.selected = name;
-    list.table.render();
+    list.select(name);
     detail.open(name);
     elements.name.focus({ preventScroll: true });
   }
@@ -143,7 +162,7 @@ function onEvent(name, data) {
 
 setInterval(() => {
   if (document.hidden) return;
-  list.table.render();
+  list.tick();
   detail.tick();
 }, 1000);
 

@@ -9,14 +9,15 @@ const MARGIN = 8;
 
 export class Table {
   // columns: [{ title, key?, className?, fill(cell, item) }]; a column with a key can be sorted. Widths are in the style sheet.
-  // options: { caption, quiet, empty, id, keyOf(item), onOpen?(item), onSort?(key) }
+  // options: { caption, quiet, empty, id, keyOf(item), onOpen?(item), onSort?(key), isTree?, onFold?(item, isOpen) }. The items of a
+  // tree have `level`, and `expanded` if they have members.
   constructor(container, columns, options) {
     Object.assign(this, { container, columns, options });
     this.items = [];
     this.rows = new Map();
     this.selected = null;
     this.table = document.createElement("table");
-    this.table.setAttribute("role", "grid");
+    this.table.setAttribute("role", options.isTree ? "treegrid" : "grid");
     const caption = this.table.createCaption();
     caption.className = options.quiet ? "quiet" : "";
     this.caption = caption;
@@ -79,6 +80,7 @@ export class Table {
 
   setItems(items) {
     this.items = items;
+    this.container.style.setProperty("--rows", items.length);
     this.render();
   }
 
@@ -129,6 +131,11 @@ export class Table {
     }
     row.item = item;
     row.setAttribute("aria-selected", String(key === this.selected));
+    if (this.options.isTree) {
+      row.setAttribute("aria-level", String(item.level));
+      if (item.expanded === undefined) row.removeAttribute("aria-expanded");
+      else row.setAttribute("aria-expanded", String(item.expanded));
+    }
     this.columns.forEach((column, index) => column.fill(row.cells[index], item));
     return row;
   }
@@ -168,6 +175,9 @@ export class Table {
       if (to < 0) return;
       this.reveal(to);
       this.choose(items[to], false);
+    } else if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && at >= 0 && this.options.onFold) {
+      event.preventDefault();
+      this.options.onFold(items[at], event.key === "ArrowRight");
     } else if (event.key === "Enter" && at >= 0) {
       event.preventDefault();
       this.choose(items[at], true);
@@ -180,10 +190,10 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Sets the text of a cell, and the same as its tooltip, because long texts are cut off.
-export function setLong(cell, text) {
-  setText(cell, text);
-  if (cell.title !== text) cell.title = text;
+// Sets the text of a cell, unless it is undefined, and a tooltip: the same, because long texts are cut off.
+export function setLong(cell, text, tip = text) {
+  if (text !== undefined) setText(cell, text);
+  if (cell.title !== tip) cell.title = tip;
 }
 
 // Sets the badges of a state: pairs of a class and a text.

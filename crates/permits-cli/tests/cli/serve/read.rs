@@ -112,11 +112,17 @@ fn the_last_minutes_are_kept(store: &dyn Store, name: &str) {
     holder.release();
     while events.event("change")["changed"][0]["held"] != 0 {}
     let history = serve.read(&of(name, "/history")).json();
-    assert_eq!((&history["name"], &history["window_ms"]), (&json!(name), &json!(300_000)));
+    assert_eq!((&history["name"], &history["window_ms"]), (&json!(name), &json!(3_600_000)));
     let points = history["points"].as_array().expect("an array");
     let held: Vec<u64> = points.iter().filter_map(|point| point["held"].as_u64()).collect();
     assert!(held.ends_with(&[2, 0]), "{history}");
     assert_eq!(grants(&history), 1, "those before the first read do not count: {history}");
+    let short = serve.read(&of(name, "/history?window_ms=1000")).json();
+    assert_eq!(short["window_ms"], 1000);
+    assert!(short["points"].as_array().is_some_and(|short| short.len() <= points.len()), "{short}");
+    for query in ["window_ms=x", "window=5", "window_ms=-1"] {
+        assert_eq!(serve.read(&of(name, &format!("/history?{query}"))).refusal().0, 400, "{query}");
+    }
     let times: Vec<u64> = points.iter().filter_map(|point| point["at_ms"].as_u64()).collect();
     assert!(times.is_sorted() && times[0] > 1_700_000_000_000, "{times:?}");
     assert!(history["at_ms"].as_u64() >= times.last().copied(), "{history}");

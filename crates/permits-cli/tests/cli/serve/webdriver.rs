@@ -16,6 +16,8 @@ use crate::support::{Running, TIMEOUT};
 pub(crate) const ENTER: &str = "\u{e007}";
 pub(crate) const ESCAPE: &str = "\u{e00c}";
 pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const LEFT: &str = "\u{e012}";
+pub(crate) const RIGHT: &str = "\u{e014}";
 pub(crate) const DOWN: &str = "\u{e015}";
 
 /// A browser with one window.

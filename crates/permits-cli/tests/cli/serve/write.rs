@@ -30,12 +30,28 @@ fn an_operator_changes_a_semaphore(store: &dyn Store, name: &str) {
     let paused = change("pause", r#"{"for_ms":3600000,"reason":"429"}"#);
     assert_eq!((&paused["paused"], &paused["pause_reason"]), (&json!(true), &json!("429")));
     assert!(paused["pause_remaining_ms"].as_u64().is_some_and(|ms| ms <= 3_600_000), "{paused}");
+    assert_eq!(change("resume", "{}")["pause_reason"], Value::Null);
+    assert_eq!(change("close", r#"{"reason":"moved"}"#)["closed"], "moved");
+    assert_eq!(status(store, name)["closed"], "moved");
+    assert_eq!(change("open", "{}")["closed"], Value::Null);
+    assert_eq!(change("delete", "{}")["limit"], Value::Null);
+    assert_eq!(status(store, name)["limit"], Value::Null);
     let log = serve.stderr();
     let verbs: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("\": ")).map(|(_, verb)| verb).collect();
     assert_eq!(
         verbs,
-        ["limit 8", "limit --unpin", "pause", "resume", "pause for 3600000 ms with reason \"429\""],
+        [
+            "limit 8",
+            "limit --unpin",
+            "pause",
+            "resume",
+            "pause for 3600000 ms with reason \"429\"",
+            "resume",
+            "close with reason \"moved\"",
+            "open",
+            "delete",
+        ],
         "{log}"
     );
     assert!(log.lines().all(|line| line.starts_with("permits: 127.0.0.1:")), "{log}");
@@ -49,6 +65,8 @@ fn a_holder_and_a_waiter_are_revoked_with_a_reason(store: &dyn Store, name: &str
         let body = json!({"holder": holder, "reason": "it \"hangs\""}).to_string();
         serve.post(&format!("/api/v1/semaphores/{name}/revoke"), &body).send()
     };
+    let deleted = serve.post(&format!("/api/v1/semaphores/{name}/delete"), "{}").send().refusal();
+    assert!(deleted.0 == 409 && deleted.1.contains("in use"), "{deleted:?}");
     assert_eq!(revoke("web/3").refusal(), (404, "\"web/3\" neither holds nor waits".to_owned()));
     let after = revoke("web/2");
     assert_eq!((after.status, &after.json()["waiting"]), (200, &json!(0)), "{after:?}");
@@ -64,9 +82,13 @@ fn a_holder_and_a_waiter_are_revoked_with_a_reason(store: &dyn Store, name: &str
 fn without_allow_write_nothing_is_changed() {
     let store = Local::new();
     let serve = Serve::start(&store, &[]);
-    for (verb, body) in
-        [("limit", r#"{"limit":8}"#), ("pause", "{}"), ("resume", "{}"), ("revoke", r#"{"holder":"x"}"#)]
-    {
+    for (verb, body) in [
+        ("limit", r#"{"limit":8}"#),
+        ("pause", "{}"),
+        ("close", "{}"),
+        ("delete", "{}"),
+        ("revoke", r#"{"holder":"x"}"#),
+    ] {
         let refused = serve.post(&format!("/api/v1/semaphores/x/{verb}"), body).send().refusal();
         assert_eq!(refused.0, 403, "{verb}");
         assert!(refused.1.contains("start it with --allow-write and --token-file PATH"), "{}", refused.1);
@@ -90,6 +112,8 @@ fn malformed_changes_are_refused() {
         ("limit", "", "the body is malformed"),
         ("pause", "[", "the body is malformed"),
         ("pause", r#"{"name":"y"}"#, "unknown field `name`"),
+        ("close", r#"{"reason":"a\nb"}"#, "control character"),
+        ("delete", r#"{"force":true}"#, "unknown field `force`"),
         ("revoke", "{}", "missing field `holder`"),
         ("revoke", r#"{"holder":""}"#, "the holder is empty"),
         ("revoke", r#"{"holder":"x","reason":"a\nb"}"#, "control character"),
@@ -106,6 +130,6 @@ fn malformed_changes_are_refused() {
     assert_eq!(foreign.send().refusal().0, 403);
     assert_eq!(serve.get("/api/v1/semaphores/x/pause").bearer(super::TOKEN).send().status, 405);
     assert_eq!(serve.post("/api/v1/semaphores/x", "{}").send().status, 405);
-    assert_eq!(serve.post("/api/v1/semaphores/x/delete", "{}").send().status, 404);
+    assert_eq!(serve.post("/api/v1/semaphores/x/forget", "{}").send().status, 404);
     assert_eq!(status(&store, "x")["paused"], false);
 }

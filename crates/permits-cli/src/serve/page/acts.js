@@ -1,0 +1,133 @@
+// What an operator changes: each act says what it does and to how many, and asks before it does it.
+
+import * as api from "./api.js";
+
+const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
+
+// The milliseconds of a time such as 30s, 5m or 1.5h; null if it is none.
+export function milliseconds(text) {
+  const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(text.trim());
+  return match ? Math.round(Number(match[1]) * UNITS[match[2]]) : null;
+}
+
+const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+const REASON = { name: "reason", label: "Reason, which is shown to all", maxLength: 1000 };
+
+// The acts by the name of their button. `shows` says in which state there is a button; `question` returns what the dialog asks;
+// `body` makes the request of its answers.
+const ACTS = {
+  pause: {
+    words: "Pause…", shows: (status) => !status.paused,
+    question: ({ status, held, waits }) => ({
+      title: `Pause ${status.name}?`, done: "Pause",
+      text: `From now on nothing is granted. ${held}, and ${waits} on.`,
+      fields: [REASON, { name: "time", label: "For a time, such as 30s, 5m or 2h. Empty: until it is resumed", check: (text) => !text || milliseconds(text) >= 1 || "A time such as 30s, 5m or 2h" }],
+    }),
+    body: ({ reason, time }) => (time ? { reason, for_ms: milliseconds(time) } : { reason }),
+    outcome: ({ time }) => (time ? `paused for ${time}` : "paused"),
+  },
+  resume: {
+    words: "Resume…", shows: (status) => status.paused,
+    question: ({ status }) => ({ title: `Resume ${status.name}?`, done: "Resume", text: `${many(status.waiting, "waiter")}: those are granted that fit, in their order.`, fields: [] }),
+    outcome: () => "resumed",
+  },
+  limit: {
+    words: "Limit…", shows: () => true,
+    question: ({ status }) => ({
+      title: `Limit of ${status.name}`, done: "Set and pin",
+      text: `${many(status.held, "unit")} held. With a lower limit nothing is granted until what is held fits. The limit is pinned: those that programs declare do not count until it is unpinned.`,
+      fields: [
+        { name: "limit", label: "New limit", type: "number", value: String(status.limit ?? ""), min: 1, max: 4294967295 },
+        ...(status.limit === 1 ? [{ name: "several", label: "It is a mutex: admit several at once, in place of one", type: "checkbox", unless: ({ limit }) => Number(limit) <= 1 }] : []),
+      ],
+    }),
+    body: ({ limit }) => ({ limit: Number(limit) }),
+    outcome: ({ limit }) => `limit ${limit}`,
+  },
+  unpin: {
+    words: "Unpin limit…", verb: "limit", shows: (status) => status.pinned,
+    question: ({ status }) => ({ title: `Unpin the limit of ${status.name}?`, done: "Unpin", text: `It stays ${status.limit} until a program declares another with its next request.`, fields: [] }),
+    body: () => ({ unpin: true }),
+    outcome: () => "limit unpinned",
+  },
+  close: {
+    words: "Close line…", shows: (status) => status.closed === null,
+    question: ({ status, held }) => ({
+      title: `Close the line of ${status.name}?`, done: "Close line",
+      text: `${many(status.waiting, "waiter")} and all new requests are refused, with this reason. ${held}.`,
+      fields: [REASON],
+    }),
+    outcome: () => "line closed",
+  },
+  open: {
+    words: "Open line…", shows: (status) => status.closed !== null,
+    question: ({ status }) => ({ title: `Open the line of ${status.name}?`, done: "Open line", text: "Requests are granted or wait again.", fields: [] }),
+    outcome: () => "line opened",
+  },
+  delete: {
+    words: "Delete…", shows: () => true, isOff: (status) => status.held > 0 || status.waiting > 0,
+    question: ({ status }) => ({
+      title: `Delete ${status.name}?`, done: "Delete",
+      text: "The store forgets its limit, its state and its counts. A program that still uses it makes it again, with the limit that it declares.",
+      fields: [],
+    }),
+    outcome: () => "deleted",
+  },
+};
+
+// The buttons of a semaphore.
+export class Acts {
+  // ask(question) returns a promise of the answers, or of null; say(text) announces; onFailed gets errors; changed(status, name) gets the
+  // state after an act.
+  constructor(container, context) {
+    Object.assign(this, { container, ...context });
+    this.buttons = Object.entries(ACTS).map(([name, act]) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.id = name;
+      button.textContent = act.words;
+      button.addEventListener("click", () => this.act(name));
+      container.append(button);
+      return [button, act];
+    });
+  }
+
+  show(status, isWritable) {
+    this.status = status;
+    this.container.hidden = !isWritable;
+    for (const [button, act] of this.buttons) {
+      button.hidden = !act.shows(status);
+      button.disabled = Boolean(act.isOff?.(status));
+      button.title = button.disabled ? "Units are held or cool, or requests wait." : "";
+    }
+  }
+
+  async act(name) {
+    const { status } = this;
+    const [act, holders] = [ACTS[name], status.holders.filter((holder) => !holder.cooling).length];
+    const held = holders === 1 ? "1 holder keeps its permit" : `${holders} holders keep their permits`;
+    const waits = status.waiting === 1 ? "1 waiter waits" : `${status.waiting} waiters wait`;
+    const answers = await this.ask(act.question({ status, held, waits }));
+    if (answers) await this.change(status.name, act.verb ?? name, act.body?.(answers) ?? answers, act.outcome(answers));
+  }
+
+  async revoke(name, item) {
+    const what = item.position === undefined ? "permit" : "place in line";
+    const answers = await this.ask({
+      title: `Take the ${what} of ${item.holder} away?`, done: "Revoke",
+      text: "A holder that cannot be reached works on until its next renewal, while another may be granted its units.",
+      fields: [{ ...REASON, label: "Reason that is reported to it" }],
+    });
+    if (answers) await this.change(name, "revoke", { holder: item.holder, ...answers }, `revoked ${item.holder}`);
+  }
+
+  async change(name, verb, body, done) {
+    try {
+      const status = await api.change(name, verb, body);
+      this.say(`${name}: ${done}`);
+      this.changed(status, name);
+    } catch (error) {
+      this.onFailed(error, true);
+    }
+  }
+}

@@ -1,0 +1,117 @@
+//! The acts of an operator, and the page without the right to change anything.
+
+use super::super::webdriver::{ESCAPE, TAB};
+use super::*;
+use crate::support::{status, waiter};
+
+#[test]
+fn an_operator_works_with_the_page() {
+    if without_browser() {
+        return;
+    }
+    let server = Server::start();
+    prepare(&server, "exports");
+    let serve = Serve::writable(&server);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    enter_token(&browser);
+
+    let holder = Holder::start(&server, "exports", "--limit 1 --holder web/1");
+    browser.until(&format!("{}?.innerText.includes('1 / 1')", row("exports")));
+    let waiter = waiter(&server, "exports", "--holder web/2", (1, 1));
+    browser.until(&format!("{}.item.waiting === 1", row("exports")));
+
+    browser.click("#semaphores tr.row");
+    assert_eq!(browser.script("return location.hash"), "#/exports");
+    browser.until("document.querySelector('#holders tr.row')?.innerText.includes('web/1')");
+    browser.until("document.querySelector('#waiters tr.row')?.innerText.includes('web/2')");
+    browser.until("document.querySelector('#held-graph path.curve')");
+    assert!(browser.text("#grants-now").starts_with("1 in the last "), "{}", browser.text("#grants-now"));
+    browser.until("document.querySelector('#grants-graph rect.grants')");
+
+    // Each act says what it does, and to how many.
+    let act = |button: &str, says: &str| {
+        browser.click(button);
+        let asked = browser.text("#confirm-dialog");
+        assert!(asked.contains(says), "{asked}");
+    };
+    let is = |expression: &str, expected: Value| {
+        browser.until(&format!("!document.querySelector('#confirm-dialog').open && {expression}"));
+        let state = status(&server, "exports");
+        for (field, value) in expected.as_object().expect("fields") {
+            assert_eq!(state[field], *value, "{field}");
+        }
+    };
+    let fact = |text: &str| format!("document.querySelector('#facts').innerText.includes({})", json!(text));
+    act("#pause", "1 holder keeps its permit, and 1 waiter waits on");
+    browser.press(&format!("429{TAB}soon{ENTER}"));
+    assert_eq!(
+        browser.script("return document.querySelector('#confirm-time').validationMessage"),
+        "A time such as 30s, 5m or 2h"
+    );
+    browser.script("document.querySelector('#confirm-time').value = ''");
+    browser.press(&format!("1h{ENTER}"));
+    is(&fact("PAUSED by serve by "), json!({ "paused": true, "pause_reason": "429" }));
+    assert!(browser.text("#facts").contains(", for another 59 m "), "{}", browser.text("#facts"));
+    browser.until("document.querySelector('#changes tr.row')?.innerText.includes('paused')");
+    browser.until(
+        "document.querySelector('#held-graph path.mark title')?.textContent.startsWith('paused for ')",
+    );
+    assert!(browser.text("#changes tr.row").contains("serve by "), "{}", browser.text("#changes"));
+    act("#resume", "1 waiter");
+    browser.press(ENTER);
+    is(&format!("!{}", fact("PAUSED")), json!({ "paused": false }));
+    assert_eq!(browser.script("return document.querySelector('#delete').disabled"), true);
+
+    for (list, holder, reason) in [("waiters", "web/2", "too late"), ("holders", "web/1", "it hangs")] {
+        browser.click(&format!("#{list} tr.row button"));
+        assert!(browser.text("#confirm-title").contains(holder));
+        browser.press(ESCAPE);
+        browser.until("!document.querySelector('#confirm-dialog').open");
+        assert_eq!(status(&server, "exports")[list].as_array().map(Vec::len), Some(1), "it was cancelled");
+        browser.click(&format!("#{list} tr.row button"));
+        browser.press(reason);
+        browser.press(ENTER);
+        browser.until(&format!("document.querySelector('#{list} .row') === null"));
+    }
+    let (waiter, holder) = (waiter.finish(), holder.finish());
+    assert!(waiter.code == 75 && waiter.stderr.contains("too late"), "{waiter:?}");
+    assert!(holder.code == 76 && holder.stderr.contains("it hangs"), "{holder:?}");
+
+    act("#close", "0 waiters and all new requests are refused");
+    browser.press(&format!("moved to exports-2{ENTER}"));
+    is(&fact("CLOSED by serve by "), json!({ "closed": "moved to exports-2" }));
+    act("#open", "granted or wait again");
+    browser.press(ENTER);
+    is(&format!("!{}", fact("CLOSED")), json!({ "closed": null }));
+
+    act("#limit", "The limit is pinned");
+    browser.script("document.querySelector('#confirm-limit').value = ''");
+    browser.press(&format!("5{ENTER}"));
+    assert_eq!(status(&server, "exports")["limit"], 1, "a mutex stays one unless that is confirmed");
+    browser.click("#confirm-several");
+    browser.press(ENTER);
+    is(&fact("limit 5, pinned"), json!({ "limit": 5 }));
+    act("#unpin", "It stays 5");
+    browser.press(ENTER);
+    is(&format!("!{}", fact("pinned")), json!({ "pinned": false }));
+    act("#delete", "forgets its limit");
+    browser.press(ENTER);
+    browser.until(&fact("No such semaphore"));
+    assert_eq!(status(&server, "exports")["limit"], Value::Null);
+    assert_eq!(browser.complaints().iter().filter(|line| !line.contains("401")).count(), 0);
+}
+
+#[test]
+fn without_the_right_to_write_there_are_no_buttons() {
+    if without_browser() {
+        return;
+    }
+    with_a_holder(|browser, page| {
+        browser.open(page);
+        browser.until("document.querySelector('#holders tr.row')");
+        let visible = "return [...document.querySelectorAll('#actions button, #holders button')].filter((button) => button.offsetParent).length";
+        assert_eq!(browser.script(visible), 0);
+        assert_eq!(browser.complaints(), [""; 0], "no violation of the policy, and no request that failed");
+    });
+}

@@ -1,0 +1,99 @@
+//! The order of the list, its summary, and what is folded.
+
+use super::super::webdriver::{DOWN, RIGHT};
+use super::*;
+use crate::support::{Store as _, waiter};
+
+/// The names of the rows in their order.
+const NAMES: &str = "[...document.querySelectorAll('#semaphores .name')].map((name) => name.innerText)";
+
+fn until_names(browser: &Browser, expected: &[&str]) {
+    browser.until(&format!("JSON.stringify({NAMES}) === JSON.stringify({})", json!(expected)));
+}
+
+#[test]
+fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    let set = |arguments: &[&str]| assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
+    for number in 1..=9 {
+        set(&["limit", &format!("idle-{number}"), "2"]);
+    }
+    for name in ["moved", "stopped", "api/a", "api/c"] {
+        set(&["limit", name, "4"]);
+    }
+    set(&["close", "moved", "--reason", "to the other store"]);
+    set(&["pause", "stopped", "--reason", "repair", "--for", "1h", "--by", "ann"]);
+    let _busy = Holder::start(&store, "busy", "--limit 1");
+    let _holder = Holder::start(&store, "api/b", "--limit 1");
+    let _waiter = waiter(&store, "api/b", "", (1, 1));
+    let serve = Serve::start(&store, &[]);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    let ranked = ["api/", "moved", "stopped", "busy", "9 idle semaphores"];
+    until_names(&browser, &ranked);
+    let notes = "return [...document.querySelectorAll('#semaphores .note')].map((note) => note.innerText)";
+    let notes = browser.script(notes);
+    assert_eq!(notes[0], "3 semaphores, 1 with waiters, first: api/b");
+    let closed = notes[1].as_str().unwrap_or_default();
+    assert!(closed.starts_with("closed by ") && closed.ends_with(" ago: to the other store"), "{closed}");
+    let paused = notes[2].as_str().unwrap_or_default();
+    assert!(paused.starts_with("paused by ann ") && paused.contains(" ago, for another 59 m "), "{paused}");
+    assert!(paused.ends_with(": repair"), "{paused}");
+    let tiles =
+        "[...document.querySelectorAll('#summary .tile:not([hidden])')].map((tile) => tile.textContent)";
+    browser.until(&format!("JSON.stringify({tiles}).includes('2 paused or closed')"));
+    let tiles = browser.script(&format!("return {tiles}"));
+    assert_eq!(tiles[0], "15 semaphores");
+    assert_eq!(tiles[1], "2 busy");
+    assert_eq!(tiles[2], "1 with waiters");
+
+    // The parts of the summary limit the list, and the longest wait opens its semaphore.
+    browser.click("#summary .stopped");
+    until_names(&browser, &["moved", "stopped"]);
+    assert_eq!(browser.text("#count"), "2 of 15 semaphores");
+    browser.click("#summary .stopped");
+    until_names(&browser, &ranked);
+    browser.click("#summary .longest");
+    browser.until("document.querySelector('#name').innerText === 'api/b'");
+    browser.click("#back");
+
+    // Groups are unfolded by keys and by the pointer, and stay so in this tab.
+    browser.press(&format!("{DOWN}{RIGHT}"));
+    let unfolded = ["api/", "api/b", "api/a", "api/c", "moved", "stopped", "busy", "9 idle semaphores"];
+    until_names(&browser, &unfolded);
+    let levels = "return [...document.querySelectorAll('#semaphores tr.row')].slice(0, 2).map((row) => [row.ariaLevel, row.ariaExpanded])";
+    assert_eq!(browser.script(levels), json!([["1", "true"], ["2", null]]));
+    browser.open(&format!("http://{}/?again", serve.address));
+    until_names(&browser, &unfolded);
+    browser.click("#semaphores tr.row:last-of-type, #semaphores tr.row:nth-last-child(2)");
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 17");
+
+    // By a column, and back to the rank.
+    browser.click("#semaphores th:nth-child(1) button");
+    browser.until(&format!("{NAMES}[0] === 'api/' && {NAMES}.includes('busy')"));
+    browser.click("#ranked");
+    browser.until(&format!("{NAMES}[4] === 'moved'"));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_full_semaphore_is_healthy_and_a_long_wait_is_not() {
+    if without_browser() {
+        return;
+    }
+    let rank = "return import('/page/rank.js').then((rank) => {
+        const row = (fields) => ({ name: 'a', held: 4, limit: 4, waiting: 0, paused: false, closed: null, recovering_ms: 0, unreadable: null,
+            oldest_waiter_age_ms: null, read: Date.now(), ...fields });
+        const wait = (ms) => row({ waiting: 1, oldest_waiter_age_ms: ms });
+        return [row({}), wait(0), wait(9000), wait(11000), wait(61000), row({ paused: true, ...wait(5) , paused: true }), row({ held: 0 })]
+            .map((row) => [rank.severity(rank.longestWait(row)), rank.need(row)]);
+    })";
+    with_a_holder(|browser, page| {
+        browser.open(page);
+        let expected = json!([["", 4], ["", 4], ["", 2], ["long", 2], ["too-long", 2], ["", 1], ["", 5]]);
+        assert_eq!(browser.script(rank), expected);
+    });
+}
