@@ -60,6 +60,11 @@ impl ListRow {
         self.units.in_use(self.held)
     }
 
+    /// True if an operator keeps it from granting.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.paused || self.closed.is_some()
+    }
+
     /// True if no unit is held and no request waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.held == 0 && self.waiting == 0

@@ -7,7 +7,10 @@ use crate::inspected::ListRow;
 /// An order. Semaphores that are equal in it are in the order of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
+    /// What needs a look first, as on the page of `permits serve`: unreadable, stopped with waiters, the
+    /// longest wait, stopped, in use, idle.
     #[default]
+    Need,
     Name,
     /// The most held units first.
     Held,
@@ -21,16 +24,18 @@ impl Order {
     /// The order after this one.
     pub(crate) fn next(self) -> Self {
         match self {
+            Self::Need => Self::Name,
             Self::Name => Self::Held,
             Self::Held => Self::Waiting,
             Self::Waiting => Self::Waited,
-            Self::Waited => Self::Name,
+            Self::Waited => Self::Need,
         }
     }
 
     /// The order as a part of the title.
     pub(crate) fn describe(self) -> &'static str {
         match self {
+            Self::Need => "by need",
             Self::Name => "by name",
             Self::Held => "by held",
             Self::Waiting => "by waiting",
@@ -39,13 +44,30 @@ impl Order {
     }
 
     /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
-    /// last.
+    /// last. By need they come first, because they may be unreadable.
     pub(crate) fn number(self, row: Option<&ListRow>) -> Option<u64> {
         match self {
+            Self::Need => Some(row.map_or(u64::MAX, need)),
             Self::Name => None,
             Self::Held => row.map(ListRow::in_use),
             Self::Waiting => row.map(|row| row.waiting),
             Self::Waited => row?.oldest_waiter_age_ms,
         }
+    }
+}
+
+/// A shorter wait is ordinary work, and needs no look.
+const SHORT_WAIT_MS: u64 = 1_000;
+
+/// The need for a look: its class, and the wait in it.
+fn need(row: &ListRow) -> u64 {
+    const CLASS: u64 = 1 << 60;
+    let wait_ms = row.oldest_waiter_age_ms.unwrap_or(0).min(CLASS - 1);
+    match (row.is_stopped(), row.waiting > 0) {
+        (true, true) => 4 * CLASS + wait_ms,
+        (_, true) if wait_ms >= SHORT_WAIT_MS => 3 * CLASS + wait_ms,
+        (true, false) => 2 * CLASS,
+        _ if row.is_idle() => 0,
+        _ => CLASS,
     }
 }

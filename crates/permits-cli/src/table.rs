@@ -1,7 +1,8 @@
 //! The tables of `status`, `list` and `top`: names to the left, numbers to the right, a text at the end.
 //!
 //! Columns are as wide as terminals show them. In a narrow window columns are left out, the last ones first,
-//! because they matter least: those that are not `essential` before the text, the others after it. A text
+//! because they matter least: those that are not `essential` before the text, the others after it; an empty
+//! one of the first is left out in any window. A text
 //! with several forms is never left out: it takes a shorter form, and numbers go first.
 
 use crate::text::{truncate, width};
@@ -114,9 +115,12 @@ impl<const N: usize> Table<N> {
         let mut left = columns - for_forms;
         let least = widths[0].min(MIN_NAME);
         let text = self.rows.iter().map(|row| row.text.width()).max().unwrap_or(0).min(WANTED_TEXT);
-        for number in &widths[1..] {
-            let is_essential = kept < self.essential || for_forms > 0 || text == 0;
-            let needed = least + if is_essential { 0 } else { 2 + text };
+        for (column, number) in widths.iter().enumerate().skip(1) {
+            let is_essential = kept < self.essential || text == 0;
+            if kept >= self.essential && self.rows.iter().all(|row| row.cells[column].is_empty()) {
+                break;
+            }
+            let needed = least + if is_essential { 0 } else { (2 + text).saturating_sub(for_forms) };
             let Some(less) = left.checked_sub(2 + number).filter(|less| *less >= needed) else { break };
             (kept, left) = (kept + 1, less);
         }

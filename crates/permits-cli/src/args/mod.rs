@@ -210,8 +210,8 @@ pub(crate) struct Top {
     #[arg(value_parser = value::name)]
     pub(crate) name: Option<String>,
 
-    /// The order: name, held, waiting or waited, the highest number first
-    #[arg(long, value_name = "ORDER", value_enum, default_value = "name", hide_possible_values = true)]
+    /// The order: need (what needs a look first), name, held, waiting or waited, the highest number first
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "need", hide_possible_values = true)]
     pub(crate) sort: Order,
 
     /// Show only semaphores with holders or waiters

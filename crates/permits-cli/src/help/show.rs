@@ -76,12 +76,16 @@ Keys:
   Up Down PgUp PgDn Home End k j  select
   Enter      open: the holders, oldest first, and the waiters
   Esc        back, or cancel the input
-  s          sort by name, held, waiting, or waited: the longest wait
+  s          sort by need, name, held, waiting, or waited: the longest
+             wait. By need: unreadable, stopped with waiters, the longest
+             wait, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
   p          pause: grant nothing; or resume
   l          set the limit, and pin it; asks before a mutex gets more
   u          unpin: let programs declare the limit again
+  c          close the line, with a reason; or open it
+  d          delete a semaphore that is not in use
   r          revoke the selected permit or place in line
   ?          this help
   Ctrl-Z     suspend

@@ -17,6 +17,10 @@ pub(super) enum ActionKind {
     Resume,
     SetLimit(u32),
     Unpin,
+    /// With the reason.
+    Close(String),
+    Open,
+    Delete,
     /// A holder or waiter by name, and true if it held when it was selected.
     Revoke(String, bool),
 }
@@ -27,6 +31,7 @@ impl Action {
         let Self { semaphore, kind } = self;
         match kind {
             ActionKind::Pause => format!("pause {semaphore:?}: grant nothing until it is resumed?"),
+            ActionKind::Delete => format!("delete {semaphore:?}: forget its limit, state and counts?"),
             ActionKind::Revoke(holder, true) => format!("take the permit of {} away?", told(holder)),
             ActionKind::Revoke(holder, false) => format!("take the place in line of {} away?", told(holder)),
             // Asked about a mutex only.
@@ -45,6 +50,9 @@ impl Action {
             ActionKind::Resume => format!("resume {semaphore:?}"),
             ActionKind::SetLimit(limit) => format!("set the limit of {semaphore:?} to {limit}"),
             ActionKind::Unpin => format!("unpin the limit of {semaphore:?}"),
+            ActionKind::Close(_) => format!("close the line of {semaphore:?}"),
+            ActionKind::Open => format!("open the line of {semaphore:?}"),
+            ActionKind::Delete => format!("delete {semaphore:?}"),
             ActionKind::Revoke(holder, _) => format!("revoke {holder:?}"),
         }
     }
@@ -58,6 +66,9 @@ impl Action {
             ActionKind::Resume => format!("resumed {semaphore:?}"),
             ActionKind::SetLimit(limit) => format!("the limit of {semaphore:?} is {limit}, and pinned"),
             ActionKind::Unpin => format!("programs declare the limit of {semaphore:?} again"),
+            ActionKind::Close(_) => format!("closed the line of {semaphore:?}"),
+            ActionKind::Open => format!("opened the line of {semaphore:?}"),
+            ActionKind::Delete => format!("deleted {semaphore:?}"),
             ActionKind::Revoke(holder, _) if taken => format!("revoked {holder:?}"),
             ActionKind::Revoke(holder, _) => format!("{holder:?} no longer holds or waits"),
         }
@@ -71,6 +82,9 @@ impl Action {
             ActionKind::Resume => semaphore.resume().await?,
             ActionKind::SetLimit(limit) => drop(semaphore.set_limit(*limit).await?),
             ActionKind::Unpin => drop(semaphore.unpin().await?),
+            ActionKind::Close(reason) => semaphore.close_line(reason).await?,
+            ActionKind::Open => semaphore.open_line().await?,
+            ActionKind::Delete => drop(semaphore.delete().await?),
             ActionKind::Revoke(holder, _) => return revoke_one(&semaphore, holder, "").await,
         }
         Ok(true)

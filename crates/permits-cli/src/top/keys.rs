@@ -1,6 +1,6 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
-//! Pausing, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The question
+//! Pausing, deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The question
 //! names its target, and the answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
@@ -16,6 +16,9 @@ const MAX_DIGITS: usize = 10;
 
 /// The longest filter, in characters: as long as a name in bytes.
 const MAX_FILTER: usize = 200;
+
+/// The longest reason, in bytes.
+const MAX_REASON: usize = 1_000;
 
 /// The effect of a key beyond the model.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,6 +54,7 @@ impl Model {
         match self.prompt.take() {
             Some(Prompt::Confirm(action)) => self.on_answer(key.code, action),
             Some(Prompt::Limit(name, digits)) => self.on_digit(key.code, name, digits),
+            Some(Prompt::Reason(name, reason)) => self.on_reason(key.code, name, reason),
             Some(Prompt::Filter) => {
                 self.on_filter(key.code);
                 None
@@ -79,7 +83,7 @@ impl Model {
                 self.rearrange(|model| model.order = model.order.next());
             }
             KeyCode::Char('b') if self.opened.is_none() => self.rearrange(|model| model.busy = !model.busy),
-            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'r')) => return self.on_action_key(key),
+            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'c' | 'd' | 'r')) => return self.on_action_key(key),
             _ => {}
         }
         None
@@ -100,22 +104,28 @@ impl Model {
             self.message = Some(format!("not yet: {} is still in progress", action.describe()));
             return None;
         }
-        let paused = self.selected_row().map(|row| row.paused);
-        let kind = match (key, paused) {
+        let state = self.selected_row().map(|row| (row.paused, row.closed.is_some()));
+        let kind = match (key, state) {
             ('l', _) => {
                 self.prompt = Some(Prompt::Limit(semaphore, String::new()));
                 return None;
             }
             ('u', _) => ActionKind::Unpin,
+            ('d', _) => ActionKind::Delete,
             ('r', _) => self.revocation()?,
-            (_, Some(true)) => ActionKind::Resume,
-            (_, Some(false)) => ActionKind::Pause,
+            ('c', Some((_, true))) => ActionKind::Open,
+            ('c', Some(_)) => {
+                self.prompt = Some(Prompt::Reason(semaphore, String::new()));
+                return None;
+            }
+            (_, Some((true, _))) => ActionKind::Resume,
+            (_, Some((false, _))) => ActionKind::Pause,
             (_, None) => {
                 self.message = Some("not yet: the store has not answered".into());
                 return None;
             }
         };
-        let ask = matches!(kind, ActionKind::Pause | ActionKind::Revoke(..));
+        let ask = matches!(kind, ActionKind::Pause | ActionKind::Delete | ActionKind::Revoke(..));
         self.ask_or_begin(Action { semaphore, kind }, ask)
     }
 
@@ -174,6 +184,21 @@ impl Model {
             _ => {}
         }
         self.prompt = Some(Prompt::Limit(name, digits));
+        None
+    }
+
+    fn on_reason(&mut self, key: KeyCode, semaphore: String, mut reason: String) -> Option<Effect> {
+        match key {
+            KeyCode::Esc => {
+                self.message = Some(format!("did not close the line of {semaphore:?}"));
+                return None;
+            }
+            KeyCode::Enter => return self.begin(Action { semaphore, kind: ActionKind::Close(reason) }),
+            KeyCode::Backspace => drop(reason.pop()),
+            KeyCode::Char(key) if reason.len() + key.len_utf8() <= MAX_REASON => reason.push(key),
+            _ => {}
+        }
+        self.prompt = Some(Prompt::Reason(semaphore, reason));
         None
     }
 

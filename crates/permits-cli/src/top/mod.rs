@@ -11,6 +11,7 @@ mod detail;
 mod fetch;
 mod keys;
 mod model;
+mod rate;
 mod render;
 mod screen;
 mod snapshot;

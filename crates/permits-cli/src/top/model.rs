@@ -14,6 +14,7 @@ use permits::{AdminError, ChangeInfo, Diagnosis, Severity};
 use super::action::Action;
 use super::cursor::Cursor;
 use super::detail::Detail;
+use super::rate::Rate;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::holder::told;
 use crate::inspected::ListRow;
@@ -42,6 +43,8 @@ pub(super) enum Prompt {
     Confirm(Action),
     /// A limit for this semaphore: the digits so far.
     Limit(String, String),
+    /// The reason for which this line is closed: the text so far.
+    Reason(String, String),
     /// A filter of the names; typed into [`Model::filter`].
     Filter,
 }
@@ -76,6 +79,8 @@ pub(super) struct Model {
     /// Semaphores without holders and waiters are hidden.
     pub(super) busy: bool,
     pub(super) rows: HashMap<String, Result<ListRow, AdminError>>,
+    /// Of the visible semaphores.
+    pub(super) rates: HashMap<String, Rate>,
     pub(super) overview: Cursor,
     pub(super) filter: String,
     /// The problems of the store, in a line.
@@ -102,9 +107,10 @@ impl Model {
             store,
             names: None,
             counts: None,
-            order: Order::Name,
+            order: Order::Need,
             busy: false,
             rows: HashMap::new(),
+            rates: HashMap::new(),
             overview: Cursor::default(),
             filter: String::new(),
             problems: None,
@@ -148,6 +154,14 @@ impl Model {
     pub(super) fn hidden(&self) -> Option<usize> {
         let counts = self.counts.as_ref().filter(|_| self.busy);
         counts.map(|_| self.matching().filter(|name| self.is_hidden(name)).count())
+    }
+
+    /// The numbers of semaphores with waiters and of stopped ones, and the longest wait, once they are known.
+    pub(super) fn summary(&self) -> Option<(usize, usize, Option<Duration>)> {
+        let rows = || self.counts.iter().flat_map(HashMap::values);
+        let longest = rows().filter_map(|row| row.oldest_waiter_age_ms).max().map(Duration::from_millis);
+        let waiting = rows().filter(|row| row.waiting > 0).count();
+        self.counts.as_ref().map(|_| (waiting, rows().filter(|row| row.is_stopped()).count(), longest))
     }
 
     fn matching(&self) -> impl Iterator<Item = &str> {
@@ -258,6 +272,12 @@ impl Model {
             (Snapshot::Failed(error), _) => self.fetch_error = Some(error),
             (Snapshot::Rows(rows), None) if !rows.is_empty() => {
                 self.rows = rows.into_iter().collect();
+                self.rates.retain(|name, _| self.rows.contains_key(name));
+                for (name, row) in &self.rows {
+                    if let Ok(row) = row {
+                        self.rates.entry(name.clone()).or_default().add(now, row.counts.grants);
+                    }
+                }
                 (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
             (Snapshot::Detail(name, detail), Some(opened)) if opened.name == name => {
@@ -315,6 +335,11 @@ impl Model {
                 let limit = self.row_of(name).and_then(|row| row.limit);
                 let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
+            }
+            Some(Prompt::Reason(name, reason)) => {
+                let waiting = self.row_of(name).map_or(String::new(), |row| format!("{} ", row.waiting));
+                let refused = format!("its {waiting}waiters and new requests are refused");
+                Some(Note::Question(format!("close the line of {name:?}: {refused}; reason: {reason}")))
             }
             Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
             None => pending().or_else(|| self.message.clone()).map(Note::Message),

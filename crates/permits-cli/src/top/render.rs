@@ -13,6 +13,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::model::{Model, Note, Opened};
+use super::rate::Rate;
 use super::state::state;
 use crate::help::TOP_KEYS;
 use crate::inspected::{ListRow, counted, unlisted_units, unlisted_waiters};
@@ -28,9 +29,13 @@ const ROOMY: usize = 10;
 const NARROW: usize = 50;
 
 const KEYS_OF_OVERVIEW: &str =
-    "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin";
+    "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin  c close  d delete";
 const KEYS_OF_DETAIL: &str =
-    "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  r revoke";
+    "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  c close/open  d delete  r revoke";
+
+/// A wait is long from the first, and too long from the second on, as on the page of `permits serve`.
+const LONG: Duration = Duration::from_secs(10);
+const TOO_LONG: Duration = Duration::from_secs(60);
 
 /// Styles, without colours if `NO_COLOR` is set.
 #[derive(Clone, Copy)]
@@ -41,6 +46,21 @@ struct Palette {
 impl Palette {
     fn of(self, colour: Color) -> Style {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+}
+
+/// The style of a row: red if it is stopped or a wait is too long, yellow if one is long, dim if it is idle. Full
+/// is healthy. The colours are among the 16 that each theme has.
+fn style(row: &ListRow, palette: Palette) -> Style {
+    let wait = row.oldest_waiter_age_ms.map(Duration::from_millis).unwrap_or_default();
+    if row.is_stopped() || wait >= TOO_LONG {
+        palette.of(Color::Red)
+    } else if wait >= LONG {
+        palette.of(Color::Yellow)
+    } else if row.is_idle() {
+        Style::new().add_modifier(Modifier::DIM)
+    } else {
+        Style::new()
     }
 }
 
@@ -107,6 +127,13 @@ fn overview_title(model: &Model) -> String {
         Some(count) => format!("permits top: {count} semaphores"),
     };
     title += &format!(" {}", model.order.describe());
+    if let Some((waiting, stopped, longest)) = model.summary() {
+        let counts = [(waiting, "with waiters"), (stopped, "paused or closed")];
+        for (count, words) in counts.iter().filter(|(count, _)| *count > 0) {
+            title += &format!(", {count} {words}");
+        }
+        longest.into_iter().for_each(|wait| title += &format!(", longest wait {}", duration(wait)));
+    }
     if let Some(hidden) = model.hidden() {
         title += &format!(", {hidden} idle hidden");
     }
@@ -185,25 +212,24 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
         .take(visible.len())
         .map(|name| {
             let (numbers, text, style) = match model.rows.get(name) {
-                None => (["…", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
-                Some(Err(error)) => (Default::default(), failure(error), Style::new()),
+                None => (["…", "", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
+                Some(Err(error)) => (Default::default(), failure(error), palette.of(Color::Red)),
                 Some(Ok(row)) => {
                     let limit = row.limit.map_or("-".to_owned(), |limit| limit.to_string());
                     let waited = row.oldest_waiter_age_ms.map(Duration::from_millis);
                     let waited = waited.map(duration).unwrap_or_default();
-                    let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited];
-                    let is_stopped = row.paused || row.closed.is_some();
-                    let style = if is_stopped { palette.of(Color::Yellow) } else { Style::new() };
-                    (numbers, state(row), style)
+                    let grants = model.rates.get(name).map(Rate::text).unwrap_or_default();
+                    let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited, grants];
+                    (numbers, state(row), style(row, palette))
                 }
             };
-            let [held, limit, waiting, waited] = numbers;
-            (Row { cells: [name.to_owned(), held, limit, waiting, waited], text }, style)
+            let [held, limit, waiting, waited, grants] = numbers;
+            (Row { cells: [name.to_owned(), held, limit, waiting, waited, grants], text }, style)
         })
         .unzip();
     let waiting = if width < NARROW { "WAIT" } else { "WAITING" };
-    let head = ["SEMAPHORE", "HELD", "LIMIT", waiting, "WAITED"];
-    let table = Table { head, essential: head.len(), text: "STATE", rows };
+    let head = ["SEMAPHORE", "HELD", "LIMIT", waiting, "WAITED", "GRANTS"];
+    let table = Table { head, essential: head.len() - 1, text: "STATE", rows };
     let selected = model.overview.selected().checked_sub(first);
     styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
 }

@@ -137,7 +137,7 @@ fn the_store_is_named_without_its_password() {
     terminal.shows(&named);
     assert_eq!(terminal.finish(), 0);
     let mut view = View::top(&server, &[]);
-    view.shows(&format!("permits top: 1 semaphore by name (redis://***@{}/)", server.address()));
+    view.shows(&format!("permits top: 1 semaphore by need (redis://***@{}/)", server.address()));
     view.quits();
 }
 

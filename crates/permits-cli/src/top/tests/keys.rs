@@ -20,7 +20,7 @@ fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
 
 /// The screen in each state that takes keys.
 fn states(now: Instant) -> Vec<Model> {
-    let prefixes = ["", "?", "p", "l1", "r"];
+    let prefixes = ["", "?", "p", "l1", "cx", "r"];
     let of_detail = prefixes.map(|keys| (opened(detail(), now), keys));
     let of_overview = ["", "?", "p", "l", "/x"].map(|keys| (overview(&["exports"], now), keys));
     let states = of_detail.into_iter().chain(of_overview).map(|(mut model, keys)| {
@@ -33,7 +33,7 @@ fn states(now: Instant) -> Vec<Model> {
 #[test]
 fn only_y_confirms() {
     let now = Instant::now();
-    for ask in ["p", "r"] {
+    for ask in ["p", "d", "r"] {
         for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
             let mut model = opened(detail(), now);
             assert_eq!(types(&mut model, ask), None);
@@ -43,8 +43,23 @@ fn only_y_confirms() {
         }
     }
     assert_eq!(types(&mut opened(detail(), now), "py"), act(ActionKind::Pause));
+    assert_eq!(types(&mut opened(detail(), now), "dy"), act(ActionKind::Delete));
     assert_eq!(types(&mut opened(detail(), now), "ry"), act(ActionKind::Revoke("web-1".into(), true)));
     assert_eq!(types(&mut opened(detail(), now), "jjrY"), act(ActionKind::Revoke("web-3".into(), false)));
+}
+
+#[test]
+fn a_line_is_closed_with_a_reason_and_opened_at_once() {
+    let now = Instant::now();
+    let mut model = opened(detail(), now);
+    assert_eq!(types(&mut model, "cmoved quickly"), None);
+    assert_eq!(press(&mut model, KeyCode::Backspace), None);
+    assert_eq!(press(&mut model, KeyCode::Enter), act(ActionKind::Close("moved quickl".into())));
+    let mut model = opened(detail(), now);
+    types(&mut model, "cx");
+    assert_eq!((press(&mut model, KeyCode::Esc), model.pending), (None, None));
+    let mut closed = opened(Inspection { closed: Some("moved".into()), ..detail() }, now);
+    assert_eq!(types(&mut closed, "c"), act(ActionKind::Open));
 }
 
 #[test]

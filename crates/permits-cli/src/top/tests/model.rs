@@ -164,21 +164,48 @@ fn rows_are_sorted_and_the_marker_stays_with_the_name() {
     let now = Instant::now();
     let mut model = overview(&["a", "b", "c", "d"], now);
     types(&mut model, "j");
-    assert!(!model.needs_counts());
-    types(&mut model, "s");
     assert!(model.needs_counts() && model.shown().eq(["a", "b", "c", "d"]), "until there are counts");
-    for expected in [["d", "a", "c", "b"], ["c", "d", "a", "b"], ["d", "c", "a", "b"], ["a", "b", "c", "d"]] {
+    for expected in [
+        ["d", "c", "a", "b"],
+        ["a", "b", "c", "d"],
+        ["d", "a", "c", "b"],
+        ["c", "d", "a", "b"],
+        ["d", "c", "a", "b"],
+    ] {
         model.on_listed(Ok(counted(ROWS)), now);
         drawn(&mut model, 80, 24, now);
         assert_eq!((model.shown().collect::<Vec<_>>(), model.selected()), (expected.into(), Some("b")));
         types(&mut model, "s");
     }
-    // The numbers change, and the marker moves along.
+    // The numbers change, and the marker moves along, by held.
+    types(&mut model, "ss");
     model.on_listed(Ok(counted(&[("a", 1, 0, 0), ("b", 9, 0, 0)])), now);
     assert_eq!((model.shown().collect::<Vec<_>>(), model.selected()), (vec!["b", "a"], Some("b")));
     // A list from before they were needed leaves the order.
     model.on_listed(Ok(listing(&["a", "b"])), now);
     assert!(model.shown().eq(["b", "a"]));
+}
+
+#[test]
+fn what_needs_a_look_comes_first() {
+    let now = Instant::now();
+    let mut model = overview(&["foreign"], now);
+    let mut listing =
+        counted(&[("busy", 4, 0, 0), ("idle", 0, 0, 0), ("long", 4, 1, 70), ("quick", 4, 9, 0)]);
+    let stopped =
+        |paused, waiting| ListRow { paused, waiting, closed: Some("moved".into()), ..ListRow::default() };
+    let more = [("stuck", stopped(true, 1)), ("closed", stopped(false, 0))];
+    listing.counts.as_mut().expect("counts").extend(more.map(|(name, row)| (name.to_owned(), row)));
+    listing.names.extend(["closed", "foreign", "stuck"].map(str::to_owned));
+    listing.names.sort();
+    model.on_listed(Ok(listing), now);
+    let shown: Vec<_> = model.shown().collect();
+    assert_eq!(
+        shown,
+        ["foreign", "stuck", "long", "closed", "busy", "quick", "idle"],
+        "what cannot be read, first"
+    );
+    assert_eq!(model.summary(), Some((3, 2, Some(Duration::from_secs(70)))));
 }
 
 #[test]
@@ -189,12 +216,16 @@ fn idle_semaphores_are_hidden_and_counted() {
     assert_eq!((model.shown().count(), model.hidden()), (0, None), "until there are counts");
     assert!(drawn(&mut model, 80, 24, now)[1].starts_with("asking the store"));
     model.on_listed(Ok(counted(ROWS)), now);
-    assert_eq!((model.shown().collect::<Vec<_>>(), model.hidden()), (vec!["a", "c", "d"], Some(1)));
+    assert_eq!((model.shown().collect::<Vec<_>>(), model.hidden()), (vec!["d", "c", "a"], Some(1)));
+    let title = drawn(&mut model, 100, 24, now)[0].clone();
     assert!(
-        drawn(&mut model, 80, 24, now)[0].starts_with("permits top: 4 semaphores by name, 1 idle hidden")
+        title.starts_with(
+            "permits top: 4 semaphores by need, 2 with waiters, longest wait 9.0 s, 1 idle hidden"
+        ),
+        "{title}"
     );
     let Query::Rows(asked) = model.query() else { panic!("it is the overview") };
-    assert_eq!(asked, ["a", "c", "d"]);
+    assert_eq!(asked, ["d", "c", "a"]);
     // A semaphore without counts may be in use.
     let mut unknown = counted(ROWS);
     unknown.names.push("foreign".into());

@@ -29,7 +29,7 @@ fn the_overview_has_a_row_for_each_semaphore() {
     let rows = rows.into_iter().map(|(name, row)| (name.to_owned(), row));
     model.on_snapshot(Snapshot::Rows(rows.collect()), now);
     let expected = [
-        "permits top: 5 semaphores by name (memory:)",
+        "permits top: 5 semaphores by need (memory:)",
         "  SEMAPHORE   HELD  LIMIT  WAITING   WAITED  STATE",
         "> exports        4      4       12  1 m 5 s  limit pinned, CLOSED (moved)",
         "  imports        0      1        3    0.9 s  PAUSED, recovering for 3.0 s",
@@ -40,6 +40,38 @@ fn the_overview_has_a_row_for_each_semaphore() {
         "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unp…",
     ];
     assert_eq!(drawn(&mut model, 78, 9, now), expected);
+}
+
+#[test]
+fn a_row_has_the_grants_of_the_last_seconds_and_the_colour_of_the_longest_wait() {
+    let now = Instant::now();
+    let names = ["a", "b", "c", "d", "e"];
+    let mut model = overview(&names, now);
+    let waits = [None, Some(9_999), Some(10_000), Some(60_000), None];
+    for second in 0..4 {
+        let rows = names.into_iter().zip(waits).map(|(name, oldest_waiter_age_ms)| {
+            let (held, waiting) = (u64::from(name != "e") * 4, u64::from(oldest_waiter_age_ms.is_some()));
+            let grants = if name == "a" { second * 3 } else { 7 };
+            let counts = Counts { grants, ..Counts::default() };
+            let row =
+                ListRow { limit: Some(4), held, waiting, oldest_waiter_age_ms, counts, ..ListRow::default() };
+            (name.to_owned(), Ok(row))
+        });
+        model.on_snapshot(Snapshot::Rows(rows.collect()), now + Duration::from_secs(second));
+    }
+    let lines = drawn(&mut model, 78, 9, now);
+    assert_eq!(lines[1], "  SEMAPHORE  HELD  LIMIT  WAITING   WAITED      GRANTS  STATE");
+    assert_eq!(lines[2], "> a             4      4        0            ███ 3.0/s");
+    let screen = buffer(&mut model, 78, 9, true, now);
+    let style = |line: u16| (screen[(2, line)].fg, screen[(2, line)].modifier.contains(Modifier::DIM));
+    let expected = [
+        (Color::Reset, false),
+        (Color::Reset, false),
+        (Color::Yellow, false),
+        (Color::Red, false),
+        (Color::Reset, true),
+    ];
+    assert_eq!([2, 3, 4, 5, 6].map(style), expected, "full is healthy");
 }
 
 #[test]

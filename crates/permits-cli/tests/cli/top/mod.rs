@@ -19,7 +19,7 @@ fn the_overview_shows_what_the_store_has() {
     prepare(&server, "other one");
     let _holder = Holder::start(&server, &name, "--limit 3 --weight 2");
     let _waiter = waiter(&server, &name, "--weight 2", (1, 1));
-    let mut view = View::top(&server, &[]);
+    let mut view = View::top(&server, &["--sort", "name"]);
     view.shows("permits top: 2 semaphores");
     view.shows_row(&["SEMAPHORE", "HELD", "LIMIT", "WAITING", "WAITED", "STATE"]);
     view.shows_row(&[">", "other", "one", "0", "1", "0"]);
@@ -219,7 +219,7 @@ fn names_can_be_filtered() {
     let mut view = View::top(&server, &[]);
     view.shows("4 semaphores");
     view.types("/portq");
-    view.shows(r#"4 semaphores by name, 0 with "portq""#);
+    view.shows(r#"4 semaphores by need, 0 with "portq""#);
     view.types("\x7f");
     view.shows(r#"2 with "port""#);
     view.does_not_show("migrations");
@@ -257,7 +257,7 @@ fn semaphores_are_sorted_by_their_counts() {
     view.types("s");
     view.shows("by waiting");
     view.until("imports first", |rows| listed(rows)[0] == "imports");
-    view.types("ss");
+    view.types("sss");
     view.until("by name", |rows| listed(rows) == ["exports", "imports", "semaphore"]);
     view.quits();
 }
@@ -282,7 +282,7 @@ fn idle_semaphores_can_be_hidden() {
     }
     let _holder = Holder::start(&server, &name, "--limit 1");
     let mut view = View::top(&server, &["--busy"]);
-    view.shows("3 semaphores by name, 2 idle hidden");
+    view.shows("3 semaphores by need, 2 idle hidden");
     view.shows_row(&[">", &name, "1", "1", "0"]);
     view.does_not_show("imports");
     let _other = Holder::start(&server, "exports", "--limit 1");
@@ -290,7 +290,7 @@ fn idle_semaphores_can_be_hidden() {
     view.until("two rows", |rows| listed(rows) == ["exports", &name]);
     view.types("b");
     view.does_not_show("hidden");
-    view.until("all rows", |rows| listed(rows) == ["exports", "imports", &name]);
+    view.until("all rows, the idle one last", |rows| listed(rows) == ["exports", &name, "imports"]);
     view.quits();
 }
 
@@ -332,5 +332,28 @@ fn an_empty_store_is_shown_as_empty() {
     view.shows("q, Ctrl-C");
     view.types(ESCAPE);
     view.shows("no semaphores");
+    view.quits();
+}
+
+#[test]
+fn a_line_is_closed_and_opened_and_an_idle_semaphore_deleted() {
+    let (server, name) = fresh();
+    prepare(&server, &name);
+    let mut view = View::top(&server, &[]);
+    view.shows_row(&[">", &name, "0", "1", "0"]);
+    view.types("cmoved");
+    view.shows("its 0 waiters and new requests are refused;");
+    view.shows("reason: moved");
+    view.types(ENTER);
+    view.shows("CLOSED (moved)");
+    assert_eq!(status(&server, &name)["closed"], "moved");
+    view.types("c");
+    view.shows(&format!("opened the line of {name:?}"));
+    assert_eq!(status(&server, &name)["closed"], Value::Null);
+    view.types("d");
+    view.shows("forget its limit, state and counts? (y/n)");
+    view.types("y");
+    view.shows(&format!("deleted {name:?}"));
+    assert_eq!(status(&server, &name)["limit"], Value::Null);
     view.quits();
 }

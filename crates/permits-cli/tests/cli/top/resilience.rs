@@ -116,7 +116,7 @@ fn it_fits_whatever_size_the_terminal_is_given() {
     let long = "a-name-that-is-longer-than-the-screen-is-wide-".repeat(2);
     prepare(&server, &long);
     let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1");
-    let mut view = View::top(&server, &[]);
+    let mut view = View::top(&server, &["--sort", "name"]);
     view.shows("-is-wide-a…");
     view.resize(5, 20);
     view.shows("> a-name-that…     0");
