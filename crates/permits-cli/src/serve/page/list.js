@@ -244,10 +244,11 @@ export class List {
 
   // The same rows in the order before, while a pointer is above them: none moves away from it.
   steady(listed) {
+    if (!this.elements.table.matches(":hover")) return listed;
     const before = this.table.items.map(this.table.options.keyOf);
     const found = new Map(listed.map((row) => [this.table.options.keyOf(row), row]));
     const isSame = before.length === found.size && before.every((key) => found.has(key));
-    return isSame && this.elements.table.matches(":hover") ? before.map((key) => found.get(key)) : listed;
+    return isSame ? before.map((key) => found.get(key)) : listed;
   }
 
   // Selects a semaphore, or nothing.
