@@ -21,8 +21,8 @@ def _objects(name: str) -> list[Any]:
 @pytest.mark.parametrize("version", ["newest", "1.30"])
 def test_the_manifests_fit_the_schemas(version: str) -> None:
     validated = kubernetes_validate.latest_version() if version == "newest" else version
-    objects = _objects("serve.yaml") + _objects("cronjob.yaml")
-    assert [each["kind"] for each in objects] == ["Deployment", "Service", "CronJob"]
+    objects = _objects("serve.yaml") + _objects("cronjob.yaml") + _objects("sidecar.yaml")
+    assert [each["kind"] for each in objects] == ["Deployment", "Service", "CronJob", "Deployment"]
     for each in objects:
         kubernetes_validate.validate(each, validated, strict=True)
         with pytest.raises(kubernetes_validate.ValidationError):
@@ -49,3 +49,16 @@ def test_the_monitor_finds_the_service_and_the_service_its_pods() -> None:
     assert secret["name"] == volume["secret"]["secretName"]
     (mount,) = container["volumeMounts"]
     assert f"{mount['mountPath']}/{secret['key']}" in container["args"]
+
+
+def test_the_sidecar_and_the_worker_share_the_socket() -> None:
+    (deployment,) = _objects("sidecar.yaml")
+    pod = deployment["spec"]["template"]["spec"]
+    (sidecar,), (worker,) = pod["initContainers"], pod["containers"]
+    assert sidecar["restartPolicy"] == "Always"
+    (volume,) = [each["name"] for each in pod["volumes"] if "emptyDir" in each]
+    mounts = [each for container in (sidecar, worker) for each in container["volumeMounts"] if each["name"] == volume]
+    assert [each["mountPath"] for each in mounts] == ["/run/permits"] * 2
+    (socket,) = [each["value"] for each in worker["env"] if each["name"] == "PERMITS_SOCKET"]
+    assert sidecar["args"] == ["hold", "--listen", f"unix:{socket}"]
+    assert pod["securityContext"]["runAsUser"] == 65532 and "runAsUser" not in sidecar["securityContext"]

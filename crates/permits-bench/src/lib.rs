@@ -13,6 +13,7 @@ pub mod core_bench;
 pub mod driver;
 pub mod events;
 mod faults;
+mod hold;
 mod local_bench;
 pub mod meter;
 pub mod modes;
@@ -33,7 +34,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The commands that [`run`] takes.
 pub const COMMANDS: &str =
-    "core | faults | local | observation | regression | scale | soak | startup | windows";
+    "core | faults | hold | local | observation | regression | scale | soak | startup | windows";
 
 /// Runs a command of the program; `None` if there is no such command.
 pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
@@ -43,6 +44,7 @@ pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
         ["regression", "--store"] => regression::run(true),
         ["scale", options @ ..] => scale::run(options),
         ["startup"] => startup::run(),
+        ["hold", options @ ..] => hold::run(options),
         ["local"] => local_bench::run(),
         ["observation", directory] => observation::run(directory),
         ["faults", arguments @ ..] => faults::run(arguments),

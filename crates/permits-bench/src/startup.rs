@@ -46,7 +46,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 /// The command, which is built beside this program.
-fn permits() -> Result<PathBuf, Failure> {
+pub(crate) fn permits() -> Result<PathBuf, Failure> {
     let path = std::env::current_exe()?.with_file_name("permits");
     if path.exists() {
         Ok(path)

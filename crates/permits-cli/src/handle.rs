@@ -56,7 +56,7 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
     if is_stdout_closed() {
         return Err(Failure::new(exit::SYSTEM, "standard output is closed: no reader would have the handle"));
     }
-    let requested = Requested::new(common, &options.request, &[], Caller::Verb("acquire"))?;
+    let requested = Requested::new(common, &options.name, &options.request, &[], Caller::Verb("acquire"))?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
     let mut signals = Signals::listen().map_err(Failure::system)?;
     // A waiter that dies leaves the line when the short lease ends.

@@ -34,7 +34,8 @@ struct Progress {
     has_failed: AtomicBool,
     /// The failure is another one than a closed pipe.
     is_fault: AtomicBool,
-    failed: Notify,
+    /// Notified of each line that was written, and of a failure.
+    changed: Notify,
 }
 
 impl Output {
@@ -58,6 +59,10 @@ impl Output {
     /// Writes a text as a line. Returns the number of the line, from 1.
     pub(crate) fn write_text(&self, mut line: String) -> u64 {
         line.push('\n');
+        self.send(line)
+    }
+
+    fn send(&self, line: String) -> u64 {
         let number = self.progress.accepted.fetch_add(1, Ordering::SeqCst) + 1;
         // Fails if the thread has ended, which it does after it failed to write.
         let _ = self.lines.send(line);
@@ -75,9 +80,24 @@ impl Output {
         self.progress.has_failed.load(Ordering::SeqCst) && self.progress.counts().1 < number
     }
 
-    /// Waits until a line cannot be written. For one caller.
+    /// Waits until a line cannot be written. For one caller, which does not wait for anything else.
     pub(crate) async fn failed(&self) {
-        self.progress.failed.notified().await;
+        while !self.progress.has_failed.load(Ordering::SeqCst) {
+            self.progress.changed.notified().await;
+        }
+    }
+
+    /// Writes whole lines. Waits until they are written. For one caller, which does not wait for anything
+    /// else. Returns false if they cannot be written.
+    pub(crate) async fn write_all(&self, lines: String) -> bool {
+        let number = self.send(lines);
+        while self.progress.counts().1 < number {
+            if self.progress.has_failed.load(Ordering::SeqCst) {
+                return false;
+            }
+            self.progress.changed.notified().await;
+        }
+        true
     }
 
     /// True if the reader of a pipe has closed it, also before a line cannot be written.
@@ -119,10 +139,11 @@ impl Progress {
                     report::say(format_args!("cannot write to standard output: {error}"));
                 }
                 self.has_failed.store(true, Ordering::SeqCst);
-                self.failed.notify_one();
+                self.changed.notify_one();
                 return;
             }
             self.written.fetch_add(1, Ordering::SeqCst);
+            self.changed.notify_one();
         }
     }
 

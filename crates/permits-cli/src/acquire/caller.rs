@@ -27,7 +27,7 @@ pub(crate) enum Caller<'a> {
 impl Caller<'_> {
     /// The label of the acquisitions: `given`, else that of the environment, else the user and the program's
     /// name. Arguments may contain secrets, and every user of the store can read a label.
-    pub(super) fn label(self, given: Option<&str>) -> Result<Option<String>, Failure> {
+    pub(crate) fn label(self, given: Option<&str>) -> Result<Option<String>, Failure> {
         let label = match (given, env::var(LABEL)) {
             (Some(given), _) => given.to_owned(),
             (None, Ok(label)) => {

@@ -51,6 +51,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(15);
 /// A request as the arguments describe it, from its start.
 pub(crate) struct Requested<'a> {
     common: &'a Common,
+    name: &'a str,
     request: &'a Request,
     also: &'a [Also],
     caller: Caller<'a>,
@@ -63,17 +64,18 @@ impl<'a> Requested<'a> {
     /// environment that is not valid, before a store is asked.
     pub(crate) fn new(
         common: &'a Common,
+        name: &'a str,
         request: &'a Request,
         also: &'a [Also],
         caller: Caller<'a>,
     ) -> Result<Self, Failure> {
-        let mut names = BTreeSet::from([request.name.as_str()]);
+        let mut names = BTreeSet::from([name]);
         if let Some(also) = also.iter().find(|also| !names.insert(&also.name)) {
             let semaphore = also.name.clone();
             return Err(Failure::new(exit::USAGE, AcquireAllError::Twice { semaphore }.to_string()));
         }
         let label = caller.label(request.label.as_deref())?;
-        Ok(Self { common, request, also, caller, label, began: Instant::now() })
+        Ok(Self { common, name, request, also, caller, label, began: Instant::now() })
     }
 
     async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
@@ -150,10 +152,10 @@ impl<'a> Requested<'a> {
         if let Some(label) = &self.label {
             options = options.label(label);
         }
-        let also = self.also.iter().map(|also| (&also.name, also.limit, also.weight, &also.lane));
-        let first = (&request.name, request.limit, request.weight, &request.lane);
+        let also = self.also.iter().map(|also| (also.name.as_str(), also.limit, also.weight, &also.lane));
+        let first = (self.name, request.limit, request.weight, &request.lane);
         let all = [first].into_iter().chain(also);
-        let at_least = |name: &str| if name == request.name { request.at_least } else { Duration::ZERO };
+        let at_least = |name: &str| if name == self.name { request.at_least } else { Duration::ZERO };
         all.map(|(name, limit, weight, lane)| {
             let limit = match limit {
                 Some(limit) if request.require_limit => Limit::Exactly(limit),
@@ -232,10 +234,11 @@ impl Pending<'_> {
         }
     }
 
-    /// The semaphore in whose line the request waits now, and its position there if it is known.
-    pub(crate) fn line(&self) -> (String, Option<u64>) {
-        let Line { semaphore, position, .. } = self.waits_in();
-        (semaphore.name().to_owned(), position)
+    /// The semaphore in whose line the request waits now; its position there, and the time until it is
+    /// granted, if they are known.
+    pub(crate) fn line(&self) -> (String, Option<u64>, Option<Duration>) {
+        let Line { semaphore, position, expected, .. } = self.waits_in();
+        (semaphore.name().to_owned(), position, expected)
     }
 
     fn waits_in(&self) -> Line {
@@ -275,10 +278,10 @@ impl Pending<'_> {
 
     /// The failure for `error`, with the semaphore if there are several.
     async fn failure(&self, error: AcquireAllError) -> Failure {
-        let Requested { request, also, caller, .. } = self.requested;
+        let Requested { name, request, also, caller, .. } = self.requested;
         match error {
             AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } } => {
-                let how = if semaphore == request.name {
+                let how = if semaphore == *name {
                     hint::no_limit(&semaphore, *caller)
                 } else {
                     hint::no_limit_of_other(&semaphore)

@@ -10,6 +10,7 @@ mod tip;
 mod value;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -117,6 +118,10 @@ pub(crate) enum Verb {
 #[command(after_help = help::RUN)]
 #[command(override_usage = "permits run [OPTIONS] <NAME> [--] <CMD>...")]
 pub(crate) struct Run {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
     #[command(flatten)]
     pub(crate) request: Request,
 
@@ -130,17 +135,36 @@ pub(crate) struct Run {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::HOLD)]
+#[command(override_usage = "permits hold [OPTIONS] <NAME|--many|--listen unix:PATH>")]
 pub(crate) struct Hold {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name, required_unless_present_any = ["many", "listen"])]
+    pub(crate) name: Option<String>,
+
     #[command(flatten)]
     pub(crate) request: Request,
 
     #[command(flatten)]
     pub(crate) others: Others,
+
+    /// Hold any number of permits, over one connection to the store: standard input has a request a line
+    #[arg(long, conflicts_with_all = ["name", "Request", "Others"])]
+    pub(crate) many: bool,
+
+    /// Do so for all programs that connect to a Unix socket, in place of standard input and output. Written
+    /// unix:PATH; only this user can connect
+    #[arg(long, value_name = "ADDRESS", value_parser = value::socket)]
+    #[arg(conflicts_with_all = ["name", "Request", "Others"])]
+    pub(crate) listen: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::ACQUIRE)]
 pub(crate) struct Acquire {
+    /// The semaphore, 1 to 200 bytes
+    #[arg(value_parser = value::name)]
+    pub(crate) name: String,
+
     #[command(flatten)]
     pub(crate) request: Request,
 

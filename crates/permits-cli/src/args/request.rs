@@ -8,13 +8,9 @@ use permits::Recovery;
 use super::value::{self, Also, LaneArg};
 use crate::exit;
 
-/// A request for a permit of one semaphore.
+/// The options of a request for a permit of one semaphore.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Request {
-    /// The semaphore, 1 to 200 bytes
-    #[arg(value_parser = value::name)]
-    pub(crate) name: String,
-
     /// The number of units that may be held at once [default: the stored limit]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]
     pub(crate) limit: Option<u32>,

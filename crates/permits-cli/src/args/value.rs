@@ -1,5 +1,7 @@
 //! Parsers of the values of arguments, by the rules of the library.
 
+use std::os::unix::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use permits::{InvalidInput, PermitHandle, check};
@@ -60,6 +62,16 @@ pub(super) fn handle(text: &str) -> Result<Handle, InvalidInput> {
     match text {
         "-" => Ok(Handle::Input),
         text => text.parse().map(|handle| Handle::Text(Box::new(handle))),
+    }
+}
+
+/// Parses `unix:PATH`, the address of a Unix socket.
+pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("unix:").filter(|path| !path.is_empty());
+    let path = path.ok_or("write unix: and the path of a socket, such as unix:/run/permits/socket")?;
+    match SocketAddr::from_pathname(path) {
+        Ok(_) => Ok(path.into()),
+        Err(_) => Err(format!("the path has {} bytes, too many for the address of a socket", path.len())),
     }
 }
 

@@ -95,10 +95,12 @@ pub(crate) const HOLD: &str = "\
 Examples:
   permits hold exports --limit 4
   sleep 1 | permits hold exports --limit 4 --wait 30s
+  echo '{\"id\":1,\"acquire\":\"exports\"}' | permits hold --many
 
 Standard output:
   One JSON object a line:
-  {\"event\":\"waiting\",\"name\":\"exports\",\"position\":3}
+  {\"event\":\"waiting\",\"name\":\"exports\",\"position\":3,
+   \"expected_ms\":8200}    if the line moves
   {\"event\":\"granted\",\"name\":\"exports\",\"holder\":\"...\",\"weight\":1,
    \"token\":1795301840882167,\"slot\":0,\"remaining_ms\":14990,\"also\":[]}
   {\"event\":\"unsure\",\"remaining_ms\":9000}    renewals fail
@@ -115,10 +117,25 @@ Standard input:
   renew     renew it now; held or unsure follows
   The end of standard input, or of the parent process, releases it, too.
 
+Many permits:
+  With --many, standard input has one JSON object a line, and each event
+  has the id of its request, which the program chooses:
+  {\"id\":7,\"acquire\":\"exports\",\"limit\":4,\"timeout_ms\":30000}
+  {\"id\":7,\"renew\":true}
+  {\"id\":7,\"release\":true}
+  A loss or a refusal ends that id alone, and a line that is not valid has
+  no effect: {\"id\":7,\"event\":\"invalid\",\"line\":3,\"reason\":\"...\"}. All
+  permits share one connection to the store. Up to 100,000 requests at
+  once. The schema of the lines is docs/hold-many.schema.json.
+  With --listen unix:/run/permits/socket, any number of programs do so over
+  a Unix socket, which only this user can connect to (mode 0600). The end
+  of a connection releases its permits. The socket of a process that has
+  died is replaced.
+
 Signals:
   TERM releases the permit. INT, HUP and QUIT do so only if standard input
   is a terminal: otherwise they have reached the program as well, which
-  may still use the resource.
+  may still use the resource. With --listen, each of them ends the process.
 
 Exit code:
     0  released, also before a permit was granted
@@ -128,7 +145,8 @@ Exit code:
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
    75  no permit in time (or -E)
-   76  the permit was lost, or one of those of --also";
+   76  the permit was lost, or one of those of --also
+  With --many and --listen 75 and 76 are those of events.";
 
 pub(crate) const ACQUIRE: &str = "\
 Examples:

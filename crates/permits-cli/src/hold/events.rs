@@ -1,4 +1,4 @@
-//! The events on standard output.
+//! The events of the protocol.
 
 use permits::PermitSet;
 use serde::Serialize;
@@ -13,6 +13,8 @@ pub(super) enum Event<'a> {
     Waiting {
         name: &'a str,
         position: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expected_ms: Option<u64>,
     },
     Granted {
         #[serde(flatten)]
@@ -35,6 +37,13 @@ pub(super) enum Event<'a> {
     },
     Failed {
         exit_code: u8,
+        reason: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    },
+    /// A line of the program that has no effect.
+    Invalid {
+        line: u64,
         reason: &'a str,
     },
 }

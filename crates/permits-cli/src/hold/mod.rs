@@ -1,23 +1,23 @@
-//! `permits hold`: holds a permit for a program in any language that can start a process.
+//! `permits hold`: holds permits for a program in any language that can start a process.
 //!
-//! The protocol is docs/hold.md: an [`Event`] a line on standard output, a [`Command`] a line on standard
-//! input. The permit is released when the program says so, closes standard input, or ends. Until then it is
-//! kept, also through a Ctrl-C, which reaches the whole process group: the program may still use the
-//! resource.
+//! The protocol is docs/hold.md: an [`Event`] a line on standard output, a command a line on standard input.
+//! The permit is released when the program says so, closes standard input, or ends. Until then it is kept,
+//! also through a Ctrl-C, which reaches the whole process group: the program may still use the resource.
+//!
+//! Here is the hold of one permit, or of those of `--also` with it; [`many`] has the hold of any number.
 
+mod ending;
 mod events;
-mod input;
+mod lines;
+mod many;
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::io::{self, IsTerminal as _};
-use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
 use permits::{Client, Lost, Permit, PermitSet, PermitStatus, ReleaseError, RenewError};
-use rustix::process::{Pid, Signal, getppid};
 use serde_json::json;
-use tokio::time::{Interval, interval, timeout};
+use tokio::time::{interval, timeout};
 
 use crate::acquire::{Caller, LEASE, NoPermit, Pending, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::args::{Common, Hold};
@@ -26,30 +26,42 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::report;
 use crate::run::LOST_TIMEOUT;
-use crate::run::signals::Signals;
+use crate::text;
+use ending::{CHECK_EVERY, End, Ending};
 use events::Event;
-use input::{Command, Input};
-
-/// The longest interval between two checks of a position, the state of a permit, and the parent process.
-const CHECK_EVERY: Duration = Duration::from_millis(250);
+use lines::Lines;
 
 /// The least number of checks of a permit in one lease.
 const CHECKS_PER_LEASE: u32 = 16;
 
-/// Holds a permit until the program that started this process lets go of it.
+/// The columns of a line that is no command, in the message.
+const SHOWN_COLUMNS: usize = 256;
+
+/// Holds permits until the program that started this process lets go of them.
 pub(crate) async fn hold(common: &Common, options: &Hold) -> Result<u8, Failure> {
-    let requested = Requested::new(common, &options.request, &options.others.also, Caller::Verb("hold"))?;
+    match (&options.listen, &options.name) {
+        (Some(path), _) => many::listen(common, path).await,
+        (None, None) => many::hold(common).await,
+        (None, Some(name)) => hold_one(common, name, options).await,
+    }
+}
+
+/// Holds a permit of `name`, and those of `--also` with it.
+async fn hold_one(common: &Common, name: &str, options: &Hold) -> Result<u8, Failure> {
+    let caller = Caller::Verb("hold");
+    let requested = Requested::new(common, name, &options.request, &options.others.also, caller)?;
     let output = Output::start().map_err(Failure::system)?;
-    let mut ending = Ending::listen().map_err(Failure::system)?;
+    let mut program = Program::listen().map_err(Failure::system)?;
     let lease = options.request.lease.unwrap_or(LEASE);
     let show = async |wait: &Pending<'_>| show(wait, &output).await;
-    let result = match requested.permits(lease, ending.before_grant(&output), show).await {
-        Ok((client, permits)) => held(client, permits, &options.request.name, &mut ending, &output).await,
+    let result = match requested.permits(lease, program.before_grant(&output), show).await {
+        Ok((client, permits)) => held(client, permits, name, &mut program, &output).await,
         Err(NoPermit::Stopped(end)) => Ok(end),
         Err(NoPermit::Failure(failure)) => {
             let reason = failure.message.clone();
+            let retry_after_ms = failure.fields["retry_after_ms"].as_u64();
             let refused = requested.refused(failure);
-            output.write(&Event::Failed { exit_code: refused.code, reason: &reason });
+            output.write(&Event::Failed { exit_code: refused.code, reason: &reason, retry_after_ms });
             Err(refused)
         }
     };
@@ -65,12 +77,13 @@ async fn show(wait: &Pending<'_>, output: &Output) -> Infallible {
     let (mut check, mut shown) = (interval(CHECK_EVERY), None);
     loop {
         check.tick().await;
-        let (name, position) = wait.line();
+        let (name, position, expected) = wait.line();
         if let Some(position) = position
             && shown != Some((name.clone(), position))
             && !output.is_behind()
         {
-            output.write(&Event::Waiting { name: &name, position });
+            let expected_ms = expected.map(milliseconds);
+            output.write(&Event::Waiting { name: &name, position, expected_ms });
             shown = Some((name, position));
         }
     }
@@ -81,10 +94,10 @@ async fn held(
     client: Client,
     permits: PermitSet,
     name: &str,
-    ending: &mut Ending,
+    program: &mut Program,
     output: &Output,
 ) -> Result<End, Failure> {
-    let kept = keep(&permits, name, ending, output).await;
+    let kept = keep(&permits, name, program, output).await;
     let result = match kept {
         Ok(end) => release(permits).await.map(|()| end),
         Err(lost) => Err(lost),
@@ -99,7 +112,8 @@ async fn held(
             Failure::new(exit::LOST, format!("{name}{lost}")).with(fields)
         }
         Fault::Unreleased(reason) => {
-            output.write(&Event::Failed { exit_code: exit::UNAVAILABLE, reason: &reason });
+            let exit_code = exit::UNAVAILABLE;
+            output.write(&Event::Failed { exit_code, reason: &reason, retry_after_ms: None });
             Failure::new(exit::UNAVAILABLE, reason)
         }
     })
@@ -113,7 +127,7 @@ enum Fault {
 }
 
 /// Reports the grant and the state of the permits until the end of the hold or the loss of one of them.
-async fn keep(permits: &PermitSet, name: &str, ending: &mut Ending, output: &Output) -> Result<End, Fault> {
+async fn keep(permits: &PermitSet, name: &str, program: &mut Program, output: &Output) -> Result<End, Fault> {
     let granted = output.write(&Event::granted(permits, name));
     let lease = permits.permits().iter().map(Permit::lease).min().unwrap_or_default();
     let mut check = interval(CHECK_EVERY.min(lease / CHECKS_PER_LEASE));
@@ -130,7 +144,7 @@ async fn keep(permits: &PermitSet, name: &str, ending: &mut Ending, output: &Out
         tokio::select! {
             biased;
             (permit, lost) = permits.lost() => return Err(Fault::Lost(Some(permit.semaphore().to_owned()), lost)),
-            command = ending.next() => match command {
+            command = program.next() => match command {
                 Asked::End(end) => return Ok(end),
                 Asked::Renew => asked = true,
             },
@@ -176,87 +190,38 @@ async fn release(permits: PermitSet) -> Result<(), Fault> {
     }
 }
 
-/// An orderly end.
-enum End {
-    Asked,
-    InputClosed,
-    /// The grant could not be reported.
-    OutputClosed,
-    ParentEnded,
-    Signal(Signal),
-}
-
-impl End {
-    fn reason(&self) -> String {
-        match self {
-            Self::Asked => "asked on standard input".to_owned(),
-            Self::InputClosed => "standard input is closed".to_owned(),
-            Self::OutputClosed => "standard output is closed".to_owned(),
-            Self::ParentEnded => "the parent process has ended".to_owned(),
-            Self::Signal(signal) => format!("signal {}", signal.as_raw()),
-        }
-    }
-
-    fn code(&self) -> u8 {
-        match self {
-            Self::Signal(signal) => exit::from_signal(signal.as_raw()),
-            _ => exit::SUCCESS,
-        }
-    }
-}
-
 /// A wish of the program or of the system.
 enum Asked {
     End(End),
     Renew,
 }
 
-/// Everything that ends a hold, apart from the loss of a permit.
-struct Ending {
-    signals: Signals,
-    input: Input,
-    /// The parent at the start. The kernel's death signal is no alternative: it comes when the parent's
-    /// *thread* ends that started this process.
-    parent: Option<Pid>,
-    check: Interval,
-    /// Standard input is a terminal: a person uses this process alone.
-    is_interactive: bool,
+/// The program that started this process: its commands, and its end.
+struct Program {
+    ending: Ending,
+    lines: Lines,
 }
 
-impl Ending {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            signals: Signals::ending()?,
-            input: Input::start()?,
-            parent: getppid(),
-            check: interval(CHECK_EVERY),
-            is_interactive: io::stdin().is_terminal(),
-        })
+impl Program {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { ending: Ending::listen()?, lines: Lines::standard()? })
     }
 
     /// The next wish. Cancel safe.
     async fn next(&mut self) -> Asked {
         loop {
-            tokio::select! {
+            let line = tokio::select! {
                 biased;
-                signal = self.signals.next() => {
-                    // A terminal sends the others to the program as well, which may still use the resource.
-                    if self.is_interactive || signal == Signal::TERM {
-                        return Asked::End(End::Signal(signal));
-                    }
-                }
-                command = self.input.next() => match command {
-                    None => return Asked::End(End::InputClosed),
-                    Some(Command::Release) => return Asked::End(End::Asked),
-                    Some(Command::Renew) => return Asked::Renew,
-                    Some(Command::Unknown(line)) => {
-                        report::say(format_args!("{line:?} is no command: write release or renew"));
-                    }
-                },
-                _ = self.check.tick() => {
-                    if getppid() != self.parent {
-                        return Asked::End(End::ParentEnded);
-                    }
+                end = self.ending.next() => return Asked::End(end),
+                line = self.lines.next() => line,
+            };
+            match line.as_ref().map(|line| line.bytes.as_slice()) {
+                None => return Asked::End(End::InputClosed),
+                Some(b"release") => return Asked::End(End::Asked),
+                Some(b"renew") => return Asked::Renew,
+                Some(other) => {
+                    let line = text::truncate(&String::from_utf8_lossy(other), SHOWN_COLUMNS);
+                    report::say(format_args!("{line:?} is no command: write release or renew"));
                 }
             }
         }

@@ -34,7 +34,7 @@ pub(crate) const LOST_TIMEOUT: Duration = Duration::from_millis(500);
 /// Runs the command. Returns the command's exit code, unless the permit was lost or not granted.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let caller = Caller::Command(&options.command);
-    let requested = Requested::new(common, &options.request, &options.others.also, caller)?;
+    let requested = Requested::new(common, &options.name, &options.request, &options.others.also, caller)?;
     let mut signals = Signals::listen().map_err(Failure::system)?;
     let lease = options.request.lease.unwrap_or(LEASE);
     let acquired = requested.permits(lease, signals.next_ending(), async |wait| wait.show().await).await;
@@ -102,13 +102,13 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     // read.
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
-    let environment = environment(permits, &options.request.name);
+    let environment = environment(permits, &options.name);
     let child = Child::spawn(&options.command, &environment, in_front.clone()).map_err(|error| {
         // The child may have taken the foreground before it failed.
         if let Some(terminal) = in_front {
             terminal.take_back();
         }
-        not_started(&options.command[0], &error, &options.request.name)
+        not_started(&options.command[0], &error, &options.name)
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permits).await;

@@ -1,8 +1,10 @@
 //! The commands of `contrib/kubernetes/`, as a pod starts them. The Python package tests the manifests.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::cookbook::{command, log_of};
 use crate::serve::{Serve, TOKEN};
-use crate::support::{Local, Store as _, permits};
+use crate::support::{Local, Running, Store as _, permits, prepare, until_counts};
 
 #[track_caller]
 fn manifest(name: &str) -> String {
@@ -57,4 +59,27 @@ fn one_of_the_clusters_runs_the_job() {
     assert!(lines.starts_with("'permits' 'run' ") && lines.lines().count() == 1, "{lines}");
     let log = log_of(&lines, 4, &["backup.sh"]);
     assert_eq!(log.lines().filter(|line| line.ends_with('+')).count(), 1, "{log}");
+}
+
+#[test]
+fn the_sidecar_holds_the_permits_of_its_pod() {
+    let manifest = manifest("sidecar.yaml");
+    let directory = TempDir::new().expect("a directory");
+    let mounted = |word: &str| word.replace("/run/permits", directory.path().to_str().expect("text"));
+    let words: Vec<String> = words(&manifest, "args: ").iter().map(|word| mounted(word)).collect();
+    let store = Local::new();
+    prepare(&store, "exports");
+    let sidecar = Running::until(&mut permits(&store.url(), &words), "listening on unix:");
+
+    let mut lines = manifest.lines().skip_while(|line| !line.contains("name: PERMITS_SOCKET"));
+    let socket = lines.nth(1).and_then(|line| line.trim().strip_prefix("value: ")).expect("a path");
+    let mut worker = BufReader::new(UnixStream::connect(mounted(socket)).expect("it listens"));
+    worker.get_mut().write_all(b"{\"id\":1,\"acquire\":\"exports\",\"limit\":1}\n").expect("it reads");
+    let mut event = String::new();
+    worker.read_line(&mut event).expect("it answers");
+    assert!(event.starts_with("{\"id\":1,\"event\":\"granted\""), "{event}");
+    drop(worker);
+    until_counts(&store, "exports", (0, 0));
+    sidecar.signal(Signal::TERM);
+    assert_eq!(sidecar.finish().code, 143);
 }

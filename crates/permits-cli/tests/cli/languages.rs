@@ -21,8 +21,12 @@ const LANGUAGES: [(&str, &str, &[&str]); 6] = [
     ("bash", "program.bash", &["bash", "program.bash"]),
 ];
 
-/// The longest program, in lines.
-const MAX_LINES: usize = 30;
+/// The longest program, in lines, for one permit and for many.
+const MAX_LINES: [usize; 2] = [30, 44];
+
+/// The programs of docs/hold.md for one permit, and those for many.
+const ONE: usize = 0;
+const MANY: usize = 1;
 
 /// Copies of a program that run at once, and the limit that each of them declares.
 const COPIES: usize = 4;
@@ -36,13 +40,16 @@ struct Example {
 }
 
 impl Example {
-    /// The program of docs/hold.md in this language; `None` if the machine does not have the language.
+    /// The program of docs/hold.md in this language, for one permit or for many; `None` if the machine does
+    /// not have the language.
     #[track_caller]
-    fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
+    fn new(language: (&str, &str, &'static [&'static str]), permits: usize, work: &str) -> Option<Self> {
         let (kind, ..) = language;
-        let block = block("hold.md", kind);
-        assert!(block.lines().count() <= MAX_LINES, "{kind} has {} lines", block.lines().count());
-        Self::of(language, &block, work)
+        let blocks = blocks("hold.md", kind);
+        assert_eq!(blocks.len(), MAX_LINES.len(), "blocks of {kind}");
+        let (block, lines) = (&blocks[permits], blocks[permits].lines().count());
+        assert!(lines <= MAX_LINES[permits], "{kind} has {lines} lines");
+        Self::of(language, block, work)
     }
 
     /// A program in this language; `None` if the machine does not have the language.
@@ -85,36 +92,51 @@ impl Example {
     fn start(&self) -> Running {
         Running::start(&mut self.shell(self.command))
     }
+
+    /// Demands that so many works have run, and at most [`LIMIT`] at once.
+    #[track_caller]
+    fn assert_kept_the_limit(&self, works: usize) {
+        let (command, log) = (self.command, self.directory.path().join("log"));
+        let (mut running, mut ran) = (0, 0);
+        for line in fs::read_to_string(log).expect("the work was done").lines() {
+            running += if line == "+" { 1 } else { -1 };
+            ran += usize::from(line == "+");
+            assert!(running <= LIMIT, "{command:?}: {running} at once");
+        }
+        assert_eq!((running, ran), (0, works), "{command:?}");
+    }
+
+    /// The process of the work, when it runs.
+    #[track_caller]
+    fn worker(&self) -> u32 {
+        let pid = self.directory.path().join("pid");
+        let pid = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse().ok());
+        let runs = permits_testkit::wait::until(crate::support::TIMEOUT, || pid().is_some());
+        assert!(runs, "{:?}", self.command);
+        pid().expect("it was written")
+    }
 }
 
-/// The only block of this kind in the page.
+/// The blocks of this kind in the page.
 #[track_caller]
-fn block(page: &str, kind: &str) -> String {
+fn blocks(page: &str, kind: &str) -> Vec<String> {
     let page = fs::read_to_string(format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR")));
     let page = page.expect("the page is there");
-    let blocks: Vec<&str> = page.split(&format!("\n```{kind}\n")).skip(1).collect();
-    let [block] = blocks[..] else { panic!("{} blocks of {kind}", blocks.len()) };
-    block.split("\n```").next().expect("a first part").to_owned() + "\n"
+    let block = |part: &str| part.split("\n```").next().expect("a first part").to_owned() + "\n";
+    page.split(&format!("\n```{kind}\n")).skip(1).map(block).collect()
 }
 
 #[test]
 fn the_programs_keep_the_limit_and_pass_on_the_exit_code() {
     let work = "#!/bin/sh\necho + >>log\nsleep 0.2\necho - >>log\nexit 3\n";
     for language in LANGUAGES {
-        let Some(example) = Example::new(language, work) else { continue };
+        let Some(example) = Example::new(language, ONE, work) else { continue };
         let copies: Vec<Running> = (0..COPIES).map(|_| example.start()).collect();
         for copy in copies {
             let output = copy.finish();
             assert_eq!(output.code, 3, "{language:?}: {}{}", output.stdout, output.stderr);
         }
-        let log = fs::read_to_string(example.directory.path().join("log")).expect("the work was done");
-        let (mut running, mut ran) = (0, 0);
-        for line in log.lines() {
-            running += if line == "+" { 1 } else { -1 };
-            ran += i32::from(line == "+");
-            assert!(running <= LIMIT, "{language:?}: {running} at once");
-        }
-        assert_eq!((running, ran), (0, COPIES as i32), "{language:?}");
+        example.assert_kept_the_limit(COPIES);
         until_counts(&example.store, "exports", (0, 0));
     }
 }
@@ -123,20 +145,68 @@ fn the_programs_keep_the_limit_and_pass_on_the_exit_code() {
 fn the_programs_kill_their_work_when_the_permit_is_lost() {
     let work = "#!/bin/sh\necho $$ >pid\nexec sleep 1000\n";
     for language in LANGUAGES {
-        let Some(example) = Example::new(language, work) else { continue };
+        let Some(example) = Example::new(language, ONE, work) else { continue };
         let program = example.start();
-        let pid = example.directory.path().join("pid");
-        let pid = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse().ok());
-        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || pid().is_some()), "{language:?}");
+        let pid = example.worker();
         let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
         revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
         let output = program.finish();
         assert_eq!(output.code, 76, "{language:?}: {}{}", output.stdout, output.stderr);
-        let ended = || !crate::support::is_alive(pid().expect("it was written"));
+        let ended = || !crate::support::is_alive(pid);
         assert!(
             permits_testkit::wait::until(crate::support::TIMEOUT, ended),
             "{language:?}: the work goes on"
         );
+    }
+}
+
+/// The jobs of a program for many permits.
+const JOBS: usize = 4;
+
+#[test]
+fn the_programs_for_many_permits_keep_the_limit() {
+    let work = "#!/bin/sh\necho + >>log\nsleep 0.2\necho - >>log\n";
+    for language in LANGUAGES {
+        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let output = example.start().finish();
+        assert_eq!(output.code, 0, "{language:?}: {}{}", output.stdout, output.stderr);
+        example.assert_kept_the_limit(JOBS);
+        until_counts(&example.store, "exports", (0, 0));
+    }
+}
+
+#[test]
+fn the_programs_for_many_permits_kill_the_work_of_one_that_is_lost() {
+    // The first one works without an end, the others meanwhile.
+    let work = "#!/bin/sh\nmkdir first 2>/dev/null || exit 0\necho $$ >pid\nexec sleep 1000\n";
+    for language in LANGUAGES {
+        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let program = example.start();
+        let pid = example.worker();
+        until_counts(&example.store, "exports", (1, 0));
+        let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
+        revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
+        let output = program.finish();
+        assert_eq!(output.code, 1, "{language:?}: {}{}", output.stdout, output.stderr);
+        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || !crate::support::is_alive(pid)));
+    }
+}
+
+#[test]
+fn the_programs_for_many_permits_kill_their_works_when_permits_hold_is_killed() {
+    let work = "#!/bin/sh\necho $$ >pid\nexec sleep 1000\n";
+    for language in LANGUAGES {
+        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let program = example.start();
+        let pid = example.worker();
+        until_counts(&example.store, "exports", (2, 2));
+        let hold = status(&example.store, "exports")["holders"][0]["holder"].clone();
+        // A name that is made for a holder has the process.
+        let hold = hold.as_str().and_then(|holder| holder.split([':', '/']).nth(1)?.parse().ok());
+        crate::support::send(hold.expect("a process"), rustix::process::Signal::KILL);
+        let output = program.finish();
+        assert_eq!(output.code, 1, "{language:?}: {}{}", output.stdout, output.stderr);
+        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || !crate::support::is_alive(pid)));
     }
 }
 
@@ -159,7 +229,8 @@ const IN_NODE: &str = r#"
 #[test]
 fn the_functions_for_node_acquire_release_and_notice_a_loss() {
     let language = LANGUAGES.into_iter().find(|(kind, ..)| *kind == "javascript").expect("it is there");
-    let text = block("migration.md", "javascript") + IN_NODE;
+    let [block] = &blocks("migration.md", "javascript")[..] else { panic!("there are several") };
+    let text = block.clone() + IN_NODE;
     let Some(example) = Example::of(language, &text, "") else { return };
     let program = example.start();
     program.prints("held");

@@ -17,6 +17,7 @@ mod line;
 mod list;
 mod log;
 mod loss;
+mod many;
 mod monitoring;
 mod names;
 mod output;

@@ -322,15 +322,23 @@ pub(crate) fn assert_own_lines(stderr: &str) {
 /// Demands that `value` matches the schema, and that the schema has every field of it.
 #[track_caller]
 pub(crate) fn assert_matches_schema(schema: &str, value: &Value) {
-    let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
-    let schema: Value =
-        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON");
+    assert_eq!(against_schema(schema, value), Ok(()), "{value}");
+    assert_known(&read_schema(schema), value);
+}
+
+/// The result of the validation of `value`.
+#[track_caller]
+pub(crate) fn against_schema(schema: &str, value: &Value) -> Result<(), String> {
     let (mut compiler, mut schemas) = (boon::Compiler::new(), boon::Schemas::new());
-    compiler.add_resource("http://localhost/schema", schema.clone()).expect("it is a resource");
+    compiler.add_resource("http://localhost/schema", read_schema(schema)).expect("it is a resource");
     let compiled = compiler.compile("http://localhost/schema", &mut schemas).expect("it is a schema");
-    let result = schemas.validate(value, compiled);
-    assert!(result.is_ok(), "{result:?} in {value}");
-    assert_known(&schema, value);
+    schemas.validate(value, compiled).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn read_schema(schema: &str) -> Value {
+    let path = format!("{}/../../docs/{schema}", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON")
 }
 
 /// The lines that are whole, each of which matches the schema.

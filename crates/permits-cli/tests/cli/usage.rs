@@ -5,6 +5,7 @@ use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, wi
 #[test]
 fn wrong_usage_is_64_and_says_why() {
     let (long, reason) = ("x".repeat(201), "x".repeat(1001));
+    let socket = format!("unix:{long}");
     let cases: &[(&[&str], &str)] = &[
         (&["-v"], "requires a subcommand"),
         (&["wlak"], "unrecognized subcommand 'wlak'"),
@@ -52,6 +53,13 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "x", "--prefix", "a b", "true"], "the key prefix \"a b\" is not valid"),
         (&["run", "x", "--frobnicate", "--", "true"], "unexpected argument '--frobnicate'"),
         (&["hold"], "<NAME>"),
+        (&["hold", "--many", "x"], "cannot be used with '[NAME]'"),
+        (&["hold", "--many", "--limit", "1"], "--limit <N>"),
+        (&["hold", "--many", "--also", "x"], "cannot be used with '--also <SEMAPHORE>'"),
+        (&["hold", "--listen", "unix:s", "x"], "cannot be used with '[NAME]'"),
+        (&["hold", "--listen", "/run/s"], "write unix: and the path of a socket"),
+        (&["hold", "--listen", "unix:"], "write unix: and the path of a socket"),
+        (&["hold", "--listen", &socket], "the path has 201 bytes, too many for the address of a socket"),
         (&["hold", "x", "--limit", "0"], "the limit is 0: it must be at least 1"),
         (&["hold", "x", "--", "true"], "unexpected argument 'true'"),
         (&["hold", "x", "--also", "x"], "semaphore \"x\" is named twice"),

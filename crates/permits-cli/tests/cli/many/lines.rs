@@ -1,0 +1,121 @@
+//! Lines that have no effect.
+
+use serde_json::{Value, json};
+
+use super::Many;
+use crate::support::{Local, against_schema, counts, json_lines};
+
+/// Lines, the id of the answer, and a part of its reason.
+const INVALID: &[(&str, Option<u64>, &str)] = &[
+    ("release", None, "the line is not JSON: expected value at byte 1"),
+    ("{\"id\":1", None, "the line is not JSON: EOF while parsing an object at byte"),
+    ("[1]", None, "the line is not an object"),
+    ("{}", None, "\"id\" is missing"),
+    (r#"{"acquire":"x"}"#, None, "\"id\" is missing"),
+    (r#"{"id":null,"acquire":"x"}"#, None, "an integer up to 9007199254740991 or a string of 1 to 64 bytes"),
+    (r#"{"id":1.5,"acquire":"x"}"#, None, "an integer up to"),
+    (r#"{"id":"","acquire":"x"}"#, None, "a string of 1 to 64 bytes"),
+    (r#"{"id":9007199254740992,"acquire":"x"}"#, None, "an integer up to"),
+    (r#"{"id":1}"#, Some(1), "one of \"acquire\", \"release\" and \"renew\""),
+    (r#"{"id":1,"release":true,"renew":true}"#, Some(1), "one of \"acquire\", \"release\" and \"renew\""),
+    (r#"{"id":1,"relase":true}"#, Some(1), "\"relase\" is no field here: write \"release\""),
+    (r#"{"id":8,"acquire":"x","limt":3}"#, Some(8), "\"limt\" is no field here: write \"limit\""),
+    (r#"{"id":8,"acquire":"x","timeout":3}"#, Some(8), "\"timeout\" is no field here: write \"timeout_ms\""),
+    (
+        r#"{"id":1,"release":true,"limit":3}"#,
+        Some(1),
+        "\"limit\" is no field here: the fields are id, release, count",
+    ),
+    (r#"{"id":1,"release":false}"#, Some(1), "\"release\" must be true"),
+    (r#"{"id":1,"renew":1}"#, Some(1), "\"renew\" must be true or false"),
+    (r#"{"id":1,"release":true,"count":-1}"#, Some(1), "\"count\" must be an integer from 0 to 4294967295"),
+    (r#"{"id":8,"acquire":""}"#, Some(8), "\"acquire\": the semaphore's name is empty"),
+    (r#"{"id":8,"acquire":7}"#, Some(8), "\"acquire\" must be a string"),
+    (r#"{"id":8,"acquire":"x","limit":0}"#, Some(8), "\"limit\" must be an integer from 1 to 4294967295"),
+    (r#"{"id":8,"acquire":"x","limit":"4"}"#, Some(8), "\"limit\" must be an integer"),
+    (r#"{"id":8,"acquire":"x","limit":4294967296}"#, Some(8), "\"limit\" must be an integer"),
+    (r#"{"id":8,"acquire":"x","weight":0}"#, Some(8), "\"weight\" must be an integer"),
+    (
+        r#"{"id":8,"acquire":"x","timeout_ms":1.5}"#,
+        Some(8),
+        "\"timeout_ms\" must be a number of milliseconds",
+    ),
+    (r#"{"id":8,"acquire":"x","holder":""}"#, Some(8), "\"holder\": the holder is empty"),
+    (r#"{"id":8,"acquire":"x","lane":""}"#, Some(8), "\"lane\": the lane is empty"),
+    (r#"{"id":8,"acquire":"x","share":2}"#, Some(8), "\"share\" needs a \"lane\""),
+    (
+        r#"{"id":8,"acquire":"x","lane":"l","share":1001}"#,
+        Some(8),
+        "\"share\": a share of 1001 is out of range",
+    ),
+    (r#"{"id":8,"acquire":"x","lease_ms":99}"#, Some(8), "\"lease_ms\": a lease of 99 ms is out of range"),
+    (r#"{"id":8,"acquire":"x","at_least_ms":86400001}"#, Some(8), "\"at_least_ms\": a grant that counts"),
+    (r#"{"id":8,"acquire":"x","max_hold_ms":0}"#, Some(8), "\"max_hold_ms\": a longest hold"),
+    (r#"{"id":8,"acquire":"x","supersede":true}"#, Some(8), "\"supersede\" needs a \"holder\", and a wait"),
+    (r#"{"id":8,"acquire":"x","require_limit":true}"#, Some(8), "\"require_limit\" needs a \"limit\""),
+];
+
+/// Valid lines at the wrong time.
+const UNTIMELY: &[(&str, Option<u64>, &str)] = &[
+    (r#"{"id":1,"acquire":"x"}"#, Some(1), "the id is in use"),
+    (r#"{"id":1,"release":true,"count":3}"#, Some(1), "\"count\" is for a permit that was acquired with"),
+    (r#"{"id":2,"renew":true}"#, Some(2), "nothing is held yet"),
+    (r#"{"id":9,"release":true}"#, Some(9), "no request has this id"),
+    (r#"{"id":9,"renew":true}"#, Some(9), "no request has this id"),
+    (r#"{"id":"1","release":true}"#, None, "no request has this id"),
+];
+
+#[test]
+fn an_invalid_line_is_answered_and_has_no_effect() {
+    let store = Local::new();
+    crate::support::prepare(&store, "x");
+    let mut many = Many::start(&store);
+    many.granted(json!({"id": 1, "acquire": "x", "limit": 1}));
+    many.write(json!({"id": 2, "acquire": "x"}));
+    many.event(2, "waiting");
+    let lines: Vec<_> = INVALID.iter().chain(UNTIMELY).collect();
+    for (line, ..) in &lines {
+        many.write_text(line);
+    }
+    many.write_text("\n"); // Two empty lines, which are counted.
+    many.write_text(&format!("{{\"id\":{:?}}}", "i".repeat(65)));
+    many.write_text(&format!("{{\"id\":1,\"x\":{:?}}}", "x".repeat(8192)));
+    std::io::Write::write_all(&mut many.input, b"{\"id\":\"\xff\"}\n").expect("a pipe takes it");
+    many.write(json!({"id": 1, "release": true}));
+    many.event(2, "granted");
+    assert_eq!(counts(&store, "x"), (1, 0));
+
+    let events = json_lines("hold.schema.json", &many.running.stdout());
+    let mut answers = events.iter().filter(|event| event["event"] == "invalid");
+    // Two requests came first.
+    for (number, (line, id, reason)) in (3_u64..).zip(lines) {
+        let answer = answers.next().expect("each is answered");
+        assert_eq!(answer["line"], number, "{line}: {answer}");
+        let expected = if line.contains(r#""id":"1""#) { json!("1") } else { json!(id) };
+        assert_eq!(answer["id"], expected, "{line}: {answer}");
+        assert!(answer["reason"].as_str().expect("a text").contains(reason), "{line}: {answer}");
+    }
+    let last = 2 + (INVALID.len() + UNTIMELY.len()) as u64;
+    for (number, reason) in
+        [(3, "a string of 1 to 64 bytes"), (4, "longer than 8192 bytes"), (5, "not UTF-8")]
+    {
+        let answer = answers.next().expect("each is answered");
+        assert_eq!((&answer["id"], &answer["line"]), (&Value::Null, &json!(last + number)), "{answer}");
+        assert!(answer["reason"].as_str().expect("a text").contains(reason), "{answer}");
+    }
+    assert!(answers.next().is_none());
+    let (output, _) = many.finish();
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+}
+
+#[test]
+fn the_schema_refuses_what_the_command_refuses() {
+    for (line, ..) in INVALID {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+        assert!(against_schema("hold-many.schema.json", &line).is_err(), "{line}");
+    }
+    for (line, ..) in UNTIMELY {
+        let line = serde_json::from_str(line).expect("it is JSON");
+        assert_eq!(against_schema("hold-many.schema.json", &line), Ok(()), "{line}");
+    }
+}

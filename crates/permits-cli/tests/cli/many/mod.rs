@@ -1,0 +1,316 @@
+//! `permits hold --many`: requests and events with ids, over one connection to the store.
+
+mod ends;
+mod lines;
+mod reader;
+mod socket;
+
+use std::io::{PipeWriter, Write as _};
+
+use permits_testkit::wait;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Output, Running, Store, TIMEOUT, assert_matches_schema, counts, fresh, gate, json_lines, on_both_stores,
+    output, permits, revoke, status, until_counts,
+};
+
+on_both_stores! {
+    permits_are_granted_renewed_and_released_by_id,
+    a_loss_ends_one_id_alone,
+    the_fields_mean_what_the_options_mean,
+    a_release_corrects_the_units,
+    an_id_is_free_after_its_last_event,
+    requests_are_granted_in_the_order_of_their_lines,
+    a_refusal_names_the_time_of_a_retry,
+    a_line_that_moves_shows_the_time_that_is_expected,
+}
+
+/// A running `permits hold --many`, with its standard input.
+struct Many {
+    running: Running,
+    input: PipeWriter,
+}
+
+impl Many {
+    #[track_caller]
+    fn start(store: &dyn Store) -> Self {
+        let mut command = permits(&store.url(), ["hold", "--many"]);
+        let input = gate(&mut command);
+        Self { running: Running::start(&mut command), input }
+    }
+
+    /// Writes a valid line.
+    #[track_caller]
+    fn write(&mut self, line: Value) {
+        assert_matches_schema("hold-many.schema.json", &line);
+        self.write_text(&line.to_string());
+    }
+
+    #[track_caller]
+    fn write_text(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).expect("a pipe takes a line");
+    }
+
+    /// Waits for the last event of this name of an id.
+    #[track_caller]
+    fn event(&self, id: impl Into<Value>, event: &str) -> Value {
+        let id = id.into();
+        let find = || named(&self.lines(), &id, event);
+        self.running.prints(&format!("{{\"id\":{id},\"event\":\"{event}\""));
+        assert!(wait::until(TIMEOUT, || find().is_some()), "its line has an end");
+        find().expect("it was there")
+    }
+
+    /// Makes a request, and waits for its grant.
+    #[track_caller]
+    fn granted(&mut self, line: Value) -> Value {
+        let id = line["id"].clone();
+        self.write(line);
+        self.event(id, "granted")
+    }
+
+    /// The names of the events of an id so far.
+    #[track_caller]
+    fn events(&self, id: impl Into<Value>) -> Vec<String> {
+        names_of(&self.lines(), &id.into())
+    }
+
+    /// The events so far.
+    fn lines(&self) -> Vec<Value> {
+        let stdout = self.running.stdout();
+        let whole = stdout.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+    }
+
+    /// Closes the input, unless it has ended. Returns the result and its events, which match the schema.
+    #[track_caller]
+    fn finish(self) -> (Output, Vec<Value>) {
+        let Self { running, input } = self;
+        drop(input);
+        let output = running.finish();
+        let events = json_lines("hold.schema.json", &output.stdout);
+        (output, events)
+    }
+}
+
+fn named(events: &[Value], id: &Value, event: &str) -> Option<Value> {
+    events.iter().rfind(|line| line["id"] == *id && line["event"] == event).cloned()
+}
+
+fn names_of(events: &[Value], id: &Value) -> Vec<String> {
+    let of = events.iter().filter(|line| line["id"] == *id);
+    of.map(|line| line["event"].as_str().expect("each has a name").to_owned()).collect()
+}
+
+fn permits_are_granted_renewed_and_released_by_id(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    let granted = many.granted(json!({"id": 1, "acquire": name, "limit": 3, "weight": 2, "holder": "h"}));
+    let holder = &status(store, name)["holders"][0];
+    for field in ["holder", "weight", "token", "slot"] {
+        assert_eq!(granted[field], holder[field], "{field}");
+    }
+    many.granted(json!({"id": "é\"", "acquire": name}));
+    many.write(json!({"id": 3, "acquire": name}));
+    assert_eq!(many.event(3, "waiting")["position"], json!(0));
+    many.write(json!({"id": 1, "renew": true}));
+    many.event(1, "held");
+    many.write(json!({"id": 1, "release": true}));
+    assert_eq!(many.event(1, "released")["reason"], json!("asked by the program"));
+    many.event(3, "granted");
+    until_counts(store, name, (2, 0));
+    let (output, events) = many.finish();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(names_of(&events, &json!(1)), ["granted", "held", "released"]);
+    assert_eq!(names_of(&events, &json!("é\"")), ["granted", "released"]);
+    assert_eq!(names_of(&events, &json!(3)), ["waiting", "granted", "released"]);
+    assert_eq!(counts(store, name), (0, 0));
+}
+
+fn a_loss_ends_one_id_alone(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 1, "acquire": name, "limit": 2, "holder": "a"}));
+    many.granted(json!({"id": 2, "acquire": name, "holder": "b"}));
+    many.write(json!({"id": 3, "acquire": name, "holder": "c"}));
+    many.event(3, "waiting");
+    revoke(store, name, "a", "enough");
+    let lost = many.event(1, "lost");
+    assert_eq!((&lost["name"], &lost["reason"]), (&json!(name), &json!("the permit was revoked: enough")));
+    many.event(3, "granted");
+    many.granted(json!({"id": "longest", "acquire": "other", "limit": 1, "max_hold_ms": 100}));
+    let lost = many.event("longest", "lost");
+    assert_eq!(lost["reason"], "the permit was held for 100ms, the longest time that its request allows");
+    many.write(json!({"id": 4, "acquire": name, "holder": "d"}));
+    many.event(4, "waiting");
+    revoke(store, name, "d", "");
+    assert_eq!(many.event(4, "failed")["exit_code"], json!(75));
+    assert_eq!(many.events(2), ["granted"]);
+    assert_eq!(many.finish().0.code, 0);
+}
+
+fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 0, "acquire": name, "limit": 4}));
+    many.write(json!({"id": 0, "release": true}));
+    many.granted(json!({"id": 1, "acquire": name, "limit": 4, "require_limit": true, "weight": 3,
+        "holder": "h", "label": "l", "lane": "a", "share": 7, "lease_ms": 60_000}));
+    let held = status(store, name);
+    let holder = &held["holders"][0];
+    assert_eq!((&holder["label"], &holder["weight"]), (&json!("l"), &json!(3)));
+    assert!(holder["lease_remaining_ms"].as_u64().expect("a number") > 15_000, "{holder}");
+    let waiter = json!({"acquire": name, "weight": 2, "holder": "w", "lane": "b", "supersede": true});
+    let waiter = |id: u64| {
+        let mut waiter = waiter.clone();
+        waiter["id"] = id.into();
+        waiter
+    };
+    many.write(waiter(2));
+    many.event(2, "waiting");
+    assert_eq!(status(store, name)["waiters"][0]["lane"], "b");
+    many.write(waiter(3));
+    assert_eq!(many.event(2, "failed")["reason"], "a later request of holder \"w\" has taken its place");
+    for (id, exit_code, reason, line) in [
+        (4, 75, "no permits are free now", json!({"acquire": name, "weight": 2, "timeout_ms": 0})),
+        (5, 75, "no permit within 100ms", json!({"acquire": name, "weight": 2, "timeout_ms": 100})),
+        (6, 64, "a limit of 4, not 5", json!({"acquire": name, "limit": 5, "require_limit": true})),
+        (7, 64, "a weight of 5 exceeds the limit of 4", json!({"acquire": name, "weight": 5})),
+        (8, 75, "holder \"h\" holds or waits", json!({"acquire": name, "holder": "h"})),
+        (9, 64, "no limit yet: declare or set one, by \"limit\"", json!({"acquire": "new"})),
+    ] {
+        let mut line = line;
+        line["id"] = id.into();
+        many.write(line);
+        let failed = many.event(id, "failed");
+        assert_eq!(failed["exit_code"], exit_code, "{failed}");
+        assert!(failed["reason"].as_str().expect("a text").contains(reason), "{failed}");
+    }
+    assert_eq!(many.finish().0.code, 0);
+}
+
+fn a_release_corrects_the_units(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    let minute = json!({"id": 1, "acquire": name, "limit": 10, "weight": 8, "at_least_ms": 60_000});
+    many.granted(minute.clone());
+    many.write(json!({"id": 1, "release": true, "count": 1}));
+    many.event(1, "released");
+    many.granted(json!({"id": 2, "acquire": name, "weight": 9, "timeout_ms": 0}));
+    assert_eq!(many.finish().0.code, 0);
+}
+
+fn a_refusal_names_the_time_of_a_retry(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 1, "acquire": name, "limit": 1, "at_least_ms": 60_000}));
+    many.write(json!({"id": 1, "release": true}));
+    many.event(1, "released");
+    many.write(json!({"id": 2, "acquire": name, "timeout_ms": 0}));
+    let failed = many.event(2, "failed");
+    assert_eq!(failed["exit_code"], 75);
+    assert!((1..=60_000).contains(&failed["retry_after_ms"].as_u64().expect("a number")), "{failed}");
+    // Of one permit as well.
+    let mut one = permits(&store.url(), ["hold", name, "--no-wait"]);
+    let input = gate(&mut one);
+    let failed = json_lines("hold.schema.json", &output(&mut one).stdout).remove(0);
+    drop(input);
+    assert!((1..=60_000).contains(&failed["retry_after_ms"].as_u64().expect("a number")), "{failed}");
+    drop(many.finish());
+}
+
+fn a_line_that_moves_shows_the_time_that_is_expected(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 0, "acquire": name, "limit": 1}));
+    many.write(json!({"id": 1, "acquire": name}));
+    many.event(1, "waiting");
+    // Renewals, with which the positions come, are a third of the lease apart.
+    let mut one = permits(&store.url(), ["hold", name, "--lease", "1s"]);
+    let input = gate(&mut one);
+    let one = Running::until(&mut one, "\"position\":1");
+    many.write(json!({"id": 2, "acquire": name, "lease_ms": 1000}));
+    assert_eq!(many.event(2, "waiting").get("expected_ms"), None, "none has gone");
+    many.write(json!({"id": 0, "release": true}));
+    one.prints("\"position\":0,\"expected_ms\":");
+    assert!(wait::until(TIMEOUT, || many.events(2).len() == 2), "{:?}", many.events(2));
+    let waiting = many.event(2, "waiting");
+    assert!(waiting["position"] == 1 && waiting["expected_ms"].is_u64(), "{waiting}");
+    drop((input, many.finish()));
+    json_lines("hold.schema.json", &one.finish().stdout);
+}
+
+fn an_id_is_free_after_its_last_event(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 1, "acquire": name, "limit": 1}));
+    many.write(json!({"id": 1, "acquire": name}));
+    many.event(1, "invalid");
+    many.write(json!({"id": 1, "release": true}));
+    many.event(1, "released");
+    many.write(json!({"id": 1, "acquire": name}));
+    assert!(wait::until(TIMEOUT, || many.events(1).len() == 4), "{:?}", many.events(1));
+    assert_eq!(many.events(1), ["granted", "invalid", "released", "granted"]);
+    until_counts(store, name, (1, 0));
+    assert_eq!(many.finish().0.code, 0);
+}
+
+fn requests_are_granted_in_the_order_of_their_lines(store: &dyn Store, name: &str) {
+    let mut many = Many::start(store);
+    many.granted(json!({"id": 0, "acquire": name, "limit": 1}));
+    let lines: Vec<String> =
+        (1..=50).map(|id| json!({"id": id, "acquire": name}).to_string() + "\n").collect();
+    many.input.write_all(lines.concat().as_bytes()).expect("a pipe takes them");
+    until_counts(store, name, (1, 50));
+    let mut tokens = Vec::new();
+    for id in 0..=50 {
+        tokens.push(many.event(id, "granted")["token"].as_u64().expect("a number"));
+        many.write(json!({"id": id, "release": true}));
+    }
+    assert!(tokens.is_sorted(), "{tokens:?}");
+    // A release and the next request, in one write: the unit is free when the store has the request.
+    many.granted(json!({"id": "a", "acquire": name}));
+    many.write_text(
+        "{\"id\":\"a\",\"release\":true}\n{\"id\":\"b\",\"acquire\":\"semaphore\",\"timeout_ms\":0}",
+    );
+    many.event("b", "granted");
+    assert_eq!(many.finish().0.code, 0);
+}
+
+#[test]
+fn a_server_that_does_not_answer_makes_permits_unsure() {
+    let (server, name) = fresh();
+    let mut many = Many::start(&server);
+    many.granted(json!({"id": 1, "acquire": name, "limit": 1, "lease_ms": 30_000}));
+    let mut client = server.connect().expect("it is up");
+    // Renewals fail at once, in place of an answer that never comes: the connection is closed and refused.
+    client.call(&["CONFIG", "SET", "requirepass", "s"]).expect("it answers");
+    for kind in ["normal", "pubsub"] {
+        client.call(&["CLIENT", "KILL", "TYPE", kind]).expect("it answers");
+    }
+    many.event(1, "unsure");
+    client.call(&["CONFIG", "SET", "requirepass", ""]).expect("it answers");
+    many.event(1, "held");
+    assert_eq!(many.events(1), ["granted", "unsure", "held"]);
+    assert_eq!(many.finish().0.code, 0);
+}
+
+#[test]
+fn a_thousand_permits_share_the_connections_of_one() {
+    let (server, name) = fresh();
+    let mut client = server.connect().expect("it is up");
+    let mut connections = || {
+        let list = format!("{:?}", client.call(&["CLIENT", "LIST"]).expect("it answers"));
+        list.matches("addr=").count()
+    };
+    let before = connections();
+    let mut many = Many::start(&server);
+    many.granted(json!({"id": 0, "acquire": name, "limit": 1000}));
+    let of_one = connections() - before;
+    for id in 1..1000 {
+        many.write_text(&format!("{{\"id\":{id},\"acquire\":\"{name}\"}}"));
+    }
+    let granted = || many.running.stdout().matches("\"granted\"").count();
+    assert!(wait::until(TIMEOUT, || granted() == 1000), "{} of 1000", granted());
+    assert_eq!(connections() - before, of_one);
+    assert_eq!(counts(&server, &name), (1000, 0));
+    let Many { running, input } = many;
+    drop(input);
+    let output = running.finish();
+    assert_eq!((output.code, output.stdout.matches("\"released\"").count()), (0, 1000));
+    assert_eq!(counts(&server, &name), (0, 0));
+}

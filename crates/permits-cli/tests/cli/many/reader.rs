@@ -1,0 +1,89 @@
+//! A program that does not read its events.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use permits_testkit::{ChildGuard, wait};
+use rustix::fs::OFlags;
+use serde_json::{Value, json};
+
+use crate::support::{TIMEOUT, code, counts, fresh, gate, permits, revoke, status};
+
+/// Requests that the program writes, far more than fit into pipes and buffers.
+const REQUESTS: usize = 10_000;
+
+/// More requests than are accepted before the program reads: each has an event of 180 bytes at least, and
+/// 64 KiB of them may wait, beside two pipes and what is read ahead.
+const ACCEPTED: usize = 4_000;
+
+#[test]
+fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
+    let (server, name) = fresh();
+    let mut command = permits(&server.url(), ["hold", "--many"]);
+    let mut input = gate(&mut command);
+    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+    let mut hold = ChildGuard::spawn(command.stdout(writer));
+    drop(command);
+    rustix::fs::fcntl_setfl(&input, OFlags::NONBLOCK).expect("it is ours");
+    let line = json!({"id": 1, "renew": true}).to_string() + "\n";
+    // The answers to a full pipe are more than the output takes.
+    while input.write_all(line.repeat(100).as_bytes()).is_ok() {}
+    drop(input);
+    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(counts(&server, &name), (0, 0));
+    drop(reader);
+}
+
+#[test]
+fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_renewed() {
+    let (server, name) = fresh();
+    let mut command = permits(&server.url(), ["hold", "--many"]);
+    let mut input = gate(&mut command);
+    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+    let mut hold = ChildGuard::spawn(command.stdout(writer));
+    drop(command);
+
+    let all_written = Arc::new(AtomicBool::new(false));
+    let has_ended = all_written.clone();
+    let first = json!({"id": 0, "acquire": name, "limit": REQUESTS, "lease_ms": 1000, "holder": "first"});
+    writeln!(input, "{first}").expect("a pipe takes a line");
+    let writing = std::thread::spawn(move || {
+        for id in 1..REQUESTS {
+            let holder = format!("h{id}");
+            let line = json!({"id": id, "acquire": name, "lease_ms": 600_000, "holder": holder});
+            writeln!(input, "{line}").expect("it is read in the end");
+        }
+        has_ended.store(true, Ordering::SeqCst);
+        input
+    });
+    let name = "semaphore";
+    // The first permit has been renewed for many leases, by the server's clock.
+    let age_of = |wanted: &str| {
+        let status = status(&server, name);
+        let holder = status["holders"].as_array()?.iter().find(|info| info["holder"] == wanted)?.clone();
+        holder["age_ms"].as_u64()
+    };
+    let renewed = wait::until(TIMEOUT, || age_of("first").is_some_and(|age| age > 4000));
+    assert!(renewed, "{:?}", age_of("first"));
+    let (accepted, _) = counts(&server, name);
+    assert!((100..ACCEPTED).contains(&accepted), "{accepted} of {REQUESTS}");
+    assert!(!all_written.load(Ordering::SeqCst), "the program waits");
+    revoke(&server, name, "first", "enough");
+    assert!(wait::until(TIMEOUT, || age_of("first").is_none()), "it is released");
+
+    let mut granted = 0;
+    let mut lost = 0;
+    for line in BufReader::new(reader).lines() {
+        let event: Value = serde_json::from_str(&line.expect("text")).expect("it is JSON");
+        granted += usize::from(event["event"] == "granted");
+        lost += usize::from(event["event"] == "lost" && event["id"] == 0);
+        if granted == REQUESTS && lost == 1 {
+            break;
+        }
+    }
+    assert_eq!((granted, lost), (REQUESTS, 1));
+    drop(writing.join().expect("it does not panic"));
+    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(counts(&server, name), (0, 0));
+}

@@ -1,0 +1,236 @@
+//! `permits hold --listen`.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    CLOSED_PORT, Local, Running, Store, TIMEOUT, against_schema, counts, on_both_stores, output, permits,
+    prepare, until_counts, without_home,
+};
+
+on_both_stores! {
+    programs_share_the_command_and_have_ids_of_their_own,
+    the_end_of_a_connection_releases_its_permits,
+    a_signal_ends_all,
+}
+
+/// A running `permits hold --listen`.
+struct Listening {
+    running: Running,
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+/// A program that is connected.
+struct Program {
+    stream: BufReader<UnixStream>,
+}
+
+fn listen(store: &dyn Store, path: &Path) -> Command {
+    permits(&store.url(), ["hold".to_owned(), "--listen".to_owned(), format!("unix:{}", path.display())])
+}
+
+impl Listening {
+    #[track_caller]
+    fn start(store: &dyn Store) -> Self {
+        let directory = TempDir::new().expect("a directory");
+        let path = directory.path().join("socket");
+        let running = Running::until(&mut listen(store, &path), "listening on unix:");
+        Self { running, path, _directory: directory }
+    }
+
+    #[track_caller]
+    fn connect(&self) -> Program {
+        let stream = UnixStream::connect(&self.path).expect("it listens");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
+        Program { stream: BufReader::new(stream) }
+    }
+
+    /// Ends it by SIGTERM.
+    #[track_caller]
+    fn end(self) {
+        self.running.signal(Signal::TERM);
+        assert_eq!(self.running.finish().code, 143);
+        assert!(!self.path.exists(), "the socket is removed");
+    }
+}
+
+impl Program {
+    #[track_caller]
+    fn write(&mut self, line: &Value) {
+        writeln!(self.stream.get_mut(), "{line}").expect("it takes a line");
+    }
+
+    /// The next event; null at the end.
+    #[track_caller]
+    fn read(&mut self) -> Value {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line).expect("it answers") {
+            0 => Value::Null,
+            _ => serde_json::from_str(&line).expect("it is JSON"),
+        }
+    }
+
+    /// Writes a line, and demands that the next event of its id has this name.
+    #[track_caller]
+    fn expect(&mut self, line: &Value, event: &str) {
+        self.write(line);
+        let found = self.read();
+        assert_eq!((&found["id"], &found["event"]), (&line["id"], &json!(event)), "{found}");
+    }
+}
+
+fn programs_share_the_command_and_have_ids_of_their_own(store: &dyn Store, name: &str) {
+    let listening = Listening::start(store);
+    let (mut one, mut other) = (listening.connect(), listening.connect());
+    one.expect(&json!({"id": 1, "acquire": name, "limit": 1}), "granted");
+    other.expect(&json!({"id": 1, "acquire": name}), "waiting");
+    other.expect(&json!({"id": 2, "release": true}), "invalid");
+    one.expect(&json!({"id": 1, "release": true}), "released");
+    assert_eq!(other.read()["event"], "granted");
+    other.expect(&json!({"id": 1, "release": true}), "released");
+    assert_eq!(counts(store, name), (0, 0));
+    listening.end();
+}
+
+fn the_end_of_a_connection_releases_its_permits(store: &dyn Store, name: &str) {
+    let listening = Listening::start(store);
+    let (mut one, mut other) = (listening.connect(), listening.connect());
+    one.expect(&json!({"id": 1, "acquire": name, "limit": 2}), "granted");
+    other.expect(&json!({"id": 1, "acquire": name}), "granted");
+    one.expect(&json!({"id": 2, "acquire": name}), "waiting");
+    drop(one);
+    until_counts(store, name, (1, 0));
+    other.expect(&json!({"id": 1, "renew": true}), "held");
+    // It has ended its lines, and reads on.
+    other.stream.get_ref().shutdown(std::net::Shutdown::Write).expect("it is connected");
+    let released = other.read();
+    assert_eq!(
+        (&released["event"], &released["reason"]),
+        (&json!("released"), &json!("the connection is closed"))
+    );
+    assert_eq!(other.read(), Value::Null);
+    until_counts(store, name, (0, 0));
+    listening.end();
+}
+
+fn a_signal_ends_all(store: &dyn Store, name: &str) {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let listening = Listening::start(store);
+        let (mut one, mut other) = (listening.connect(), listening.connect());
+        one.expect(&json!({"id": 1, "acquire": name, "limit": 1}), "granted");
+        other.expect(&json!({"id": 1, "acquire": name}), "waiting");
+        listening.running.signal(signal);
+        for program in [&mut one, &mut other] {
+            let released = program.read();
+            assert_eq!(released["reason"], format!("signal {}", signal.as_raw()), "{released}");
+            assert_eq!(program.read(), Value::Null);
+        }
+        assert_eq!(listening.running.finish().code, code);
+        assert!(!listening.path.exists(), "the socket is removed");
+        assert_eq!(counts(store, name), (0, 0));
+    }
+}
+
+#[test]
+fn only_the_user_can_connect() {
+    let (store, directory) = (Local::new(), TempDir::new().expect("a directory"));
+    let path = directory.path().join("socket");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$0\" hold --listen \"unix:$1\""]);
+    shell.arg(env!("CARGO_BIN_EXE_permits")).arg(&path).env("PERMITS_URL", store.url());
+    let running = Running::until(without_home(&mut shell), "listening on unix:");
+    let file = fs::symlink_metadata(&path).expect("it is there");
+    assert!(file.file_type().is_socket());
+    assert_eq!(file.permissions().mode() & 0o7777, 0o600);
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code, 143);
+}
+
+#[test]
+fn the_socket_of_a_dead_process_is_replaced_and_no_other_file() {
+    let store = Local::new();
+    prepare(&store, "x");
+    let first = Listening::start(&store);
+    let refused = output(&mut listen(&store, &first.path));
+    assert_eq!(refused.code, 71);
+    assert!(refused.stderr.contains("another process listens there: end it"), "{}", refused.stderr);
+    first.connect().expect(&json!({"id": 1, "acquire": "x", "limit": 1}), "granted");
+
+    first.running.signal(Signal::KILL);
+    let Listening { running, path, _directory: directory } = first;
+    assert_eq!((running.finish().code, path.exists()), (137, true));
+    let running = Running::until(&mut listen(&store, &path), "listening on unix:");
+    Listening { running, path, _directory: directory }.end();
+
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("file");
+    fs::write(&file, "text").expect("it can be written");
+    let refused = output(&mut listen(&store, &file));
+    assert_eq!(refused.code, 71);
+    assert!(refused.stderr.contains("the file is no socket: remove it"), "{}", refused.stderr);
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), "text");
+
+    let refused = output(&mut listen(&store, &directory.path().join("none/socket")));
+    assert_eq!(refused.code, 71);
+    assert!(refused.stderr.contains("its directory cannot be opened"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_leaves_no_socket() {
+    let directory = TempDir::new().expect("a directory");
+    let address = format!("unix:{}", directory.path().join("socket").display());
+    let options = ["hold", "--listen", &address, "--store-timeout", "100ms"];
+    let output = output(&mut permits(CLOSED_PORT, options));
+    assert_eq!((output.code, output.stdout.as_str()), (69, ""));
+    assert!(!directory.path().join("socket").exists());
+}
+
+#[test]
+fn a_program_that_does_not_read_delays_no_other() {
+    let store = Local::new();
+    prepare(&store, "x");
+    let listening = Listening::start(&store);
+    let slow = listening.connect();
+    slow.stream.get_ref().set_nonblocking(true).expect("it can be");
+    let mut slow_writer = slow.stream.get_ref();
+    let line = json!({"id": 1, "renew": true}).to_string() + "\n";
+    // The answers fill its buffers, and then its lines are no longer read.
+    let mut written = 0_usize;
+    while let Ok(bytes) = slow_writer.write(line.repeat(100).as_bytes()) {
+        written += bytes;
+        assert!(written < 64 << 20, "its lines are read without end");
+    }
+    let mut other = listening.connect();
+    for id in 0..100 {
+        other.expect(&json!({"id": id, "acquire": "x", "limit": 1}), "granted");
+        other.expect(&json!({"id": id, "release": true}), "released");
+    }
+    drop(slow);
+    listening.end();
+}
+
+#[test]
+fn a_connection_too_many_is_refused() {
+    let store = Local::new();
+    prepare(&store, "x");
+    let listening = Listening::start(&store);
+    let mut programs: Vec<Program> = (0..256).map(|_| listening.connect()).collect();
+    let mut refused = listening.connect();
+    let failed = refused.read();
+    assert_eq!(failed["reason"], "256 programs are connected already");
+    assert_eq!(against_schema("hold.schema.json", &failed), Ok(()));
+    assert_eq!(refused.read(), Value::Null);
+    let last = programs.last_mut().expect("there are many");
+    last.expect(&json!({"id": 1, "acquire": "x", "limit": 1}), "granted");
+    let _ = (File::open("/dev/null"), refused.stream.read(&mut [0]));
+    listening.end();
+}
