@@ -114,6 +114,7 @@ Standard output:
 
 Standard input:
   release   release the permit
+  count N   with --at-least: the grant counts for N units, once released
   renew     renew it now; held or unsure follows
   The end of standard input, or of the parent process, releases it, too.
 

@@ -147,6 +147,12 @@ async fn keep(permits: &PermitSet, name: &str, program: &mut Program, output: &O
             command = program.next() => match command {
                 Asked::End(end) => return Ok(end),
                 Asked::Renew => asked = true,
+                Asked::Count(units) => {
+                    let named = permits.get(name).expect("it is one of them");
+                    if let Err(error) = named.count(units) {
+                        report::say(report::with_causes(&error));
+                    }
+                }
             },
             renewed = renewed => state = Some(if renewed.is_ok() { State::Held } else { State::Unsure }),
             _ = check.tick() => {}
@@ -194,6 +200,8 @@ async fn release(permits: PermitSet) -> Result<(), Fault> {
 enum Asked {
     End(End),
     Renew,
+    /// The units that the grant counts for.
+    Count(u32),
 }
 
 /// The program that started this process: its commands, and its end.
@@ -220,8 +228,12 @@ impl Program {
                 Some(b"release") => return Asked::End(End::Asked),
                 Some(b"renew") => return Asked::Renew,
                 Some(other) => {
-                    let line = text::truncate(&String::from_utf8_lossy(other), SHOWN_COLUMNS);
-                    report::say(format_args!("{line:?} is no command: write release or renew"));
+                    let line = String::from_utf8_lossy(other);
+                    if let Some(units) = line.strip_prefix("count ").and_then(|units| units.parse().ok()) {
+                        return Asked::Count(units);
+                    }
+                    let line = text::truncate(&line, SHOWN_COLUMNS);
+                    report::say(format_args!("{line:?} is no command: write release, renew, or count UNITS"));
                 }
             }
         }
@@ -233,7 +245,7 @@ impl Program {
             tokio::select! {
                 asked = self.next() => match asked {
                     Asked::End(end) => return end,
-                    Asked::Renew => report::say("nothing is held yet"),
+                    Asked::Renew | Asked::Count(_) => report::say("nothing is held yet"),
                 },
                 () = output.failed() => return End::OutputClosed,
             }

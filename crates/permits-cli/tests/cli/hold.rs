@@ -19,6 +19,7 @@ on_both_stores! {
     the_end_of_the_input_ends_the_wait,
     a_revoked_permit_is_lost,
     a_renewal_is_answered,
+    a_count_corrects_what_the_grant_counts_for,
     no_permit_in_time_is_a_failure,
     several_permits_are_held,
     sigterm_releases,
@@ -159,7 +160,25 @@ fn a_renewal_is_answered(store: &dyn Store, name: &str) {
     hold.running.prints("\"held\"");
     let (output, events) = hold.finish();
     assert_eq!((output.code, names(&events)), (0, vec!["granted", "held", "released"]));
-    assert_eq!(output.stderr, "permits: \"what?\" is no command: write release or renew\n");
+    assert_eq!(output.stderr, "permits: \"what?\" is no command: write release, renew, or count UNITS\n");
+}
+
+fn a_count_corrects_what_the_grant_counts_for(store: &dyn Store, name: &str) {
+    let mut hold = Hold::granted(store, name, "--limit 10 --weight 6 --at-least 1h");
+    hold.write("count many\ncount 9\ncount 2\nrelease\n");
+    let (ended, events) = hold.finish();
+    assert!(
+        ended.stderr.ends_with("\"count many\" is no command: write release, renew, or count UNITS\n"),
+        "{}",
+        ended.stderr
+    );
+    assert_released(&(ended, events), "asked on standard input");
+    let state = status(store, name);
+    assert_eq!((&state["held"], &state["cooling"]), (&json!(2), &json!(2)));
+    let mut plain = Hold::granted(store, name, "");
+    plain.write("count 2\nrelease\n");
+    let (ended, _) = plain.finish();
+    assert!(ended.code == 0 && ended.stderr.contains("at_least"), "{}", ended.stderr);
 }
 
 fn no_permit_in_time_is_a_failure(store: &dyn Store, name: &str) {
