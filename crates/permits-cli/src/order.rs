@@ -7,7 +7,7 @@ use crate::inspected::ListRow;
 /// An order. Semaphores that are equal in it are in the order of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
-    /// What needs a look first, as on the page of `permits serve`: unreadable, stopped with waiters, the
+    /// The order of the page of `permits serve`, for an operator: unreadable, stopped with waiters, the
     /// longest wait, stopped, in use, idle.
     #[default]
     Need,

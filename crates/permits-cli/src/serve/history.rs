@@ -162,8 +162,8 @@ fn push(points: &mut VecDeque<Point>, point: Point) {
     points.push_back(point);
 }
 
-/// Merges the points that were as old as [`FINE`] at the read before with those that have become as old since,
-/// each [`COARSE`] into its last point.
+/// Merges the points that were as old as [`FINE`] at the read before with those that have become as old
+/// since, each [`COARSE`] into its last point.
 fn merge(points: &mut VecDeque<Point>, at_ms: u64, read_before_ms: u64) {
     let fine_ms = |now_ms: u64| now_ms.saturating_sub(milliseconds(FINE));
     let part = |point: &Point| point.at_ms / milliseconds(COARSE);

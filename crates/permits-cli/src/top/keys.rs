@@ -1,7 +1,7 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
-//! Pausing, deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The question
-//! names its target, and the answer applies to this target even if rows have moved since.
+//! Pausing, deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The
+//! question names its target, and the answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
 

@@ -49,8 +49,8 @@ impl Palette {
     }
 }
 
-/// The style of a row: red if it is stopped or a wait is too long, yellow if one is long, dim if it is idle. Full
-/// is healthy. The colours are among the 16 that each theme has.
+/// The style of a row: red if it is stopped or a wait is too long, yellow if one is long, dim if it is idle.
+/// Full is healthy. The colours are among the 16 that each theme has.
 fn style(row: &ListRow, palette: Palette) -> Style {
     let wait = row.oldest_waiter_age_ms.map(Duration::from_millis).unwrap_or_default();
     if row.is_stopped() || wait >= TOO_LONG {

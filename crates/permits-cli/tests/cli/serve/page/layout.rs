@@ -1,4 +1,4 @@
-//! What is visible in each width and scheme, and to those who use a keyboard or a screen reader.
+//! The page in each width and scheme, and for the keyboard and screen readers.
 
 use std::collections::BTreeSet;
 
