@@ -90,10 +90,10 @@ fn scene(server: &Server) -> Vec<Running> {
     }
     for arguments in [
         &["limit", "migrate", "2"][..],
-        &["pause", "migrate"],
+        &["pause", "migrate", "--by", "admin@ops-1"],
         &["limit", "thumbnails", "12", "--declare"],
         &["limit", "exports", "4", "--by", "admin@ops-1"],
-        &["close", "imports", "--reason", "moved to imports-2"],
+        &["close", "imports", "--reason", "moved to imports-2", "--by", "admin@ops-2"],
     ] {
         assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
     }
