@@ -19,7 +19,7 @@ const MOST: u32 = 64;
 /// The interval between two steps: seconds, with a real service.
 const STEP: Duration = Duration::from_millis(20);
 
-/// The pause after a refusal. It is longer than a step, so the limit is lower before the line goes on.
+/// The pause after a refusal. It is longer than a step, so the limit is lower before the line continues.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// The calls at once that the service takes, which no worker knows.
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tokio::try_join!(controller(&client, &api), controller(&client, &api))
     });
     let limits = tokio::select! {
-        failed = workers => return Err(failed.expect_err("workers work forever").into()),
+        failed = workers => return Err(failed.expect_err("workers work forever")),
         _ = adapting => limits(&api).await?,
     };
     println!("the limits, the last first: {limits:?}");
