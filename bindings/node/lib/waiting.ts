@@ -4,11 +4,28 @@
 // calls are waited for, except those that run in the background.
 
 import { setMaxListeners } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { translated } from './errors.js';
 import type * as Native from './native.js';
 
 /** The native half, for this platform. */
-export const native = require(`../../permits.${process.platform}-${process.arch}.node`) as typeof Native;
+export const native = loaded();
+
+function loaded(): typeof Native {
+  const directory = join(__dirname, '../..');
+  const platform = `${process.platform}-${process.arch}`;
+  try {
+    return require(join(directory, `permits.${platform}.node`)) as typeof Native;
+  } catch (cause) {
+    const libraries = readdirSync(directory).flatMap((file) => /^permits\.(.*)\.node$/.exec(file)?.[1] ?? []);
+    const problem = libraries.includes(platform)
+      ? `its library for ${platform} cannot be loaded: ${(cause as Error).message}`
+      : `it has no library for ${platform}, only for ${libraries.join(', ') || 'no platform'}`;
+    const remedy = 'with Rust 1.88 and a C compiler, `npm install && npm run build && npm pack` in bindings/node of the';
+    throw new Error(`the package permits cannot run: ${problem}. To build one: ${remedy} source of permits`, { cause });
+  }
+}
 
 interface Pending {
   call: Native.Call;

@@ -1,7 +1,8 @@
 // Errors have a class and a code, and name what is wrong.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import * as permits from 'permits';
@@ -103,4 +104,19 @@ test('a diagnosis is a plain object', async () => {
   assert.match(store, /127\.0\.0\.1/);
   assert.equal(typeof isHealthy, 'boolean');
   assert.ok(findings.length > 0 && findings.every(({ subject, severity }) => subject && severity));
+});
+
+test('a package without a library for this platform says which it has and how to build one', (context) => {
+  const copy = mkdtempSync(join(tmpdir(), 'permits-node-'));
+  context.after(() => rmSync(copy, { recursive: true }));
+  cpSync(join(PACKAGE, 'dist/lib'), join(copy, 'dist/lib'), { recursive: true });
+  const load = (): unknown => require(join(copy, 'dist/lib/index.js'));
+  const platform = `${process.platform}-${process.arch}`;
+
+  writeFileSync(join(copy, 'permits.beos-ppc.node'), '');
+  assert.throws(load, new RegExp(`no library for ${platform}, only for beos-ppc\\..*npm run build`));
+
+  // Such as that of another libc.
+  writeFileSync(join(copy, `permits.${platform}.node`), '');
+  assert.throws(load, new RegExp(`library for ${platform} cannot be loaded: .*npm run build`));
 });

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use permits_testkit::skip;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cookbook::{command, log_of};
@@ -172,12 +173,180 @@ fn the_image_the_archive_and_the_workflow_name_the_same_program() {
 
     let workflow = read(".github/workflows/release.yml");
     let called = workflow.split_whitespace().filter(|word| word.starts_with("scripts/"));
-    let called: BTreeSet<&str> = called.collect();
-    assert_eq!(called, BTreeSet::from(["scripts/package", "scripts/package-archive"]));
-    for script in called.into_iter().chain(["scripts/package-files"]) {
+    assert_eq!(called.collect::<BTreeSet<_>>(), BTreeSet::from(["scripts/package"]));
+    let called = read("scripts/package");
+    let called = called.split_whitespace().filter(|word| word.starts_with("scripts/package-"));
+    for script in called.chain(["scripts/package", "scripts/package-files"]) {
         let mode = fs::metadata(root().join(script)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script} cannot be executed");
     }
+}
+
+#[test]
+fn each_copy_of_the_version_is_that_of_the_workspace() {
+    let version = package("permits")["version"].as_str().expect("a text").to_owned();
+    let (minor, _) = version.rsplit_once('.').expect("three numbers");
+    for (file, before, expected) in [
+        ("bindings/node/package.json", "\n  \"version\": \"", version.as_str()),
+        ("contrib/kubernetes/README.md", "registry.example/permits:", &version),
+        ("contrib/kubernetes/serve.yaml", "registry.example/permits:", &version),
+        ("docs/installing.md", "permits = \"", minor),
+        ("README.md", "crates/permits\" } # \"", minor),
+    ] {
+        let text = read(file);
+        let found = text.split(before).skip(1);
+        let found = found.map(|rest| rest.split(['"', ' ', '\n']).next().expect("the first part"));
+        assert_eq!(found.collect::<BTreeSet<_>>(), BTreeSet::from([expected]), "{file}");
+    }
+    // A crate that is published needs the others of its own version.
+    for package in packages() {
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            let expected = [format!("^{version}"), "*".to_owned()].map(Value::from);
+            assert!(
+                dependency["path"].is_null() || expected.contains(&dependency["req"]),
+                "{}: {dependency}",
+                package["name"]
+            );
+        }
+    }
+}
+
+#[test]
+fn the_image_of_a_release_has_what_the_dockerfile_says_and_equal_inputs_make_equal_files() {
+    if ["python3", "sha256sum"].into_iter().any(skip::without_program) {
+        return;
+    }
+    let made = TempDir::new().expect("a directory");
+    let program = made.path().join("program");
+    fs::write(&program, "a program").expect("it can be written");
+    let image = |target: &str, name: &str| {
+        let directory = made.path().join(name);
+        fs::create_dir(&directory).expect("it is new");
+        let mut image = Command::new("scripts/package-image");
+        image.arg(&program).arg(target).arg(directory).current_dir(root());
+        image
+    };
+    let file = output(&mut image("aarch64-unknown-linux-musl", "first"));
+    let file = file.trim_end();
+    let again = output(&mut image("aarch64-unknown-linux-musl", "second"));
+    assert!(fs::read(file).expect("it is made") == fs::read(again.trim_end()).expect("it is made"));
+
+    let directory = made.path().join("unpacked");
+    let unpacked = |archive: &Path, name: &str| {
+        fs::create_dir_all(directory.join(name)).expect("it is new");
+        output(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory.join(name)));
+    };
+    unpacked(Path::new(file), "image");
+    let json = |path: &str| {
+        let text = fs::read_to_string(directory.join("image").join(path)).expect("it is there");
+        serde_json::from_str::<Value>(&text).expect("it is JSON")
+    };
+    for blob in fs::read_dir(directory.join("image/blobs/sha256")).expect("it is there") {
+        let blob = blob.expect("it can be read");
+        let hash = output(Command::new("sha256sum").arg(blob.path()));
+        assert!(hash.starts_with(&format!("{}  ", blob.file_name().display())), "{hash}");
+    }
+
+    // The two tables of contents name the same blobs.
+    let archive = json("manifest.json")[0].clone();
+    let blob = |digest: &Value| digest.as_str().expect("a digest").replace("sha256:", "blobs/sha256/");
+    let manifest = json(&blob(&json("index.json")["manifests"][0]["digest"]));
+    assert_eq!(archive["Config"], blob(&manifest["config"]["digest"]));
+    assert_eq!(archive["Layers"], json!([blob(&manifest["layers"][0]["digest"])]));
+    let config = json(archive["Config"].as_str().expect("a path"));
+    assert_eq!(config["architecture"], "arm64");
+    assert_eq!(config["rootfs"]["diff_ids"], json!([manifest["layers"][0]["digest"]]));
+    let expected = json!({
+        "Env": ["PATH=/usr/bin", "PERMITS_REQUIRE_SERVER=1"],
+        "User": "65532:65532",
+        "Entrypoint": ["/usr/bin/permits"],
+        "Cmd": ["--help"],
+    });
+    assert_eq!(config["config"], expected);
+
+    let layer = directory.join("image").join(archive["Layers"][0].as_str().expect("a path"));
+    let listed = output(Command::new("tar").arg("-tf").arg(&layer));
+    let listed = listed.lines().filter(|path| !path.ends_with('/')).collect::<Vec<_>>();
+    let certificates = "etc/ssl/certs/ca-certificates.crt";
+    let [apache, mit] = ["APACHE", "MIT"].map(|name| format!("usr/share/doc/permits/LICENSE-{name}"));
+    assert_eq!(listed, [certificates, "usr/bin/permits", &apache, &mit]);
+    unpacked(&layer, "layer");
+    let contents = |path: &str| fs::read(directory.join("layer").join(path)).expect("it is there");
+    assert!(contents("usr/bin/permits") == b"a program");
+    assert!(contents(certificates) == fs::read(Path::new("/").join(certificates)).expect("it is there"));
+    assert!(contents(&mit) == read("LICENSE-MIT").into_bytes());
+    let mode =
+        fs::metadata(directory.join("layer/usr/bin/permits")).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+
+    for kind in ["docker-archive", "oci-archive"] {
+        if !skip::without_program("skopeo") {
+            let copy = format!("dir:{}", directory.join(kind).display());
+            output(Command::new("skopeo").args(["copy", "--quiet", &format!("{kind}:{file}"), &copy]));
+        }
+    }
+
+    let refused = image("x86_64-unknown-linux-gnu", "third").output().expect("it can be started");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("aarch64-unknown-linux-musl"), "{said}");
+}
+
+#[test]
+fn a_release_has_its_hashes_and_says_what_it_was_made_of() {
+    if ["python3", "sha256sum", "git"].into_iter().any(skip::without_program) {
+        return;
+    }
+    let made = TempDir::new().expect("a directory");
+    fs::write(made.path().join("permits.tar"), "an archive").expect("it can be written");
+    let mut provenance = Command::new("scripts/package-provenance");
+    output(provenance.arg(made.path()).args(["scripts/package --partial", "image: no certificates"]));
+    let checked = output(
+        Command::new("sh").arg("-c").arg("cd \"$0\" && sha256sum --check SHA256SUMS").arg(made.path()),
+    );
+    assert_eq!(checked, "PROVENANCE.json: OK\npermits.tar: OK\n");
+
+    let said = fs::read_to_string(made.path().join("PROVENANCE.json")).expect("it is made");
+    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let git = |arguments: &[&str]| output(Command::new("git").args(arguments)).trim_end().to_owned();
+    let tree = if git(&["status", "--porcelain"]).is_empty() { "clean" } else { "dirty" };
+    let lock = output(Command::new("sha256sum").arg("Cargo.lock"));
+    for (field, expected) in [
+        ("version", package("permits")["version"].clone()),
+        ("commit", json!(git(&["rev-parse", "HEAD"]))),
+        ("commit_date", json!(git(&["log", "-1", "--format=%cI"]))),
+        ("tree", json!(tree)),
+        ("command", json!("scripts/package --partial")),
+        ("skipped", json!(["image: no certificates"])),
+        ("target", json!(output(Command::new("rustc").args(["--print", "host-tuple"])).trim_end())),
+        ("rustc", json!(output(Command::new("rustc").arg("--version")).trim_end())),
+        ("cargo_lock_sha256", json!(lock.split(' ').next())),
+    ] {
+        assert_eq!(said[field], expected, "{field}");
+    }
+}
+
+#[test]
+fn a_release_of_changes_that_are_not_committed_is_refused() {
+    if skip::without_program("git") {
+        return;
+    }
+    let tree = TempDir::new().expect("a directory");
+    fs::create_dir(tree.path().join("scripts")).expect("it is new");
+    fs::copy(root().join("scripts/package"), tree.path().join("scripts/package")).expect("it is there");
+    let package = |arguments: &[&str]| {
+        let package = Command::new(tree.path().join("scripts/package")).args(arguments).output();
+        let package = package.expect("it can be started");
+        (package.status.code(), String::from_utf8_lossy(&package.stderr).into_owned())
+    };
+    let (code, said) = package(&["--partial"]);
+    assert!(code == Some(1) && said.contains("no clone of git"), "{said}");
+
+    output(Command::new("git").args(["init", "--quiet"]).arg(tree.path()));
+    let (code, said) = package(&[]);
+    assert!(code == Some(1) && said.contains("?? scripts/") && said.contains("--allow-dirty"), "{said}");
+
+    let (code, said) = package(&["--dirty"]);
+    assert!(code == Some(64) && said.starts_with("usage:"), "{said}");
 }
 
 /// A directory with a program of this name for each that the examples start.
