@@ -1,6 +1,6 @@
 //! `permits serve`: metrics, JSON and a page over HTTP.
 //!
-//! [`feed`] reads the store, once for all clients; [`history`] keeps the last minutes. [`api`], [`events`],
+//! [`feed`] reads the store, once for all clients; [`history`] keeps the last hour. [`api`], [`events`],
 //! [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores; [`app`] is
 //! their state. [`access`] decides which requests are answered, [`listener`] bounds the cost of connections.
 //!
