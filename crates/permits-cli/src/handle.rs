@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, PermitJson, RELEASE_TIMEOUT, Requested};
 use crate::args::{Acquire, Common, Handle, Release, Renew};
 use crate::clock::milliseconds;
-use crate::connect;
+use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run;
@@ -55,6 +55,10 @@ impl Acquired {
 pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Failure> {
     if is_stdout_closed() {
         return Err(Failure::new(exit::SYSTEM, "standard output is closed: no reader would have the handle"));
+    }
+    if Target::of(common)?.store.starts_with("memory:") {
+        let message = "memory: ends with this process, and so would the permit: use local: or a server";
+        return Err(Failure::new(exit::USAGE, message));
     }
     let requested = Requested::new(common, &options.name, &options.request, &[], Caller::Verb("acquire"))?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);

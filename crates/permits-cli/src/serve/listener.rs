@@ -89,7 +89,10 @@ pub(super) async fn serve(
             continue;
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
-            let _ = stream.try_write(TOO_MANY);
+            // The buffer of a new connection is empty.
+            if stream.writable().await.is_ok() {
+                let _ = stream.try_write(TOO_MANY);
+            }
             continue;
         };
         let Ok(local) = stream.local_addr() else { continue };

@@ -10,6 +10,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["-v"], "requires a subcommand"),
         (&["wlak"], "unrecognized subcommand 'wlak'"),
         (&["run"], "<NAME>"),
+        (&["acquire", "x", "--limit", "1", "--url", "memory:"], "memory: ends with this process"),
         (&["run", "--", "true"], "<CMD>"),
         (&["run", "x"], "<CMD>"),
         (&["run", "x", "--"], "<CMD>"),

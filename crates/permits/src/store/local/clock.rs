@@ -21,7 +21,9 @@ pub(crate) struct Boot {
 impl Boot {
     #[cfg(target_os = "linux")]
     pub(crate) fn current() -> io::Result<Self> {
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let path = "/proc/sys/kernel/random/boot_id";
+        let missing = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
+        let id = std::fs::read_to_string(path).map_err(missing)?;
         Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
     }
 
