@@ -17,6 +17,7 @@
 //! all alike.
 
 mod aims;
+mod glance;
 mod page;
 mod plots;
 

@@ -230,7 +230,8 @@ pub(crate) fn page(about: &Value, systems: &[System], results: &Results, scale: 
     if let Some(reason) = about["not awake"].as_str() {
         let _ = writeln!(page, "The mode awake is missing: {reason}.\n");
     }
-    let _ = writeln!(page, "| system | version |\n|---|---|");
+    page += &super::glance::section(systems, results);
+    let _ = writeln!(page, "\n### Versions\n\n| system | version |\n|---|---|");
     for system in systems {
         let _ = writeln!(page, "| {} | {} |", system.title, text(&about["versions"][system.name]));
     }
