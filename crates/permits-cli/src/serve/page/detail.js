@@ -102,14 +102,10 @@ export class Detail {
     this.name = name;
     [this.shown, this.history] = [null, null];
     setLong(this.elements.name, name);
-    this.holders.clearSelection();
-    this.waiters.clearSelection();
-    this.changes.clearSelection();
-    this.lanes.clearSelection();
-    this.lanes.setItems([]);
-    this.holders.setItems([]);
-    this.waiters.setItems([]);
-    this.changes.setItems([]);
+    for (const table of [this.holders, this.waiters, this.lanes, this.changes]) {
+      table.clearSelection();
+      table.setItems([]);
+    }
     this.explain([], []);
     this.refresh(true);
   }

@@ -1,6 +1,6 @@
 // The list of semaphores: summary, search, order, and the events that change it.
 
-import { Table, setText, setLong, fillName, duration } from "./table.js";
+import { Table, setText, setLong, fillName, span, duration } from "./table.js";
 import { aged, arranged, byName, byNeed, isBusy, isStopped, isWaiting, longestWait, severity } from "./rank.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -82,12 +82,10 @@ function fillSemaphore(cell, row) {
 }
 
 function fillWaiting(cell, row) {
-  let parts = cell.children;
-  if (!parts.length) cell.append(document.createElement("span"), document.createElement("span"));
-  parts = cell.children;
-  parts[1].className = "below";
-  setText(parts[0], row.unreadable === null ? String(row.waiting) : "–");
-  setText(parts[1], row.waiting > 0 ? duration(longestWait(row)) : "");
+  if (!cell.children.length) cell.append(span("", ""), span("below", ""));
+  const [number, wait] = cell.children;
+  setText(number, row.unreadable === null ? String(row.waiting) : "–");
+  setText(wait, row.waiting > 0 ? duration(longestWait(row)) : "");
   cell.classList.toggle("some", row.waiting > 0);
   mark(cell, row);
 }
@@ -228,6 +226,7 @@ export class List {
     };
   }
 
+  // Lists the rows. Also every second: a wait that grows changes the order without an event.
   update() {
     const { search, count } = this.elements;
     const text = search.value.toLowerCase();
@@ -266,16 +265,10 @@ export class List {
       tile.hidden = Boolean(isRare) && number === 0;
     });
     this.worst = all.filter(isWaiting).reduce((worst, row) => (worst === null || longestWait(row) > longestWait(worst) ? row : worst), null);
-    this.tick();
-  }
-
-  // Renders the ages again.
-  tick() {
     const wait = this.worst ? longestWait(this.worst) : 0;
     setText(this.longest.firstChild, this.worst ? duration(wait) : "–");
     this.longest.className = `tile longest ${severity(wait)} ${this.worst ? "" : "none"}`;
     this.longest.disabled = !this.worst;
     if (this.longest.title !== (this.worst?.name ?? "")) this.longest.title = this.worst?.name ?? "";
-    this.table.render();
   }
 }

@@ -162,7 +162,7 @@ function onEvent(name, data) {
 
 setInterval(() => {
   if (document.hidden) return;
-  list.tick();
+  list.update();
   detail.tick();
 }, 1000);
 
