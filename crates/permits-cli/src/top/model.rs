@@ -337,8 +337,8 @@ impl Model {
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
             }
             Some(Prompt::Reason(name, reason)) => {
-                let waiting = self.row_of(name).map_or(String::new(), |row| format!("{} ", row.waiting));
-                let refused = format!("its {waiting}waiters and new requests are refused");
+                let waiting = self.row_of(name).map_or(String::new(), |row| format!(" ({})", row.waiting));
+                let refused = format!("its waiters{waiting} and new requests are refused");
                 Some(Note::Question(format!("close the line of {name:?}: {refused}; reason: {reason}")))
             }
             Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),

@@ -70,6 +70,7 @@ pub mod checks;
 pub mod client_checks;
 pub mod client_event;
 mod operators;
+mod order;
 mod rates;
 mod recorder;
 mod replay;

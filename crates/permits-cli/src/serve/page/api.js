@@ -7,7 +7,7 @@ const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 10000;
 
 // A refused or failed request. `status` is 0 if there was no reply.
-export class Failed extends Error {
+class Failed extends Error {
   constructor(status, reason) {
     super(reason);
     this.status = status;

@@ -38,12 +38,10 @@ export function seconds(us) {
   return value >= 1 ? `${value.toFixed(1)} s` : `${Math.round(value * 1000)} ms`;
 }
 
-const NONE = { grants: 0, waits: { total_us: 0, numbers: Array(CLASSES).fill(0) } };
-
 // The grants between two times, and the waits that they ended. Those of a point are spread evenly over the time since the
 // point before.
 export function passedBetween(points, from, to) {
-  const sum = structuredClone(NONE);
+  const sum = { grants: 0, waits: { total_us: 0, numbers: Array(CLASSES).fill(0) } };
   for (let index = 1; index < points.length; index += 1) {
     const began = points[index - 1].at_ms;
     const ended = Math.max(points[index].at_ms, began + 1);

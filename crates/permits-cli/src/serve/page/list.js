@@ -1,6 +1,6 @@
 // The list of semaphores: summary, search, order, and the events that change it.
 
-import { Table, setText, setLong, fillName, span, duration } from "./table.js";
+import { Table, setText, setTip, fillName, span, duration } from "./table.js";
 import { aged, arranged, byName, byNeed, isBusy, isStopped, isWaiting, longestWait, severity } from "./rank.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -28,7 +28,7 @@ function fillUsage(cell, row) {
   // The units at work are drawn above those that may be kept, and these above all that are held.
   [row.held, uncooled, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
   setText(bar.querySelector("span"), row.unreadable === null ? `${row.held} / ${row.limit ?? "–"}` : "–");
-  setLong(cell, undefined, [`${working} at work`, ...apart(row).map(([, text]) => text)].join(", "));
+  setTip(cell, [`${working} at work`, ...apart(row).map(([, text]) => text)].join(", "));
 }
 
 // The held units that are no work, or may be none, as badges.
@@ -269,6 +269,6 @@ export class List {
     setText(this.longest.firstChild, this.worst ? duration(wait) : "–");
     this.longest.className = `tile longest ${severity(wait)} ${this.worst ? "" : "none"}`;
     this.longest.disabled = !this.worst;
-    if (this.longest.title !== (this.worst?.name ?? "")) this.longest.title = this.worst?.name ?? "";
+    setTip(this.longest, this.worst?.name ?? "");
   }
 }

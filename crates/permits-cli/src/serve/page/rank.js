@@ -24,13 +24,16 @@ export const isWaiting = (row) => row.waiting > 0;
 // One that cannot be read may be in use.
 export const isBusy = (row) => row.held > 0 || row.waiting > 0 || row.unreadable !== null;
 
+// The need of what is idle, the highest.
+const NO_NEED = 5;
+
 // The need for a look, the least number first: unreadable, stopped with waiters, a wait that is noticed, stopped, in use, idle.
 export function need(row) {
   if (row.unreadable !== null) return 0;
   if (isStopped(row) && row.waiting > 0) return 1;
   if (longestWait(row) >= SHORT_MS) return 2;
   if (isStopped(row)) return 3;
-  return isBusy(row) ? 4 : 5;
+  return isBusy(row) ? 4 : NO_NEED;
 }
 
 const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
@@ -62,15 +65,17 @@ export function arranged(rows, compare, open, isFlat) {
   const groups = new Map();
   for (const row of rows) {
     const key = prefix(row.name);
-    if (key) groups.set(key, [...(groups.get(key) ?? []), row]);
+    if (!key) continue;
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(row);
   }
   const isAlone = (row) => (groups.get(prefix(row.name))?.length ?? 0) < GROUP;
   const grouped = [...groups].filter(([, members]) => members.length >= GROUP).map(([key, members]) => sum(key, members));
   const top = [...rows.filter(isAlone), ...grouped].sort(compare);
-  const idle = top.filter((row) => row.need === 5);
+  const idle = top.filter((row) => row.need === NO_NEED);
   // What is idle is as visible as anything else if there is little of it, or nothing else.
   const folds = idle.length >= IDLE && idle.length < top.length;
-  const listed = folds ? top.filter((row) => row.need < 5) : top;
+  const listed = folds ? top.filter((row) => row.need < NO_NEED) : top;
   if (folds) {
     const semaphores = idle.flatMap((row) => row.members ?? [row]);
     listed.push({ ...sum(`${semaphores.length} idle`, semaphores), isIdle: true, members: idle });

@@ -190,10 +190,15 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Sets the text of a cell, unless it is undefined, and a tooltip: the same, because long texts are cut off.
-export function setLong(cell, text, tip = text) {
-  if (text !== undefined) setText(cell, text);
-  if (cell.title !== tip) cell.title = tip;
+// Sets the tooltip of an element, if it is another one.
+export function setTip(element, text) {
+  if (element.title !== text) element.title = text;
+}
+
+// Sets the text of a cell, and the same as its tooltip, because long texts are cut off.
+export function setLong(cell, text) {
+  setText(cell, text);
+  setTip(cell, text);
 }
 
 // Sets the badges of a state: pairs of a class and a text.

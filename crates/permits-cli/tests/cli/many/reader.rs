@@ -1,10 +1,10 @@
 //! A program that does not read its events.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use permits_testkit::{ChildGuard, wait};
+use permits_testkit::{ChildGuard, Server, wait};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
@@ -17,14 +17,18 @@ const REQUESTS: usize = 10_000;
 /// 64 KiB of them may wait, beside two pipes and what is read ahead.
 const ACCEPTED: usize = 4_000;
 
+/// A running `permits hold --many`, its standard input, and its output, which nothing reads yet.
+fn unread(server: &Server) -> (ChildGuard, PipeWriter, PipeReader) {
+    let mut command = permits(&server.url(), ["hold", "--many"]);
+    let input = gate(&mut command);
+    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+    (ChildGuard::spawn(command.stdout(writer)), input, reader)
+}
+
 #[test]
 fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     let (server, name) = fresh();
-    let mut command = permits(&server.url(), ["hold", "--many"]);
-    let mut input = gate(&mut command);
-    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
-    let mut hold = ChildGuard::spawn(command.stdout(writer));
-    drop(command);
+    let (mut hold, mut input, reader) = unread(&server);
     rustix::fs::fcntl_setfl(&input, OFlags::NONBLOCK).expect("it is ours");
     let line = json!({"id": 1, "renew": true}).to_string() + "\n";
     // The answers to a full pipe are more than the output takes.
@@ -38,11 +42,7 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
 #[test]
 fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_renewed() {
     let (server, name) = fresh();
-    let mut command = permits(&server.url(), ["hold", "--many"]);
-    let mut input = gate(&mut command);
-    let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
-    let mut hold = ChildGuard::spawn(command.stdout(writer));
-    drop(command);
+    let (mut hold, mut input, reader) = unread(&server);
 
     let all_written = Arc::new(AtomicBool::new(false));
     let has_ended = all_written.clone();

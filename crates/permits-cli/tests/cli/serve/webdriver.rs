@@ -3,6 +3,7 @@
 //! The protocol is JSON over HTTP, for which the client of these tests is enough.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 use permits_testkit::wait;
@@ -33,14 +34,9 @@ impl Browser {
     #[track_caller]
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").env("HOME", profile.path());
-        let driver = Running::until(&mut command, "started successfully on port ");
-        let port =
-            driver.stdout().split("started successfully on port ").nth(1).and_then(|rest| {
-                rest.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
-            });
-        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
+        // The system chooses a port of IPv6, which may be in use for IPv4: then the driver ends.
+        let (driver, port) = (0..5).find_map(|_| driver(profile.path())).expect("a driver with a port");
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut arguments =
             vec!["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,800"];
         if rustix::process::getuid().is_root() {
@@ -139,6 +135,17 @@ impl Browser {
         let value: Value = serde_json::from_str(&reply.body).expect("JSON");
         from_base64(value["value"].as_str().expect("a picture"))
     }
+}
+
+/// A driver that has started, and its port. `None` if it got none.
+fn driver(home: &Path) -> Option<(Running, u16)> {
+    let (started, refused) = ("started successfully on port ", "port not available");
+    let driver = Running::start(Command::new("chromedriver").arg("--port=0").env("HOME", home));
+    let has = |text: &str| driver.stdout().contains(text);
+    assert!(wait::until(TIMEOUT, || has(started) || has(refused)), "{}", driver.stdout());
+    let said = driver.stdout();
+    let digits = said.split(started).nth(1)?.split(|character: char| !character.is_ascii_digit()).next()?;
+    Some((driver, digits.parse().expect("a port")))
 }
 
 impl Drop for Browser {

@@ -342,7 +342,7 @@ fn a_line_is_closed_and_opened_and_an_idle_semaphore_deleted() {
     let mut view = View::top(&server, &[]);
     view.shows_row(&[">", &name, "0", "1", "0"]);
     view.types("cmoved");
-    view.shows("its 0 waiters and new requests are refused;");
+    view.shows("its waiters (0) and new requests are refused;");
     view.shows("reason: moved");
     view.types(ENTER);
     view.shows("CLOSED (moved)");

@@ -1,0 +1,274 @@
+//! [`Semaphore`]: turns options into messages to the session, and replies into types. The methods of an
+//! operator are in `operator`.
+
+mod operator;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::error::{AcquireError, AdminError};
+use crate::observe::meters::SemaphoreMeters;
+use crate::options::{AcquireOptions, Limit};
+use crate::protocol::{
+    self, Declaration, Holder, InvalidInput, Label, LaneName, Name, Operation, PermitTerms, check_at_least,
+    check_lease, check_max_hold, check_share,
+};
+use crate::reply::Reply;
+use crate::session::callers::{Message, PermitGuard, Session};
+use crate::session::pending_acquire::PendingAcquire;
+use crate::session::shelf::Keep;
+use crate::session::spec::{AcquireSpec, LimitDeclaration};
+use crate::sys::clock::{Moment, millis};
+
+/// A named line with a limit. Cheap to clone.
+///
+/// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted
+/// when all that came before it have been, also if it is for fewer units than they.
+#[derive(Clone)]
+pub struct Semaphore {
+    session: Session,
+    name: Name,
+    limit: Arc<LimitDeclaration>,
+    meters: SemaphoreMeters,
+    keep: Option<Keep>,
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, limit) = (self.name(), self.limit.first());
+        f.debug_struct("Semaphore").field("name", &name).field("limit", &limit).finish()
+    }
+}
+
+impl Semaphore {
+    pub(crate) fn new(session: Session, name: &str, limit: Limit) -> Result<Self, InvalidInput> {
+        let first = limit.declaration()?;
+        let name = Name::new(name)?;
+        let limit = session.declaration(&name, first);
+        let meters = session.meters(&name);
+        let idle = session.keep();
+        Ok(Self { session, name, limit, meters, keep: None }.keep(idle))
+    }
+
+    /// Keeps permits: one that is released while no request waits stays with this client for `idle`, and is
+    /// granted to the client's next request without a call to the store. `idle` counts as a third of the
+    /// lease if it is longer; zero keeps none. The setting is that of this handle and its clones. Unless set,
+    /// it is that of the client: [`ClientBuilder::keep`](crate::ClientBuilder::keep).
+    ///
+    /// The store counts what is kept as held, and cannot distinguish it from use:
+    /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request there needs
+    /// units, the limit is lowered, or an operator pauses, closes or deletes the semaphore, the store recalls
+    /// what is kept by one message; this client releases it, and keeps nothing until no request waits. So a
+    /// waiter may be overtaken by requests of this client for as long as that message travels, or if it is
+    /// lost until the next renewal, a third of the lease; and by none afterwards. A request that does not
+    /// wait is queued for kept units, for 50 ms at most. After a failed call or a lost connection, this
+    /// client releases what it keeps, too.
+    ///
+    /// A kept permit serves a request for as many units with the same lease and label, of a handle that keeps
+    /// and declares the same limit. The request names no [`holder`](AcquireOptions::holder), is renewed
+    /// [automatically](AcquireOptions::auto_renew) and counts for no [time](AcquireOptions::at_least). Other
+    /// requests use the store. Each grant has a higher [token](crate::Permit::token) than those before it in
+    /// its slot; the holder's name is that of the store's grant.
+    ///
+    /// A client that is closed, or whose last handle is dropped, releases what it keeps. If a program ends
+    /// without that, it stays taken until its lease ends.
+    ///
+    /// # Cancel safety
+    /// An acquisition that a kept permit serves has it from the call on: poll it or drop it. Dropped, it
+    /// leaves the permit with the client.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 500)?.keep(Duration::from_millis(200));
+    /// for _ in 0..100 {
+    ///     let permit = api.acquire().await?;
+    ///     // … the call
+    ///     permit.release().await?;
+    /// }
+    /// assert!(api.inspect().await?.counts.grants < 100, "most were granted by this client");
+    /// client.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn keep(mut self, idle: Duration) -> Self {
+        let declaration = self.limit.first();
+        let keep = || Keep { shelf: self.session.shelf(&self.name), idle, declaration };
+        self.keep = (!idle.is_zero()).then(keep);
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Acquires one unit, waiting in line for it without limit.
+    ///
+    /// # Errors
+    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull` and
+    /// `LineClosed`. If the store cannot be reached, calls are retried for
+    /// [`store_timeout`](crate::ClientBuilder::store_timeout).
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
+    pub fn acquire(&self) -> Acquire {
+        self.acquire_with(AcquireOptions::new())
+    }
+
+    /// Acquires several units at once: all or none, for one permit of this weight.
+    ///
+    /// # Errors
+    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`] if `units` is above the limit.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn acquire_many(&self, units: u32) -> Acquire {
+        self.acquire_with(AcquireOptions::new().weight(units))
+    }
+
+    /// Acquires one unit if it is free now and no request waits for it.
+    ///
+    /// # Errors
+    /// [`AcquireError::NoPermits`] if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
+    /// [`AcquireError::Cooling`] if it is known when.
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn try_acquire(&self) -> Acquire {
+        self.try_acquire_with(AcquireOptions::new())
+    }
+
+    /// Acquires as the options say, but does not wait.
+    ///
+    /// # Errors
+    /// As [`Semaphore::try_acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn try_acquire_with(&self, options: AcquireOptions) -> Acquire {
+        self.acquire_with(options.no_wait())
+    }
+
+    /// Acquires as the options say.
+    ///
+    /// # Errors
+    /// [`AcquireError`].
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire`].
+    pub fn acquire_with(&self, options: AcquireOptions) -> Acquire {
+        match self.take_kept(&options) {
+            Some(kept) => Acquire::kept(kept),
+            None => Acquire::new(self.start_acquiring(options)),
+        }
+    }
+
+    /// A permit that this client keeps, if these options allow it.
+    fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
+        let keep = self.keep.as_ref().filter(|_| options.may_be_kept())?;
+        if self.session.is_forked() {
+            return None;
+        }
+        let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
+        let label = options.label.as_deref().unwrap_or_default();
+        let lane = options.lane.as_deref().unwrap_or_default();
+        let fits = |terms: &PermitTerms| {
+            terms.weight == options.weight
+                && terms.lease_ms == lease_ms
+                && terms.label.as_str() == label
+                && (terms.lane.as_str(), terms.share) == (lane, options.share)
+        };
+        let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
+        permit.observe_local_grant();
+        let keep = keep.within(permit.lease());
+        Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
+    }
+
+    fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
+        if options.weight == 0 {
+            Err(InvalidInput::ZeroWeight)?;
+        }
+        let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let terms = PermitTerms {
+            weight: options.weight,
+            lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
+            at_least_ms: check_at_least(at_least_ms)?,
+            label: Label::new(options.label.as_deref().unwrap_or_default())?,
+            keep: self.keep.is_some() && options.may_be_kept(),
+            lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
+            share: check_share(options.share)?,
+        };
+        if let Some(time) = options.max_hold {
+            check_max_hold(time)?;
+        }
+        if options.supersedes && options.holder.is_none() {
+            Err(InvalidInput::SupersedesNone)?;
+        }
+        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()).idle);
+        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
+        let names = self.session.new_names(holder);
+        let spec = AcquireSpec {
+            wait: options.wait,
+            auto_renew: options.auto_renew,
+            max_hold: options.max_hold,
+            supersedes: options.supersedes,
+            keep,
+            meters: self.meters.clone(),
+            ..AcquireSpec::new(self.name.clone(), names, terms, self.limit.clone())
+        };
+        Ok(PendingAcquire::new(&self.session, spec))
+    }
+
+    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a
+    /// declaration by an acquisition does: an operator's pinned limit stays, and a higher limit grants at
+    /// once. Returns the limit in force.
+    ///
+    /// A semaphore that is not used is forgotten, as after an acquisition: with the default lease, between
+    /// half a minute and a minute after its last use.
+    ///
+    /// # Errors
+    /// [`AdminError::LimitMismatch`] if the limit is [`Limit::Exactly`] and another one is in force;
+    /// [`AdminError::NoLimit`] if it is [`Limit::Stored`] and none is stored; [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub fn declare(&self) -> Reply<u32, AdminError> {
+        let declared = self.limit.clone();
+        // An empty batch of renewals applies the declaration, and grants what it lets through.
+        self.administer(self.limit.first(), Operation::Renew(Vec::new()), move |name, reply| {
+            let semaphore = name.to_string();
+            match (declared.first(), reply.limit) {
+                (_, 0) => Err(AdminError::NoLimit { semaphore }),
+                (Declaration::Require(required), stored) if required != stored => {
+                    Err(AdminError::LimitMismatch { semaphore, required, stored })
+                }
+                (_, limit) => {
+                    declared.note_reply(reply.pinned);
+                    Ok(limit)
+                }
+            }
+        })
+    }
+
+    /// Executes an operation on the semaphore itself, and makes the result of the reply.
+    fn administer<T: Send + 'static>(
+        &self,
+        declaration: Declaration,
+        operation: Operation,
+        result: impl FnOnce(Name, protocol::Reply) -> Result<T, AdminError> + Send + 'static,
+    ) -> Reply<T, AdminError> {
+        let (session, name, semaphore) = (self.session.clone(), self.name.clone(), self.name.clone());
+        Reply::new(async move {
+            let message = |answer| Message::Admin { semaphore, declaration, operation, answer };
+            result(name, session.call(message).await?)
+        })
+    }
+}
