@@ -5,7 +5,7 @@
 //! | [`renew_every`] | a third | 33 ms | 5 s | 8 h |
 //! | [`margin`] | a hundredth, at least 5 ms | 5 ms | 150 ms | 14 min 24 s |
 //! | [`call_timeout`] | a fifth, 250 ms to 3 s | 250 ms | 3 s | 3 s |
-//! | [`retry_reclaim_after`] | a thirtieth, at least 10 ms | 10 ms | 500 ms | 48 min |
+//! | [`retry_reclaim_after`] | a thirtieth, 10 ms to 500 ms | 10 ms | 500 ms | 500 ms |
 //! | [`reconnect_pause_max`] | a thirtieth, 20 ms to 500 ms | 20 ms | 500 ms | 500 ms |
 //! | [`ping_every`] | a third, 250 ms to 5 s | 250 ms | 5 s | 5 s |
 //! | [`ping_timeout`] | a sixth, 250 ms to 2 s | 250 ms | 2 s | 2 s |
@@ -59,9 +59,10 @@ pub(crate) fn call_timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(Duration::from_millis(250), CALL_TIMEOUT_MAX)
 }
 
-/// The pause before a holder that the store forgot retries its renewal.
+/// The pause before a holder that the store forgot retries its renewal: shorter than the recovery window,
+/// which each attempt keeps open.
 pub(crate) fn retry_reclaim_after(lease: Duration) -> Duration {
-    (lease / 30).max(BACKOFF.first)
+    (lease / 30).clamp(BACKOFF.first, BACKOFF.longest)
 }
 
 /// Growing pauses between attempts.
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(of_leases(renew_every), [33, 5_000, 28_800_000]);
         assert_eq!(of_leases(margin), [5, 150, 864_000]);
         assert_eq!(of_leases(call_timeout), [250, 3_000, 3_000]);
-        assert_eq!(of_leases(retry_reclaim_after), [10, 500, 2_880_000]);
+        assert_eq!(of_leases(retry_reclaim_after), [10, 500, 500]);
         #[cfg(feature = "redis")]
         {
             assert_eq!(of_leases(reconnect_pause_max), [20, 500, 500]);

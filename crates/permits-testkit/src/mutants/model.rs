@@ -55,6 +55,34 @@ pub fn no_window(state: &mut Option<State>, server: &Clock<'_>, command: &Comman
     apply(state, server, &Command { recovery: Recovery::Off, ..command.clone() })
 }
 
+/// Ends the recovery window at its time, although a forgotten holder waits to be put back.
+pub fn ends_the_window(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let before = state.as_ref().map(|state| (state.server.clone(), state.recovering_until_ms));
+    let outcome = apply(state, server, command);
+    if let Some((known, until_ms)) = before {
+        change(state, |state| {
+            if state.server == known {
+                state.recovering_until_ms = until_ms;
+            }
+        });
+    }
+    outcome
+}
+
+/// Hands on what any holder releases, as if this were the first era.
+pub fn hands_on_what_is_released_again(
+    state: &mut Option<State>,
+    server: &Clock<'_>,
+    command: &Command,
+) -> Outcome {
+    let releases = matches!(command.operation, Operation::Release(_));
+    let began_us = state.as_ref().filter(|_| releases).map(|state| state.era_began_us);
+    change(state, |state| state.era_began_us = began_us.map_or(state.era_began_us, |_| 0));
+    let outcome = apply(state, server, command);
+    change(state, |state| state.era_began_us = began_us.unwrap_or(state.era_began_us));
+    outcome
+}
+
 /// Puts back every holder that renews, those that were reaped included.
 pub fn resurrects(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let era = state.as_ref().map(|state| (state.era_known, state.era_began_us));

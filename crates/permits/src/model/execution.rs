@@ -21,6 +21,8 @@ pub(super) struct Execution<'a> {
     pub(super) command: &'a Command,
     pub(super) now_us: u64,
     pub(super) now_ms: u64,
+    /// The length of the recovery window that this command opens or keeps open, in milliseconds.
+    pub(super) window_ms: u64,
     /// Units held after the reaping: while recovering, no more than these may be held after the command.
     pub(super) held_at_start: u64,
     /// Slots that this command freed otherwise than by reaping, and has not granted since.
@@ -60,6 +62,7 @@ impl<'a> Execution<'a> {
             reap_truncated: false,
             promote_truncated: false,
             turn_is_new: false,
+            window_ms: 0,
             extends: !command.only_looks() || damage == Some(Damage::StateLost),
             deleted: false,
             replaced_limit: None,
@@ -94,12 +97,17 @@ impl<'a> Execution<'a> {
 
     /// Forgets an entry: a waiter leaves the queue; a holder frees its units and slot, or cools.
     pub(super) fn forget(&mut self, holder: &Holder) -> ReleaseOutcome {
-        let grant = self.state.entries.get(holder).and_then(|entry| entry.place.taken());
+        let Some(entry) = self.state.entries.get(holder) else { return ReleaseOutcome::Unknown };
+        let (taken, is_withheld, weight) = (entry.place.taken(), self.is_withheld(entry), entry.terms.weight);
         let was = self.end(holder);
-        if let Some(grant) = grant
-            && !self.state.entries.contains_key(&holder.cooling(grant.token))
-        {
-            self.freed_slots.insert(grant.slot.into());
+        match taken {
+            Some(grant) if self.state.entries.contains_key(&holder.cooling(grant.token)) => {}
+            // Its entry may be of this very command, if the clock has jumped back.
+            Some(_) if is_withheld => {
+                self.held_at_start = self.held_at_start.saturating_sub(u64::from(weight));
+            }
+            Some(grant) => drop(self.freed_slots.insert(grant.slot.into())),
+            None => {}
         }
         was
     }

@@ -1,7 +1,7 @@
 //! Recovery: eras, and the window in which free capacity is held back for forgotten holders.
 
 use super::execution::Execution;
-use super::state::ServerClock;
+use super::state::{Entry, ServerClock, signed};
 
 /// The interval between checks of the server's identity, in microseconds.
 pub const IDENTITY_EVERY_US: u64 = 10_000;
@@ -17,6 +17,7 @@ impl Execution<'_> {
             state.lease_max_ms = lease_max_ms;
         }
         let window_ms = self.command.recovery.window().of(lease_max_ms);
+        self.window_ms = window_ms;
         if is_damaged {
             // Its holders are alive, and may reconnect as after a restart that kept nothing.
             state.server = server.run_id.to_owned();
@@ -42,6 +43,22 @@ impl Execution<'_> {
         if existed && now_ms < state.recovering_until_ms && state.lease_max_ms > lease_known {
             state.recovering_until_ms = state.recovering_until_ms.max(state.era_began_us / 1000 + window_ms);
         }
+    }
+
+    /// Keeps the window open for a forgotten holder that does not fit. Holders that are gone, and whose
+    /// releases were lost, may have its units until their leases end. Then it is the next, and no waiter.
+    pub(super) fn extend_window(&mut self, lease_ms: u64) {
+        if self.is_recovering() {
+            let until_ms = (self.now_ms + self.window_ms).min(self.state.era_began_us / 1000 + lease_ms);
+            self.state.recovering_until_ms = self.state.recovering_until_ms.max(until_ms);
+        }
+    }
+
+    /// Returns true if the units of this holder are withheld while the store recovers: it was not renewed in
+    /// this era, so its first release may have been lost with the grant of its units.
+    pub(super) fn is_withheld(&self, entry: &Entry) -> bool {
+        let renewed_ms = entry.deadline - signed(entry.terms.lease_ms);
+        self.is_recovering() && renewed_ms < signed(self.state.era_began_us / 1000)
     }
 
     /// Returns true if a recovery window is open.

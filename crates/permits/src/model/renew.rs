@@ -103,6 +103,7 @@ impl Execution<'_> {
         if state.held + u64::from(renew.terms.weight) > state.limit.into()
             || !self.take_slot(grant.slot.into())
         {
+            self.extend_window(renew.terms.lease_ms);
             return RenewOutcome::RetryLater;
         }
         let state = &mut self.state;

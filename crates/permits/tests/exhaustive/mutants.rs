@@ -155,12 +155,12 @@ fn a_flush_can_admit_too_many() {
 }
 
 /// The old primary knew that client 0 had released and that client 1 was granted. Its replacement does not:
-/// client 0 retries its release, since it had no reply, and its unit goes to client 2.
+/// client 0 retries its release, since it had no reply. Its unit is client 1's.
 #[test]
-fn a_replica_that_lags_can_admit_too_many() {
+fn what_is_released_again_and_handed_on_is_seen() {
     let scope = Scope { weights: &[1, 1, 1], ..with_restart(&[Memory::Earlier], Recovery::Strict) };
     let scope = Scope { budget: Budget { losses: 1, ..scope.budget }, ..scope };
-    let world = taken(&scope, |does| {
+    let way = |does: &mut Does<'_>| {
         does.call(0, Kind::Acquire, Action::Acquire(0));
         does.call(1, Kind::Acquire, Action::Acquire(1));
         does.take(Action::Replicate);
@@ -173,10 +173,25 @@ fn a_replica_that_lags_can_admit_too_many() {
         does.call(1, Kind::Renew, Action::Renew(1));
         does.call(2, Kind::Acquire, Action::Acquire(2));
         does.call(0, Kind::Release, Action::SendRelease(0));
+    };
+    let world = taken(&scope, way);
+    assert_eq!(format!("{:?}", world.broken), "{}");
+    let scope = Scope { store: model::hands_on_what_is_released_again, ..scope };
+    let world = taken(&scope, |does| {
+        way(does);
         does.take(Action::Push(0));
     });
     assert_eq!(format!("{:?}", world.broken), r#"{"P2", "slots"}"#);
     assert_eq!(properties::believed(&world, &scope), 2);
+}
+
+/// The unit of a client that has gone is free when its lease ends, and is a forgotten holder's.
+#[test]
+fn a_window_that_ends_before_a_forgotten_holder_is_put_back_is_seen() {
+    let scope = with_restart(&[Memory::Earlier], Recovery::Interval);
+    let budget = Budget { delays: 0, ..scope.budget };
+    let scope = Scope { lease: 4, connected: true, budget, ..scope };
+    breaks("P2", Scope { store: model::ends_the_window, ..scope });
 }
 
 /// A regression: sessions dated a pushed grant from the call that they had sent last, although it was the

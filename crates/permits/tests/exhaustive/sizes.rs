@@ -72,6 +72,12 @@ fn lags(budget: Budget) -> Scope {
     Scope { restarts: &[Memory::Earlier], name: "a replica that lags", ..forgets(budget) }
 }
 
+/// A replica that lags, with the default window, of two ticks, which covers connected clients.
+fn lags_connected(budget: Budget) -> Scope {
+    let scope = Scope { recovery: Recovery::Interval, connected: true, ..lags(budget) };
+    Scope { lease: 6, name: "a replica that lags, all connected", ..scope }
+}
+
 fn two(delays: u8) -> Budget {
     Budget { acquisitions: 2, delays, ..NOTHING }
 }
@@ -182,8 +188,13 @@ fn a_flush_admits_no_more_than_as_much_again_for_a_lease() {
 }
 
 #[test]
-fn a_replica_that_lags_admits_no_more_than_as_much_again_for_a_lease() {
+fn a_replica_that_lags_breaks_nothing_behind_a_strict_window() {
     holds_in(lags(two(0)), 1);
+}
+
+#[test]
+fn a_replica_that_lags_breaks_nothing_for_connected_clients() {
+    holds_in(lags_connected(two(0)), 1);
 }
 
 /// One after the other, as each needs much memory.
@@ -221,10 +232,16 @@ fn everything_holds_in_the_long_scopes() {
         flushes(two(4)),
         lags(two(3)),
         lags(three(1)),
+        lags_connected(three(1)),
         Scope {
             weights: &[1, 1, 1],
             name: "a replica that lags, with a crowd",
             ..lags(Budget { losses: 1, ..three(0) })
+        },
+        Scope {
+            weights: &[1, 1, 1],
+            name: "a replica that lags, with a crowd, all connected",
+            ..lags_connected(three(0))
         },
     ];
     let chosen = std::env::var("PERMITS_SCOPE").unwrap_or_default();

@@ -36,6 +36,9 @@ pub(crate) struct Both {
     pub(crate) state: Option<State>,
     pub(crate) now_us: u64,
     pub(crate) keys: [String; 5],
+    /// The server's identity: another one begins an era.
+    pub(crate) run_id: &'static str,
+    pub(crate) recovery: Recovery,
     // Dropped after the store, which has tasks on it.
     runtime: Runtime,
     _server: Server,
@@ -51,7 +54,9 @@ impl Both {
         let store = runtime.block_on(connecting).expect("the server runs");
         let connection = server.connect().expect("the server runs");
         let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));
-        let mut both = Self { store, connection, state, now_us, keys, runtime, _server: server };
+        let (run_id, recovery) = ("run", Recovery::Off);
+        let mut both =
+            Self { store, connection, state, now_us, keys, run_id, recovery, runtime, _server: server };
         both.set_time(4_102_444_800_000_000);
         both
     }
@@ -66,7 +71,7 @@ impl Both {
 
     pub(crate) fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
-        let fields = ["now_us", &now_us.to_string(), "run_id", "run", "uptime_ms", "1000000000"];
+        let fields = ["now_us", &now_us.to_string(), "run_id", self.run_id, "uptime_ms", "1000000000"];
         self.call(&[&["HSET", SERVER_KEY], &fields[..]].concat());
     }
 
@@ -77,13 +82,14 @@ impl Both {
     }
 
     pub(crate) fn execute(&mut self, operation: &Operation) -> Result<Reply, StoreError> {
-        self.runtime.block_on(self.store.execute(&command(operation)))
+        self.runtime.block_on(self.store.execute(&self.command(operation)))
     }
 
     /// Executes `operation` on both, and demands equal replies and states.
     pub(crate) fn same(&mut self, operation: &Operation) -> Answers {
-        let clock = ServerClock { now_us: self.now_us, run_id: "run", uptime_ms: 1_000_000_000 };
-        let (wanted, _) = model::apply(&mut self.state, &clock, &command(operation));
+        let clock = ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: 1_000_000_000 };
+        let command = self.command(operation);
+        let (wanted, _) = model::apply(&mut self.state, &clock, &command);
         let got = self.execute(operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
         assert_eq!(got, wanted, "{operation:?}");
         self.unchanged();
@@ -124,6 +130,17 @@ impl Both {
         }
     }
 
+    fn command(&self, operation: &Operation) -> Command {
+        Command {
+            semaphore: name(),
+            session: SessionId::new("session").expect("it is plain"),
+            lease_ms: 3_000,
+            recovery: self.recovery,
+            declaration: Declaration::Fallback(3),
+            operation: operation.clone(),
+        }
+    }
+
     fn limit_to_2(&mut self) {
         self.same(&change_limit("l1", LimitChange::Set(2)));
         self.same(&change_limit("l2", LimitChange::Unpin));
@@ -148,17 +165,6 @@ fn name() -> Name {
 
 pub(crate) fn holder(name: &str) -> Holder {
     Holder::new(name).expect("it is valid")
-}
-
-fn command(operation: &Operation) -> Command {
-    Command {
-        semaphore: name(),
-        session: SessionId::new("session").expect("it is plain"),
-        lease_ms: 3_000,
-        recovery: Recovery::Off,
-        declaration: Declaration::Fallback(3),
-        operation: operation.clone(),
-    }
 }
 
 fn label() -> Label {

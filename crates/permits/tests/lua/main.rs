@@ -7,6 +7,7 @@ mod foreign_keys;
 mod memory;
 #[path = "../support/packed.rs"]
 mod packed;
+mod recovering;
 mod remembered;
 mod text;
 mod unreadable;

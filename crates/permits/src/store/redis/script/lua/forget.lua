@@ -16,7 +16,7 @@ end
 local function forget(gone, tokens_known)
   write()
   if #gone == 0 then return end
-  local waiters, left = {}, {}
+  local waiters, left, withheld = {}, {}, {}
   for _, holder in ipairs(gone) do
     local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share = parts(holder, known[holder])
     if not tokens_known then spend_tokens(token, keeps) end
@@ -30,7 +30,13 @@ local function forget(gone, tokens_known)
       s.earliest, s.cools_until = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms)
     elseif token > 0 then
       s.held, s.holders = s.held - weight, s.holders - 1
-      slots.freed[#slots.freed + 1], slots.sorted = -slot, false
+      if s.recovering and redis.call('ZSCORE', leases_key, holder) - lease < math.floor(s.era_began / 1000) then
+        -- Not renewed in this era: its first release may have been lost with the grant of its units.
+        s.held_at_start = s.held_at_start - weight
+        add_range(withheld, slot, slot)
+      else
+        slots.freed[#slots.freed + 1], slots.sorted = -slot, false
+      end
     else
       waiters[#waiters + 1], left[lane] = holder, (left[lane] or 0) + 1
     end
@@ -38,6 +44,10 @@ local function forget(gone, tokens_known)
   if #entries > 0 then
     allow_at_maxmemory()
     write()
+  end
+  if #withheld > 0 then
+    redis.call('ZADD', free_key, unpack(withheld))
+    s.created[free_key] = true
   end
   redis.call('HDEL', state_key, unpack(gone))
   redis.call('ZREM', leases_key, unpack(gone))

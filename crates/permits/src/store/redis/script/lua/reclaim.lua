@@ -35,7 +35,14 @@ local function reclaim(holder, entry)
   local cooling = string.format('%s\t%.0f', holder, token)
   find({ cooling })
   if known[cooling] then return 'lost' end
-  if s.held + weight > s.limit or not take_slot(slot) then return 'again' end
+  if s.held + weight > s.limit or not take_slot(slot) then
+    -- Holders that are gone, and whose releases were lost, may have its units until their leases end. Then
+    -- it is the next, and no waiter.
+    if s.recovering then
+      s.recovering_until = math.max(s.recovering_until, math.min(now_ms + window, math.floor(s.era_began / 1000) + lease))
+    end
+    return 'again'
+  end
   -- Always: a later request of the batch may remove the last entry before this one is written.
   s.created[leases_key] = true
   s.last_token = math.max(s.last_token, token)
