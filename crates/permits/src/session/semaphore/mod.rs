@@ -1,9 +1,11 @@
 //! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
 //! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls`
-//! makes batches, `replies` hands the replies to the acquisitions; `held` is about permits that callers hold.
+//! makes batches, `replies` hands the replies to the acquisitions; `held` is about permits that callers hold,
+//! `ends` about ends by time, in an outage and with the session.
 
 mod calls;
+mod ends;
 mod entry;
 mod held;
 mod kept;
@@ -22,14 +24,14 @@ use super::Config;
 use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::outbox::Answer;
 use super::outbox::Outbox;
-use super::permit_state::{Check, PermitState};
+use super::permit_state::PermitState;
 use super::shelf::{Keep, Shelf};
 use super::spec::{AcquireSpec, Wait};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
-use crate::error::{AcquireError, Ended, Lost, ReleaseError};
+use crate::error::{AcquireError, Lost};
 use crate::keeping::Notice;
 use crate::model::RECALL_US;
 use crate::observe::events;
@@ -425,98 +427,6 @@ impl SemaphoreSession {
         if due(&mut self.schedule.give_back_at) {
             self.give_back_idle(now, context);
         }
-    }
-
-    /// The wait limit, or the deadline, of an acquisition has come.
-    pub(super) fn on_acquisition_time(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
-        let Some(entry) = self.acquisitions.get_mut(request) else { return };
-        entry.timer = None;
-        match &entry.permit {
-            Some(permit) => {
-                match permit.check(now) {
-                    // Extended since the timer was set.
-                    Check::Held(deadline) => {
-                        let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                        entry.timer = Some(context.timers.set(deadline, timer));
-                        return;
-                    }
-                    Check::Expired => {
-                        let permit = permit.clone();
-                        if self.was_kept(&permit) {
-                            // No caller works with it any more.
-                            return self.step(request, Input::Released, None, now, context);
-                        }
-                        context.outbox.signal_loss(&permit);
-                    }
-                    Check::Ended => {}
-                }
-                self.step(request, Input::Expired, None, now, context);
-            }
-            None => match entry.spec.wait {
-                Wait::AtMost(waited) => {
-                    self.fail(request, AcquireError::TimedOut { waited }, now, context);
-                }
-                Wait::No => self.fail(request, AcquireError::NoPermits, now, context),
-                Wait::Forever => {}
-            },
-        }
-    }
-
-    /// Fails what has waited for the store for too long, in this outage or in that of the whole store.
-    pub(super) fn fail_timed_out(&mut self, down: &Option<Outage>, now: Moment, context: &mut Context) {
-        let timeout = context.config.store_timeout;
-        let Some(Outage { since, error }) = Outage::older(down, &self.outage).cloned() else { return };
-        let timed_out = |entry: &Entry| {
-            !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::Withdrawn { .. })
-                && now >= since.max(entry.arrived_at) + timeout
-        };
-        let timed_out = self.acquisitions.iter().filter(|(_, entry)| timed_out(entry));
-        let requests: Vec<RequestId> = timed_out.map(|(request, _)| request.clone()).collect();
-        for request in requests {
-            self.fail(&request, AcquireError::Store(error.clone()), now, context);
-        }
-        for release in self.releases.take_late(now) {
-            self.give_up(release, &error, now, context);
-        }
-    }
-
-    /// A release that is not sent any more: what the store still has ends with its lease.
-    fn give_up(&mut self, release: PendingRelease, error: &StoreError, now: Moment, context: &mut Context) {
-        let given_up = Input::ReleaseReturned { ended: false };
-        self.step(&release.request.request, given_up, None, now, context);
-        match release.answer {
-            Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
-            None => events::not_released(&self.name, &release.request.holder, error),
-        }
-    }
-
-    /// The session closes: permits are lost, callers are answered, and everything is released.
-    pub(super) fn close(&mut self, now: Moment, context: &mut Context) {
-        self.note(Notice::Unsure, now, context);
-        let requests: Vec<RequestId> = self.acquisitions.keys().cloned().collect();
-        for request in requests {
-            match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
-                Some(permit) => {
-                    context.outbox.lose(&permit, Lost::Closed);
-                    self.step(&request, Input::Released, None, now, context);
-                }
-                None => self.fail(&request, AcquireError::Ended(Ended::Closed), now, context),
-            }
-        }
-    }
-
-    /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the
-    /// store has ends with its lease.
-    pub(super) fn abandon(self, outbox: &mut Outbox) {
-        self.shelf.iter().for_each(|shelf| drop(shelf.note(Notice::Unsure)));
-        for (_, mut entry) in self.acquisitions {
-            match &entry.permit {
-                Some(permit) => outbox.lose(permit, Lost::SessionFailed),
-                None => entry.answer(Err(AcquireError::Ended(Ended::SessionFailed)), outbox),
-            }
-        }
-        // Their callers are answered by their channels closing.
-        outbox.discard(self.releases);
     }
 
     /// Plans a renewal within a third of this acquisition's lease, if it needs renewal.

@@ -6,6 +6,8 @@
 //! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
 
 mod bounds;
+mod checks;
+mod client;
 mod faults;
 mod sets;
 mod world;

@@ -1,27 +1,22 @@
 //! The world of a simulation: clients with their engines, one server that runs the model, and everything on
 //! its way between them.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-
+use super::checks::rises;
+use super::client::Client;
 use crate::error::{AcquireError, Ended};
-use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{Command, Declaration, Grant, Name, Operation, PermitTerms, Recovery, Reply};
+use crate::model::{self, ServerClock, State};
+use crate::protocol::{Command, Name, Operation, Recovery, Reply};
 use crate::session::Config;
 use crate::session::call::Call;
-use crate::session::callers::{Message, PermitGuard, Session, TermsChange};
-use crate::session::engine::Engine;
+use crate::session::callers::TermsChange;
 use crate::session::gathering::{Answering, Sending};
-use crate::session::pending_acquire::PendingAcquire;
-use crate::session::shelf::{Keep, Shelf};
-use crate::session::spec::{AcquireSpec, Wait};
-use crate::session::tests::{config, queued_session, spec};
+use crate::session::spec::Wait;
+use crate::session::tests::{config, queued_session};
 use crate::store::{Executed, Report, StoreError};
-use crate::sys::clock::{Moment, millis};
+use crate::sys::clock::Moment;
 
 pub(super) const LIMIT: u32 = 3;
 pub(super) const LEASE: Duration = Duration::from_secs(6);
@@ -32,7 +27,7 @@ pub(super) const FASTEST: Duration = Duration::from_millis(1);
 
 /// The time within which a recall arrives where there is no trouble: its own delay, and that of a reply
 /// before it.
-const RECALL_ARRIVES_US: u64 = 5_000;
+pub(super) const RECALL_ARRIVES_US: u64 = 5_000;
 
 /// An event at a time of the simulation.
 pub(super) enum Coming {
@@ -44,60 +39,6 @@ pub(super) enum Coming {
     /// Sends what was kept to travel with other requests.
     Flushes(usize),
     Thaws(usize),
-}
-
-pub(super) struct Client {
-    pub(super) engine: Engine,
-    pub(super) session: Session,
-    pub(super) messages: mpsc::UnboundedReceiver<Message>,
-    pub(super) pending: Vec<PendingAcquire>,
-    pub(super) held: Vec<PermitGuard>,
-    pub(super) frozen: bool,
-    /// The events while it was frozen.
-    pub(super) backlog: Vec<Coming>,
-    pub(super) connected: bool,
-    /// Calls on one connection arrive in their order.
-    pub(super) last_arrival: Moment,
-    /// So do replies and recalls.
-    pub(super) last_reply: Moment,
-    pub(super) last_recall: Moment,
-    /// The time for which it keeps permits; 0 if it keeps none.
-    pub(super) keep: Duration,
-    shelf: Arc<Shelf>,
-}
-
-impl Client {
-    /// Acquires a permit at `now` of its clock. Returns it if the client has kept it.
-    pub(super) fn acquire(
-        &mut self,
-        weight: u32,
-        at_least: Duration,
-        wait: Wait,
-        now: Moment,
-    ) -> Option<PermitGuard> {
-        let keeps = !self.keep.is_zero() && at_least.is_zero();
-        let terms = PermitTerms {
-            at_least_ms: millis(at_least),
-            keep: keeps,
-            ..PermitTerms::new(weight, millis(LEASE))
-        };
-        let declaration = Declaration::Declare(LIMIT);
-        if keeps {
-            let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
-            let shown = Cell::new(now);
-            let clock = || shown.replace(shown.get() + Duration::from_micros(1));
-            let kept = keep.shelf.take(declaration, |kept| *kept == terms, clock);
-            if let Some(permit) = kept {
-                return Some(PermitGuard::new(permit, self.session.clone(), Some(keep)));
-            }
-        }
-        let spec = spec(&self.session, "simulated", terms, declaration);
-        let spec = AcquireSpec { wait, keep: keeps.then_some(self.keep), ..spec };
-        let mut pending = PendingAcquire::new(&self.session, spec);
-        pending.send();
-        self.pending.push(pending);
-        None
-    }
 }
 
 /// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish
@@ -520,37 +461,6 @@ impl World {
         self.turn(number);
     }
 
-    /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
-    /// to arrive.
-    pub(super) fn check_recalled(&self, seed: u64) {
-        let head = self.state.as_ref().and_then(|state| state.queue.first_key_value());
-        let Some((ticket, holder)) = head else { return };
-        if self.now_us() > ticket + RECALL_ARRIVES_US {
-            let keeper = self.clients.iter().position(|client| !client.shelf.is_empty());
-            assert_eq!(keeper, None, "P22: {holder} waits, and a client keeps a permit (seed {seed})");
-        }
-    }
-
-    /// Believed to be held, by each holder's own clock: never more than the limit.
-    pub(super) fn check(&mut self, seed: u64) {
-        let units = self.believed();
-        assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {seed})");
-    }
-
-    /// The units that clients believe they hold.
-    pub(super) fn believed(&mut self) -> u32 {
-        let mut units = 0;
-        for number in 0..self.clients.len() {
-            let now = self.clock(number);
-            let client = &mut self.clients[number];
-            let before = client.held.len();
-            client.held.retain(|held| held.state.deadline(now).is_some());
-            self.seen.lost += before - client.held.len();
-            units += client.held.iter().map(|held| held.state.weight()).sum::<u32>();
-        }
-        units
-    }
-
     /// Continues to the next thing that arrives, or to the next timer of an engine.
     pub(super) fn advance(&mut self) {
         let next_coming = self.coming.keys().next().map(|(at, _)| *at);
@@ -579,45 +489,4 @@ impl World {
             _ => self.now = self.now + Duration::from_millis(1),
         }
     }
-
-    /// Everything is dropped and no more faults happen: everything is released.
-    pub(super) fn settle(&mut self, seed: u64) {
-        self.trouble = 0;
-        for client in &mut self.clients {
-            client.pending.clear();
-            client.held.clear();
-        }
-        let end = self.now + 6 * LEASE;
-        while self.now < end {
-            self.advance();
-            self.check(seed);
-            let idle = self.coming.is_empty();
-            if idle && self.clients.iter().all(|client| client.engine.next_time().is_none()) {
-                self.now = end;
-            }
-        }
-        let run_id = self.run_id.to_string();
-        let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms: u64::MAX / 2 };
-        if let Some(state) = &self.state
-            && !state.is_expired(server.now_us / 1000)
-        {
-            let alive: Vec<_> = state
-                .entries
-                .values()
-                .filter(|entry| entry.deadline.abs() > (server.now_us / 1000) as i64)
-                .collect();
-            let waiting = alive.iter().filter(|entry| matches!(entry.place, EntryState::Waiting(_))).count();
-            assert!(alive.is_empty(), "P10: {} entries stay, {waiting} wait (seed {seed})", alive.len());
-        }
-        for client in &self.clients {
-            assert!(client.engine.is_idle(), "P10: an engine still has something to do (seed {seed})");
-        }
-    }
-}
-
-/// P4: the tokens of each slot rise.
-fn rises(last_of_slots: &mut BTreeMap<u32, u64>, held: &PermitGuard) {
-    let Grant { token, slot } = held.state.grant();
-    let last = last_of_slots.insert(slot, token);
-    assert!(last.is_none_or(|last| last < token), "P4: slot {slot} has token {token} after {last:?}");
 }
