@@ -20,7 +20,7 @@ import permits
 
 T = TypeVar("T")
 
-LIMIT = 30.0
+LIMIT = 120.0
 """The time in seconds after which a condition has failed."""
 
 

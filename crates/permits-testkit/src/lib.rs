@@ -84,7 +84,7 @@ pub mod worker;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use fake_server::{FakeServer, Garbage};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
-pub use process::{ChildGuard, Lines};
+pub use process::{ChildGuard, Lines, own_program};
 pub use proxy::Proxy;
 pub use resp::{Connection, Resp};
 pub use sentinel::{Sentinels, SentinelsBuilder};

@@ -15,6 +15,7 @@
 use std::env;
 use std::io::{self, BufRead, BufReader};
 use std::mem;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -304,4 +305,15 @@ impl Lines {
     pub fn next_line(&self, limit: Duration) -> Option<String> {
         self.receiver.recv_timeout(limit).ok()
     }
+}
+
+/// The path by which a program starts itself again, also after a build has replaced its file (on Linux).
+///
+/// # Panics
+///
+/// If the system does not know the program's file.
+pub fn own_program() -> PathBuf {
+    // By number: another program between may start it, such as taskset.
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if running.exists() { running } else { env::current_exe().expect("a program knows where it is") }
 }

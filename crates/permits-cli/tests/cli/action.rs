@@ -104,7 +104,7 @@ fn the_permit_is_renewed_until_the_post_step_releases_it() {
         return;
     }
     let (server, name) = fresh();
-    let inputs = [("limit", "3"), ("weight", "2"), ("lease", "2s"), ("label", "project deploy 7")];
+    let inputs = [("limit", "3"), ("weight", "2"), ("lease", "4s"), ("label", "project deploy 7")];
     let job = Job::new(&server, &name, &inputs);
     let outputs = job.main();
     let held = || status(&server, &name)["holders"][0].clone();
@@ -113,7 +113,7 @@ fn the_permit_is_renewed_until_the_post_step_releases_it() {
     assert_eq!(held()["token"].to_string(), outputs["token"]);
     assert_eq!(held()["slot"].to_string(), outputs["slot"]);
     // Longer than a lease, by the server's clock.
-    assert!(wait::until(TIMEOUT, || held()["age_ms"].as_u64().is_none_or(|age| age > 2500)));
+    assert!(wait::until(TIMEOUT, || held()["age_ms"].as_u64().is_none_or(|age| age > 4500)));
     assert_eq!(held()["token"].to_string(), outputs["token"]);
 
     let post = job.post();

@@ -82,18 +82,28 @@ fn each_is_listed_with_its_counts(store: &dyn Store, name: &str) {
     let age = |field: &str| ages[0][field].as_u64().expect("a number");
     let (held, waited) = (age("oldest_holder_age_ms"), age("oldest_waiter_age_ms"));
     assert!(0 < waited && waited < held, "{held} {waited}");
+    let recovers = || {
+        let listed = json(&mut permits(&store.url(), ["list", "--json"]));
+        listed[0]["recovering_ms"].as_u64().expect("a number") > 0
+    };
+    let before = recovers();
     let text = output(&mut permits(&store.url(), ["list"]));
+    let after = recovers();
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
-    let recovering = if store.url().starts_with("redis") { ", recovering" } else { "" };
-    let expected = format!(
-        "\
+    let expected = |flag| {
+        format!(
+            "\
 NAME          HELD  LIMIT  WAITING
-another name     0     12        0  pinned{recovering}
+another name     0     12        0  pinned{flag}
 semaphore        2      3        2  PAUSED
 zzz              0      -        0  PAUSED
 "
-    );
-    assert_eq!(text.stdout, expected);
+        )
+    };
+    // On a slow machine the window, which began when the server did, may be over, or end meanwhile.
+    let shown = text.stdout == expected(", recovering");
+    assert!(shown || text.stdout == expected(""), "{}", text.stdout);
+    assert!(if shown { before } else { !after }, "{before} {after}: {}", text.stdout);
 }
 
 fn unused_semaphores_are_not_listed(store: &dyn Store, name: &str) {

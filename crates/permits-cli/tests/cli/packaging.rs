@@ -334,7 +334,10 @@ fn a_release_of_changes_that_are_not_committed_is_refused() {
     fs::create_dir(tree.path().join("scripts")).expect("it is new");
     fs::copy(root().join("scripts/package"), tree.path().join("scripts/package")).expect("it is there");
     let package = |arguments: &[&str]| {
-        let package = Command::new(tree.path().join("scripts/package")).args(arguments).output();
+        // Read by its interpreter: a file that was just written cannot be executed while a process that
+        // another test is starting has it open.
+        let script = tree.path().join("scripts/package");
+        let package = Command::new("bash").arg(script).args(arguments).output();
         let package = package.expect("it can be started");
         (package.status.code(), String::from_utf8_lossy(&package.stderr).into_owned())
     };
