@@ -22,32 +22,46 @@ fn modes() -> Vec<Mode> {
     available(Mode::ALL.to_vec()).0
 }
 
+fn record(into: &Path) -> Value {
+    let text = std::fs::read_to_string(into.join("results.json")).expect("the record was written");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
 #[test]
 fn the_quick_comparison_measures_every_figure() {
     let directory = tempfile::tempdir().expect("a directory");
-    let status = compare(
-        directory.path(),
-        &[
-            "compare",
-            "--quick",
-            "--only",
-            "permits,permits-dropped,permits-kept,noop,incr,tokio",
-            "--into",
-            "comparison",
-        ],
-    );
-    assert!(status.success(), "{status}");
-
+    let own = "permits,permits-dropped,permits-kept,noop,incr,tokio";
+    let all = ["compare", "--quick", "--only", own, "--into", "comparison"];
+    let part = [all.as_slice(), &["--round", "0", "--modes", "quiet"]].concat();
     let into = directory.path().join("comparison");
-    let text = std::fs::read_to_string(into.join("results.json")).expect("the record was written");
-    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    // The first part of several: there is no page yet.
+    assert!(compare(directory.path(), &part).success());
+    assert!(into.join("rounds.json").exists());
+    assert!(!into.join("README.md").exists() && !into.join("results.json").exists());
+    std::fs::remove_file(into.join("rounds.json")).expect("it is there");
+
+    assert!(compare(directory.path(), &all).success());
+    let first = record(&into);
+    // One part again: of all others the figures are those of before.
+    assert!(compare(directory.path(), &part).success());
+    assert!(!into.join("rounds.json").exists(), "nothing is missing");
+    let record = record(&into);
+    assert_ne!(record["rounds"]["quiet 0"], first["rounds"]["quiet 0"]);
+    assert_eq!(record["rounds"]["quiet 1"], first["rounds"]["quiet 1"]);
+
+    let figures = |mode: Mode, round: u8| {
+        let mode = mode.name();
+        &record["rounds"][format!("{mode} {round}")]["figures"][mode]
+    };
     let measured = |mode: Mode, system: &str, figure: &str| {
-        let value = &record["modes"][mode.name()][system][figure][0];
-        assert!(value.is_f64(), "{figure} of {system}, {}, was not measured", mode.name());
+        let is_in = |round| figures(mode, round)[system][figure][0].is_f64();
+        assert!(is_in(0) || is_in(1), "{figure} of {system}, {}, was not measured", mode.name());
     };
     for mode in modes() {
-        let cannot = &record["modes"][mode.name()]["permits"]["cannot"];
-        assert!(cannot.is_null(), "permits can do all of it: {cannot}");
+        for round in [0, 1] {
+            let cannot = &figures(mode, round)["permits"]["cannot"];
+            assert!(cannot.is_null(), "permits can do all of it: {cannot}");
+        }
         measured(mode, "noop", "D.p50_us");
         measured(mode, "permits-dropped", "A.p50_us");
         if mode == Mode::Delayed {

@@ -38,11 +38,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 /// Runs all rounds, each in all modes.
-///
-/// # Errors
-/// If a mode cannot be entered, or the server fails. The failure of a system is kept in the results.
-pub fn measure(bench: &mut Bench, systems: &[System], modes: &[Mode]) -> Result<(), Failure> {
-    for round in 1..=bench.scale.rounds {
+pub(crate) fn measure(bench: &mut Bench, systems: &[System], modes: &[Mode]) -> Result<(), Failure> {
+    for round in 0..=bench.scale.rounds {
         for &mode in modes {
             bench.enter(mode)?;
             for system in systems.iter().filter(|system| system.absent().is_none()) {

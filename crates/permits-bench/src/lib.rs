@@ -9,6 +9,7 @@
 //! libraries (`comparison/`) build on them.
 
 pub mod aims;
+mod capacity;
 pub mod core_bench;
 pub mod driver;
 pub mod events;
@@ -34,12 +35,13 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The commands that [`run`] takes.
 pub const COMMANDS: &str =
-    "core | faults | hold | local | observation | regression | scale | soak | startup | windows";
+    "capacity | core | faults | hold | local | observation | regression | scale | soak | startup | windows";
 
 /// Runs a command of the program; `None` if there is no such command.
 pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
     Some(match words {
         ["core", options @ ..] => core_bench::run(options),
+        ["capacity", options @ ..] => capacity::run(options),
         ["regression"] => regression::run(false),
         ["regression", "--store"] => regression::run(true),
         ["scale", options @ ..] => scale::run(options),

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use permits::Client;
+use permits_testkit::own_program;
 use tempfile::TempDir;
 
 use crate::Failure;
@@ -185,6 +186,5 @@ pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
 }
 
 fn peer(kind: &str, url: &str, argument: &str) -> Result<Child, Failure> {
-    let program = std::env::current_exe()?;
-    Ok(Command::new(program).args(["peer", kind, url, argument]).stdout(Stdio::piped()).spawn()?)
+    Ok(Command::new(own_program()).args(["peer", kind, url, argument]).stdout(Stdio::piped()).spawn()?)
 }

@@ -78,10 +78,18 @@ impl Meter {
 
     /// Bytes of the data, without those of connections.
     pub(crate) fn memory(&mut self) -> Result<f64, Failure> {
+        Ok(self.bytes("used_memory")? - self.memory_of_connections()?)
+    }
+
+    /// Bytes of the connections.
+    pub(crate) fn memory_of_connections(&mut self) -> Result<f64, Failure> {
+        self.bytes("mem_clients_normal")
+    }
+
+    fn bytes(&mut self, field: &str) -> Result<f64, Failure> {
         let info = self.command(&["INFO", "memory"])?;
-        let bytes = |field: &str| field_of(info.text(), field)?.parse::<f64>().ok();
-        let (all, clients) = (bytes("used_memory"), bytes("mem_clients_normal"));
-        Ok(all.ok_or("no used_memory")? - clients.unwrap_or(0.0))
+        let value = field_of(info.text(), field).and_then(|value| value.parse::<f64>().ok());
+        Ok(value.ok_or_else(|| format!("no {field}"))?)
     }
 
     /// Forgets all data, and hands its memory back at once.

@@ -20,6 +20,7 @@ pub struct Results {
 }
 
 /// The reason for a missing figure.
+#[derive(Clone)]
 struct Reason {
     text: String,
     /// The system is not made for the workload, which is not run again.
@@ -102,15 +103,79 @@ impl Results {
         reasons.find(|reason| reason.for_good)
     }
 
-    /// All figures with all their values, by mode and system.
+    /// Takes all figures out, and the reasons; those that hold for good stay.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let figures = std::mem::take(&mut self.figures);
+        let cannot = self.cannot.clone();
+        self.cannot.retain(|_, reason| reason.for_good);
+        Self { figures, cannot }
+    }
+
+    /// All figures with all their values, by mode and system, and the reasons for missing ones.
     pub fn json(&self) -> Value {
         let mut modes = json!({});
         for ((mode, system, figure), values) in &self.figures {
             modes[mode.name()][system][figure] = json!(values);
         }
         for ((mode, system, workload), reason) in &self.cannot {
-            modes[mode.name()][system]["cannot"][workload] = json!(reason.text);
+            let kept = json!({ "text": reason.text, "for good": reason.for_good });
+            modes[mode.name()][system]["cannot"][workload] = kept;
         }
         modes
+    }
+
+    /// Adds what [`json`](Self::json) made.
+    ///
+    /// # Errors
+    /// If it is not of that form.
+    pub fn add(&mut self, modes: &Value) -> Result<(), Failure> {
+        for mode in Mode::ALL {
+            for (system, figures) in modes[mode.name()].as_object().into_iter().flatten() {
+                for (figure, values) in figures.as_object().into_iter().flatten() {
+                    if figure == "cannot" {
+                        self.add_reasons(mode, system, values)?;
+                        continue;
+                    }
+                    let values: Vec<f64> = serde_json::from_value(values.clone())?;
+                    values.into_iter().for_each(|value| self.note(mode, system, figure, value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_reasons(&mut self, mode: Mode, system: &str, reasons: &Value) -> Result<(), Failure> {
+        for (workload, reason) in reasons.as_object().into_iter().flatten() {
+            let text = reason["text"].as_str().ok_or("a reason without a text")?.to_owned();
+            let for_good = reason["for good"] == true;
+            self.cannot.insert(key(mode, system, workload), Reason { text, for_good });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_were_kept_as_json_are_one_with_those_taken_since() {
+        let mut bench = Results::default();
+        bench.note(Mode::Awake, "permits", "A.p50_us", 200.0);
+        bench.settle(Mode::Awake, "peer", "K", Err(Box::new(Cannot("it keeps nothing".to_owned()))));
+        bench.settle(Mode::Awake, "peer", "C", Err("it timed out".into()));
+        let kept = bench.take().json();
+        assert!(bench.get(Mode::Awake, "permits", "A.p50_us").is_none());
+        assert!(bench.cannot("peer", "K") && !bench.cannot("peer", "C"));
+
+        let mut all = Results::default();
+        all.note(Mode::Awake, "permits", "A.p50_us", 100.0);
+        all.note(Mode::Awake, "permits", "A.p50_us", 150.0);
+        all.add(&kept).expect("it is of this form");
+        let spread = all.get(Mode::Awake, "permits", "A.p50_us").expect("both are there");
+        assert_eq!((spread.low, spread.median, spread.high), (100.0, 150.0, 200.0));
+        assert_eq!(all.why_not(Mode::Quiet, "peer", "K"), Some("it keeps nothing"));
+        assert_eq!(all.why_not(Mode::Awake, "peer", "C"), Some("it timed out"));
     }
 }

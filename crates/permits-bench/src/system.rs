@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use permits_testkit::{ChildGuard, Lines};
+use permits_testkit::{ChildGuard, Lines, own_program};
 use serde_json::Value;
 
 use crate::Failure;
@@ -85,10 +85,7 @@ impl System {
             command
         };
         match &self.program {
-            Program::Own => {
-                let own = std::env::current_exe().map_err(|error| error.to_string())?;
-                Ok(driver(&own))
-            }
+            Program::Own => Ok(driver(&own_program())),
             Program::Build(path) => Ok(driver(path)),
             Program::At(path) => Ok(Command::new(path)),
             Program::Absent(reason) => Err(reason.clone()),
@@ -200,7 +197,7 @@ impl Process {
 
 /// A workload that a system is not made for. Not a failure: the table states it.
 #[derive(Debug)]
-pub(crate) struct Cannot(String);
+pub(crate) struct Cannot(pub(crate) String);
 
 impl std::fmt::Display for Cannot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

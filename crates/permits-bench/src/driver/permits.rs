@@ -84,6 +84,10 @@ impl Driver {
                 let [window, lease] = [window_ms.parse()?, lease_ms.parse()?].map(Duration::from_millis);
                 mix::run(&self.url, name, limit.parse()?, window, lease, count.parse()?).await
             }
+            ["clients", name, semaphores, limit, count, hold_ms, pause_ms] => {
+                let [hold, pause] = [hold_ms.parse()?, pause_ms.parse()?].map(Duration::from_millis);
+                self.clients(name, semaphores.parse()?, limit.parse()?, count.parse()?, (hold, pause)).await
+            }
             ["hoard", name, count] => self.hold_all(name, count.parse()?).await,
             ["queue", name, count] => self.queue(name, count.parse()?, 0),
             ["queue", name, count, lanes] => self.queue(name, count.parse()?, lanes.parse()?),
@@ -162,6 +166,33 @@ impl Driver {
             self.held.push(permit??);
         }
         Ok(json!({ "held": self.held.len() }))
+    }
+
+    /// Connects `count` clients, divided among several semaphores, each of which acquires, holds, releases
+    /// and pauses for half to one and a half of a time, again and again.
+    async fn clients(
+        &mut self,
+        name: &str,
+        semaphores: usize,
+        limit: u32,
+        count: usize,
+        (hold, pause): (Duration, Duration),
+    ) -> Result<Value, Failure> {
+        for number in 0..count {
+            let client = connect(&self.url, self.lease).await?;
+            let semaphore = client.semaphore(format!("{name}:{}", number % semaphores), limit)?;
+            let grants = Arc::clone(&self.grants);
+            self.queue.spawn(async move {
+                loop {
+                    let permit = semaphore.acquire().await?;
+                    grants.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(hold).await;
+                    permit.release().await?;
+                    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+                }
+            });
+        }
+        Ok(json!({ "clients": count }))
     }
 
     /// Starts `count` tasks that wait in one queue, again and again; in so many lanes of this process, if

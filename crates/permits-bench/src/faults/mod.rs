@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use permits_testkit::faults::{Cell, LEFT_OUT, ROWS, Row};
 use permits_testkit::mutants::Split;
+use permits_testkit::own_program;
 
 use crate::Failure;
 
@@ -60,7 +61,7 @@ impl Plan {
 
 /// The command that starts this program as a worker.
 pub(crate) fn worker() -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("a program knows where it is"));
+    let mut command = Command::new(own_program());
     command.arg("worker");
     command
 }

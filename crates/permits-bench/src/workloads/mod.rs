@@ -1,4 +1,7 @@
-//! The workloads, A to L. Each drives the processes of one system once, in one mode, and notes its figures.
+//! The workloads, A to L; those of queues in `queues`. Each drives the processes of one system once, in one
+//! mode, and notes its figures.
+
+mod queues;
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,7 +11,7 @@ use serde_json::Value;
 
 use crate::Failure;
 use crate::events;
-use crate::meter::{Meter, Spent};
+use crate::meter::Meter;
 use crate::modes::{Awake, LINK_DELAY, Mode};
 use crate::results::Results;
 use crate::stats::{median, percentile, shared_clock_us};
@@ -66,7 +69,7 @@ impl Scale {
     };
 
     /// The renewal interval of `permits`: a third of a lease, which is 15 s unless set.
-    fn renewal(self) -> Duration {
+    pub(crate) fn renewal(self) -> Duration {
         if self.lease.is_zero() { Duration::from_secs(5) } else { self.lease / 3 }
     }
 }
@@ -76,10 +79,10 @@ pub struct Bench {
     /// The server.
     pub server: Server,
     link: Proxy,
-    meter: Meter,
+    pub(crate) meter: Meter,
     /// The amounts.
     pub scale: Scale,
-    mode: Mode,
+    pub(crate) mode: Mode,
     awake: Option<Awake>,
     /// The results so far.
     pub results: Results,
@@ -91,14 +94,8 @@ const STARTS: usize = 10;
 /// The time for which two processes are idle before a kept unit is requested, as before a hand-off.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// The number of lanes of a queue.
-const LANES: usize = 1_000;
-
 /// The permits that the design renews by one call in a renewal interval.
 const PERMITS_A_CALL: f64 = 500.0;
-
-/// The processes that share a queue, unless their number is what a workload is about.
-const QUEUE_PROCESSES: usize = 4;
 
 impl Bench {
     /// A bench on `server`, in the mode quiet.
@@ -117,7 +114,10 @@ impl Bench {
     }
 
     /// Runs what follows in this mode.
-    pub(crate) fn enter(&mut self, mode: Mode) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If the machine lacks it.
+    pub fn enter(&mut self, mode: Mode) -> Result<(), Failure> {
         if let Some(awake) = self.awake.take() {
             awake.free(self.server.pid())?;
         }
@@ -130,8 +130,23 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs the workloads of the mode once, with one system; those that take long in the first round alone.
-    pub(crate) fn run(&mut self, system: &System, round: usize) -> Result<(), Failure> {
+    /// True if the mode has workloads in this round: the one of round 0 does not depend on waking cores.
+    pub fn is_measured(mode: Mode, round: usize) -> bool {
+        round > 0 || mode != Mode::Awake
+    }
+
+    /// Runs the workloads of the mode once, with one system. Round 0 has the one that is run once, and the
+    /// others have the rest.
+    ///
+    /// # Errors
+    /// If the server fails. The failure of the system is kept in the results.
+    pub fn run(&mut self, system: &System, round: usize) -> Result<(), Failure> {
+        if !Self::is_measured(self.mode, round) {
+            return Ok(());
+        }
+        if round == 0 {
+            return self.once(system, "E", Self::idle);
+        }
         self.once(system, "A", Self::alone)?;
         self.once(system, "D", Self::hand_off)?;
         if self.mode != Mode::Delayed {
@@ -142,10 +157,7 @@ impl Bench {
             }
             self.once(system, "L", Self::lanes)?;
         }
-        // The rest does not depend on waking cores.
-        if self.mode != Mode::Awake && round == 1 {
-            self.once(system, "E", Self::idle)?;
-        }
+        // Nor do these.
         if self.mode == Mode::Quiet {
             self.once(system, "I", Self::crash)?;
             self.once(system, "G", Self::waiters_memory)?;
@@ -179,7 +191,12 @@ impl Bench {
     }
 
     /// Starts several processes, in the mode of the bench.
-    fn start_many(&self, system: &System, count: usize, lease: Duration) -> Result<Vec<Process>, Failure> {
+    pub(crate) fn start_many(
+        &self,
+        system: &System,
+        count: usize,
+        lease: Duration,
+    ) -> Result<Vec<Process>, Failure> {
         let url = if self.mode == Mode::Delayed { self.link.url() } else { self.server.url() };
         self.start_at(system, count, &url, lease)
     }
@@ -376,118 +393,6 @@ impl Bench {
         Ok(())
     }
 
-    /// F: grants out of a queue of `length`, in four processes.
-    fn line(&mut self, system: &System, length: usize) -> Result<(), Failure> {
-        self.queue(system, &format!("F{length}"), length, QUEUE_PROCESSES)
-    }
-
-    /// L: as F, with [`LANES`] lanes: of one waiter each, so that every grant ends a lane and every request
-    /// begins one, and of two.
-    fn lanes(&mut self, system: &System) -> Result<(), Failure> {
-        for (workload, length) in [("L", LANES), ("L2", 2 * LANES)] {
-            self.queue_in_lanes(system, workload, (length, LANES), QUEUE_PROCESSES)?;
-        }
-        Ok(())
-    }
-
-    /// The cost of a grant out of a queue of `length`, in so many processes.
-    pub(crate) fn queue(
-        &mut self,
-        system: &System,
-        workload: &str,
-        length: usize,
-        count: usize,
-    ) -> Result<(), Failure> {
-        self.queue_in_lanes(system, workload, (length, 0), count)
-    }
-
-    /// As [`queue`](Self::queue); with a queue of so many lanes, if there are any.
-    fn queue_in_lanes(
-        &mut self,
-        system: &System,
-        workload: &str,
-        queue: (usize, usize),
-        count: usize,
-    ) -> Result<(), Failure> {
-        let mut holder = self.start(system)?;
-        let mut processes = self.fill_queue(system, &mut holder, queue, count)?;
-        holder.ask("free")?;
-        sleep(Duration::from_secs_f64(self.scale.warm_up / 2.0));
-        let (grants, spent) = self.grants(&mut processes)?;
-        if grants == 0.0 {
-            return Err("no grant".into());
-        }
-        for (figure, value) in [
-            ("server_us", spent.processor_us / grants),
-            ("calls", spent.calls / grants),
-            ("commands", spent.commands / grants),
-            ("per_s", grants / spent.seconds),
-        ] {
-            self.note(system.name, &format!("{workload}.{figure}"), value);
-        }
-        // They are many, and need not be released one by one.
-        processes.into_iter().for_each(Process::kill);
-        Ok(())
-    }
-
-    /// The grants to processes that queue, and the server's work meanwhile.
-    fn grants(&mut self, processes: &mut [Process]) -> Result<(f64, Spent), Failure> {
-        let granted = |processes: &mut [Process]| -> Result<f64, Failure> {
-            all(processes, "count")?.iter().map(|answer| number(answer, "grants")).sum()
-        };
-        let (before, at_first) = (self.meter.read()?, granted(processes)?);
-        sleep(Duration::from_secs_f64(self.scale.seconds));
-        let (spent, at_last) = (self.meter.since(before)?, granted(processes)?);
-        Ok((at_last - at_first, spent))
-    }
-
-    /// A holder, and `length` waiters in so many processes; in lanes, if there are any.
-    fn fill_queue(
-        &self,
-        system: &System,
-        holder: &mut Process,
-        (length, lanes): (usize, usize),
-        count: usize,
-    ) -> Result<Vec<Process>, Failure> {
-        // A name of its own, because requests of processes that were killed before may still arrive.
-        holder.ask(&format!("hoard line-{length} 1"))?;
-        let mut processes = self.start_many(system, count, self.scale.lease)?;
-        for (number, process) in processes.iter_mut().enumerate() {
-            let in_lanes = if lanes > 0 { format!(" {}", lanes / count) } else { String::new() };
-            process.ask(&format!("queue line-{length} {}{in_lanes}", (length + number) / count))?;
-        }
-        // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew
-        // meanwhile.
-        sleep(Duration::from_secs_f64(0.5 + length as f64 / 10_000.0 + count as f64 / 200.0));
-        Ok(processes)
-    }
-
-    /// G for waiters.
-    fn waiters_memory(&mut self, system: &System) -> Result<(), Failure> {
-        let many = self.scale.many;
-        let mut holder = self.start(system)?;
-        // The cost of a first waiter and its connection is not the cost of a waiter.
-        let few = self.fill_queue(system, &mut holder, (40, 0), QUEUE_PROCESSES)?;
-        let before = self.meter.memory()?;
-        few.into_iter().for_each(Process::kill);
-        holder.kill();
-        let mut filled = |lanes: usize| -> Result<f64, Failure> {
-            self.meter.empty()?;
-            let mut holder = self.start(system)?;
-            let processes = self.fill_queue(system, &mut holder, (many, lanes), QUEUE_PROCESSES)?;
-            let memory = self.meter.memory()?;
-            processes.into_iter().for_each(Process::kill);
-            Ok(memory)
-        };
-        let without = filled(0)?;
-        let with = if system.takes_part("L") { Some(filled(many)?) } else { None };
-        self.note(system.name, "G.waiter_bytes", (without - before) / (many - 40) as f64);
-        if let Some(with) = with {
-            self.note(system.name, "G.lane_bytes", (with - without) / many as f64);
-        }
-        Ok(())
-    }
-
     /// I: the time from the death of the holder to the grant of the waiter.
     fn crash(&mut self, system: &System) -> Result<(), Failure> {
         let lease = self.scale.short_lease;
@@ -520,6 +425,7 @@ pub fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failu
     answers.into_iter().collect()
 }
 
-fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
+/// A number of an answer.
+pub(crate) fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
     Ok(answer[field].as_f64().ok_or_else(|| format!("no {field} in {answer}"))?)
 }
