@@ -111,9 +111,9 @@ test('the exit does not wait for long for a server that is stuck', { timeout: LI
     import { connect } from 'permits';
     const client = await connect(process.env.TEST_URL, { recovery: 'off' });
     await client.semaphore('s', 1).acquire();
-    console.log('held');
     setInterval(() => {}, 1000);
     process.once('SIGTERM', () => process.exit(5));
+    console.log('held');
   `;
   await using other = new Program(text, { TEST_URL: stuck.url });
   await other.prints('held');

@@ -9,13 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use permits_testkit::{ChildGuard, Lines, own_program};
+use permits_testkit::{ChildGuard, HANGS, Lines, own_program};
 use serde_json::Value;
 
 use crate::Failure;
-
-/// The time that an answer may take: the longest commands run for some seconds.
-const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// One of the systems.
 #[derive(Clone)]
@@ -144,7 +141,7 @@ impl Process {
     /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot
     /// do it.
     pub(crate) fn answer(&self) -> Result<Value, Failure> {
-        let line = self.lines.next_line(TIMEOUT);
+        let line = self.lines.next_line(HANGS);
         let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.last_command))?;
         let value: Value = serde_json::from_str(&line)?;
         match value["cannot"].as_str() {
@@ -180,7 +177,7 @@ impl Process {
     /// Kills it. Returns the answers that had arrived since the last one.
     pub(crate) fn crash(mut self) -> Result<Vec<Value>, Failure> {
         self.guard.kill();
-        let lines = std::iter::from_fn(|| self.lines.next_line(TIMEOUT));
+        let lines = std::iter::from_fn(|| self.lines.next_line(HANGS));
         Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
     }
 

@@ -60,7 +60,7 @@ impl Forked {
     /// killed.
     pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let mut code = None;
-        wait::until(limit, || {
+        wait::within(limit, || {
             let Some(pid) = self.pid else { return true };
             match waitpid(Some(pid), WaitOptions::NOHANG) {
                 Ok(None) => false,

@@ -9,6 +9,7 @@ use std::{fmt, thread};
 use crate::resp::Resp;
 use crate::server::Server;
 use crate::server::launch::{ServerBuilder, quoted};
+use crate::wait::HANGS;
 
 /// The time between two polls. A poll takes a connection to each member, and agreement takes tenths of a
 /// second and more.
@@ -90,22 +91,21 @@ pub(crate) fn order(server: &Server, command: &[&str]) {
 ///
 /// # Panics
 ///
-/// If `limit` passes before: with the last error of `condition`, and the logs of `servers`.
+/// If it hangs: with the last error of `condition`, and the logs of `servers`.
 #[track_caller]
 pub(crate) fn wait_for<'a, T>(
     what: impl fmt::Display,
-    limit: Duration,
     servers: impl Iterator<Item = &'a Server>,
     mut condition: impl FnMut() -> Result<T, String>,
 ) -> T {
-    let deadline = Instant::now() + limit;
+    let deadline = Instant::now() + HANGS;
     loop {
         match condition() {
             Ok(found) => return found,
             Err(_) if Instant::now() < deadline => thread::sleep(INTERVAL),
             Err(reason) => {
                 let logs: Vec<String> = servers.map(Server::log).collect();
-                panic!("not within {limit:?}: {what} ({reason}); the logs:\n{}", logs.join("\n---\n"));
+                panic!("not within {HANGS:?}: {what} ({reason}); the logs:\n{}", logs.join("\n---\n"));
             }
         }
     }

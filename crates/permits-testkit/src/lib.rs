@@ -90,6 +90,7 @@ pub use resp::{Connection, Resp};
 pub use sentinel::{Sentinels, SentinelsBuilder};
 pub use server::{Server, ServerBuilder};
 pub use tls::{Certificates, ClientCertificates};
+pub use wait::{HANGS, HOUR};
 
 /// The example of the README, compiled and run with the others.
 #[cfg(doctest)]

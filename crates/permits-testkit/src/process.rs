@@ -24,13 +24,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use crate::wait;
+use crate::wait::{self, HANGS};
 
 /// The highest of the classic signals; no test sends the ones above.
 const LAST_SIGNAL: libc::c_int = 31;
-
-/// The time within which a signal shows its effect.
-const SIGNAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The beginning of the variables that `permits` reads.
 const VARIABLES: &str = "PERMITS_";
@@ -113,8 +110,8 @@ impl ChildGuard {
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
         // The signal is only queued when kill returns, and a child on another processor runs on for a moment.
-        let stopped = wait::until(SIGNAL_LIMIT, || self.is_paused());
-        assert!(stopped, "process {} did not stop within {SIGNAL_LIMIT:?}", self.pid());
+        let stopped = wait::until(|| self.is_paused());
+        assert!(stopped, "process {} did not stop within {HANGS:?}", self.pid());
     }
 
     /// Lets a paused child continue (SIGCONT).
@@ -148,7 +145,7 @@ impl ChildGuard {
     /// Waits up to `limit` for the child to end by itself; `None` if it still runs.
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut status = None;
-        wait::until(limit, || {
+        wait::within(limit, || {
             status = self.exit_status();
             status.is_some()
         });

@@ -6,14 +6,12 @@
 //! The blocking client of the crate `redis` cannot replace it: after a timeout it skips the reply that comes
 //! late, which the tests of paused servers and slow networks read.
 
+use crate::wait::HANGS;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-
-/// The timeout of connecting, a read or a write, unless another is set.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +95,7 @@ impl Connection {
     ///
     /// If the connection to `address` is refused.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        let stream = TcpStream::connect_timeout(&address, HANGS)?;
         stream.set_nodelay(true)?;
         Self::over(Stream::Tcp(stream))
     }
@@ -113,7 +111,7 @@ impl Connection {
 
     fn over(stream: Stream) -> io::Result<Self> {
         let connection = Self { stream: BufReader::new(stream) };
-        connection.set_timeout(TIMEOUT)?;
+        connection.set_timeout(HANGS)?;
         Ok(connection)
     }
 

@@ -10,7 +10,7 @@ use permits_testkit::history::{
 use permits_testkit::mutants::record;
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{
-    Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings, run_if_started, test_command,
+    Mix, Wait, Work, Worker, WorkerPool, WorkerSettings, run_if_started, test_command,
 };
 use permits_testkit::{Connection, Server, random, wait};
 
@@ -81,7 +81,7 @@ impl Fixture {
         let acquired = || self.pool.count(|event| matches!(event, ClientEvent::Acquired { .. }));
         let before = acquired();
         let (semaphore, mut random) = (self.semaphore(), self.random.fork());
-        let loaded = wait::until(TIMEOUT, || {
+        let loaded = wait::until(|| {
             if administered {
                 administer(&semaphore, &mut random);
             }
@@ -214,7 +214,7 @@ fn change_each(records: &[Record], sound: &Replayed, rng: &mut fastrand::Rng) {
 /// The id of the recorder's connection, when it listens.
 fn listening(admin: &mut Connection) -> String {
     let mut id = None;
-    let listens = wait::until(TIMEOUT, || {
+    let listens = wait::until(|| {
         let list = admin.call(&["CLIENT", "LIST", "TYPE", "pubsub"]).expect("it is up").text().to_owned();
         let ours = list.lines().find(|line| line.contains(Recorder::NAME));
         id = ours.and_then(|line| line.split(' ').next()?.strip_prefix("id=").map(str::to_owned));
@@ -277,13 +277,13 @@ fn two_recorders_make_one_history() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
     let is_linked = || replica.info("master_link_status").as_deref() == Some("up");
-    assert!(wait::until(TIMEOUT, is_linked), "the replica does not find its primary");
+    assert!(wait::until(is_linked), "the replica does not find its primary");
     let second = Recorder::listen(&replica);
     let mut fixture = Fixture::new(primary);
     fixture.start_workers();
     fixture.load(true, flush_scripts);
     let first = fixture.end();
-    let all_heard = wait::until(TIMEOUT, || second.records().len() == first.len());
+    let all_heard = wait::until(|| second.records().len() == first.len());
     assert!(all_heard, "the replica does not publish all");
     let merged = merge([first.clone(), second.records()]);
     assert_eq!(merged, first);

@@ -4,16 +4,14 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Limit, Permit, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Certificates, ClientCertificates, Cluster, Server, skip, wait};
 use tokio::task::JoinSet;
 
-/// A timeout that no step reaches on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
-
 async fn connect(url: &str) -> Client {
     let builder = Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(600));
-    builder.store_timeout(LIMIT).connect().succeeds().await
+    builder.store_timeout(HANGS).connect().succeeds().await
 }
 
 /// A server without TLS and, if this machine has the programs, one with TLS, each with its URL and its
@@ -125,7 +123,7 @@ async fn a_server_that_stands_still_takes_all_calls_when_it_continues() {
                 acquired.expect("no panic").expect("it is free");
             }
         };
-        tokio::time::timeout(LIMIT, all).await.expect("all continue");
+        tokio::time::timeout(HANGS, all).await.expect("all continue");
         client.close().succeeds().await;
         let keys = server.command(&["DBSIZE"]).int();
         assert!(keys >= i64::try_from(CALLS).expect("it fits"), "{keys} keys");
@@ -159,6 +157,6 @@ async fn an_inspection_of_many_is_one_large_reply() {
         waiting.shutdown().await;
         drop(held);
         client.close().succeeds().await;
-        assert!(wait::until(LIMIT, || connections(&server).is_empty()), "its connection is closed");
+        assert!(wait::until(|| connections(&server).is_empty()), "its connection is closed");
     }
 }

@@ -18,12 +18,12 @@ mod support {
 }
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Reply};
 use permits::store::Report;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
+use permits_testkit::HANGS;
 use permits_testkit::{Connection, Server};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -38,9 +38,6 @@ use support::steps::{
 };
 
 const PREFIX: &str = "permits-test";
-
-/// Longer than any message takes; a missing message is a failure anyway.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A real server, and a store for each session.
 struct Redis {
@@ -201,7 +198,7 @@ impl Redis {
             }
         };
         self.runtime
-            .block_on(async { timeout(TIMEOUT, next).await })
+            .block_on(async { timeout(HANGS, next).await })
             .unwrap_or_else(|_| Err(format!("session {session} got no event")))
     }
 

@@ -11,15 +11,13 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, AcquireOptions, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::fork::fork;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server};
 
 const WAY: &str = "PERMITS_ENDS_WAY";
 const URL: &str = "PERMITS_ENDS_URL";
-
-/// A timeout that no step reaches on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
 
 const RUNS: usize = 50;
 const UNITS: u32 = 10;
@@ -57,7 +55,7 @@ fn program() -> Result<(), AcquireError> {
             std::mem::forget(client);
             std::process::exit(7);
         });
-        std::process::exit(child.wait(LIMIT).expect("it ends"));
+        std::process::exit(child.wait(HANGS).expect("it ends"));
     }
     match way.as_str() {
         "return" => Ok(()),
@@ -88,7 +86,7 @@ fn what_a_program_has_dropped_is_released_however_it_ends() {
                 .env(URL, server.url())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            let status = ChildGuard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends");
+            let status = ChildGuard::spawn(&mut command).wait_timeout(HANGS).expect("it ends");
             assert_eq!(status.code(), Some(code), "run {run}, by {way}: {status}");
         }
     }

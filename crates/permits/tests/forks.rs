@@ -17,6 +17,7 @@ use permits::{
     AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Ended, Lost, Permit,
     PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
 };
+use permits_testkit::HANGS;
 use permits_testkit::fork;
 use permits_testkit::history::now;
 use permits_testkit::sound::{Named as _, Succeeds as _};
@@ -24,9 +25,6 @@ use permits_testkit::{ChildGuard, Server, skip};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
-
-/// A timeout that no step reaches on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// The longest time in which an operation that fails at once may return in a child.
 const AT_ONCE: Duration = Duration::from_secs(10);
@@ -69,13 +67,13 @@ fn master_of(mut command: Command, scenario: &str, url: &str) -> Vec<Vec<String>
     let mut process = ChildGuard::spawn(&mut command);
     let lines = process.lines();
     let mut records = Vec::new();
-    while let Some(line) = lines.next_line(LIMIT) {
+    while let Some(line) = lines.next_line(HANGS) {
         match line.strip_prefix("forks ") {
             Some(fields) => records.push(fields.split(' ').map(str::to_owned).collect()),
             None => println!("{line}"),
         }
     }
-    let status = process.wait_timeout(LIMIT).expect("the master ends");
+    let status = process.wait_timeout(HANGS).expect("the master ends");
     assert!(status.success(), "{scenario}: {status}; its records: {records:?}");
     records
 }
@@ -104,7 +102,7 @@ fn workers(url: &str, label: Option<&str>) {
     client.close().wait().expect("the store is up");
     let mut workers: Vec<_> = (0..3).map(|_| fork::fork(|| worker(url, label))).collect();
     for worker in &mut workers {
-        assert_eq!(worker.wait(LIMIT), Some(0), "a worker");
+        assert_eq!(worker.wait(HANGS), Some(0), "a worker");
     }
 }
 
@@ -204,7 +202,7 @@ fn assert_forked(client: &Client, permit: &Permit) {
     assert!(!permit.is_held());
     assert_eq!((permit.status(), permit.remaining()), (PermitStatus::Lost, Duration::ZERO));
     assert_eq!(permit.renew().wait(), Err(RenewError::Lost(Lost::Forked)));
-    assert_eq!(permit.lost_within(LIMIT), Some(Lost::Forked));
+    assert_eq!(permit.lost_within(HANGS), Some(Lost::Forked));
 }
 
 /// As [`open`], in tasks, and with operations that consume a permit. Then the child drops all parts
@@ -298,7 +296,7 @@ fn with_an_open_client_every_future_fails_in_a_child() {
 /// its copies. The parent uses what it has kept, and keeps the other one.
 fn kept(url: &str) {
     // A third of the lease is longer than the test.
-    let lease = LIMIT * 6;
+    let lease = HANGS * 6;
     let client = Client::builder(url).lease(lease).recovery(Recovery::Off).connect().wait();
     let client = client.expect("the store is there");
     let semaphore = client.named("kept", 2).keep(lease);
@@ -310,7 +308,7 @@ fn kept(url: &str) {
     let mut child = fork::fork(|| {
         let (client, semaphore, used) = session.take().expect("the child has a copy");
         assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
-        let again = client.named("kept", 2).keep(LIMIT);
+        let again = client.named("kept", 2).keep(HANGS);
         assert_eq!(again.acquire().wait().err(), Some(AcquireError::Ended(Ended::Forked)));
         assert_eq!(used.release().wait(), Err(ReleaseError::Lost(Lost::Forked)));
         drop((client, semaphore, again));

@@ -13,13 +13,11 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Client, Lost, Permit, PermitStatus, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
-
-/// A timeout that no step reaches on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// The behaviour of the subscriber.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -104,7 +102,7 @@ impl Behaving {
     #[track_caller]
     fn assert_reached(&self, events: usize) {
         let reached = || EVENTS.load(Ordering::SeqCst) >= self.events_before + events;
-        assert!(wait::until(LIMIT, reached), "the subscriber was not reached {events} times");
+        assert!(wait::until(reached), "the subscriber was not reached {events} times");
     }
 }
 
@@ -124,11 +122,11 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread, without a runtime. Returns `None` if it is not ready within [`LIMIT`].
+/// Runs a future on this thread, without a runtime. Returns `None` if it is not ready within [`HANGS`].
 fn block_on<F: Future>(future: F) -> Option<F::Output> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + HANGS;
     while Instant::now() < end {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Some(output);
@@ -169,7 +167,7 @@ fn assert_undisturbed() {
         server.kill();
         assert_eq!(permit.lost().await, Lost::Expired);
     });
-    assert!(all_went_well.is_some(), "not within {LIMIT:?}");
+    assert!(all_went_well.is_some(), "not within {HANGS:?}");
 }
 
 #[test]
@@ -197,10 +195,10 @@ fn events_beyond_the_bound_of_the_queue_are_dropped_and_counted() {
             semaphore.acquire().succeeds().await.release().succeeds().await;
         }
     });
-    assert!(granted.is_some(), "not within {LIMIT:?}");
+    assert!(granted.is_some(), "not within {HANGS:?}");
     drop(behaving);
     // The subscriber has one event, and the queue 1024.
-    assert!(wait::until(LIMIT, || DROPPED.load(Ordering::SeqCst) >= 175), "{DROPPED:?}");
+    assert!(wait::until(|| DROPPED.load(Ordering::SeqCst) >= 175), "{DROPPED:?}");
 }
 
 /// A waker that runs a function on the session's thread, if that wakes it.
@@ -230,7 +228,7 @@ fn spring(client: &Client, trap: fn()) -> impl Future<Output = Result<Permit, Ac
         let mut acquiring = Box::pin(semaphore.acquire());
         assert!(acquiring.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(held);
-        assert!(wait::until(LIMIT, || lock(&trap.woken_by_session).is_some()), "it is woken");
+        assert!(wait::until(|| lock(&trap.woken_by_session).is_some()), "it is woken");
         // A renewal that falls due now is sent by this thread, and brings the grant, too.
         if *lock(&trap.woken_by_session) == Some(true) {
             return acquiring;
@@ -313,7 +311,7 @@ fn a_waker_can_use_permits_itself() {
     let client = block_on(connect("memory:wakers", LEASE)).expect("the store is there");
     let _ = CLIENT.set(client.clone());
     drop(spring(&client, use_permits));
-    assert!(wait::until(LIMIT, || USED.load(Ordering::SeqCst) == 1));
+    assert!(wait::until(|| USED.load(Ordering::SeqCst) == 1));
     let semaphore = client.named("in a waker", 1);
     assert!(block_on(semaphore.acquire()).expect("in time").is_ok(), "nothing was left behind");
 }

@@ -13,7 +13,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::Client;
-use permits_testkit::worker::{Mix, TIMEOUT, Wait, Work, Worker, WorkerPool, WorkerSettings};
+use permits_testkit::HANGS;
+use permits_testkit::worker::{Mix, Wait, Work, Worker, WorkerPool, WorkerSettings};
 use permits_testkit::{Proxy, Resp, Server, wait};
 
 use self::fault_injection::{Done, Operator};
@@ -225,7 +226,7 @@ impl Soak {
 /// P10: all semaphores are idle, and all units can be had.
 fn at_rest(admin: &Client) -> Result<String, String> {
     let mut left = Vec::new();
-    wait::until(TIMEOUT, || {
+    wait::until(|| {
         left.clear();
         for index in 0..SEMAPHORES {
             match admin.semaphore(name(index), permits::Limit::Stored).expect("valid").inspect_up_to(0).wait()
@@ -239,7 +240,7 @@ fn at_rest(admin: &Client) -> Result<String, String> {
     });
     for index in 0..SEMAPHORES {
         let semaphore = admin.semaphore(name(index), LIMITS.start).expect("valid");
-        let options = permits::AcquireOptions::new().weight(LIMITS.start).timeout(TIMEOUT);
+        let options = permits::AcquireOptions::new().weight(LIMITS.start).timeout(HANGS);
         let all = semaphore.acquire_with(options).wait().map_err(|error| format!("{}: {error}", name(index)));
         match all.map(|permit| permit.release().wait()) {
             Ok(Ok(())) => {}

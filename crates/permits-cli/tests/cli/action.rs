@@ -9,7 +9,7 @@ use permits_testkit::{Server, skip, wait};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::support::{Holder, Output, Running, TIMEOUT, counts, fresh, output, revoke, status, until_counts};
+use crate::support::{Holder, Output, Running, counts, fresh, output, revoke, status, until_counts};
 
 /// A job: its inputs, and the files of the runner.
 struct Job<'a> {
@@ -92,7 +92,7 @@ impl<'a> Job<'a> {
     #[track_caller]
     fn leaves_nothing(&self, name: &str) {
         assert_eq!(counts(self.server, name), (0, 0));
-        assert!(wait::until(TIMEOUT, || !self.is_running()), "the renewals end");
+        assert!(wait::until(|| !self.is_running()), "the renewals end");
         let left = fs::read_dir(self.temp.path()).expect("it is there").flatten();
         assert_eq!(left.filter(|file| file.path().is_dir()).count(), 0);
     }
@@ -113,7 +113,7 @@ fn the_permit_is_renewed_until_the_post_step_releases_it() {
     assert_eq!(held()["token"].to_string(), outputs["token"]);
     assert_eq!(held()["slot"].to_string(), outputs["slot"]);
     // Longer than a lease, by the server's clock.
-    assert!(wait::until(TIMEOUT, || held()["age_ms"].as_u64().is_none_or(|age| age > 4500)));
+    assert!(wait::until(|| held()["age_ms"].as_u64().is_none_or(|age| age > 4500)));
     assert_eq!(held()["token"].to_string(), outputs["token"]);
 
     let post = job.post();

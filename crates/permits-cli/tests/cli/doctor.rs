@@ -9,7 +9,7 @@ use std::path::Path;
 use permits_testkit::{Resp, Server, wait};
 use serde_json::Value;
 
-use crate::support::{CLOSED_PORT, Output, TIMEOUT, output, permits, prepare};
+use crate::support::{CLOSED_PORT, Output, output, permits, prepare};
 
 /// A password that occurs nowhere by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";
@@ -103,7 +103,7 @@ fn a_server_without_persistence_is_a_note() {
 fn a_replica_and_a_primary_without_min_replicas_are_problems() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
-    assert!(wait::until(TIMEOUT, || primary.info("connected_slaves").as_deref() == Some("1")));
+    assert!(wait::until(|| primary.info("connected_slaves").as_deref() == Some("1")));
     let port = primary.port().to_string();
     assert_found(&replica.url(), "role", "problem", &["replica", &port, "Connect to the primary"]);
     let words =
@@ -111,10 +111,10 @@ fn a_replica_and_a_primary_without_min_replicas_are_problems() {
     assert_found(&primary.url(), "replication", "problem", &words);
 
     primary.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    assert!(wait::until(TIMEOUT, || primary.info("min_slaves_good_slaves").as_deref() == Some("1")));
+    assert!(wait::until(|| primary.info("min_slaves_good_slaves").as_deref() == Some("1")));
     assert_found(&primary.url(), "replication", "fine", &[]);
     replica.kill();
-    assert!(wait::until(TIMEOUT, || primary.info("min_slaves_good_slaves").as_deref() == Some("0")));
+    assert!(wait::until(|| primary.info("min_slaves_good_slaves").as_deref() == Some("0")));
     assert_found(&primary.url(), "replication", "problem", &["refuses all writes"]);
     assert_eq!(primary.command(&["DBSIZE"]).int(), 0);
 }

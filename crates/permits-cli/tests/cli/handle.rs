@@ -3,12 +3,13 @@
 use std::io::Write as _;
 
 use permits_testkit::ChildGuard;
+use permits_testkit::HANGS;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Output, Running, Store, TIMEOUT, assert_matches_schema, code, counts, gate, json, on_both_stores, output,
-    permits, revoke, run, status, until_counts,
+    Output, Running, Store, assert_matches_schema, code, counts, gate, json, on_both_stores, output, permits,
+    revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -147,7 +148,7 @@ fn a_handle_that_cannot_be_printed_is_released(store: &dyn Store, name: &str) {
         drop(reader);
         let mut command = permits(&store.url(), ["acquire", name]);
         let mut acquire = ChildGuard::spawn(command.args(options).stdout(writer));
-        assert_eq!(acquire.wait_timeout(TIMEOUT).map(code), Some(71));
+        assert_eq!(acquire.wait_timeout(HANGS).map(code), Some(71));
         assert_eq!(counts(store, name), (0, 0));
     }
 }

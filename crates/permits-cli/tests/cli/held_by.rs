@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Local, Running, Store, TIMEOUT, ageless, gate, on_both_stores, output, permits, prepare, run,
-    status, until_counts,
+    Holder, Local, Running, Store, ageless, gate, on_both_stores, output, permits, prepare, run, status,
+    until_counts,
 };
 
 on_both_stores! {
@@ -28,7 +28,7 @@ fn refusals_and_waits_tell_the_label_before_the_name(store: &dyn Store, name: &s
     assert_ne!(refused.stderr, says, "the age is told");
     let waiter = Running::start(&mut run(store, name, "-v", "true"));
     let says = "first in line, 1 of 1 held by \"first holder\" (web-1)\n";
-    assert!(wait::until(TIMEOUT, || ageless(&waiter.stderr()).contains(says)), "{}", waiter.stderr());
+    assert!(wait::until(|| ageless(&waiter.stderr()).contains(says)), "{}", waiter.stderr());
     drop(gate);
     assert_eq!(waiter.finish().code, 0);
 }
@@ -110,10 +110,10 @@ fn a_wait_that_shows_nothing_asks_the_store_nothing() {
     let before = inspections();
     let _silent = Running::start(&mut run(&server, "x", lasting, "true"));
     let queued = || server.command(&["ZCARD", "permits:{x}:queue"]).int();
-    assert!(wait::until(TIMEOUT, || queued() == 1));
+    assert!(wait::until(|| queued() == 1));
     // It shows its wait after the time at which the other would have done so.
     let verbose = Running::start(&mut run(&server, "x", &format!("{lasting} -v"), "true"));
-    assert!(wait::until(TIMEOUT, || verbose.stderr().contains("1 before you")), "{}", verbose.stderr());
+    assert!(wait::until(|| verbose.stderr().contains("1 before you")), "{}", verbose.stderr());
     assert_eq!(inspections() - before, 1);
     until_counts(&server, "x", (1, 2));
 }

@@ -4,7 +4,7 @@ use permits_testkit::wait;
 use rustix::process::Signal;
 
 use crate::support::{
-    CLOSED_PORT, Holder, Local, Output, Running, Store, TIMEOUT, on_both_stores, output, permits, run,
+    CLOSED_PORT, Holder, Local, Output, Running, Store, on_both_stores, output, permits, run,
 };
 
 on_both_stores! {
@@ -28,7 +28,7 @@ fn a_run_that_waits_for_its_own_parent_says_so(store: &dyn Store, name: &str) {
     let says = format!(
         "for {name:?}: first in line, 1 of 2 held by this command's own parent: it waits for itself\n"
     );
-    assert!(wait::until(TIMEOUT, || waiting.stderr().contains(&says)), "{}", waiting.stderr());
+    assert!(wait::until(|| waiting.stderr().contains(&says)), "{}", waiting.stderr());
     assert!(waiting.stderr().starts_with("permits: waiting 0 s "), "at once: {}", waiting.stderr());
     waiting.signal(Signal::TERM);
     assert_eq!(waiting.finish().code, 143);

@@ -3,13 +3,14 @@
 use std::io::{PipeWriter, Write as _};
 use std::process::Command;
 
+use permits_testkit::HANGS;
 use permits_testkit::{ChildGuard, Server, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, code, counts, fresh, gate,
-    json_lines, on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
+    CLOSED_PORT, Output, Running, Store, ageless, assert_own_lines, code, counts, fresh, gate, json_lines,
+    on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -244,7 +245,7 @@ fn the_end_of_the_parent_releases(store: &dyn Store, name: &str) {
     let input = gate(&mut shell);
     let mut parent = Running::until(&mut shell, "\"granted\"");
     parent.signal(Signal::KILL);
-    assert_eq!(parent.guard.wait_timeout(TIMEOUT).map(code), Some(137));
+    assert_eq!(parent.guard.wait_timeout(HANGS).map(code), Some(137));
     parent.prints("\"released\"");
     assert_eq!(events(&parent.stdout())[1]["reason"], json!("the parent process has ended"));
     until_counts(store, name, (0, 0));
@@ -257,7 +258,7 @@ fn a_grant_that_cannot_be_reported_is_released(store: &dyn Store, name: &str) {
     let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
     drop(reader);
     let mut hold = ChildGuard::spawn(command.stdout(writer));
-    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(store, name), (0, 0));
     drop(input);
 }
@@ -272,7 +273,7 @@ fn a_reader_that_reads_nothing_delays_nothing(store: &dyn Store, name: &str) {
     let mut hold = ChildGuard::spawn(command.stdout(writer));
     until_counts(store, name, (1, 0));
     input.write_all(b"release\n").expect("a pipe takes a line");
-    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(store, name), (0, 0));
     drop((reader, input));
 }
@@ -327,7 +328,7 @@ fn a_permit_of_hold_counts_beside_those_of_run() {
     prepare(&server, "x");
     let hold = Hold::granted(&server, "x", "--limit 1");
     assert_eq!(output(&mut run(&server, "x", "--no-wait", "true")).code, 75);
-    assert!(wait::until(TIMEOUT, || counts(&server, "x") == (1, 0)));
+    assert!(wait::until(|| counts(&server, "x") == (1, 0)));
     drop(hold.finish());
     assert_eq!(output(&mut run(&server, "x", "--no-wait", "true")).code, 0);
 }

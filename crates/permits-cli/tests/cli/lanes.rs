@@ -6,8 +6,8 @@ use permits_testkit::wait;
 use serde_json::json;
 
 use crate::support::{
-    Holder, Output, Running, Store, TIMEOUT, assert_matches_schema, counts, on_both_stores, output, permits,
-    prepare, run, status, until_counts,
+    Holder, Output, Running, Store, assert_matches_schema, counts, on_both_stores, output, permits, prepare,
+    run, status, until_counts,
 };
 
 on_both_stores! {
@@ -58,7 +58,7 @@ fn the_wait_names_the_lane(store: &dyn Store, name: &str) {
     until_counts(store, name, (1, 1));
     let waiter = Running::start(&mut run(store, name, "-v --lane tenant-7=10", "echo ran"));
     let expected = format!("for {name:?} in lane \"tenant-7\": 1 before you, 1 of 1 held by first");
-    assert!(wait::until(TIMEOUT, || waiter.stderr().contains(&expected)), "{}", waiter.stderr());
+    assert!(wait::until(|| waiter.stderr().contains(&expected)), "{}", waiter.stderr());
     let state = status(store, name);
     let lane = |lane: Option<&str>, waiting: u64, held: u64| json!({ "lane": lane, "waiting": waiting, "held": held });
     let lanes = json!([lane(Some("a"), 1, 0), lane(Some("tenant-7"), 1, 0), lane(None, 0, 1)]);

@@ -111,7 +111,7 @@ impl Example {
     fn worker(&self) -> u32 {
         let pid = self.directory.path().join("pid");
         let pid = || fs::read_to_string(&pid).ok().and_then(|text| text.trim().parse().ok());
-        let runs = permits_testkit::wait::until(crate::support::TIMEOUT, || pid().is_some());
+        let runs = permits_testkit::wait::until(|| pid().is_some());
         assert!(runs, "{:?}", self.command);
         pid().expect("it was written")
     }
@@ -153,10 +153,7 @@ fn the_programs_kill_their_work_when_the_permit_is_lost() {
         let output = program.finish();
         assert_eq!(output.code, 76, "{language:?}: {}{}", output.stdout, output.stderr);
         let ended = || !crate::support::is_alive(pid);
-        assert!(
-            permits_testkit::wait::until(crate::support::TIMEOUT, ended),
-            "{language:?}: the work goes on"
-        );
+        assert!(permits_testkit::wait::until(ended), "{language:?}: the work goes on");
     }
 }
 
@@ -188,7 +185,7 @@ fn the_programs_for_many_permits_kill_the_work_of_one_that_is_lost() {
         revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
         let output = program.finish();
         assert_eq!(output.code, 1, "{language:?}: {}{}", output.stdout, output.stderr);
-        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || !crate::support::is_alive(pid)));
+        assert!(permits_testkit::wait::until(|| !crate::support::is_alive(pid)));
     }
 }
 
@@ -206,7 +203,7 @@ fn the_programs_for_many_permits_kill_their_works_when_permits_hold_is_killed() 
         crate::support::send(hold.expect("a process"), rustix::process::Signal::KILL);
         let output = program.finish();
         assert_eq!(output.code, 1, "{language:?}: {}{}", output.stdout, output.stderr);
-        assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || !crate::support::is_alive(pid)));
+        assert!(permits_testkit::wait::until(|| !crate::support::is_alive(pid)));
     }
 }
 

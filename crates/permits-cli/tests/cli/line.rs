@@ -7,8 +7,8 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    Holder, Local, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, on_both_stores,
-    output, run, status, until_counts, waiter,
+    Holder, Local, Output, Running, Store, ageless, assert_own_lines, counts, on_both_stores, output, run,
+    status, until_counts, waiter,
 };
 
 on_both_stores! {
@@ -116,7 +116,7 @@ fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
     let first = Holder::start(store, name, "--limit 1");
     let silent = Running::start(&mut run(store, name, "", "true"));
     let verbose = Running::start(&mut run(store, name, "-v", "true"));
-    assert!(wait::until(TIMEOUT, || verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
+    assert!(wait::until(|| verbose.stderr().contains("1 of 1 held by")), "{}", verbose.stderr());
     first.release();
     assert_eq!(silent.finish().stderr, "");
     let Output { code, stderr, .. } = verbose.finish();
@@ -139,7 +139,7 @@ fn a_long_wait_is_reported_without_a_terminal() {
     let store = Local::new();
     let first = Holder::start(&store, "x", "--limit 1 --holder first");
     let waiter = Running::start(&mut run(&store, "x", "", "true"));
-    assert!(wait::until(TIMEOUT, || !waiter.stderr().is_empty()));
+    assert!(wait::until(|| !waiter.stderr().is_empty()));
     first.release();
     let expected = "permits: waiting 10 s for \"x\": first in line, 1 of 1 held by first\n";
     assert_eq!(ageless(&waiter.finish().stderr), expected);
@@ -150,9 +150,9 @@ fn a_recovering_server_is_the_reason_until_its_window_ends() {
     let server = Server::start();
     let reason = "nothing is granted yet: the store started or lost its state a moment ago";
     let waiter = Running::start(&mut run(&server, "new", "--limit 1 -v", "echo ran"));
-    assert!(wait::until(TIMEOUT, || waiter.stderr().contains(reason)), "{}", waiter.stderr());
+    assert!(wait::until(|| waiter.stderr().contains(reason)), "{}", waiter.stderr());
     let mut refusals = 0;
-    let granted = wait::until(TIMEOUT, || {
+    let granted = wait::until(|| {
         let refused = output(&mut run(&server, "other", "--limit 1 --no-wait", "echo ran"));
         if refused.code == 75 {
             assert!(

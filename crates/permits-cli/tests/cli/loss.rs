@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use permits_testkit::HANGS;
 use permits_testkit::{ChildGuard, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, TIMEOUT, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores,
-    output, revoke, run, send,
+    Holder, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
+    revoke, run, send,
 };
 
 on_both_stores! {
@@ -55,7 +56,7 @@ fn a_restart_within_the_lease_changes_nothing() {
     let running = Holder::start(&server, &name, "--limit 1");
     server.kill();
     server.restart();
-    assert!(wait::until(TIMEOUT, || counts(&server, &name) == (1, 0)), "the holder is there again");
+    assert!(wait::until(|| counts(&server, &name) == (1, 0)), "the holder is there again");
     running.release();
 }
 
@@ -121,7 +122,7 @@ fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (ChildGuard, Pi
     writer.write_all(&vec![b'.'; room]).expect("it has that much room");
     let _ = fs::remove_file(beat);
     let guard = ChildGuard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
-    assert!(wait::until(TIMEOUT, || process_of(beat).is_some()), "it runs");
+    assert!(wait::until(|| process_of(beat).is_some()), "it runs");
     (guard, reader)
 }
 
@@ -138,7 +139,7 @@ fn a_revoked_command_ends_though_standard_error_is_full(store: &dyn Store, name:
         let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
         let process = process_of(&beat).expect("it beats");
         revoke(store, name, "h", "");
-        let status = guard.wait_timeout(TIMEOUT).expect("it ends");
+        let status = guard.wait_timeout(HANGS).expect("it ends");
         assert_eq!((code(status), is_alive(process)), (76, false), "{trap}");
     }
 }
@@ -156,7 +157,7 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
     // The last renewal was sent before this.
     let silent_since = SystemTime::now();
     server.pause();
-    let status = guard.wait_timeout(TIMEOUT).expect("it ends");
+    let status = guard.wait_timeout(HANGS).expect("it ends");
     server.resume();
     assert_eq!(code(status), 76);
     let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");

@@ -5,8 +5,9 @@ use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 
 use permits_testkit::ChildGuard;
+use permits_testkit::HANGS;
 
-use crate::support::{EVERY_VERB, Local, Store as _, TIMEOUT, code, output, permits};
+use crate::support::{EVERY_VERB, Local, Store as _, code, output, permits};
 
 /// A call of each verb that prints something itself.
 fn printing() -> Vec<&'static [&'static str]> {
@@ -23,7 +24,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
     let mut command = permits(&store.url(), arguments);
     let mut stderr = tempfile::tempfile().expect("a temporary file");
     command.stdout(stdout).stderr(stderr.try_clone().expect("a file can be shared"));
-    let status = ChildGuard::spawn(&mut command).wait_timeout(TIMEOUT).expect("it ends");
+    let status = ChildGuard::spawn(&mut command).wait_timeout(HANGS).expect("it ends");
     let mut said = String::new();
     stderr.rewind().and_then(|()| stderr.read_to_string(&mut said)).expect("it can be read");
     (code(status), said)

@@ -3,8 +3,8 @@
 use permits_testkit::wait;
 
 use crate::support::{
-    Holder, Output, Running, Store, TIMEOUT, ageless, assert_own_lines, counts, gate, on_both_stores, output,
-    prepare, revoke, run, status, until_counts,
+    Holder, Output, Running, Store, ageless, assert_own_lines, counts, gate, on_both_stores, output, prepare,
+    revoke, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -120,7 +120,7 @@ fn the_wait_names_the_line_and_is_limited_as_a_whole(store: &dyn Store, name: &s
         [name, &narrow].map(|name| Holder::start(store, name, "--limit 1 --holder first"));
     let waiter = Running::start(&mut run_with(store, name, &narrow, "-v --wait 1h", "echo ran"));
     let first = format!("for {narrow:?}: first in line, 1 of 1 held by first");
-    assert!(wait::until(TIMEOUT, || waiter.stderr().contains(&first)), "{}", waiter.stderr());
+    assert!(wait::until(|| waiter.stderr().contains(&first)), "{}", waiter.stderr());
     assert_eq!(counts(store, name), (1, 0), "it keeps no place of the wide one");
     narrow_holder.release();
     until_counts(store, name, (1, 1));

@@ -4,8 +4,7 @@ use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, TIMEOUT, counts, fresh, is_alive, on_both_stores, output, permits, run, send,
-    waiter,
+    Holder, Running, Store, counts, fresh, is_alive, on_both_stores, output, permits, run, send, waiter,
 };
 
 on_both_stores! {
@@ -89,7 +88,7 @@ fn a_signal_cancels_the_connection_attempt() {
     proxy.stall(true);
     let waiter =
         Running::start(&mut permits(&proxy.url(), ["run", &name, "--limit", "1", "--", "echo", "ran"]));
-    assert!(wait::until(TIMEOUT, || proxy.accepted() > 0));
+    assert!(wait::until(|| proxy.accepted() > 0));
     waiter.signal(Signal::TERM);
     let output = waiter.finish();
     assert_eq!((output.code, output.stdout.as_str()), (143, ""), "{}", output.stderr);
@@ -113,7 +112,7 @@ fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) 
     let child: u32 = running.stdout().trim().parse().expect("a process id");
     assert!(is_alive(child));
     running.guard.kill();
-    assert!(wait::until(TIMEOUT, || !is_alive(child)), "the command died with permits");
+    assert!(wait::until(|| !is_alive(child)), "the command died with permits");
     // The permit was not released; its lease ends.
     let next = output(&mut run(store, name, options, "echo ran"));
     assert_eq!((next.code, next.stdout.as_str()), (0, "ran\n"));

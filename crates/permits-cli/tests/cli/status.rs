@@ -1,12 +1,12 @@
 //! `permits status`: the text and the JSON.
 
+use permits_testkit::HANGS;
 use permits_testkit::Server;
 use permits_testkit::sound::Named as _;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Running, Store, TIMEOUT, assert_matches_schema, json, on_both_stores, output, permits, run,
-    status, waiter,
+    Holder, Running, Store, assert_matches_schema, json, on_both_stores, output, permits, run, status, waiter,
 };
 
 on_both_stores! {
@@ -117,7 +117,7 @@ fn what_cools_is_shown_and_can_be_freed(store: &dyn Store, name: &str) {
 
 fn units_that_may_be_kept_are_shown_while_no_request_waits(store: &dyn Store, name: &str) {
     let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
-    let semaphore = client.named(name, 3).keep(TIMEOUT);
+    let semaphore = client.named(name, 3).keep(HANGS);
     let _permit = semaphore.acquire_many(2).wait().expect("it is free");
     let json = status(store, name);
     assert_eq!(

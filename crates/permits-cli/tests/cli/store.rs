@@ -9,8 +9,8 @@ use std::process::Command;
 use permits_testkit::{Server, wait};
 
 use crate::support::{
-    CLOSED_PORT, EVERY_VERB, Local, Running, Store as _, TIMEOUT, assert_own_lines, fresh, gate, output,
-    permits, status,
+    CLOSED_PORT, EVERY_VERB, Local, Running, Store as _, assert_own_lines, fresh, gate, output, permits,
+    status,
 };
 use crate::terminal::Terminal;
 use crate::top::view::View;
@@ -228,7 +228,7 @@ fn an_unreachable_store_is_waited_for_and_reported() {
     assert!(too_late.stderr.contains(&format!("cannot be reached: {address}")), "{}", too_late.stderr);
     for waiter in &in_time {
         let says = [&address.to_string(), "retrying", "within=45s"];
-        let said = wait::until(TIMEOUT, || says.iter().all(|text| waiter.stderr().contains(text)));
+        let said = wait::until(|| says.iter().all(|text| waiter.stderr().contains(text)));
         assert!(said, "{}", waiter.stderr());
     }
     server.restart();

@@ -6,17 +6,14 @@ use std::io::PipeWriter;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
 
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server, wait};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// More time than any step of a test takes on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The URL of a closed port.
 pub(crate) const CLOSED_PORT: &str = "redis://127.0.0.1:1/";
@@ -176,7 +173,7 @@ impl Running {
     /// Waits until the command has printed `text`.
     #[track_caller]
     pub(crate) fn prints(&self, text: &str) {
-        let printed = wait::until(TIMEOUT, || contents(&self.stdout).contains(text));
+        let printed = wait::until(|| contents(&self.stdout).contains(text));
         assert!(printed, "no {text:?}: {:?}, {:?}", contents(&self.stdout), contents(&self.stderr));
     }
 
@@ -196,7 +193,7 @@ impl Running {
     /// Waits for the end of the command.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Output {
-        let Some(status) = self.guard.wait_timeout(TIMEOUT) else {
+        let Some(status) = self.guard.wait_timeout(HANGS) else {
             panic!("still running: {:?}, {:?}", self.stdout(), self.stderr());
         };
         Output { code: code(status), stdout: self.stdout(), stderr: self.stderr() }
@@ -299,7 +296,7 @@ pub(crate) fn counts(store: &dyn Store, name: &str) -> (usize, usize) {
 /// Waits for these numbers of holders and of waiters.
 #[track_caller]
 pub(crate) fn until_counts(store: &dyn Store, name: &str, expected: (usize, usize)) {
-    let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
+    let reached = wait::until(|| counts(store, name) == expected);
     assert!(reached, "{:?} instead of {expected:?}", counts(store, name));
 }
 

@@ -8,13 +8,14 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use permits_testkit::HANGS;
 use permits_testkit::{ChildGuard, Server, wait};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    Holder, Running, Store, TIMEOUT, code, counts, fresh, is_alive, on_both_stores, output, permits, revoke,
-    run, waiter, without_home,
+    Holder, Running, Store, code, counts, fresh, is_alive, on_both_stores, output, permits, revoke, run,
+    waiter, without_home,
 };
 use crate::top::view::View;
 
@@ -99,7 +100,7 @@ impl Terminal {
     /// Waits until `text` appears after the texts that were waited for before.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
-        let found = wait::until(TIMEOUT, || {
+        let found = wait::until(|| {
             let screen = self.screen.lock().expect("not poisoned");
             let rest = &screen[self.seen..];
             let place = rest.windows(text.len()).position(|window| window == text.as_bytes());
@@ -112,7 +113,7 @@ impl Terminal {
     /// Waits for these numbers of holders and of waiters.
     #[track_caller]
     fn until_counts(&self, store: &dyn Store, name: &str, expected: (usize, usize)) {
-        let reached = wait::until(TIMEOUT, || counts(store, name) == expected);
+        let reached = wait::until(|| counts(store, name) == expected);
         assert!(reached, "{:?} instead of {expected:?}: {:?}", counts(store, name), self.screen());
     }
 
@@ -122,7 +123,7 @@ impl Terminal {
 
     #[track_caller]
     pub(crate) fn finish(mut self) -> i32 {
-        let status = self.guard.wait_timeout(TIMEOUT);
+        let status = self.guard.wait_timeout(HANGS);
         code(status.unwrap_or_else(|| panic!("still running: {:?}", self.screen())))
     }
 }
@@ -276,7 +277,7 @@ fn a_command_suspended_beyond_its_lease_is_ended(store: &dyn Store, name: &str) 
     terminal.types("fg\n");
     terminal.shows("asked");
     terminal.shows("prompt> ");
-    let reported = wait::until(TIMEOUT, || terminal.screen().contains("permits: the permit was lost"));
+    let reported = wait::until(|| terminal.screen().contains("permits: the permit was lost"));
     assert!(reported, "{}", terminal.screen());
     assert!(!is_alive(child));
     terminal.types("echo code $?.\n");
@@ -295,7 +296,7 @@ fn a_revoked_command_ends_though_the_terminal_is_stopped(store: &dyn Store, name
     let child: u32 = child.and_then(|pid| pid.parse().ok()).expect("a process id");
     terminal.types(CTRL_S);
     revoke(store, name, "h", "");
-    assert!(wait::until(TIMEOUT, || !is_alive(child)), "the command has ended");
+    assert!(wait::until(|| !is_alive(child)), "the command has ended");
     assert_eq!(terminal.finish(), 76);
 }
 
@@ -314,7 +315,7 @@ fn a_command_in_the_background_waits_for_its_turn_to_read() {
         terminal.shows("listed");
         terminal.screen.lock().expect("not poisoned")[from..].windows(7).any(|window| window == b"Stopped")
     };
-    assert!(wait::until(TIMEOUT, stopped));
+    assert!(wait::until(stopped));
     terminal.shows("prompt> ");
     terminal.types("fg\n");
     terminal.shows("-- cat");
@@ -349,9 +350,9 @@ fn a_command_whose_input_is_redirected_gets_the_terminal_when_it_asks() {
         terminal.screen.lock().expect("not poisoned")[from..].windows(8).any(|window| window == b"prompt> ")
     };
     // The shell prints the command before it continues it. Until then Ctrl-C is for the shell.
-    let interrupted = wait::until(TIMEOUT, || {
+    let interrupted = wait::until(|| {
         terminal.types(CTRL_C);
-        wait::until(std::time::Duration::from_secs(1), || is_back(&terminal))
+        wait::until(|| is_back(&terminal))
     });
     assert!(interrupted);
     terminal.shows("prompt> ");

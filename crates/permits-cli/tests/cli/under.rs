@@ -1,6 +1,6 @@
 //! `--under PREFIX`: all semaphores whose names begin so.
 
-use permits_testkit::Server;
+use permits_testkit::{Server, wait};
 use serde_json::Value;
 
 use crate::support::{
@@ -163,5 +163,7 @@ fn a_key_of_another_program_hides_no_semaphore() {
     assert!(changed.stderr.starts_with(&format!("permits: api/alien: {foreign}")), "{}", changed.stderr);
     let mut watch = permits(&server.url(), ["watch", "--under", "api/"]);
     let watch = Running::until(&mut watch, "  api/tenant-3: 0 of 1 held");
-    assert_eq!(watch.stderr().matches(foreign).count(), 1, "{}", watch.stderr());
+    let reported = || watch.stderr().matches(foreign).count();
+    assert!(wait::until(|| reported() > 0), "nothing is reported");
+    assert_eq!(reported(), 1, "{}", watch.stderr());
 }

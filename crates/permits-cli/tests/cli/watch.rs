@@ -7,9 +7,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Holder, Local, Running, Store, TIMEOUT, assert_own_lines, fresh, json_lines, on_both_stores,
-    output, permits, prepare, revoke, run, status,
+    CLOSED_PORT, Holder, Local, Running, Store, assert_own_lines, fresh, json_lines, on_both_stores, output,
+    permits, prepare, revoke, run, status,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, Server, wait};
 
@@ -42,12 +43,7 @@ fn until(watch: &Running, event: &str, fields: &[(&str, Value)]) -> Value {
     let matches =
         |found: &Value| found["event"] == event && fields.iter().all(|(name, value)| found[*name] == *value);
     let find = || events(&watch.stdout()).into_iter().find(&matches);
-    assert!(
-        wait::until(TIMEOUT, || find().is_some()),
-        "no {event} {fields:?}: {}{}",
-        watch.stdout(),
-        watch.stderr()
-    );
+    assert!(wait::until(|| find().is_some()), "no {event} {fields:?}: {}{}", watch.stdout(), watch.stderr());
     find().expect("it was found")
 }
 
@@ -106,7 +102,7 @@ fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
         let counts = events(&watch.stdout()).into_iter().filter(|event| event["event"] == "counts");
         counts.map(|event| event[field].as_u64().expect("a number")).sum()
     };
-    assert!(wait::until(TIMEOUT, || sum("grants") == 4), "{}", watch.stdout());
+    assert!(wait::until(|| sum("grants") == 4), "{}", watch.stdout());
     let seen = events(&watch.stdout()).iter().filter(|event| event["event"] == "granted").count() as u64;
     assert_eq!((seen + sum("unseen"), sum("revoked")), (4, 1), "{}", watch.stdout());
     ended(watch);
@@ -196,7 +192,7 @@ fn a_reader_that_has_gone_ends_it_quietly() {
         if changes {
             assert_eq!(output(&mut permits(&store.url(), ["pause", "x"])).code, 0);
         }
-        let status = guard.wait_timeout(TIMEOUT).expect("it ends");
+        let status = guard.wait_timeout(HANGS).expect("it ends");
         assert_eq!(crate::support::code(status), 0);
         assert_eq!(std::fs::read_to_string(stderr.path()).expect("it is there"), "");
     }
@@ -218,7 +214,7 @@ fn a_store_that_cannot_be_used_is_69() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the system has one");
     let mut watch = command(&Local::new(), &name, &[]);
     let mut guard = ChildGuard::spawn(watch.stdout(full).stderr(std::process::Stdio::null()));
-    assert_eq!(crate::support::code(guard.wait_timeout(TIMEOUT).expect("it ends")), 71);
+    assert_eq!(crate::support::code(guard.wait_timeout(HANGS).expect("it ends")), 71);
 }
 
 #[test]

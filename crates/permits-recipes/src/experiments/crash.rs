@@ -60,7 +60,7 @@ async fn crashed_holders(
     }
     proxy.refuse(true);
     // The server has to notice the closed connection; before that it would still serve a client that blocks.
-    let gone = wait::until(Duration::from_secs(10), || proxy.connections() == 0);
+    let gone = wait::until(|| proxy.connections() == 0);
     assert!(gone, "the proxy has cut them");
     Ok((proxy, holders))
 }
@@ -113,7 +113,7 @@ pub async fn waiter(fixture: &Fixture, kind: Kind, fate: Fate) -> Result<Option<
     // A queue of blocked connections loses a closed one only when the server notices; before that the server
     // would still serve it.
     let leaves = fate == Fate::Dies && matches!(kind, Kind::List | Kind::LuaFairZset);
-    let left = wait::until(Duration::from_secs(10), || !leaves || blocked(fixture) == 0);
+    let left = wait::until(|| !leaves || blocked(fixture) == 0);
     assert!(left, "the server has seen that the connection is closed");
     let standing = usize::from(kind.waits() && !leaves);
     let mut second = fixture.user(&semaphore, Role::default()).await?;

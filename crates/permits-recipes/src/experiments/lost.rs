@@ -56,7 +56,7 @@ async fn around(fixture: &Fixture, kind: Kind, word: &[u8]) -> Result<Capacity, 
         // The retry may be refused, because a host that holds already is refused.
         user.try_acquire().await?;
         user.release().await?;
-        let swallowed = wait::until(Duration::from_secs(10), || proxy.swallowed() == lost);
+        let swallowed = wait::until(|| proxy.swallowed() == lost);
         assert!(swallowed, "no request of {kind} has the word {:?}", String::from_utf8_lossy(word));
     }
     fixture.capacity(&semaphore).await

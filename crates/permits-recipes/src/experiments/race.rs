@@ -4,8 +4,6 @@
 //! schedules are tried, so an outcome does not depend on luck. `permits` sends one request: there are two
 //! orders, and a proxy makes them.
 
-use std::time::Duration;
-
 use permits_bench::Failure;
 use permits_testkit::Proxy;
 use tokio::task::JoinHandle;
@@ -141,9 +139,7 @@ pub async fn stalled_in_the_lock(fixture: &Fixture) -> Result<bool, Failure> {
     stalled.step().await; // It has the lock,
     stalled.step().await; // and has drawn its number.
     let lock = format!("{}:lock", semaphore.name);
-    let expired = permits_testkit::wait::until(Duration::from_secs(10), || {
-        fixture.server.command(&["EXISTS", &lock]).int() == 0
-    });
+    let expired = permits_testkit::wait::until(|| fixture.server.command(&["EXISTS", &lock]).int() == 0);
     assert!(expired, "a lock has an expiry");
     let mut other = fixture.user(&semaphore, Role::default()).await?;
     let other = other.try_acquire().await?;

@@ -10,8 +10,6 @@ mod migration;
 mod slot;
 mod view;
 
-use std::time::Duration;
-
 pub use launch::ClusterBuilder;
 pub use migration::Migration;
 pub use slot::{SLOTS, slot};
@@ -20,9 +18,6 @@ use crate::group;
 use crate::server::Server;
 use crate::server::launch::{info_field, percent_encoded};
 use view::View;
-
-/// The time in which the nodes agree; a failover takes a node timeout and about a second.
-const AGREE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running cluster of its own, whose nodes are killed when it is dropped.
 ///
@@ -282,6 +277,6 @@ impl Cluster {
     /// Waits until `condition` succeeds; otherwise panics with its last error and the logs of the nodes.
     #[track_caller]
     fn wait_for<T>(&self, what: &str, condition: impl FnMut() -> Result<T, String>) -> T {
-        group::wait_for(what, AGREE_LIMIT, self.nodes().iter(), condition)
+        group::wait_for(what, self.nodes().iter(), condition)
     }
 }

@@ -7,8 +7,7 @@ use crate::cluster::slot as hash_slot;
 use crate::history::{ClientEvent, Recorder, now};
 use crate::sentinel::SERVICE;
 use crate::worker::{
-    Mix, SEMAPHORE, TIMEOUT, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings,
-    parse_unique_holder,
+    Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings, parse_unique_holder,
 };
 use crate::{Cluster, FencedServer, Proxy, Sentinels, Server, wait};
 
@@ -210,7 +209,7 @@ impl Fixture {
     /// there is one.
     pub(super) fn keepers(&mut self, most: usize) -> Vec<usize> {
         let mut keepers = Vec::new();
-        wait::until(TIMEOUT, || {
+        wait::until(|| {
             keepers = self.with_units();
             !keepers.is_empty()
         });

@@ -20,6 +20,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::wait::HANGS;
 use permits::Client;
 use permits::{AcquireError, AcquireOptions};
 
@@ -29,7 +30,7 @@ pub use self::verdict::{Excess, Verdict};
 use crate::history::{now, replay};
 use crate::mutants::Split;
 use crate::wait;
-use crate::worker::{SEMAPHORE, TIMEOUT};
+use crate::worker::SEMAPHORE;
 
 /// The least time between two faults, so that workers acquire in between.
 const LEAST_GAP: Duration = Duration::from_millis(500);
@@ -302,7 +303,7 @@ fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
     let client = Client::connect(&deployment.url(0)).wait().map_err(|error| error.to_string())?;
     let semaphore = client.semaphore(SEMAPHORE, limit).expect("valid");
     let mut left = Err("the semaphore was not inspected".to_owned());
-    wait::until(TIMEOUT, || {
+    wait::until(|| {
         left = match semaphore.inspect().wait() {
             Ok(seen) if (seen.held, seen.waiting) == (0, 0) => Ok(()),
             Ok(seen) => Err(format!("{} held, {} waiting", seen.held, seen.waiting)),
@@ -312,7 +313,7 @@ fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
     });
     left?;
     let refused = |error: AcquireError| format!("not all units can be had: {error}");
-    let options = AcquireOptions::new().weight(limit).timeout(TIMEOUT);
+    let options = AcquireOptions::new().weight(limit).timeout(HANGS);
     let all = semaphore.acquire_with(options).wait().map_err(refused)?;
     if all.slot() != 0 {
         return Err(format!("the only holder has slot {}", all.slot()));

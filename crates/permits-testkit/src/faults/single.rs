@@ -80,7 +80,7 @@ pub(super) fn recall_lost(fixture: &mut Fixture) -> Fault {
     let before = swallowed(fixture);
     swallow(fixture, b":wake:recall:");
     sleep(fixture.millis(500..3000));
-    wait::until(LEASE, || swallowed(fixture) > before);
+    wait::within(LEASE, || swallowed(fixture) > before);
     swallow(fixture, b"");
     Fault::over_now(swallowed(fixture) - before)
 }
@@ -97,14 +97,14 @@ pub(super) fn reply_lost(fixture: &mut Fixture) -> Fault {
             proxy.swallow_replies(true);
             sleep(pause);
             // A worker that waits or holds has no reply until it renews.
-            wait::until(LEASE, || swallowed(fixture) > before);
+            wait::within(LEASE, || swallowed(fixture) > before);
             proxy.cut();
             proxy.swallow_replies(false);
         }
     }
     // The next replies trigger the orders that are armed.
     sleep(fixture.millis(50..300));
-    wait::until(LEASE, || swallowed(fixture) > before);
+    wait::within(LEASE, || swallowed(fixture) > before);
     Fault::over_now(swallowed(fixture) - before)
 }
 

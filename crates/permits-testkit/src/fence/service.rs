@@ -12,9 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::{FencedResource, Stale};
-
-/// The timeout of a client for a reply.
-const TIMEOUT: Duration = Duration::from_secs(10);
+use crate::wait::HANGS;
 
 /// A [`FencedResource`] that other processes write to, over a Unix socket in a directory of its own.
 ///
@@ -154,8 +152,8 @@ impl FencedClient {
     /// If no service listens there.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(HANGS))?;
+        stream.set_write_timeout(Some(HANGS))?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 

@@ -24,9 +24,6 @@ use crate::server::Server;
 use crate::server::launch::Access;
 use crate::wait;
 
-/// The time limit for a server to publish a mark.
-const LIMIT: Duration = Duration::from_secs(30);
-
 /// The pause before the next attempt to reach a server that is down.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -84,7 +81,7 @@ impl Recorder {
                 }
             }
         });
-        let listening = wait::until(LIMIT, || recorder.shared.heard().is_listening);
+        let listening = wait::until(|| recorder.shared.heard().is_listening);
         assert!(listening, "the server has no listener; its log:\n{}", server.log());
         recorder
     }
@@ -100,7 +97,7 @@ impl Recorder {
         match self.access.connect() {
             Ok(connection) => self.hear_all(connection),
             Err(_) => {
-                let over = wait::until(LIMIT, || !self.shared.heard().is_listening);
+                let over = wait::until(|| !self.shared.heard().is_listening);
                 assert!(over, "the server cannot be reached, and its connection is open");
             }
         }
@@ -113,7 +110,7 @@ impl Recorder {
     #[track_caller]
     fn hear_all(&self, mut connection: Connection) {
         let mark = format!("{MARK}{}", self.marks.fetch_add(1, Ordering::Relaxed));
-        let heard = wait::until(LIMIT, || {
+        let heard = wait::until(|| {
             // Repeated, because the thread may be about to subscribe again.
             let published = connection.call(&["PUBLISH", CHANNEL, &mark]);
             assert!(matches!(published, Ok(Resp::Int(_))), "the server takes no message: {published:?}");

@@ -22,6 +22,8 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
+use crate::wait::HANGS;
+
 use super::pace::Pace;
 use super::timer::Timer;
 
@@ -30,9 +32,6 @@ const CHUNK: usize = 16 * 1024;
 
 /// The chunks that one direction may hold back; then the sender is no longer read, and blocks.
 const HELD_BACK: usize = 1024;
-
-/// The time in which the server closes a connection whose reply is swallowed.
-const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The switches that pumps read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -248,7 +247,7 @@ async fn drain(upstream: &mut TcpStream) {
         io::Result::Ok(())
     };
     // The connection is cut afterwards in any case, whether it ended well, badly or not in time.
-    let _ = timeout(DRAIN_LIMIT, finish).await;
+    let _ = timeout(HANGS, finish).await;
 }
 
 #[derive(Clone, Copy, PartialEq)]

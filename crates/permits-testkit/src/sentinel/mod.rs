@@ -7,7 +7,6 @@
 mod launch;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 pub use launch::SentinelsBuilder;
 
@@ -18,11 +17,6 @@ use crate::server::launch::{info_field, percent_encoded};
 
 /// The name under which the sentinels know the primary.
 pub const SERVICE: &str = "service";
-
-/// The time in which the sentinels agree. A second attempt at a failover comes after twice its timeout. Where
-/// the sentinels' periods cannot be shortened, they take 20 seconds to see a primary that restarts as a
-/// replica.
-const AGREE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.
 ///
@@ -225,7 +219,7 @@ impl Sentinels {
     /// Waits until `condition` succeeds; otherwise panics with its last error and all logs.
     #[track_caller]
     fn wait_for<T>(&self, what: &str, condition: impl FnMut() -> Result<T, String>) -> T {
-        group::wait_for(what, AGREE_LIMIT, self.sentinels.iter().chain(self.servers()), condition)
+        group::wait_for(what, self.sentinels.iter().chain(self.servers()), condition)
     }
 }
 

@@ -22,16 +22,13 @@ use super::Server;
 use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use crate::tls::{Certificates, ClientCertificates};
-use crate::wait;
+use crate::wait::{self, HANGS};
 
 /// The environment variable that names the server program.
 const PROGRAM_VARIABLE: &str = "PERMITS_TEST_SERVER";
 
 /// The programs looked for in `PATH` otherwise.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
-
-/// The time in which a server answers, loading included.
-const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// The ports that are tried when the server exits at once.
 const START_ATTEMPTS: usize = 8;
@@ -292,7 +289,7 @@ impl Site {
     /// for as long as a start may take.
     #[track_caller]
     pub(super) fn relaunch(&self) -> ChildGuard {
-        let deadline = Instant::now() + START_LIMIT;
+        let deadline = Instant::now() + HANGS;
         while Instant::now() < deadline {
             match self.launch() {
                 Ok(process) => return process,
@@ -323,7 +320,7 @@ impl Site {
         );
         let pid = process.pid();
         let mut exited = false;
-        let settled = wait::until(START_LIMIT, || {
+        let settled = wait::until(|| {
             exited = !process.is_running();
             exited || self.answers(pid)
         });

@@ -10,16 +10,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 pub use launch::ServerBuilder;
 
 use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
+use crate::wait::HANGS;
 use launch::{Access, Endpoint, Site};
-
-/// The time in which a server ends when it is asked to; one with replicas waits up to 10 seconds for them.
-const STOP_LIMIT: Duration = Duration::from_secs(20);
 
 /// A running `redis-server` or `valkey-server` of its own, killed when dropped.
 ///
@@ -127,8 +124,8 @@ impl Server {
         // A stopped process would keep the request pending.
         process.resume();
         process.terminate();
-        let ended = process.wait_timeout(STOP_LIMIT);
-        assert!(ended.is_some(), "the server did not end within {STOP_LIMIT:?}; its log:\n{}", self.log());
+        let ended = process.wait_timeout(HANGS);
+        assert!(ended.is_some(), "the server did not end within {HANGS:?}; its log:\n{}", self.log());
     }
 
     /// Starts it again, after [`kill`](Self::kill) or [`stop`](Self::stop), at the same place in the same

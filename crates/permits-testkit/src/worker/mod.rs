@@ -27,7 +27,7 @@ use std::time::Duration;
 use permits::Recovery;
 use serde::{Deserialize, Serialize};
 
-pub use self::pool::{Inspected, TIMEOUT, Worker, WorkerPool, micros, test_command};
+pub use self::pool::{Inspected, Worker, WorkerPool, micros, test_command};
 pub use self::process::{holder, parse_holder, parse_unique_holder, run_if_started};
 
 /// The semaphore of the workers, unless their settings name others. Each test has a store of its own.
@@ -245,6 +245,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HANGS;
 
     #[test]
     fn a_mix_draws_by_shares() {
@@ -256,11 +257,11 @@ mod tests {
 
     #[test]
     fn settings_and_commands_survive_the_wire() {
-        let settings = WorkerSettings { recovery: Recovery::Strict, ..WorkerSettings::new(2, TIMEOUT) };
+        let settings = WorkerSettings { recovery: Recovery::Strict, ..WorkerSettings::new(2, HANGS) };
         let text = serde_json::to_string(&settings).expect("it has a form");
         let read: WorkerSettings = serde_json::from_str(&text).expect("it is whole");
         assert_eq!(format!("{read:?}"), format!("{settings:?}"));
-        let command = WorkerCommand::Work(Work::brief(2, TIMEOUT));
+        let command = WorkerCommand::Work(Work::brief(2, HANGS));
         let text = serde_json::to_string(&command).expect("it has a form");
         assert_eq!(serde_json::from_str::<WorkerCommand>(&text).ok(), Some(command));
     }

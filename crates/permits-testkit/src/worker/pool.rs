@@ -11,16 +11,11 @@ use std::time::{Duration, Instant};
 
 use super::{Counts, SETTINGS, Work, WorkerCommand, WorkerSettings};
 use crate::history::{ClientEvent, ClientRecord, Granted, History, Rules, now, verify};
+use crate::wait::HANGS;
 use crate::{ChildGuard, wait};
-
-/// The time limit of every wait for a worker: more than anything should take on a busy machine.
-pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Longer than any test: the end of a worker's output ends its reader.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
-
-/// The time within which the last output of a killed worker arrives.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// The command that starts the running test program as a worker. `test` names an ignored test of that program
 /// which calls [`run_if_started`](super::run_if_started).
@@ -58,9 +53,9 @@ impl Seen {
     }
 
     /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether
-    /// it did within [`TIMEOUT`].
+    /// it did within [`HANGS`].
     fn search(&self, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + HANGS;
         let (mut next, mut history) = (0, self.lock());
         loop {
             while let Some((number, record)) = history.events.get(next) {
@@ -115,7 +110,7 @@ impl WorkerPool {
     ///
     /// # Panics
     ///
-    /// If it does not connect within [`TIMEOUT`].
+    /// If it does not connect within [`HANGS`].
     #[track_caller]
     pub fn start_connected(&self, label: &str, url: &str, lease: Duration) -> Worker {
         let (label, url) = (label.to_owned(), url.to_owned());
@@ -148,7 +143,7 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// The numbers of those that have not within [`TIMEOUT`].
+    /// The numbers of those that have not within [`HANGS`].
     pub fn await_each(
         &self,
         workers: &[Worker],
@@ -166,7 +161,7 @@ impl WorkerPool {
     }
 
     /// Waits until some worker has reported an event like this after `since`, by [`now`]. Returns whether one
-    /// has within [`TIMEOUT`].
+    /// has within [`HANGS`].
     pub fn await_any(&self, since: u64, like: impl Fn(&ClientEvent) -> bool) -> bool {
         self.seen.search(|_, record| record.at > since && like(&record.event))
     }
@@ -175,7 +170,7 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// The workers that did not stop or close within [`TIMEOUT`].
+    /// The workers that did not stop or close within [`HANGS`].
     pub fn close(&self, workers: Vec<Worker>) -> Result<Counts, String> {
         let mut workers = workers;
         let mut all = Counts::default();
@@ -191,7 +186,7 @@ impl WorkerPool {
                 _ => matches!(event, ClientEvent::Closed(_)),
             };
             self.await_each(&workers, since, ends)
-                .map_err(|missing| format!("workers {missing:?} did not {command:?} within {TIMEOUT:?}"))?;
+                .map_err(|missing| format!("workers {missing:?} did not {command:?} within {HANGS:?}"))?;
         }
         let numbers: BTreeSet<usize> = workers.iter().map(|worker| worker.number).collect();
         for (number, record) in &self.history().events {
@@ -337,7 +332,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// If there is none within [`TIMEOUT`].
+    /// If there is none within [`HANGS`].
     #[track_caller]
     pub fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
         self.await_record(tag, |record| like(&record.event))
@@ -400,7 +395,7 @@ impl Worker {
     pub fn kill(&mut self) {
         self.process.kill();
         // A forked child may keep the pipe open for longer.
-        wait::until(DRAIN, || self.reader.is_finished());
+        wait::until(|| self.reader.is_finished());
     }
 
     /// Freezes the worker (SIGSTOP).

@@ -19,12 +19,10 @@ use super::{Counts, SETTINGS, Wait, Work, WorkerCommand, WorkerSettings, draw_ti
 use crate::FencedClient;
 use crate::fork::{Forked, fork};
 use crate::history::{ClientEvent, deadline, now, record, report_at};
+use crate::wait::HANGS;
 
 /// Longer than any permit is held: the step of a worker that reports none.
 const NO_STEP: Duration = Duration::from_secs(24 * 3600);
-
-/// The time that a forked child may take for its one turn.
-const CHILD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The time between two attempts to connect.
 const RECONNECT: Duration = Duration::from_millis(100);
@@ -269,7 +267,7 @@ impl Shared {
     }
 
     fn await_child(&self, mut child: Forked) {
-        let ended = child.wait(CHILD_TIMEOUT);
+        let ended = child.wait(HANGS);
         if ended != Some(0) {
             self.report("-", ClientEvent::Failed(format!("a forked child ended with {ended:?}")));
         }

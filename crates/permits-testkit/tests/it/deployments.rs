@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, StoreError};
+use permits_testkit::HANGS;
 use permits_testkit::cluster::slot;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{
     Certificates, ClientCertificates, Cluster, Connection, FakeServer, FencedClient, FencedServer, Garbage,
     Resp, Sentinels, Server, Stale, skip, wait,
 };
-
-/// The time limit of all waits.
-const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_server_dies_and_restarts_with_its_data_and_directives() {
@@ -54,7 +52,7 @@ fn a_paused_server_is_silent_until_resumed() {
     let error = client.receive().expect_err("a paused server does not reply");
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
     server.resume();
-    client.set_timeout(LIMIT).expect("it is not zero");
+    client.set_timeout(HANGS).expect("it is not zero");
     assert_eq!(client.receive().expect("the answer comes late").int(), 1);
 }
 
@@ -131,10 +129,7 @@ fn a_primary_that_demands_replicas_refuses_writes_without_them() {
     let sentinels = Sentinels::builder().replicas(1).min_replicas_to_write(1).start();
     sentinels.servers()[1].pause();
     let refused = || sentinels.servers()[0].command(&["SET", "colour", "red"]);
-    assert!(wait::until(
-        LIMIT,
-        || matches!(refused(), Resp::Error(error) if error.starts_with("NOREPLICAS"))
-    ));
+    assert!(wait::until(|| matches!(refused(), Resp::Error(error) if error.starts_with("NOREPLICAS"))));
 }
 
 /// Without it, a client that never sees garbage would pass the tests of what garbage does.

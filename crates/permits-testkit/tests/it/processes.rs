@@ -6,10 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use permits_testkit::HANGS;
 use permits_testkit::{ChildGuard, Server, wait};
-
-/// The time limit of all waits.
-const LIMIT: Duration = Duration::from_secs(20);
 
 fn shell(script: &str) -> ChildGuard {
     ChildGuard::spawn(Command::new("sh").args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()))
@@ -20,10 +18,10 @@ fn lines_arrive_in_order_and_end() {
     let mut child = shell("echo one; echo two; printf three");
     let lines = child.lines();
     for expected in ["one", "two", "three"] {
-        assert_eq!(lines.next_line(LIMIT).as_deref(), Some(expected));
+        assert_eq!(lines.next_line(HANGS).as_deref(), Some(expected));
     }
-    assert_eq!(lines.next_line(LIMIT), None);
-    assert!(child.wait_timeout(LIMIT).expect("it ends by itself").success());
+    assert_eq!(lines.next_line(HANGS), None);
+    assert!(child.wait_timeout(HANGS).expect("it ends by itself").success());
     assert!(!child.is_running());
 }
 
@@ -31,13 +29,13 @@ fn lines_arrive_in_order_and_end() {
 fn a_paused_child_is_silent_until_resumed() {
     let mut child = shell("i=0; while :; do i=$((i+1)); echo $i; done");
     let lines = child.lines();
-    assert_eq!(lines.next_line(LIMIT).as_deref(), Some("1"));
+    assert_eq!(lines.next_line(HANGS).as_deref(), Some("1"));
     child.pause();
     // The pipe and the channel bound its earlier output, so this loop ends.
     while lines.next_line(Duration::from_millis(50)).is_some() {}
     assert!(child.is_running());
     child.resume();
-    assert!(lines.next_line(LIMIT).is_some());
+    assert!(lines.next_line(HANGS).is_some());
 }
 
 #[test]
@@ -45,7 +43,7 @@ fn a_running_child_outlasts_the_wait() {
     let mut child = shell("exec sleep 1000");
     assert_eq!(child.wait_timeout(Duration::from_millis(5)), None);
     child.terminate();
-    assert!(!child.wait_timeout(LIMIT).expect("it obeys").success());
+    assert!(!child.wait_timeout(HANGS).expect("it obeys").success());
 }
 
 #[test]
@@ -70,14 +68,14 @@ fn a_child_that_has_ended_takes_no_signal() {
 fn dropping_the_guard_ends_a_paused_child() {
     let mut child = shell("echo ready; exec sleep 1000");
     let lines = child.lines();
-    assert_eq!(lines.next_line(LIMIT).as_deref(), Some("ready"));
+    assert_eq!(lines.next_line(HANGS).as_deref(), Some("ready"));
     child.pause();
     assert_eq!(lines.next_line(Duration::from_millis(5)), None);
     drop(child);
     // The end of its only writer closes the pipe, long before the limit.
     let start = std::time::Instant::now();
-    assert_eq!(lines.next_line(LIMIT), None);
-    assert!(start.elapsed() < LIMIT, "the pipe is still open");
+    assert_eq!(lines.next_line(HANGS), None);
+    assert!(start.elapsed() < HANGS, "the pipe is still open");
 }
 
 #[test]
@@ -85,7 +83,7 @@ fn a_child_outlives_the_thread_that_started_it() {
     let mut command = Command::new("sh");
     command.args(["-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = thread::spawn(move || ChildGuard::spawn(&mut command)).join().expect("it starts a child");
-    assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("ready"));
+    assert_eq!(child.lines().next_line(HANGS).as_deref(), Some("ready"));
     assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "the child was not killed");
 }
 
@@ -94,7 +92,7 @@ fn a_command_can_be_started_again() {
     let mut command = Command::new("sh");
     command.args(["-c", "exit 7"]);
     for _ in 0..2 {
-        let status = ChildGuard::spawn(&mut command).wait_timeout(LIMIT).expect("it ends by itself");
+        let status = ChildGuard::spawn(&mut command).wait_timeout(HANGS).expect("it ends by itself");
         assert_eq!(status.code(), Some(7));
     }
 }
@@ -106,7 +104,7 @@ fn a_child_inherits_no_ignored_signal() {
         let script = "for signal in INT QUIT HUP PIPE TERM; do sh -c \"kill -$signal \\$\\$; echo survived $signal\"; done; echo ended";
         let mut child = shell(script);
         let lines = child.lines();
-        assert_eq!(lines.next_line(LIMIT).as_deref(), Some("ended"));
+        assert_eq!(lines.next_line(HANGS).as_deref(), Some("ended"));
         return;
     }
     let test = "processes::a_child_inherits_no_ignored_signal";
@@ -114,7 +112,7 @@ fn a_child_inherits_no_ignored_signal() {
     ignoring.args(["-c", r#"trap "" INT QUIT HUP PIPE TERM; exec "$@""#, "sh"]);
     ignoring.arg(env::current_exe().expect("a test has a program")).args(["--exact", test]);
     let status =
-        ChildGuard::spawn(ignoring.env(INHERITING, "1")).wait_timeout(LIMIT).expect("it ends by itself");
+        ChildGuard::spawn(ignoring.env(INHERITING, "1")).wait_timeout(HANGS).expect("it ends by itself");
     assert!(status.success());
 }
 
@@ -127,13 +125,13 @@ fn a_child_inherits_no_setting_of_permits_but_those_it_is_given() {
             .env(INHERITING, "1")
             .env("PERMITS_URL", "outer")
             .env("PERMITS_OTHER", "outer");
-        let status = ChildGuard::spawn(&mut copy).wait_timeout(LIMIT).expect("it ends by itself");
+        let status = ChildGuard::spawn(&mut copy).wait_timeout(HANGS).expect("it ends by itself");
         return assert!(status.success());
     }
     let mut command = Command::new("sh");
     command.args(["-c", r#"echo "${PERMITS_OTHER-unset} $PERMITS_URL $PERMITS_TEST_INHERITING""#]);
     let mut child = ChildGuard::spawn(command.env("PERMITS_URL", "given").stdout(Stdio::piped()));
-    assert_eq!(child.lines().next_line(LIMIT).as_deref(), Some("unset given 1"));
+    assert_eq!(child.lines().next_line(HANGS).as_deref(), Some("unset given 1"));
 }
 
 /// Set for a copy of this test program with an inherited setting.
@@ -161,12 +159,12 @@ fn a_server_ends_when_its_test_process_is_killed() {
     );
     let lines = copy.lines();
     let address: SocketAddr = loop {
-        let line = lines.next_line(LIMIT).expect("the copy starts a server");
+        let line = lines.next_line(HANGS).expect("the copy starts a server");
         if let Some(address) = line.strip_prefix("listening ") {
             break address.parse().expect("it is an address");
         }
     };
     assert!(TcpStream::connect(address).is_ok());
     copy.kill();
-    assert!(wait::until(LIMIT, || TcpStream::connect(address).is_err()), "the server lives on");
+    assert!(wait::until(|| TcpStream::connect(address).is_err()), "the server lives on");
 }

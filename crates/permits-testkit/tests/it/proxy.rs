@@ -5,10 +5,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
+use permits_testkit::HANGS;
 use permits_testkit::{Connection, Proxy, Resp, Server, wait};
-
-/// The time limit of all waits.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// The time for which a reply must not come.
 const SILENCE: Duration = Duration::from_millis(50);
@@ -34,7 +32,7 @@ fn assert_silent(client: &mut Connection) {
         matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
         "the connection is not silent but lost: {error}"
     );
-    client.set_timeout(LIMIT).expect("it is not zero");
+    client.set_timeout(HANGS).expect("it is not zero");
 }
 
 #[track_caller]
@@ -60,7 +58,7 @@ fn without_faults_everything_passes() {
     assert_eq!(server.command(&["STRLEN", "long"]).int(), 3_000_000);
 
     drop(first);
-    assert!(wait::until(LIMIT, || proxy.connections() == 1), "the end of a client is passed on");
+    assert!(wait::until(|| proxy.connections() == 1), "the end of a client is passed on");
     assert_eq!(proxy.accepted(), 2);
     assert_eq!(proxy.swallowed(), 0);
 }
@@ -71,7 +69,7 @@ fn the_end_of_the_server_is_passed_on() {
     let mut before = client(&proxy);
     server.kill();
     assert_lost(&mut before, &["PING"]);
-    assert!(wait::until(LIMIT, || proxy.connections() == 0));
+    assert!(wait::until(|| proxy.connections() == 0));
 
     let mut meanwhile = Connection::connect(proxy.address()).expect("the proxy accepts");
     assert_lost(&mut meanwhile, &["PING"]);
@@ -103,7 +101,7 @@ fn cut_reaches_the_server_too() {
     let _client = client(&proxy);
     proxy.cut();
     // The connection of the test counts itself.
-    let closed = wait::until(LIMIT, || server.info("connected_clients").as_deref() == Some("1"));
+    let closed = wait::until(|| server.info("connected_clients").as_deref() == Some("1"));
     assert!(closed, "the server still has the connection");
 }
 
@@ -137,7 +135,7 @@ fn delayed_replies_come_late_and_in_order() {
     for _ in 0..3 {
         client.send(&["INCR", "number"]).expect("the connection is open");
     }
-    let carried_out = wait::until(LIMIT, || server.command(&["GET", "number"]) == text("3"));
+    let carried_out = wait::until(|| server.command(&["GET", "number"]) == text("3"));
     assert!(carried_out, "requests are not delayed");
     for expected in 1..=3 {
         assert_eq!(client.receive().expect("it comes late").int(), expected);
@@ -168,15 +166,15 @@ fn delayed_requests_arrive_late_and_in_order() {
 fn ending_a_delay_releases_delayed_bytes() {
     let (server, proxy) = start();
     let mut client = client(&proxy);
-    proxy.delay_replies(10 * LIMIT);
+    proxy.delay_replies(10 * HANGS);
     client.send(&["INCR", "number"]).expect("the connection is open");
-    assert!(wait::until(LIMIT, || server.command(&["GET", "number"]) == text("1")));
+    assert!(wait::until(|| server.command(&["GET", "number"]) == text("1")));
     assert_silent(&mut client);
 
     proxy.delay_replies(Duration::ZERO);
     assert_eq!(client.receive().expect("it is let go").int(), 1);
 
-    proxy.delay_requests(10 * LIMIT);
+    proxy.delay_requests(10 * HANGS);
     client.send(&["INCR", "number"]).expect("the connection is open");
     assert_silent(&mut client);
     assert_eq!(server.command(&["GET", "number"]).text(), "1", "it is held back");
@@ -192,7 +190,7 @@ fn swallowed_replies_never_come_though_requests_pass() {
 
     proxy.swallow_replies(true);
     client.send(&["INCR", "number"]).expect("the connection is open");
-    assert!(wait::until(LIMIT, || proxy.swallowed() == 1));
+    assert!(wait::until(|| proxy.swallowed() == 1));
     assert_eq!(server.command(&["GET", "number"]).text(), "1");
     assert_silent(&mut client);
     assert_eq!(proxy.connections(), 1);
@@ -275,7 +273,7 @@ fn chosen_messages_are_swallowed_and_nothing_else() {
     publish("recalls", &["1"]);
     publish("grants", &["2\r\n$1\r\n", "recalls are not chosen here"]);
     publish("recalls", &["3", "4"]);
-    assert!(wait::until(LIMIT, || proxy.swallowed() == 3));
+    assert!(wait::until(|| proxy.swallowed() == 3));
     proxy.swallow_messages(b"");
     publish("recalls", &["5"]);
 

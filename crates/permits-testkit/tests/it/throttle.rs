@@ -2,16 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use permits_testkit::HANGS;
 use permits_testkit::{Connection, Proxy, Server};
-
-/// The time limit of all waits, and less than a limit of the proxy that does not end would take.
-const LIMIT: Duration = Duration::from_secs(20);
 
 fn start() -> (Server, Proxy, Connection) {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut client = Connection::connect(proxy.address()).expect("the proxy accepts");
-    client.set_timeout(LIMIT).expect("it is not zero");
+    client.set_timeout(HANGS).expect("it is not zero");
     assert_eq!(client.call(&["PING"]).expect("nothing fails yet").text(), "PONG");
     (server, proxy, client)
 }
@@ -77,7 +75,7 @@ fn a_limit_on_one_connection_is_not_shared_with_another() {
     proxy.limit_replies(500);
     client.send(&["GET", "long"]).expect("it is sent");
     let mut other = Connection::connect(proxy.address()).expect("the proxy accepts");
-    other.set_timeout(LIMIT).expect("it is not zero");
+    other.set_timeout(HANGS).expect("it is not zero");
     assert_eq!(other.call(&["PING"]).expect("it arrives").text(), "PONG");
 }
 

@@ -1,13 +1,11 @@
 //! A semaphore of a store of its own, and a service that a test answers by hand.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use permits::{Client, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tower_test::mock::{self, Handle, Mock, SendResponse};
-
-/// The limit of every wait.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client of a store that no other test uses, and its semaphore.
 pub(crate) async fn semaphore(test: &str, limit: u32) -> (Client, Semaphore) {
@@ -33,8 +31,8 @@ pub(crate) async fn next(handle: &mut Handle<u32, u32>) -> (u32, SendResponse<u3
 pub(crate) fn within<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
     async move {
-        let result = tokio::time::timeout(LIMIT, future).await;
-        result.unwrap_or_else(|_| panic!("not ready within {LIMIT:?}: {caller}"))
+        let result = tokio::time::timeout(HANGS, future).await;
+        result.unwrap_or_else(|_| panic!("not ready within {HANGS:?}: {caller}"))
     }
 }
 
@@ -50,7 +48,7 @@ pub(crate) fn settles(semaphore: &Semaphore, held: u64, waiting: u64) -> impl Fu
                 return;
             }
             assert!(
-                began.elapsed() < LIMIT,
+                began.elapsed() < HANGS,
                 "{caller}: {} held, {} waiting, and not {held} and {waiting}",
                 now.held,
                 now.waiting

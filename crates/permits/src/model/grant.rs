@@ -41,6 +41,8 @@ impl Execution<'_> {
         if let Some(reason) = self.state.closed.clone() {
             return self.refuse_waiters(&reason);
         }
+        // A request that supersedes promotes a second time in one command, and may leave nothing to continue.
+        self.promote_truncated = false;
         let limit = self.state.limit;
         let capacity = self.capacity(limit);
         if capacity <= self.state.held {

@@ -6,9 +6,10 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, InvalidInput, Limit, Lost, OperatorChange, PermitStatus,
     ReleaseError, RenewError,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 
-use crate::fixture::{Fixture, LIMIT, Waiter, lost_within};
+use crate::fixture::{Fixture, Waiter, lost_within};
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
@@ -148,7 +149,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     administered.pause("upgrade").succeeds().await;
     administered.close_line("moved: 1, 2").succeeds().await;
     assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
-    assert!(lost_within(&permit, LIMIT).await.is_some());
+    assert!(lost_within(&permit, HANGS).await.is_some());
     let seen = fixture.inspect(&semaphore).await;
     let (holder, waited) = ("web-1".to_owned(), false);
     let changes: Vec<&OperatorChange> = seen.changes.iter().map(|info| &info.change).collect();
@@ -262,7 +263,7 @@ pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
     assert_eq!(fixture.inspect(&semaphore).await.waiting, 0, "its units are granted at once");
 
     let why = Lost::Revoked { reason: reason.into() };
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(why.clone()));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(why.clone()));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(why.clone())));

@@ -5,9 +5,10 @@ use std::time::Duration;
 use permits::{
     AcquireError, AcquireOptions, AdminError, AdoptError, Ended, Lost, PermitStatus, ReleaseError, RenewError,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-use crate::fixture::{Fixture, LIMIT, lost_within};
+use crate::fixture::{Fixture, lost_within};
 
 pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -18,7 +19,7 @@ pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
     client.clone().close().succeeds().await;
 
     assert_eq!(waiter.outcome().await.expect_err("its client is closed"), AcquireError::Ended(Ended::Closed));
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Closed));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Closed));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Closed)));
     assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
@@ -53,7 +54,7 @@ pub(crate) async fn clones_are_one_client(fixture: &Fixture) {
     let error = fixture.semaphore(&clone, 1).try_acquire().await.expect_err("it is full for both");
     assert_eq!(error, AcquireError::NoPermits);
     clone.close().succeeds().await;
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Closed), "what one closes is closed for all");
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Closed), "what one closes is closed for all");
     assert_eq!(semaphore.acquire().await.map(drop), Err(AcquireError::Ended(Ended::Closed)));
 }
 

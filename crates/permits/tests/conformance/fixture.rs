@@ -11,14 +11,12 @@ use std::time::Duration;
 
 use permits::{AclRules, Client, Permit, Semaphore, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-/// A timeout that no step reaches on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The interval between two inspections, where a change can only be observed.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -189,7 +187,7 @@ impl Fixture {
         async move {
             let before = self.inspect(semaphore).await.waiting;
             let waiter = Waiter::start(semaphore, options);
-            let deadline = tokio::time::Instant::now() + LIMIT;
+            let deadline = tokio::time::Instant::now() + HANGS;
             while self.inspect(semaphore).await.waiting == before {
                 assert!(tokio::time::Instant::now() < deadline, "{caller}: it does not get into the queue");
                 sleep(INTERVAL).await;
@@ -212,7 +210,7 @@ impl Fixture {
                 sleep(INTERVAL).await;
             }
         };
-        timeout(LIMIT, renewed).succeeds().await;
+        timeout(HANGS, renewed).succeeds().await;
     }
 
     /// Waits until the case holds `held` units and `waiting` requests wait.
@@ -225,7 +223,7 @@ impl Fixture {
     ) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         async move {
-            let deadline = tokio::time::Instant::now() + LIMIT;
+            let deadline = tokio::time::Instant::now() + HANGS;
             loop {
                 let seen = self.inspect(semaphore).await;
                 if (seen.held, seen.waiting) == (held, waiting) {
@@ -273,7 +271,7 @@ impl Fixture {
                 "the case left it pinned, paused or closed: {left:?}"
             );
             if let Some(limit) = left.limit {
-                let all = AcquireOptions::new().weight(limit).timeout(LIMIT);
+                let all = AcquireOptions::new().weight(limit).timeout(HANGS);
                 let permit = semaphore.acquire_with(all).await.expect("all units are free");
                 assert_eq!(permit.slot(), 0, "all slots are free");
                 permit.release().succeeds().await;
@@ -325,7 +323,7 @@ impl Waiter {
 
     /// Its outcome.
     pub(crate) async fn outcome(self) -> Result<Permit, AcquireError> {
-        let outcome = timeout(LIMIT, self.task).await.expect("it is answered in time");
+        let outcome = timeout(HANGS, self.task).await.expect("it is answered in time");
         outcome.expect("acquiring does not panic")
     }
 

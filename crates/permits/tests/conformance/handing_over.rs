@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, AdoptError, Limit, Lost, PermitHandle};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 
-use crate::fixture::{Fixture, LIMIT, lost_within};
+use crate::fixture::{Fixture, lost_within};
 
 pub(crate) async fn a_permit_handed_over_goes_on_with_another_client(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -85,7 +86,7 @@ pub(crate) async fn an_adopted_permit_can_be_revoked(fixture: &Fixture) {
         operator.named(fixture.name(), Limit::Stored).revoke(adopted.holder(), "enough").await,
         Ok(true)
     );
-    assert_eq!(lost_within(&adopted, LIMIT).await, Some(Lost::Revoked { reason: "enough".into() }));
+    assert_eq!(lost_within(&adopted, HANGS).await, Some(Lost::Revoked { reason: "enough".into() }));
 }
 
 pub(crate) async fn a_handle_is_renewed_and_released_by_any_client(fixture: &Fixture) {

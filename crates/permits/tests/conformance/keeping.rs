@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Limit, Lost, Permit, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::Fixture;
 
 /// Longer than any case.
 const IDLE: Duration = Duration::from_secs(5);
@@ -163,7 +164,7 @@ pub(crate) async fn a_kept_permit_that_is_revoked_is_gone(fixture: &Fixture) {
         // Until the message arrives, the client grants what it has kept.
         while semaphore.acquire().succeeds().await.holder() == holder {}
     };
-    tokio::time::timeout(LIMIT, granted_anew).await.expect("the client is told");
+    tokio::time::timeout(HANGS, granted_anew).await.expect("the client is told");
     let next = semaphore.acquire().succeeds().await;
     assert!(next.is_held());
     next.release().succeeds().await;
@@ -224,7 +225,7 @@ pub(crate) async fn a_permit_whose_loss_was_awaited_is_kept(fixture: &Fixture) {
     let next = semaphore.acquire().succeeds().await;
     assert_eq!(next.holder(), holder, "it was kept");
     assert_eq!(fixture.semaphore(&operator, 1).revoke(&holder, "late").await, Ok(true));
-    tokio::time::timeout(LIMIT, next.cancellation_token().cancelled()).await.expect("it is told");
+    tokio::time::timeout(HANGS, next.cancellation_token().cancelled()).await.expect("it is told");
     assert!(!signal.is_cancelled(), "the first holder had released it");
 }
 
@@ -234,7 +235,7 @@ pub(crate) async fn a_loss_is_told_to_the_holder_of_a_permit_that_was_granted_ag
     kept(&semaphore).await;
     let permit = semaphore.acquire().succeeds().await;
     assert_eq!(fixture.semaphore(&operator, 1).revoke(permit.holder(), "late").await, Ok(true));
-    let lost = tokio::time::timeout(LIMIT, permit.lost()).await.expect("it is told");
+    let lost = tokio::time::timeout(HANGS, permit.lost()).await.expect("it is told");
     assert_eq!(lost, Lost::Revoked { reason: "late".into() });
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::timeout;
 
-use crate::fixture::{Fixture, LIMIT, Waiter};
+use crate::fixture::{Fixture, Waiter};
 
 /// Waiters of two clients behind one permit, and a handle of each client.
 struct Line<'a> {
@@ -186,7 +187,7 @@ pub(crate) async fn several_semaphores_are_acquired_in_lanes(fixture: &Fixture) 
     assert_eq!(line.waiting().await, ["b1", "set", "b2"]);
     assert_eq!(line.next().await, "b1");
     line.holds.take().expect("it holds").release().succeeds().await;
-    let (client, set) = timeout(LIMIT, acquiring).await.expect("it is granted").expect("no panic");
+    let (client, set) = timeout(HANGS, acquiring).await.expect("it is granted").expect("no panic");
     let seen = fixture.inspect(&line.semaphores[0]).await;
     assert_eq!((&*seen.holders[0].holder, seen.waiting), ("set", 1));
     set.release().succeeds().await;

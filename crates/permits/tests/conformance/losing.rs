@@ -8,10 +8,11 @@ use permits::{
     AcquireError, AcquireOptions, InvalidInput, Lost, Permit, PermitStatus, ReleaseError, RenewError,
     Semaphore,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 use tokio::time::sleep;
 
-use crate::fixture::{Fixture, LIMIT, lost_within};
+use crate::fixture::{Fixture, lost_within};
 
 const SHORT: Duration = Duration::from_millis(600);
 
@@ -26,7 +27,7 @@ pub(crate) async fn without_renewal_a_permit_ends_with_its_lease(fixture: &Fixtu
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = unrenewed(&semaphore, SHORT).await;
     assert_eq!(permit.lease(), SHORT);
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Expired));
     assert_eq!((permit.is_held(), permit.status()), (false, PermitStatus::Lost));
     assert!(permit.remaining().is_zero());
     assert_eq!(permit.renew().await, Err(RenewError::Lost(Lost::Expired)));
@@ -102,7 +103,7 @@ pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
         let _on_drop = on_drop;
         std::future::pending::<()>().await;
     };
-    let ran = tokio::time::timeout(LIMIT, permit.run(work)).await.expect("the lease ends");
+    let ran = tokio::time::timeout(HANGS, permit.run(work)).await.expect("the lease ends");
     assert_eq!(ran, Err(Lost::Expired));
     assert!(dropped.load(Ordering::SeqCst), "the work is dropped where it stood");
     assert_eq!(permit.run(async { 7 }).await, Err(Lost::Expired), "and none is begun");
@@ -123,7 +124,7 @@ pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixt
     let (token, own) = (permit.cancellation_token(), permit.cancellation_token());
     own.cancel();
     assert!(permit.is_held() && !token.is_cancelled(), "cancelling one's own token does nothing else");
-    tokio::time::timeout(LIMIT, token.cancelled()).await.expect("the lease ends");
+    tokio::time::timeout(HANGS, token.cancelled()).await.expect("the lease ends");
     assert!(!permit.is_held());
 }
 
@@ -146,7 +147,7 @@ pub(crate) async fn a_permit_is_held_no_longer_than_asked(fixture: &Fixture) {
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     assert!(permit.remaining() <= limit);
     permit.renew().succeeds().await;
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::HeldTooLong { limit }));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::HeldTooLong { limit }));
     // Its work may still be stopping: until it is dropped, the units are not another's.
     assert!(!permit.is_held() && !waiter.is_answered());
     drop(permit);

@@ -27,9 +27,9 @@ mod terms;
 mod threads;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use fixture::{Fixture, Provider};
+use permits_testkit::HANGS;
 use permits_testkit::skip;
 
 /// An enum with a list of its variants.
@@ -355,9 +355,6 @@ suites! {
     drained: Drained SingleUnit,
 }
 
-/// A timeout that no case reaches unless it hangs.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Runs one case, from the set-up of its fixture to the check that it left nothing.
 fn run(provider: Provider, case: impl AsyncFnOnce(&Fixture)) {
     // In a cluster permits needs sharded channels.
@@ -372,7 +369,7 @@ fn run(provider: Provider, case: impl AsyncFnOnce(&Fixture)) {
             case(&fixture).await;
             fixture.end().await;
         };
-        tokio::time::timeout(TIMEOUT, whole).await.expect("no case hangs");
+        tokio::time::timeout(HANGS, whole).await.expect("no case hangs");
     });
 }
 

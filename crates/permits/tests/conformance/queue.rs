@@ -5,9 +5,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Semaphore, Waits};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-use crate::fixture::{Fixture, LIMIT, Waiter};
+use crate::fixture::{Fixture, Waiter};
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
@@ -126,7 +127,7 @@ pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture)
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let permit = semaphore.acquire().succeeds().await;
     let gives_up = fixture.queued(&others, named("gives-up").timeout(Duration::from_millis(500))).await;
-    let stays = fixture.queued(&semaphore, named("stays").timeout(2 * LIMIT)).await;
+    let stays = fixture.queued(&semaphore, named("stays").timeout(2 * HANGS)).await;
     assert!(matches!(gives_up.outcome().await, Err(AcquireError::TimedOut { .. })));
     fixture.settles(&semaphore, 1, 1).await;
     let seen = fixture.inspect(&semaphore).await;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 use tokio::task::JoinSet;
 
-use crate::fixture::{Fixture, LIMIT, lost_within};
+use crate::fixture::{Fixture, lost_within};
 
 const WINDOW: Duration = Duration::from_millis(300);
 
@@ -143,7 +144,7 @@ pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) 
     let lease = Duration::from_millis(100);
     let expiring = counted().lease(lease).auto_renew(false);
     let permit = semaphore.acquire_with(expiring).succeeds().await;
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Expired));
     let revoked = semaphore.acquire_with(counted().holder("revoked")).await.expect("it comes");
     assert!(between(permit.token(), revoked.token()) >= WINDOW);
     assert!(semaphore.revoke("revoked", "maintenance").succeeds().await);

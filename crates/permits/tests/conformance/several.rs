@@ -8,11 +8,12 @@ use permits::{
     AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Lost, Permit, PermitSet,
     ReleaseError, RenewError, Semaphore,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::Fixture;
 
 /// The narrow semaphore. It comes before the wide one.
 const TENANT: &str = "exports/tenant-7";
@@ -43,7 +44,7 @@ impl Program {
         tenant: AcquireOptions,
     ) -> Result<PermitSet, AcquireAllError> {
         let acquired = self.client.acquire_all([(self.wide.clone(), wide), (self.tenant.clone(), tenant)]);
-        timeout(LIMIT, acquired).await.expect("it is answered in time")
+        timeout(HANGS, acquired).await.expect("it is answered in time")
     }
 
     async fn acquire(&self) -> PermitSet {
@@ -190,7 +191,7 @@ pub(crate) async fn a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narro
 pub(crate) async fn the_shortest_timeout_is_the_limit_of_the_whole_wait(fixture: &Fixture) {
     let (program, other) = (Program::new(fixture).await, Program::new(fixture).await);
     let wide = other.full_wide().await;
-    let (long, short) = (AcquireOptions::new().timeout(LIMIT), AcquireOptions::new().timeout(SHORT));
+    let (long, short) = (AcquireOptions::new().timeout(HANGS), AcquireOptions::new().timeout(SHORT));
     for (of_wide, of_tenant) in [(&long, &short), (&short, &long), (&AcquireOptions::new(), &short)] {
         let error = program.acquire_with(of_wide.clone(), of_tenant.clone()).await;
         let error = error.expect_err("the wide one is full");
@@ -245,7 +246,7 @@ pub(crate) async fn a_set_is_lost_with_any_of_its_permits(fixture: &Fixture) {
         let revoked = if lost == TENANT { &program.tenant } else { &program.wide };
         assert!(revoked.revoke("web-3", "maintenance").succeeds().await);
         let reason = Lost::Revoked { reason: "maintenance".into() };
-        assert_eq!(first_lost(&set, LIMIT).await, Some((lost.to_owned(), reason.clone())));
+        assert_eq!(first_lost(&set, HANGS).await, Some((lost.to_owned(), reason.clone())));
         assert!(!set.is_held() && set.remaining().is_zero());
         let left = if lost == TENANT { &program.wide } else { &program.tenant };
         assert_eq!(
@@ -271,7 +272,7 @@ pub(crate) async fn a_renewal_extends_each_permit_of_a_set(fixture: &Fixture) {
     set.renew().succeeds().await;
     assert!(set.remaining() > before, "{:?} after {before:?}", set.remaining());
     assert!(program.tenant.revoke(&holder(fixture, &program.tenant).await, "").succeeds().await);
-    assert!(first_lost(&set, LIMIT).await.is_some());
+    assert!(first_lost(&set, HANGS).await.is_some());
     let lost = RenewError::Lost(Lost::Revoked { reason: "".into() });
     assert_eq!(set.renew().await, Err(lost));
 }
@@ -318,7 +319,7 @@ async fn waits_in(acquiring: &mut permits::AcquireAll, semaphore: &str) {
             assert!(granted.is_err(), "{semaphore} is full");
         }
     };
-    timeout(LIMIT, reached).await.expect("it gets into the queue");
+    timeout(HANGS, reached).await.expect("it gets into the queue");
 }
 
 pub(crate) async fn the_line_that_a_set_waits_in_is_known(fixture: &Fixture) {
@@ -330,7 +331,7 @@ pub(crate) async fn the_line_that_a_set_waits_in_is_known(fixture: &Fixture) {
     tenant.release().succeeds().await;
     waits_in(&mut acquiring, fixture.name()).await;
     wide.release().succeeds().await;
-    let set = timeout(LIMIT, &mut acquiring).await.expect("it is its turn").expect("both are free");
+    let set = timeout(HANGS, &mut acquiring).await.expect("it is its turn").expect("both are free");
     assert_eq!(line(&acquiring), (None, None));
     set.release().succeeds().await;
 }
@@ -353,6 +354,6 @@ pub(crate) async fn a_set_that_is_lost_stops_the_work_it_runs(fixture: &Fixture)
         let set = program.acquire_with(options, AcquireOptions::new()).succeeds().await;
         let held = expected.is_ok();
         let work = async { if held { 7 } else { std::future::pending().await } };
-        assert_eq!(timeout(LIMIT, set.run(work)).await.expect("it ends"), expected);
+        assert_eq!(timeout(HANGS, set.run(work)).await.expect("it ends"), expected);
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost, RenewError};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-use crate::fixture::{Fixture, LIMIT, lost_within};
+use crate::fixture::{Fixture, lost_within};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
@@ -93,7 +94,7 @@ pub(crate) async fn a_shorter_lease_ends_sooner(fixture: &Fixture) {
     let waiter = fixture.queued(&others, AcquireOptions::new()).await;
     permit.set_lease(SHORT).succeeds().await;
     assert!(permit.remaining() <= SHORT);
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Expired));
     waiter.permit().await.release().succeeds().await;
     assert_eq!(permit.set_lease(LONG).await, Err(RenewError::Lost(Lost::Expired)));
 }
@@ -120,7 +121,7 @@ pub(crate) async fn renewal_can_be_left_to_the_caller_and_taken_back(fixture: &F
     fixture.sees_a_renewal(&semaphore).await;
     assert_eq!(lost_within(&permit, 2 * SHORT).await, None);
     permit.auto_renew(false);
-    assert_eq!(lost_within(&permit, LIMIT).await, Some(Lost::Expired));
+    assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::Expired));
     let error = semaphore.try_acquire().await.map(drop);
     assert!(matches!(error, Ok(()) | Err(AcquireError::NoPermits)), "{error:?}");
 }

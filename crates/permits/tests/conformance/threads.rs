@@ -4,9 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Lost};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-use crate::fixture::{Fixture, LIMIT};
+use crate::fixture::Fixture;
 
 /// Runs `calls` on a thread of its own.
 async fn on_a_thread<T: Send + 'static>(calls: impl FnOnce() -> T + Send + 'static) -> T {
@@ -105,7 +106,7 @@ pub(crate) async fn a_thread_waits_for_a_loss(fixture: &Fixture) {
     let semaphore = fixture.semaphore(&client, 1);
     let permit = semaphore.acquire().succeeds().await;
     let holder = permit.holder().to_owned();
-    let waiting = tokio::spawn(on_a_thread(move || permit.lost_within(LIMIT)));
+    let waiting = tokio::spawn(on_a_thread(move || permit.lost_within(HANGS)));
     semaphore.revoke(&holder, "enough").succeeds().await;
     assert_eq!(waiting.await.expect("no panic"), Some(Lost::Revoked { reason: "enough".into() }));
 }

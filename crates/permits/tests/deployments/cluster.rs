@@ -7,7 +7,7 @@ use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, skip, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed, until};
+use crate::{builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed, until};
 
 /// The hash slot of a semaphore's keys.
 fn slot_of(name: &str) -> u16 {
@@ -145,7 +145,7 @@ async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
     // The new node wakes its waiters.
     let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
-    assert!(wait::until(LIMIT, || channels(&cluster.nodes()[2]) > 0), "its channel has followed");
+    assert!(wait::until(|| channels(&cluster.nodes()[2]) > 0), "its channel has followed");
     permit.release().succeeds().await;
     granted(next).await.release().succeeds().await;
     assert_eq!(channels(&cluster.nodes()[0]), 0);

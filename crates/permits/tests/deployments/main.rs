@@ -15,14 +15,12 @@ mod waiting;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::Server;
 use permits_testkit::history::{Recorder, merge, record, replay};
 use permits_testkit::sound::Succeeds as _;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-/// Longer than any step here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(40);
 
 /// A client of a store that has just started, and has forgotten nothing.
 fn builder(url: &str) -> ClientBuilder {
@@ -56,7 +54,7 @@ fn replayed(recorders: &[Recorder]) -> u64 {
 
 /// Fails instead of hanging.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    timeout(LIMIT, future).await.expect("it does not hang")
+    timeout(HANGS, future).await.expect("it does not hang")
 }
 
 /// Starts a waiter, and waits until it is in the queue.

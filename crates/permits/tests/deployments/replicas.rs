@@ -6,7 +6,7 @@ use permits::{AcquireError, AcquireOptions};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
-use crate::{LIMIT, builder, granted, in_line, in_time, is_at_rest, packed};
+use crate::{builder, granted, in_line, in_time, is_at_rest, packed};
 
 /// A primary, a replica of it, and the proxy between the two.
 fn pair() -> (Server, Proxy, Server) {
@@ -15,7 +15,7 @@ fn pair() -> (Server, Proxy, Server) {
     let replica = Server::start();
     let (host, port) = ("127.0.0.1", proxy.address().port().to_string());
     assert_eq!(replica.command(&["REPLICAOF", host, &port]).text(), "OK");
-    assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
+    assert!(wait::until(|| replica.info("master_link_status").as_deref() == Some("up")));
     (primary, proxy, replica)
 }
 

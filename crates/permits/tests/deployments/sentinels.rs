@@ -7,7 +7,7 @@ use permits_testkit::history::Recorder;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Sentinels, Server, wait};
 
-use crate::{LIMIT, builder, connect, granted, in_line, in_time, is_at_rest, packed, record_all, replayed};
+use crate::{builder, connect, granted, in_line, in_time, is_at_rest, packed, record_all, replayed};
 
 /// One client holds, another waits, and `change` makes another server the primary. Returns the recorders.
 async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) -> Vec<Recorder> {
@@ -19,7 +19,7 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     let old = set.primary();
     // In the first second after a full copy a replica receives no new writes, and all of these would be lost.
     let entries = |server: &Server| server.command(&["ZCARD", "permits:{exports}:leases"]).int();
-    assert!(wait::until(LIMIT, || set.servers().iter().all(|server| entries(server) == 2)));
+    assert!(wait::until(|| set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;
     assert_ne!(new, old);
     in_time(async { while permit.renew().await.is_err() {} }).await;

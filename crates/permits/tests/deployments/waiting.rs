@@ -5,15 +5,16 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, ConnectError, StoreError};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, skip, wait};
 use tokio::task::JoinHandle;
 
-use crate::{LIMIT, builder, in_time};
+use crate::{builder, in_time};
 
 /// Begins to connect to an unreachable store.
 fn connecting(url: &str) -> JoinHandle<Result<Client, ConnectError>> {
-    let builder = builder(url).store_timeout(LIMIT);
+    let builder = builder(url).store_timeout(HANGS);
     tokio::spawn(async move { builder.connect().await })
 }
 
@@ -29,7 +30,7 @@ async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
 /// Waits until attempts have failed.
 async fn tried_in_vain(connecting: &JoinHandle<Result<Client, ConnectError>>, proxy: &Proxy) {
     let before = proxy.accepted();
-    assert!(wait::until(LIMIT, || proxy.accepted() > before + 2), "it tries again and again");
+    assert!(wait::until(|| proxy.accepted() > before + 2), "it tries again and again");
     assert!(!connecting.is_finished());
 }
 
@@ -74,7 +75,7 @@ async fn a_server_that_is_loading_is_waited_for() {
     let mut other = Connection::connect(server.address()).expect("it is up");
     let mut loading =
         || matches!(other.call(&["GET", "key:1"]), Ok(Resp::Error(said)) if said.starts_with("LOADING"));
-    assert!(wait::until(LIMIT, &mut loading), "it is loading");
+    assert!(wait::until(&mut loading), "it is loading");
     let at_once = builder(&server.url()).store_timeout(Duration::ZERO).connect();
     let error = in_time(at_once).await.expect_err("it is loading");
     assert!(error.to_string().contains("LOADING"), "{error}");
@@ -97,7 +98,7 @@ async fn a_server_with_too_many_clients_is_waited_for() {
         let line = info.text().lines().find_map(|line| line.strip_prefix("rejected_connections:"));
         line.and_then(|count| count.trim().parse::<u32>().ok()).expect("servers count")
     };
-    assert!(wait::until(LIMIT, || refused(&mut keeper) > 5), "it is refused");
+    assert!(wait::until(|| refused(&mut keeper) > 5), "it is refused");
     assert!(!connecting.is_finished());
     keeper.call(&["CONFIG", "SET", "maxclients", "100"]).expect("it is up");
     connects(connecting).await;
@@ -183,7 +184,7 @@ async fn a_caller_that_gives_up_ends_the_attempts() {
         std::thread::sleep(Duration::from_secs(1));
         proxy.accepted() == before
     };
-    assert!(wait::until(LIMIT, quiet), "no attempt is made any more");
+    assert!(wait::until(quiet), "no attempt is made any more");
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn a_blocking_client_waits_too() {
     server.kill();
     let url = server.url();
     let connecting =
-        std::thread::spawn(move || builder(&url).store_timeout(LIMIT).connect().wait().map(drop));
+        std::thread::spawn(move || builder(&url).store_timeout(HANGS).connect().wait().map(drop));
     std::thread::sleep(Duration::from_millis(300));
     server.restart();
     connecting.join().expect("it does not panic").expect("the server is up");

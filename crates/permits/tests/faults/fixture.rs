@@ -6,7 +6,7 @@ use std::time::Duration;
 use permits::Recovery;
 use permits::protocol::{AcquireOutcome, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
-use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
+use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
 use permits_testkit::{Connection, Resp, Server, wait};
 
 use crate::packed;
@@ -95,7 +95,7 @@ impl Fixture {
 
     #[track_caller]
     pub(crate) fn await_waiting(&self, waiting: usize) {
-        let there = wait::until(TIMEOUT, || self.waiting() == waiting);
+        let there = wait::until(|| self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
@@ -109,7 +109,7 @@ impl Fixture {
             let [held, slots_made] = ["held", "slots_made"].map(|field| self.state(field));
             (held, slots_made, self.waiting(), self.entries(), leases, free)
         };
-        let at_rest = wait::until(TIMEOUT, || left() == (0, 0, 0, 0, 0, 0));
+        let at_rest = wait::until(|| left() == (0, 0, 0, 0, 0, 0));
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
         assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
         self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::worker::{TIMEOUT, Work, Worker, WorkerSettings};
+use permits_testkit::worker::{Work, Worker, WorkerSettings};
 use permits_testkit::{Proxy, wait};
 
 use crate::fixture::Fixture;
@@ -27,7 +27,7 @@ fn a_lost_recall_is_healed_by_the_next_renewal_of_the_keeper() {
     let is_again = |event: &ClientEvent| matches!(event, ClientEvent::Acquired { again: true, .. });
     for _ in 0..3 {
         let uses = fixture.count(is_again);
-        assert!(wait::until(TIMEOUT, || fixture.count(is_again) > uses), "nothing is kept");
+        assert!(wait::until(|| fixture.count(is_again) > uses), "nothing is kept");
         let swallowed = proxy.swallowed();
         proxy.swallow_messages(b":wake:recall:");
         let tag = format!("after {uses}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
-use permits_testkit::worker::{Mix, TIMEOUT, Work, Worker, WorkerCommand, WorkerSettings, micros};
+use permits_testkit::worker::{Mix, Work, Worker, WorkerCommand, WorkerSettings, micros};
 use permits_testkit::{random, wait};
 
 use crate::fixture::{Fixture, calls};
@@ -87,7 +87,7 @@ fn processes_of_which_half_keep_permits_serve_every_waiter() {
     let work = Work { rest, ..Work::brief(4, Duration::from_millis(10)) };
     workers.iter_mut().for_each(|worker| worker.work(&work));
     let granted = || fixture.count(|event| matches!(event, ClientEvent::Acquired { .. }));
-    assert!(wait::until(TIMEOUT, || granted() >= GRANTS), "{} grants", granted());
+    assert!(wait::until(|| granted() >= GRANTS), "{} grants", granted());
     let counts = fixture.close(workers).unwrap_or_else(|open| panic!("{open}"));
 
     let longest = fixture.grants().iter().map(|granted| granted.acquired - granted.asked).max();

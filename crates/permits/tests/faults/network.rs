@@ -6,7 +6,8 @@ use std::time::Duration;
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
 use permits_testkit::sound::Named as _;
-use permits_testkit::worker::{TIMEOUT, Worker, micros};
+use permits_testkit::worker::{Worker, micros};
+use permits_testkit::{HANGS, HOUR};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
@@ -70,11 +71,11 @@ fn a_lost_reply_to_an_acquisition_makes_one_place_in_line() {
 
     proxy.swallow_reply_to(MAX_WAITERS.to_string().as_bytes());
     worker.ask("once");
-    assert!(wait::until(TIMEOUT, || proxy.swallowed() == 1), "no reply was lost");
+    assert!(wait::until(|| proxy.swallowed() == 1), "no reply was lost");
     fixture.await_waiting(1);
     // The session learns that the request waits by a second request, which renews it.
     let sequence = fixture.state("sequence");
-    assert!(wait::until(TIMEOUT, || fixture.state("sequence") > sequence + 1));
+    assert!(wait::until(|| fixture.state("sequence") > sequence + 1));
     assert_eq!((fixture.state("held"), fixture.waiting(), fixture.entries()), (1, 1, 2));
     other.release("kept");
     worker.acquired("once");
@@ -131,7 +132,7 @@ fn a_lost_reply_to_a_change_by_an_operator_counts_it_once_and_returns_its_result
     let permit = semaphore.acquire_with(options).wait().expect("it is free");
     proxy.swallow_reply_to(b"web-3");
     assert_eq!(administered.revoke("web-3", "late").wait(), Ok(true), "the first call took it");
-    assert_eq!(permit.lost_within(TIMEOUT), Some(permits::Lost::Revoked { reason: "late".into() }));
+    assert_eq!(permit.lost_within(HANGS), Some(permits::Lost::Revoked { reason: "late".into() }));
 
     let version = administered.inspect().wait().expect("the server runs").limit_version;
     proxy.swallow_reply_to(b"adjust");
@@ -188,7 +189,7 @@ fn a_lost_reply_to_a_renewal_is_no_loss() {
     let granted = worker.acquire("kept");
 
     proxy.swallow_reply_to(RENEW);
-    assert!(wait::until(TIMEOUT, || proxy.swallowed() == 1), "no reply was lost");
+    assert!(wait::until(|| proxy.swallowed() == 1), "no reply was lost");
     worker.renewed("kept");
     assert_eq!(fixture.state("last_token"), granted.token);
     assert_eq!((fixture.state("held"), fixture.entries()), (1, 1));
@@ -199,11 +200,10 @@ fn a_lost_reply_to_a_renewal_is_no_loss() {
     fixture.assert_at_rest();
 }
 
-/// With a lease of 60 s nothing is renewed for 20 s. An earlier call is the session's own, after it has
-/// subscribed again.
+/// With a lease of an hour nothing is renewed. A call is the session's own, after it has subscribed again.
 #[test]
 fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
-    let fixture = Fixture::new(1, Duration::from_secs(60)).recovery(Recovery::Off);
+    let fixture = Fixture::new(1, HOUR).recovery(Recovery::Off);
     let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
     let mut message_lost = false;
     for round in 0..20 {
@@ -229,7 +229,6 @@ fn a_grant_whose_message_met_a_killed_connection_is_learned_on_reconnecting() {
 
         let released = holder.granted(&first).releasing.expect("the worker reported it");
         let took = waiter.acquired(&next).acquired - released;
-        assert!(took < micros(Duration::from_secs(15)), "that was a renewal, after {took} us");
         waiter.release(&next);
         let heard = monitor.stop(&fixture.server);
         let killed = heard.iter().position(|line| line.contains("\"killed\"")).expect("it was sent");
@@ -269,7 +268,7 @@ fn a_grant_whose_message_was_swallowed_is_learned_by_the_next_renewal() {
         // Before the waiter renews again, unless the machine is very slow.
         proxy.swallow_replies(true);
         holder.release(&first);
-        assert!(wait::until(TIMEOUT, || fixture.waiting() == 0 && proxy.swallowed() > swallowed));
+        assert!(wait::until(|| fixture.waiting() == 0 && proxy.swallowed() > swallowed));
         proxy.swallow_replies(false);
         let token = fixture.state("last_token");
 
@@ -321,7 +320,7 @@ fn a_late_message_of_an_earlier_grant_is_not_believed() {
 
     // The victim subscribes again some time later, besides the listener of this test.
     let replay = || fixture.server.command(&["PUBLISH", channel.text(), payload.text()]).int();
-    assert!(wait::until(TIMEOUT, || replay() == 2), "the victim does not listen");
+    assert!(wait::until(|| replay() == 2), "the victim does not listen");
     other.renewed("meanwhile");
     assert!(
         !victim.has_reported("granted-twice", |what| matches!(what, ClientEvent::Acquired { .. })),
@@ -367,7 +366,7 @@ fn grants_that_come_later_than_the_lease_are_not_held() {
         let before = fixture.state("last_token");
         direct.release("first");
         late[2].ask("asked-late");
-        assert!(wait::until(TIMEOUT, || fixture.state("last_token") > before), "nothing was granted late");
+        assert!(wait::until(|| fixture.state("last_token") > before), "nothing was granted late");
         sleep(3 * lease.max(delay));
         for (worker, tag) in [(&late[1], "waited-for"), (&late[2], "asked-late")] {
             let records = worker.records_since(tag, delayed + micros(lease));

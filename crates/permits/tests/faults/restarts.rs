@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::worker::{TIMEOUT, Worker, micros};
+use permits_testkit::worker::{Worker, micros};
 use permits_testkit::{Server, wait};
 
 use crate::fixture::Fixture;
@@ -73,7 +73,7 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         let tag = format!("turn{round}");
         worker.ask(&tag);
         let mut found = None;
-        let granted = wait::until(TIMEOUT, || {
+        let granted = wait::until(|| {
             found = waiting.iter().position(|(worker, tag)| {
                 worker.has_reported(tag, |what| matches!(what, ClientEvent::Acquired { .. }))
             });
@@ -183,9 +183,9 @@ fn restart_at_the_end_of_a_second() -> bool {
     let restarted = now();
     restart(&fixture, Duration::ZERO);
     let uptime = || fixture.server.info("uptime_in_seconds");
-    assert!(wait::until(TIMEOUT, || uptime().as_deref() != Some("0")), "the server does not grow old");
+    assert!(wait::until(|| uptime().as_deref() != Some("0")), "the server does not grow old");
     newcomer.ask("new");
-    assert!(wait::until(TIMEOUT, || fixture.entries() > 0), "the newcomer does not come");
+    assert!(wait::until(|| fixture.entries() > 0), "the newcomer does not come");
     let young = now() - restarted < micros(fixture.settings.lease) / 4;
     holder.resume();
     if !young {

@@ -8,7 +8,7 @@ use permits_testkit::history::{
     now,
 };
 use permits_testkit::wait;
-use permits_testkit::worker::{TIMEOUT, micros};
+use permits_testkit::worker::micros;
 
 use crate::fixture::{Fixture, calls};
 
@@ -78,7 +78,7 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
     let second = two.acquire("second");
     for _ in 0..2 {
         fixture.server.command(&["FLUSHALL"]);
-        let reclaimed = wait::until(TIMEOUT, || fixture.entries() == 2);
+        let reclaimed = wait::until(|| fixture.entries() == 2);
         assert!(reclaimed, "{} of 2 holders are back", fixture.entries());
         one.renewed("first");
         two.renewed("second");
@@ -110,7 +110,7 @@ fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
     let (mut old, mut new) = (fixture.worker("old"), fixture.worker("new"));
     // On a young server without state free units are held back, for a third of the lease.
     let uptime = || fixture.server.info("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
-    let grown = wait::until(TIMEOUT, || uptime().unwrap_or(0) > 2);
+    let grown = wait::until(|| uptime().unwrap_or(0) > 2);
     assert!(grown, "the server does not grow old");
     let first = old.acquire("first");
     old.renewed("first");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::worker::TIMEOUT;
 use permits_testkit::{Connection, Server};
 
 use tokio::task::JoinHandle;
@@ -97,7 +97,7 @@ async fn any_subset_of_the_keys_may_vanish_in_use() {
             assert!(!waiter.is_finished(), "{subset}: granted beside two holders");
         }
         drop(held);
-        let permit = timeout(TIMEOUT, waiter).await;
+        let permit = timeout(HANGS, waiter).await;
         let permit = permit.unwrap_or_else(|_| panic!("{subset}: it still waits")).expect("no panic");
         permit.release().succeeds().await;
         let seen = semaphore.inspect().succeeds().await;

@@ -7,16 +7,14 @@ use std::time::Duration;
 use permits::error::InvalidInput;
 use permits::{AclRules, acl_rules};
 use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 use tempfile::TempDir;
 
-/// A timeout that no test reaches on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
-
 async fn diagnose(url: &str) -> Diagnosis {
     let diagnosing = Client::builder(url).diagnose();
-    let diagnosis = tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time");
+    let diagnosis = tokio::time::timeout(HANGS, diagnosing).await.expect("it ends in time");
     let diagnosis = diagnosis.expect("the settings are valid");
     for Finding { severity, observed, advice, .. } in &diagnosis.findings {
         assert!(!observed.is_empty() && advice.is_empty() == (*severity == Severity::Fine), "{diagnosis:?}");
@@ -53,7 +51,7 @@ async fn a_diagnosis_of_the_settings_writes_nothing() {
     let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
     let diagnosing = Client::builder(server.url()).diagnose_settings();
     let settings =
-        tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time").expect("it is valid");
+        tokio::time::timeout(HANGS, diagnosing).await.expect("it ends in time").expect("it is valid");
     assert_eq!(problems(&settings), ["eviction"]);
     assert!(!subjects(&settings).contains(&"semaphore"), "{settings:?}");
     let dirty = || server.info("rdb_changes_since_last_save");
@@ -66,7 +64,7 @@ async fn a_diagnosis_of_the_settings_writes_nothing() {
     drop(Client::connect(&url).await.expect("it can be made"));
     let diagnosing = Client::builder(&url).diagnose_settings();
     let settings =
-        tokio::time::timeout(LIMIT, diagnosing).await.expect("it ends in time").expect("it is valid");
+        tokio::time::timeout(HANGS, diagnosing).await.expect("it ends in time").expect("it is valid");
     assert!(settings.is_healthy() && !subjects(&settings).contains(&"semaphore"), "{settings:?}");
 }
 
@@ -95,7 +93,7 @@ async fn a_healthy_server_is_diagnosed_with_the_documented_rights_and_nothing_is
     assert_eq!(server.command(&["ACL", "LIST"]), before);
     assert_eq!(server.command(&["ACL", "LOG"]).array(), [], "nothing was denied");
     let channels = || server.command(&["PUBSUB", "CHANNELS"]).array().is_empty();
-    assert!(wait::until(LIMIT, channels), "no subscription is left");
+    assert!(wait::until(channels), "no subscription is left");
 }
 
 #[tokio::test]
@@ -163,9 +161,9 @@ async fn a_diagnosis_whose_receiver_is_dropped_leaves_nothing() {
     let dropped = tokio::time::timeout(Duration::ZERO, diagnosing).await;
     assert!(dropped.is_err(), "it was not ready yet");
     let tried = || server.command(&["INFO", "commandstats"]).text().contains("cmdstat_evalsha");
-    assert!(wait::until(LIMIT, tried), "it goes on");
+    assert!(wait::until(tried), "it goes on");
     let alone = || server.info("connected_clients").as_deref() == Some("1");
-    assert!(wait::until(LIMIT, alone), "it ends");
+    assert!(wait::until(alone), "it ends");
     assert_eq!(server.command(&["DBSIZE"]).int(), 0);
 }
 

@@ -11,8 +11,6 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::LIMIT;
-
 /// The fields of an event or a span, by name.
 pub(crate) type Fields = BTreeMap<String, String>;
 
@@ -83,7 +81,7 @@ pub(crate) fn spans() -> Vec<Span> {
 /// Waits for an event. Events are emitted by a thread of their own.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, is_it: impl Fn(&Emitted) -> bool) -> Emitted {
-    wait::until(LIMIT, || collected().events.iter().any(&is_it));
+    wait::until(|| collected().events.iter().any(&is_it));
     let found = events().into_iter().find(is_it);
     found.unwrap_or_else(|| panic!("no event of {what}: {:#?}", events()))
 }

@@ -14,13 +14,11 @@ mod spans;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, ClientBuilder, Recovery, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-/// Longer than any step here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
-
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.expect("it does not hang")
+    tokio::time::timeout(HANGS, future).await.expect("it does not hang")
 }
 
 /// A client of a store that has just started, and has forgotten nothing.

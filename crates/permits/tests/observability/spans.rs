@@ -9,7 +9,7 @@ use permits_testkit::wait;
 use tracing::Instrument as _;
 
 use crate::collector::{self, Span};
-use crate::{LIMIT, connect, page, queued, timeout};
+use crate::{connect, page, queued, timeout};
 
 /// The closed span of an acquisition of this semaphore with this outcome.
 #[track_caller]
@@ -21,7 +21,7 @@ fn span(semaphore: &str, outcome: &str) -> Span {
             && field("semaphore") == Some(semaphore)
             && field("outcome") == Some(outcome)
     };
-    assert!(wait::until(LIMIT, || collector::spans().iter().any(is_it)), "{:#?}", collector::spans());
+    assert!(wait::until(|| collector::spans().iter().any(is_it)), "{:#?}", collector::spans());
     collector::spans().into_iter().find(is_it).expect("it was seen")
 }
 

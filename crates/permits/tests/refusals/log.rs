@@ -7,8 +7,6 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use permits_testkit::wait;
 
-use crate::LIMIT;
-
 /// The log lines of the library in this process, from the first [`Log::begin`] on.
 pub(crate) struct Log;
 
@@ -28,7 +26,7 @@ impl Log {
     pub(crate) fn about(&self, server: &SocketAddr, text: &str, count: usize) -> Vec<String> {
         let server = server.to_string();
         let mut found = Vec::new();
-        wait::until(LIMIT, || {
+        wait::until(|| {
             let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
             let about = |line: &&String| line.contains(&server) && line.contains(text);
             found = lines.iter().filter(about).cloned().collect();

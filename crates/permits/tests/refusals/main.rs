@@ -17,17 +17,15 @@ use std::future::Future;
 use std::time::Duration;
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::Server;
 use permits_testkit::sound::Succeeds as _;
-
-/// Longer than any step here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// A password that no message contains by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.expect("it ends in time")
+    tokio::time::timeout(HANGS, future).await.expect("it ends in time")
 }
 
 /// A client of a server that has just started, and has forgotten nothing.

@@ -11,8 +11,7 @@ use permits_testkit::{FakeServer, Proxy, Server, wait};
 
 use crate::log::Log;
 use crate::{
-    LIMIT, PASSWORD, assert_secret, builder, connect, connect_error, in_time, keeps_the_secret,
-    nothing_is_left,
+    PASSWORD, assert_secret, builder, connect, connect_error, in_time, keeps_the_secret, nothing_is_left,
 };
 
 #[tokio::test]
@@ -162,7 +161,7 @@ async fn without_memory_acquiring_fails_and_giving_back_works() {
 async fn a_replica_is_a_named_error() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
-    assert!(wait::until(LIMIT, || replica.info("master_link_status").as_deref() == Some("up")));
+    assert!(wait::until(|| replica.info("master_link_status").as_deref() == Some("up")));
     let timeout = Duration::from_secs(1);
     let client = builder(&replica.url()).store_timeout(timeout).connect().succeeds().await;
     let semaphore = client.named("exports", 1);

@@ -4,13 +4,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Command;
 
 use permits_testkit::ChildGuard;
+use permits_testkit::HANGS;
 use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Many, names_of};
 use crate::support::{
-    CLOSED_PORT, Running, Store, TIMEOUT, code, counts, gate, json_lines, on_both_stores, permits,
-    until_counts,
+    CLOSED_PORT, Running, Store, code, counts, gate, json_lines, on_both_stores, permits, until_counts,
 };
 
 on_both_stores! {
@@ -79,7 +79,7 @@ fn the_end_of_the_parent_releases_all(store: &dyn Store, name: &str) {
     writeln!(input, "{line}").expect("a pipe takes a line");
     parent.prints("\"granted\"");
     parent.signal(Signal::KILL);
-    assert_eq!(parent.guard.wait_timeout(TIMEOUT).map(code), Some(137));
+    assert_eq!(parent.guard.wait_timeout(HANGS).map(code), Some(137));
     parent.prints("\"released\"");
     let events = json_lines("hold.schema.json", &parent.stdout());
     assert_eq!(events[1]["reason"], "the parent process has ended");
@@ -98,7 +98,7 @@ fn an_output_that_is_closed_releases_all(store: &dyn Store, name: &str) {
     reader.read_line(&mut String::new()).expect("the grant");
     drop(reader);
     writeln!(input, "{}", json!({"id": 1, "renew": true})).expect("a pipe takes a line");
-    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(store, name), (0, 0));
 }
 

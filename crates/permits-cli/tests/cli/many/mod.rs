@@ -11,8 +11,8 @@ use permits_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Output, Running, Store, TIMEOUT, assert_matches_schema, counts, fresh, gate, json_lines, on_both_stores,
-    output, permits, revoke, status, until_counts,
+    Output, Running, Store, assert_matches_schema, counts, fresh, gate, json_lines, on_both_stores, output,
+    permits, revoke, status, until_counts,
 };
 
 on_both_stores! {
@@ -58,7 +58,7 @@ impl Many {
         let id = id.into();
         let find = || named(&self.lines(), &id, event);
         self.running.prints(&format!("{{\"id\":{id},\"event\":\"{event}\""));
-        assert!(wait::until(TIMEOUT, || find().is_some()), "its line has an end");
+        assert!(wait::until(|| find().is_some()), "its line has an end");
         find().expect("it was there")
     }
 
@@ -228,7 +228,7 @@ fn a_line_that_moves_shows_the_time_that_is_expected(store: &dyn Store, name: &s
     assert_eq!(many.event(2, "waiting").get("expected_ms"), None, "none has gone");
     many.write(json!({"id": 0, "release": true}));
     one.prints("\"position\":0,\"expected_ms\":");
-    assert!(wait::until(TIMEOUT, || many.events(2).len() == 2), "{:?}", many.events(2));
+    assert!(wait::until(|| many.events(2).len() == 2), "{:?}", many.events(2));
     let waiting = many.event(2, "waiting");
     assert!(waiting["position"] == 1 && waiting["expected_ms"].is_u64(), "{waiting}");
     drop((input, many.finish()));
@@ -243,7 +243,7 @@ fn an_id_is_free_after_its_last_event(store: &dyn Store, name: &str) {
     many.write(json!({"id": 1, "release": true}));
     many.event(1, "released");
     many.write(json!({"id": 1, "acquire": name}));
-    assert!(wait::until(TIMEOUT, || many.events(1).len() == 4), "{:?}", many.events(1));
+    assert!(wait::until(|| many.events(1).len() == 4), "{:?}", many.events(1));
     assert_eq!(many.events(1), ["granted", "invalid", "released", "granted"]);
     until_counts(store, name, (1, 0));
     assert_eq!(many.finish().0.code, 0);
@@ -305,7 +305,7 @@ fn a_thousand_permits_share_the_connections_of_one() {
         many.write_text(&format!("{{\"id\":{id},\"acquire\":\"{name}\"}}"));
     }
     let granted = || many.running.stdout().matches("\"granted\"").count();
-    assert!(wait::until(TIMEOUT, || granted() == 1000), "{} of 1000", granted());
+    assert!(wait::until(|| granted() == 1000), "{} of 1000", granted());
     assert_eq!(connections() - before, of_one);
     assert_eq!(counts(&server, &name), (1000, 0));
     let Many { running, input } = many;

@@ -4,11 +4,12 @@ use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use permits_testkit::HANGS;
 use permits_testkit::{ChildGuard, Server, wait};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use crate::support::{TIMEOUT, code, counts, fresh, gate, permits, revoke, status};
+use crate::support::{code, counts, fresh, gate, permits, revoke, status};
 
 /// Requests that the program writes, far more than fit into pipes and buffers.
 const REQUESTS: usize = 10_000;
@@ -34,7 +35,7 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     // The answers to a full pipe are more than the output takes.
     while input.write_all(line.repeat(100).as_bytes()).is_ok() {}
     drop(input);
-    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(&server, &name), (0, 0));
     drop(reader);
 }
@@ -64,13 +65,13 @@ fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_r
         let holder = status["holders"].as_array()?.iter().find(|info| info["holder"] == wanted)?.clone();
         holder["age_ms"].as_u64()
     };
-    let renewed = wait::until(TIMEOUT, || age_of("first").is_some_and(|age| age > 4000));
+    let renewed = wait::until(|| age_of("first").is_some_and(|age| age > 4000));
     assert!(renewed, "{:?}", age_of("first"));
     let (accepted, _) = counts(&server, name);
     assert!((100..ACCEPTED).contains(&accepted), "{accepted} of {REQUESTS}");
     assert!(!all_written.load(Ordering::SeqCst), "the program waits");
     revoke(&server, name, "first", "enough");
-    assert!(wait::until(TIMEOUT, || age_of("first").is_none()), "it is released");
+    assert!(wait::until(|| age_of("first").is_none()), "it is released");
 
     let mut granted = 0;
     let mut lost = 0;
@@ -84,6 +85,6 @@ fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_r
     }
     assert_eq!((granted, lost), (REQUESTS, 1));
     drop(writing.join().expect("it does not panic"));
-    assert_eq!(hold.wait_timeout(TIMEOUT).map(code), Some(0));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(&server, name), (0, 0));
 }

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, TIMEOUT, against_schema, counts, on_both_stores, output, permits,
-    prepare, until_counts, without_home,
+    CLOSED_PORT, Local, Running, Store, against_schema, counts, on_both_stores, output, permits, prepare,
+    until_counts, without_home,
 };
+use permits_testkit::HANGS;
 
 on_both_stores! {
     programs_share_the_command_and_have_ids_of_their_own,
@@ -50,7 +51,7 @@ impl Listening {
     #[track_caller]
     fn connect(&self) -> Program {
         let stream = UnixStream::connect(&self.path).expect("it listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("it is not zero");
+        stream.set_read_timeout(Some(HANGS)).expect("it is not zero");
         Program { stream: BufReader::new(stream) }
     }
 

@@ -6,13 +6,14 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{Proxy, Sentinels, Server, skip, wait};
 use regex::Regex;
 use tempfile::TempDir;
 
 use super::page::Step;
-use crate::support::{Running, Store, TIMEOUT, counts, output, prepare, until_counts, without_home};
+use crate::support::{Running, Store, counts, output, prepare, until_counts, without_home};
 
 /// The semaphore of the page.
 const NAME: &str = "exports";
@@ -148,7 +149,7 @@ impl World {
     pub(super) fn job(&mut self, options: &str) -> usize {
         let (holders, waiters) = counts(self, NAME);
         let number = self.start(&format!("permits run {NAME} {options} ./{PROGRAM}"));
-        let came = wait::until(TIMEOUT, || {
+        let came = wait::until(|| {
             let now = counts(self, NAME);
             now.0 + now.1 > holders + waiters
         });
@@ -208,7 +209,7 @@ impl World {
     #[track_caller]
     pub(super) fn until_end(&mut self, number: usize) {
         let program = &mut self.programs[number];
-        assert!(program.guard.wait_timeout(TIMEOUT).is_some(), "it runs: {}", program.stderr());
+        assert!(program.guard.wait_timeout(HANGS).is_some(), "it runs: {}", program.stderr());
     }
 
     /// Waits for these numbers of holders and waiters.
@@ -228,9 +229,9 @@ impl World {
             let command = self.replaced.iter().fold(command.clone(), |all, (old, new)| all.replace(old, new));
             let script = format!("exec 2>&1\n{command}");
             let limit =
-                if READS.iter().any(|read| command.starts_with(read)) { TIMEOUT } else { Duration::ZERO };
+                if READS.iter().any(|read| command.starts_with(read)) { HANGS } else { Duration::ZERO };
             let mut printed = String::new();
-            let is_shown = wait::until(limit, || {
+            let is_shown = wait::within(limit, || {
                 printed = output(&mut self.shell(&script)).stdout;
                 constant_part(&printed) == constant_part(shown)
             });

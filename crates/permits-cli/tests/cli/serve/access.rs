@@ -2,7 +2,7 @@
 
 use permits_testkit::{skip, wait};
 
-use crate::support::{CLOSED_PORT, Local, Store as _, TIMEOUT, assert_own_lines, output, permits};
+use crate::support::{CLOSED_PORT, Local, Store as _, assert_own_lines, output, permits};
 
 use super::http::Request;
 use super::{Serve, TOKEN, token_file};
@@ -58,7 +58,7 @@ fn a_socket_of_both_families_answers_both() {
     let pause = Request::new(reached, "POST", "/api/v1/semaphores/x/pause").bearer(TOKEN);
     assert_eq!(pause.header("Content-Type", "application/json").body("{}").send().status, 200);
     let is_reported = || serve.stderr().starts_with("permits: 127.0.0.1:");
-    assert!(wait::until(TIMEOUT, is_reported), "{}", serve.stderr());
+    assert!(wait::until(is_reported), "{}", serve.stderr());
     // A loopback address in the other notation needs no token.
     let serve = Serve::of(&mut permits(&store.url(), ["serve", "--listen", "[::ffff:127.0.0.1]:0"]), None);
     let reached = std::net::SocketAddr::from(([127, 0, 0, 1], serve.address.port()));

@@ -103,5 +103,5 @@ fn the_number_of_clients_is_bounded() {
     clients.pop();
     // The server notices the end of a client when it reads from its connection.
     let freed = || serve.get("/api/v1/events").open().head.starts_with("HTTP/1.1 200 ");
-    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, freed));
+    assert!(permits_testkit::wait::until(freed));
 }

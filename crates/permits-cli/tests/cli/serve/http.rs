@@ -1,13 +1,12 @@
 //! A client that sends what a test writes, also what no library would send.
 
+use permits_testkit::HANGS;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use serde_json::Value;
-
-use crate::support::TIMEOUT;
 
 /// A request. It has a `Host` unless the test gives one.
 pub(crate) struct Request {
@@ -31,12 +30,12 @@ pub(crate) struct Stream {
     reader: BufReader<TcpStream>,
 }
 
-/// Connects. Reads and writes fail after [`TIMEOUT`].
+/// Connects. Reads and writes fail after [`HANGS`].
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("valid");
-    stream.set_write_timeout(Some(TIMEOUT)).expect("valid");
+    stream.set_read_timeout(Some(HANGS)).expect("valid");
+    stream.set_write_timeout(Some(HANGS)).expect("valid");
     stream
 }
 
@@ -176,7 +175,7 @@ impl Stream {
     pub(crate) fn next(&mut self) -> (String, Value) {
         let began = Instant::now();
         loop {
-            assert!(began.elapsed() < TIMEOUT, "no event");
+            assert!(began.elapsed() < HANGS, "no event");
             if let Some(name) = self.line().strip_prefix("event: ") {
                 let data = self.line();
                 let data = data.strip_prefix("data: ").unwrap_or_else(|| panic!("{data:?}"));

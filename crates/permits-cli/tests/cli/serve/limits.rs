@@ -8,7 +8,7 @@ use permits_testkit::sound::Named as _;
 
 use super::Serve;
 use super::http::{Request, connect, reply};
-use crate::support::{Local, TIMEOUT, status};
+use crate::support::{Local, status};
 
 #[test]
 fn a_large_head_is_refused() {
@@ -60,7 +60,7 @@ fn connections_too_many_are_refused_and_the_others_go_on() {
     assert_eq!(reply(last).status, 200);
     // The others were closed: their places are free.
     let served = || Request::new(serve.address, "GET", "/healthz").send().status == 200;
-    assert!(permits_testkit::wait::until(TIMEOUT, served));
+    assert!(permits_testkit::wait::until(served));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use permits_testkit::wait;
 use rustix::process::Signal;
 use tempfile::NamedTempFile;
 
-use crate::support::{Output, Running, Store, TIMEOUT, permits};
+use crate::support::{Output, Running, Store, permits};
 use http::{Reply, Request};
 
 /// The token of the servers with one.
@@ -55,7 +55,7 @@ impl Serve {
     pub(crate) fn of(command: &mut Command, token: Option<NamedTempFile>) -> Self {
         let running = Running::until(command, "listening on http://");
         let line = || running.stdout().lines().next().map(str::to_owned);
-        assert!(wait::until(TIMEOUT, || running.stdout().ends_with('\n')), "{:?}", running.stdout());
+        assert!(wait::until(|| running.stdout().ends_with('\n')), "{:?}", running.stdout());
         let line = line().expect("a line");
         let address = line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix('/'));
         let address = address.and_then(|address| address.parse().ok());

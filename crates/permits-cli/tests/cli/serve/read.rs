@@ -178,7 +178,7 @@ fn health_follows_the_store() {
     assert_eq!((healthy.status, healthy.body.as_str()), (200, "ok\n"));
     server.kill();
     // A check is valid for a second.
-    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || serve.read("/healthz").status == 503));
+    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 503));
     let ill = serve.read("/healthz");
     assert!(ill.body.contains("cannot be reached"), "{ill:?}");
     let (status, reason) = serve.read("/api/v1/semaphores").refusal();
@@ -190,8 +190,8 @@ fn health_follows_the_store() {
         assert!(!reply.contains("cret"), "{reply}");
     }
     server.restart();
-    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || serve.read("/healthz").status == 200));
-    assert!(permits_testkit::wait::until(crate::support::TIMEOUT, || {
+    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 200));
+    assert!(permits_testkit::wait::until(|| {
         serve.read("/metrics").body.contains("\npermits_store_up 1\n")
     }));
 }

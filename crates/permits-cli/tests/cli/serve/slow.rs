@@ -14,7 +14,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Serve;
 use super::http::{Stream, ports};
-use crate::support::TIMEOUT;
 
 /// The semaphores that change. A change of all of them is an event of more than 100 kB.
 const SEMAPHORES: usize = 100;
@@ -111,7 +110,7 @@ fn a_client_that_reads_nothing_is_disconnected_and_costs_little() {
     let (files, used) = (open_files(&serve), memory(&serve));
     let stalled = serve.get("/api/v1/events").open();
     assert_eq!(open_files(&serve), files + 1);
-    let is_closed = wait::until(TIMEOUT, || {
+    let is_closed = wait::until(|| {
         changing.change(&mut healthy);
         open_files(&serve) == files
     });
@@ -191,7 +190,7 @@ fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
         assert!(taken < 300_000, "{taken} bytes");
     }
     let mut turn = 0;
-    let are_disconnected = wait::until(TIMEOUT, || {
+    let are_disconnected = wait::until(|| {
         // Fails when there is nothing to read yet, and after the end.
         let _ = clients[turn].read(&mut [0; 4096]);
         turn = (turn + 1) % clients.len();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::Request;
-use crate::support::{Running, TIMEOUT};
+use crate::support::Running;
 
 /// The keys of the protocol.
 pub(crate) const ENTER: &str = "\u{e007}";
@@ -85,7 +85,7 @@ impl Browser {
     #[track_caller]
     pub(crate) fn until(&self, expression: &str) {
         let script = format!("return Boolean({expression})");
-        let reached = wait::until(TIMEOUT, || self.script(&script) == true);
+        let reached = wait::until(|| self.script(&script) == true);
         assert!(reached, "{expression}: {}", self.script("return document.body.innerText"));
     }
 
@@ -142,7 +142,7 @@ fn driver(home: &Path) -> Option<(Running, u16)> {
     let (started, refused) = ("started successfully on port ", "port not available");
     let driver = Running::start(Command::new("chromedriver").arg("--port=0").env("HOME", home));
     let has = |text: &str| driver.stdout().contains(text);
-    assert!(wait::until(TIMEOUT, || has(started) || has(refused)), "{}", driver.stdout());
+    assert!(wait::until(|| has(started) || has(refused)), "{}", driver.stdout());
     let said = driver.stdout();
     let digits = said.split(started).nth(1)?.split(|character: char| !character.is_ascii_digit()).next()?;
     Some((driver, digits.parse().expect("a port")))

@@ -4,10 +4,11 @@
 use std::num::NonZero;
 use std::process::Command;
 
+use permits_testkit::HANGS;
 use permits_testkit::{Server, wait};
 use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::support::{TIMEOUT, permits};
+use crate::support::permits;
 use crate::terminal::Terminal;
 
 /// A terminal with a visible screen.
@@ -62,7 +63,7 @@ impl View {
     /// Waits for a screen that meets `condition`.
     #[track_caller]
     pub(crate) fn until(&mut self, expected: &str, condition: impl Fn(&[String]) -> bool) {
-        let reached = wait::until(TIMEOUT, || condition(&self.rows()));
+        let reached = wait::until(|| condition(&self.rows()));
         assert!(reached, "no {expected} in\n{}", self.rows().join("\n"));
     }
 
@@ -87,7 +88,7 @@ impl View {
     /// Waits until the program has restored the terminal.
     #[track_caller]
     pub(crate) fn is_left(&mut self) {
-        let left = wait::until(TIMEOUT, || {
+        let left = wait::until(|| {
             self.rows();
             let screen = self.emulator.screen();
             !screen.alternate_screen() && !screen.hide_cursor()
@@ -103,9 +104,9 @@ impl View {
     /// Waits for the end of the program. Returns its exit code and the screen.
     #[track_caller]
     pub(crate) fn finish(mut self) -> (i32, String) {
-        let status = self.terminal.guard.wait_timeout(TIMEOUT);
+        let status = self.terminal.guard.wait_timeout(HANGS);
         assert!(status.is_some(), "still running:\n{}", self.rows().join("\n"));
-        assert!(wait::until(TIMEOUT, || self.terminal.reader.is_finished()), "a process has the terminal");
+        assert!(wait::until(|| self.terminal.reader.is_finished()), "a process has the terminal");
         self.is_left();
         let rest = self.rows().join("\n");
         (self.terminal.finish(), rest.trim_end().to_owned())

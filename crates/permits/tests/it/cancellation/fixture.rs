@@ -6,11 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Ended, Limit, Lost, Recovery};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::cancellation::user::User;
-use crate::cancellation::{FIRST, LEASE, LIMIT, Stage, Subject, TIMEOUT, UNITS};
+use crate::cancellation::{FIRST, LEASE, Stage, Subject, TIMEOUT, UNITS};
 
 /// A server, a proxy before it, and an observer that connects directly to the server.
 pub(crate) struct Fixture {
@@ -68,7 +69,7 @@ impl Fixture {
     #[track_caller]
     fn semaphore_settles(semaphore: &permits::Semaphore, held: u64, waiting: u64) {
         let mut seen = None;
-        let settled = wait::until(LIMIT, || {
+        let settled = wait::until(|| {
             let now = semaphore.inspect().wait().expect("the server is up");
             let settled = (now.held, now.waiting) == (held, waiting);
             seen = Some(now);
@@ -105,7 +106,7 @@ impl Fixture {
             Stage::BeforeItIsSent => {
                 self.proxy.refuse(true);
                 // Both connections have been retried, so the session has noticed.
-                assert!(wait::until(LIMIT, || self.proxy.refused() > 4));
+                assert!(wait::until(|| self.proxy.refused() > 4));
                 user.start(options);
                 user.gate.await_poll();
             }
@@ -194,7 +195,7 @@ impl Fixture {
             }
             _ => {
                 if stage == Stage::BeforeTheFirstPoll {
-                    assert!(wait::until(LIMIT, || closing.is_finished()));
+                    assert!(wait::until(|| closing.is_finished()));
                 }
                 user.gate.open();
                 // At once, in spite of the fault.
@@ -222,14 +223,14 @@ impl Fixture {
         }
         for name in self.observer.list().wait().expect("the server is up") {
             let semaphore = self.observer.named(&name, Limit::Stored);
-            let all = AcquireOptions::new().weight(UNITS).timeout(LIMIT);
+            let all = AcquireOptions::new().weight(UNITS).timeout(HANGS);
             let permit = semaphore.acquire_with(all).wait().expect("all units are released");
             permit.release().wait().expect("it is held");
             Self::semaphore_settles(&semaphore, 0, 0);
         }
         // A delayed request may arrive only now, be granted, and be released.
         let mut left = Vec::new();
-        let only_state = wait::until(LIMIT, || {
+        let only_state = wait::until(|| {
             let keys = self.server.command(&["KEYS", "*"]);
             left = keys.array().iter().map(|key| key.text().to_owned()).collect();
             left.iter().all(|key| key.ends_with(":state"))

@@ -21,15 +21,13 @@ mod user;
 use std::time::Duration;
 
 use permits::AcquireOptions;
+use permits_testkit::HOUR;
 
 use fixture::Fixture;
 use user::User;
 
-/// A timeout that no step reaches on a busy machine. It is shorter than the lease.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-
 /// A lease that ends in no test.
-pub(crate) const LEASE: Duration = Duration::from_secs(60);
+pub(crate) const LEASE: Duration = HOUR;
 
 /// The timeout of acquisitions that are to time out. They must reach their stage before.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);

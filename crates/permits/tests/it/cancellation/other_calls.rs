@@ -6,7 +6,7 @@ use permits_testkit::wait;
 
 use crate::cancellation::fixture::Fixture;
 use crate::cancellation::user::{User, poll_once};
-use crate::cancellation::{LEASE, LIMIT, Subject};
+use crate::cancellation::{LEASE, Subject};
 
 #[test]
 fn a_hand_over_that_is_dropped_releases() {
@@ -56,8 +56,8 @@ fn a_connect_that_is_dropped_leaves_no_connection() {
     let fixture = Fixture::new();
     let mut connecting = Box::pin(fixture.client(LEASE));
     assert!(poll_once(connecting.as_mut()).is_none(), "it needs the server");
-    assert!(wait::until(LIMIT, || fixture.proxy.accepted() > 0));
+    assert!(wait::until(|| fixture.proxy.accepted() > 0));
     drop(connecting);
-    assert!(wait::until(LIMIT, || fixture.proxy.connections() == 0));
+    assert!(wait::until(|| fixture.proxy.connections() == 0));
     fixture.all_units_come_back();
 }

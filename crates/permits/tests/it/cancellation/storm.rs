@@ -6,13 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Semaphore};
+use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{random, wait};
 use tokio::runtime::Runtime;
 
 use crate::cancellation::fixture::Fixture;
 use crate::cancellation::user::poll_once;
-use crate::cancellation::{LEASE, LIMIT, UNITS};
+use crate::cancellation::{LEASE, UNITS};
 
 #[test]
 fn a_storm_of_dropped_acquisitions_leaves_nothing() {
@@ -43,7 +44,7 @@ fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
     let cutter = cutting.then(|| {
         let (fixture, ended) = (fixture.clone(), ended.clone());
         thread::spawn(move || {
-            while !wait::until(Duration::from_millis(40), || ended.load(SeqCst)) {
+            while !wait::within(Duration::from_millis(40), || ended.load(SeqCst)) {
                 fixture.proxy.cut();
             }
         })
@@ -62,7 +63,7 @@ fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
             })
             .collect();
         for task in tasks {
-            tokio::time::timeout(3 * LIMIT, task).await.expect("no task hangs").expect("no task panics");
+            tokio::time::timeout(3 * HANGS, task).await.expect("no task hangs").expect("no task panics");
         }
         ended.store(true, SeqCst);
         assert!(got.load(SeqCst) > 0, "some were granted");
@@ -82,7 +83,7 @@ async fn drop_at_random(
     let options = AcquireOptions::new().weight(weight);
     let options = if random.bool() { options } else { options.timeout(pause(random)) };
     // Some wait for long, because on a busy machine no other would be granted.
-    let timeout = if random.u8(0..8) == 0 { LIMIT } else { pause(random) };
+    let timeout = if random.u8(0..8) == 0 { HANGS } else { pause(random) };
     let acquiring = semaphore.acquire_with(options);
     if random.u8(0..4) == 0 {
         let mut acquiring = Box::pin(acquiring);

@@ -11,6 +11,7 @@ use permits::{
     Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Ended, Lost, Permit, PermitSet,
     ReleaseError, Semaphore,
 };
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use tokio::runtime::Runtime;
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::cancellation::fixture::Fixture;
-use crate::cancellation::{FIRST, LEASE, LIMIT, Subject, UNITS};
+use crate::cancellation::{FIRST, LEASE, Subject, UNITS};
 
 /// The acquisition of a [`Subject`].
 enum Acquiring {
@@ -129,13 +130,13 @@ impl User {
 
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = self.runtime.as_ref().expect("it is not dropped");
-        let limited = async { tokio::time::timeout(LIMIT, future).await };
+        let limited = async { tokio::time::timeout(HANGS, future).await };
         runtime.block_on(limited).expect("it does not hang")
     }
 
     #[track_caller]
     pub(crate) fn is_answered(&self) {
-        assert!(wait::until(LIMIT, || self.answered.load(SeqCst)), "it is not answered");
+        assert!(wait::until(|| self.answered.load(SeqCst)), "it is not answered");
     }
 
     /// The result of the task.
@@ -182,13 +183,13 @@ impl Gate {
     /// Returns when the shut gate has stopped a poll.
     #[track_caller]
     pub(crate) fn await_stopped_poll(&self) {
-        assert!(wait::until(LIMIT, || self.poll_stopped.load(SeqCst)), "nothing woke it");
+        assert!(wait::until(|| self.poll_stopped.load(SeqCst)), "nothing woke it");
     }
 
     /// Returns when the future has been polled.
     #[track_caller]
     pub(crate) fn await_poll(&self) {
-        assert!(wait::until(LIMIT, || self.poll_passed.load(SeqCst)), "it is not polled");
+        assert!(wait::until(|| self.poll_passed.load(SeqCst)), "it is not polled");
     }
 }
 

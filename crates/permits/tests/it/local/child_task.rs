@@ -5,7 +5,7 @@ use std::env;
 use std::process::{Command, Stdio};
 
 use permits_testkit::ChildGuard;
-use permits_testkit::worker::TIMEOUT;
+use permits_testkit::HANGS;
 
 use crate::local::{crashes, full, idle, rights, time};
 
@@ -69,8 +69,8 @@ pub(crate) fn command(child_task: &str, place: &std::path::Path) -> Command {
 pub(crate) fn done(command: &mut Command) -> Vec<String> {
     let mut process = ChildGuard::spawn(command);
     let lines = process.lines();
-    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(TIMEOUT)).collect();
-    let status = process.wait_timeout(TIMEOUT).expect("it ends");
+    let said: Vec<String> = std::iter::from_fn(|| lines.next_line(HANGS)).collect();
+    let status = process.wait_timeout(HANGS).expect("it ends");
     assert!(status.success(), "{status}: {said:#?}");
     said
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::worker::{TIMEOUT, Work, Worker, micros};
+use permits_testkit::worker::{Work, Worker, micros};
 use permits_testkit::{ChildGuard, wait};
+use permits_testkit::{HANGS, HOUR};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::local::child_task;
@@ -58,10 +59,8 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
 #[test]
 fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
     let fixture = Fixture::new(1, Duration::from_secs(1));
-    let (mut holder, mut waiter) = (
-        fixture.worker("holder"),
-        fixture.start_connected("waiter", &fixture.url(), Duration::from_secs(60)),
-    );
+    let (mut holder, mut waiter) =
+        (fixture.worker("holder"), fixture.start_connected("waiter", &fixture.url(), HOUR));
     holder.acquire("first");
     waiter.ask("next");
     fixture.await_waiting(1);
@@ -118,7 +117,7 @@ fn writer(fixture: &Fixture) -> (ChildGuard, std::process::ChildStdin) {
     let stdin = child.stdin.take().expect("it is piped");
     let mut process = ChildGuard::new(child);
     let lines = process.lines();
-    while lines.next_line(TIMEOUT).expect("it writes").trim() != "writing" {}
+    while lines.next_line(HANGS).expect("it writes").trim() != "writing" {}
     // The rest of its output fits the pipe.
     drop(lines);
     (process, stdin)
@@ -126,7 +125,7 @@ fn writer(fixture: &Fixture) -> (ChildGuard, std::process::ChildStdin) {
 
 #[test]
 fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
-    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let fixture = Fixture::new(1, HOUR);
     let client = fixture.client();
     let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
     let (mut writer, mut stdin) = writer(&fixture);
@@ -162,7 +161,7 @@ fn other_failed(fixture: &Fixture) -> bool {
 
 #[test]
 fn what_a_process_had_half_written_when_it_was_killed_never_was() {
-    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let fixture = Fixture::new(1, HOUR);
     let client = fixture.client();
     let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
     let (mut writer, _stdin) = writer(&fixture);
@@ -173,6 +172,6 @@ fn what_a_process_had_half_written_when_it_was_killed_never_was() {
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     held.release().wait().expect("it is held");
     client.close().wait().expect("no other process writes");
-    assert!(wait::until(TIMEOUT, || fixture.waiting() == 0));
+    assert!(wait::until(|| fixture.waiting() == 0));
     fixture.assert_at_rest();
 }

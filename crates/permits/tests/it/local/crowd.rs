@@ -5,7 +5,7 @@ use std::time::Duration;
 use permits_testkit::history::{ClientEvent, client_checks::check_order};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait;
-use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Work, Worker, WorkerCommand};
+use permits_testkit::worker::{SEMAPHORE, Work, Worker, WorkerCommand};
 use tokio::task::JoinSet;
 
 use crate::local::fixture::Fixture;
@@ -60,11 +60,7 @@ fn processes_that_crowd_in_all_get_through() {
             worker.has_reported(&format!("loop0.{turn}"), |what| matches!(what, ClientEvent::Released(_)))
         })
     };
-    assert!(
-        wait::until(TIMEOUT, || crowd.iter().all(served)),
-        "a process was not served\n{}",
-        fixture.tail()
-    );
+    assert!(wait::until(|| crowd.iter().all(served)), "a process was not served\n{}", fixture.tail());
     for worker in &mut crowd {
         worker.stop();
     }

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, RenewError, StoreError};
+use permits_testkit::HOUR;
 use permits_testkit::history::ClientEvent;
 use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
-use permits_testkit::worker::{SEMAPHORE, TIMEOUT};
+use permits_testkit::worker::SEMAPHORE;
 
 use crate::local::fixture::{Fixture, await_closed};
 
@@ -53,7 +54,7 @@ fn delete_and_await(fixture: &Fixture, suffixes: &[&str]) {
     let before = inode();
     delete(fixture, suffixes);
     let replaced = || inode().is_some_and(|now| Some(now) != before) && held(fixture) > 0;
-    assert!(wait::until(TIMEOUT, replaced), "no holder is in a new file: {suffixes:?}\n{}", fixture.tail());
+    assert!(wait::until(replaced), "no holder is in a new file: {suffixes:?}\n{}", fixture.tail());
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn clients_that_notice_at_once_follow_to_the_same_file() {
     for suffixes in [&["-shm"][..], &["-wal"], &["-wal", "-shm"]] {
         delete_and_await(&fixture, suffixes);
         let all = || held(&fixture) == i64::from(HOLDERS);
-        assert!(wait::until(TIMEOUT, all), "{} are in the new file\n{}", held(&fixture), fixture.tail());
+        assert!(wait::until(all), "{} are in the new file\n{}", held(&fixture), fixture.tail());
     }
     for mut holder in holders {
         holder.release("permit");
@@ -233,7 +234,7 @@ fn a_holder_that_does_not_fit_into_the_next_file_stops_by_its_deadline() {
 
 #[test]
 fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
-    let fixture = Fixture::new(1, Duration::from_secs(60));
+    let fixture = Fixture::new(1, HOUR);
     let below: PathBuf = fixture.directory().join("below");
     let url = crate::local::fixture::url(&below.join("semaphores.db"));
     let hasty = Client::builder(&url).store_timeout(Duration::from_millis(300));

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use permits::{AcquireError, AdminError, StoreError};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::worker::TIMEOUT;
 use rusqlite::Connection;
 
 use crate::local::fixture::{Fixture, await_closed, refusal};
@@ -118,7 +118,7 @@ fn a_locked_directory_delays_a_new_file_and_no_other() {
             .connect()
             .wait(),
     );
-    assert!(began.elapsed() < TIMEOUT, "without a bound");
+    assert!(began.elapsed() < HANGS, "without a bound");
     assert!(matches!(&error, StoreError::Unreachable { reason } if reason.contains("lslocks")), "{error}");
     let left =
         || fs::read_dir(fixture.directory()).expect("it is there").flatten().map(|entry| entry.file_name());

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
-use permits_testkit::worker::{SEMAPHORE, TIMEOUT, Worker, WorkerPool, WorkerSettings, test_command};
+use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -74,7 +75,7 @@ impl Fixture {
     /// client's locks.
     pub(crate) fn sqlite(&self) -> Connection {
         let connection = Connection::open(self.path()).expect("it can be opened");
-        connection.busy_timeout(TIMEOUT).expect("it can wait");
+        connection.busy_timeout(HANGS).expect("it can wait");
         connection
     }
 
@@ -87,7 +88,7 @@ impl Fixture {
     /// Waits until `waiting` clients wait.
     #[track_caller]
     pub(crate) fn await_waiting(&self, waiting: i64) {
-        let there = wait::until(TIMEOUT, || self.waiting() == waiting);
+        let there = wait::until(|| self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
@@ -100,7 +101,7 @@ impl Fixture {
             let seen = semaphore.inspect().wait().expect("the file can be used");
             (seen.held, seen.waiting)
         };
-        assert!(wait::until(TIMEOUT, || left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
+        assert!(wait::until(|| left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
         let all = (0..self.settings.limit).map(|_| semaphore.try_acquire().wait().expect("all are free"));
         let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
         slots.sort_unstable();
@@ -132,7 +133,7 @@ pub(crate) fn await_closed(directory: &Path) {
         let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         targets.any(|target| target.starts_with(directory))
     };
-    assert!(wait::until(TIMEOUT, || !is_open()), "something in {} stays open", directory.display());
+    assert!(wait::until(|| !is_open()), "something in {} stays open", directory.display());
 }
 
 /// The error with which the store refuses.

@@ -6,10 +6,10 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::process::Command;
-use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, StoreError};
 use permits::{Client, Permit, Semaphore};
+use permits_testkit::HOUR;
 use permits_testkit::sound::Named as _;
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ use crate::local::fixture::{Fixture, refusal, url};
 const BLOCKS: u64 = 900;
 
 fn connect(path: &std::path::Path) -> Client {
-    let builder = Client::builder(url(path)).lease(Duration::from_secs(60));
+    let builder = Client::builder(url(path)).lease(HOUR);
     builder.connect().wait().expect("the file can be used")
 }
 

@@ -9,7 +9,6 @@ use permits_testkit::wait;
 
 use crate::local::child_task;
 use crate::local::fixture::{Fixture, url};
-use permits_testkit::worker::TIMEOUT;
 
 /// More than a holder's polling interval.
 const POLL: Duration = Duration::from_millis(400);
@@ -18,7 +17,7 @@ const POLL: Duration = Duration::from_millis(400);
 fn wakings() -> u64 {
     let mut status = None;
     // A new thread takes its name when it first runs.
-    assert!(wait::until(TIMEOUT, || {
+    assert!(wait::until(|| {
         status = store_thread();
         status.is_some()
     }));
@@ -37,7 +36,7 @@ fn store_thread() -> Option<String> {
 
 /// Returns true if the thread stops polling. A command that is running at first may still end.
 fn rests() -> bool {
-    wait::until(10 * POLL, || {
+    wait::within(10 * POLL, || {
         let before = wakings();
         std::thread::sleep(POLL);
         wakings() == before

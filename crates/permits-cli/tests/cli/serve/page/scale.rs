@@ -3,10 +3,10 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
 
 use super::*;
-use crate::support::TIMEOUT;
 
 /// The number of semaphores, and of requests of one of them. With `PERMITS_PAGE_LONG` as many as the page is
 /// made for.
@@ -28,7 +28,7 @@ fn a_thousand_semaphores_and_ten_thousand_waiters_are_a_few_rows() {
     prepare(&server, "huge");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     // On a busy machine the calls of so many waiters take longer than the timeout that is the default.
-    let client = permits::Client::builder(server.url()).store_timeout(10 * TIMEOUT);
+    let client = permits::Client::builder(server.url()).store_timeout(10 * HANGS);
     let client = runtime.block_on(client.connect()).expect("the server is up");
     for number in 1..semaphores {
         let semaphore = client.named(format!("s{number:04}"), permits::Limit::Stored);
