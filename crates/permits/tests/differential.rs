@@ -20,7 +20,7 @@ mod support {
 use std::cell::RefCell;
 
 use permits::model::{self, State};
-use permits::protocol::{Command, Event, LimitChange, Reply};
+use permits::protocol::{Command, Event, LimitChange, Name, Reply};
 use permits::store::Report;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
 use permits_testkit::HANGS;
@@ -93,6 +93,8 @@ impl Redis {
             self.events_until_probe(session)?;
         }
         let mut simulation = Simulation::new(history.name);
+        // A history that failed may have left a message unread.
+        self.is_recalled(&simulation.name)?;
         let mut state = None;
         for (number, step) in history.steps.iter().enumerate() {
             self.step(&mut simulation, &mut state, step)
@@ -131,7 +133,7 @@ impl Redis {
         let keepable = model::keepable_limit(before.as_ref(), simulation.now_us);
         let recalls = model::recalls(keepable, state.as_ref(), &reply, simulation.now_us);
         self.compare(simulation, step.session, &command, (&reply, &events), state.as_ref())
-            .and_then(|()| same("recall", &self.is_recalled(&command)?, &recalls))
+            .and_then(|()| same("recall", &self.is_recalled(&command.semaphore)?, &recalls))
             .map_err(|reason| format!("{command:?}\n{reason}"))?;
         self.coverage.note(simulation.now_us, before.as_ref(), &command, (&reply, &events), state.as_ref());
         self.steps += 1;
@@ -168,9 +170,9 @@ impl Redis {
         dump.check_expiry()
     }
 
-    /// Returns true if the command has recalled what sessions keep.
-    fn is_recalled(&mut self, command: &Command) -> Result<bool, String> {
-        let channel = format!("{PREFIX}:wake:recall:{}", command.semaphore);
+    /// Returns true if what sessions keep of a semaphore has been recalled since the last look.
+    fn is_recalled(&mut self, semaphore: &Name) -> Result<bool, String> {
+        let channel = format!("{PREFIX}:wake:recall:{semaphore}");
         self.call(&["PUBLISH", &channel, "probe"])?;
         let mut recalled = false;
         loop {

@@ -20,6 +20,7 @@ local function supersede(holder, entry)
   -- Heads are read from what is written.
   write()
   promote()
+  first_lane = nil   -- its waiters may be gone
   local token, slot, _, lease = parts(holder, known[holder])
   return token, slot, lease
 end
