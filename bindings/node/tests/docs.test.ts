@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-test('the blocks of the documents run', { timeout: 2 * LIMIT }, async () => {
+test('the blocks of the documents run', { timeout: LIMIT }, async () => {
   const blocks = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs'));
   assert.ok(blocks.length >= 10, 'the documents have blocks');
   await using client = await connect(server.url, { recovery: 'off' });

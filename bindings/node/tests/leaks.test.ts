@@ -13,7 +13,7 @@ const TEXT = `
   async function cycles(number) {
     for (let cycle = 0; cycle < number; cycle++) {
       const controller = new AbortController();
-      const permit = await semaphore.acquire({ timeout: 1000, signal: controller.signal });
+      const permit = await semaphore.acquire({ timeout: ${LIMIT}, signal: controller.signal });
       permit.lost;
       permit.signal;
       const waiting = semaphore.acquire({ weight: 2, signal: controller.signal }).catch(() => {});
@@ -38,7 +38,7 @@ const TEXT = `
   console.log(JSON.stringify(after));
 `;
 
-test('cycles leave nothing', { timeout: 2 * LIMIT, skip: process.platform !== 'linux' && 'reads /proc' }, async () => {
+test('cycles leave nothing', { timeout: LIMIT, skip: process.platform !== 'linux' && 'reads /proc' }, async () => {
   const program = new Program(TEXT, {}, '--expose-gc');
   assert.deepEqual([await program.end(), program.errors], [0, '']);
   const grown = JSON.parse(program.output);

@@ -24,7 +24,7 @@ semaphore = client.semaphore("leaks", 2)
 
 def blocking(cycles):
     for _ in range(cycles):
-        with semaphore.acquire(timeout=1) as permit:
+        with semaphore.acquire(timeout=300) as permit:
             permit.on_lost(print)
             permit.lost
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import permits
 import pytest
-from support import Program, Server, is_idle, waiters
+from support import Program, Server, comes_to_pass, is_idle, waiters
 
 HEAD = """
 import asyncio, multiprocessing, os, signal, sys, threading, warnings
@@ -98,8 +98,14 @@ while took < 1:
     number *= 2
 say(permit.is_held)
 """
-    with Program(HEAD + text, server.url, name) as program:
-        assert program.end() == (0, "True\n", "")
+
+    def story() -> bool:
+        with Program(HEAD + text, server.url, name) as program:
+            ended = program.end()
+        assert ended[0] == 0, ended
+        return ended[1] == "True\n"
+
+    comes_to_pass(story)
 
 
 ENDS = {
@@ -206,7 +212,7 @@ threading.Thread.start = start
 permit.on_lost(callback)
 threading.Thread.start = refuse
 semaphore.revoke(permit.holder)
-called.wait(30)
+called.wait()
 """
     with Program(HEAD + text, server.url, name) as program:
         assert program.end() == (0, "can't start new thread\nrevoked permits-watch\n", "")

@@ -28,7 +28,7 @@ def test_no_more_than_the_limit_hold_at_once(client: permits.Client, name: str) 
                     now += 1
                     most = max(most, now)
                 if number == 0:
-                    meeting.wait(30)
+                    meeting.wait(LIMIT)
                 with lock:
                     now -= 1
 
@@ -191,7 +191,7 @@ def test_a_permit_that_is_not_renewed_is_lost(client: permits.Client, name: str)
     lost = permit.wait_lost()
     assert lost is not None and lost.cause in ("expired", "gone")
     assert not permit.is_held and permit.status is PermitStatus.LOST and permit.lost is not None
-    assert has_called.wait(30) and called[0].cause == lost.cause
+    assert has_called.wait(LIMIT) and called[0].cause == lost.cause
     with pytest.raises(permits.LostError):
         permit.release()
     assert permit.lost is not None

@@ -4,8 +4,8 @@
 //! `permits` does not have it. Measured figures, such as speed, are not.
 
 use permits_testkit::sound::Succeeds as _;
+use permits_testkit::wait::in_time;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use permits_bench::Failure;
 use permits_recipes::experiments::clocks::{mixed_leases, over_admission};
@@ -67,7 +67,7 @@ async fn a_waiter_gets_a_released_place() {
             waiter.release().await
         });
         holder.release().await?;
-        tokio::time::timeout(Duration::from_secs(10), waiting).await??
+        in_time(waiting).await?
     });
     waited.await.expect("all who wait are served");
 }

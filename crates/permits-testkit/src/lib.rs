@@ -55,7 +55,8 @@
 //! - [`documents`]: the tables of the documents, which tests compare with the programs.
 //! - [`sound`]: steps that cannot fail in a sound test.
 //! - [`skip`]: tests that the server under test cannot run.
-//! - [`wait`]: bounded polling.
+//! - [`wait`]: bounded polling, and the one limit of every wait.
+//! - [`real_time`]: stories that a slow machine may change.
 
 #![deny(unsafe_code)]
 
@@ -72,6 +73,7 @@ pub mod mutants;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod real_time;
 pub mod resp;
 pub mod sentinel;
 pub mod server;
@@ -86,6 +88,7 @@ pub use fake_server::{FakeServer, Garbage};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
 pub use process::{ChildGuard, Lines, own_program};
 pub use proxy::Proxy;
+pub use real_time::{awaited_in_real_time, in_real_time};
 pub use resp::{Connection, Resp};
 pub use sentinel::{Sentinels, SentinelsBuilder};
 pub use server::{Server, ServerBuilder};

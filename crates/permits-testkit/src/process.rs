@@ -43,15 +43,14 @@ const LINES_BOUND: usize = 1024;
 /// # Examples
 ///
 /// ```
-/// use permits_testkit::ChildGuard;
+/// use permits_testkit::{ChildGuard, HANGS};
 /// use std::process::{Command, Stdio};
-/// use std::time::Duration;
 ///
 /// let mut child = ChildGuard::spawn(Command::new("echo").arg("ready").stdout(Stdio::piped()));
 /// let lines = child.lines();
-/// assert_eq!(lines.next_line(Duration::from_secs(10)).as_deref(), Some("ready"));
+/// assert_eq!(lines.next_line(HANGS).as_deref(), Some("ready"));
 ///
-/// let status = child.wait_timeout(Duration::from_secs(10)).expect("it ends by itself");
+/// let status = child.wait_timeout(HANGS).expect("it ends by itself");
 /// assert!(status.success());
 /// ```
 #[derive(Debug)]

@@ -26,9 +26,6 @@ use permits_testkit::{ChildGuard, Server, skip};
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
 
-/// The longest time in which an operation that fails at once may return in a child.
-const AT_ONCE: Duration = Duration::from_secs(10);
-
 const LEASE: Duration = Duration::from_millis(1500);
 
 /// Not a test: the tests start this executable again with this name, as a master.
@@ -153,7 +150,7 @@ fn open(url: &str) {
     let semaphore = client.named("open", 1);
     let permit = semaphore.acquire().wait().expect("it is free");
     let mut child = fork::fork(|| assert_forked(&client, &permit));
-    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
 
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
     let seen = semaphore.inspect().wait().expect("the client works");
@@ -178,7 +175,7 @@ fn open_with_one_pid(url: &str) {
         assert_forked(&client, &permit);
         assert_eq!(permit.release().wait(), Err(ReleaseError::Lost(Lost::Forked)));
     });
-    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
     let permit = held.take().expect("the parent has its own");
     assert_eq!(permit.lost_within(LEASE * 2), None, "it is renewed");
     permit.release().wait().expect("it is held");
@@ -237,7 +234,7 @@ fn open_async(url: &str) {
         });
         drop((lost, dropped, semaphore, client));
     });
-    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
     let (_client, semaphore, permits, waiting) = session.take().expect("the parent has its own");
     assert!(permits.iter().all(Permit::is_held));
     master.block_on(async {
@@ -313,7 +310,7 @@ fn kept(url: &str) {
         assert_eq!(used.release().wait(), Err(ReleaseError::Lost(Lost::Forked)));
         drop((client, semaphore, again));
     });
-    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
 
     let (client, semaphore, used) = session.take().expect("the parent has its own");
     let again = semaphore.try_acquire().wait().expect("it is kept");
@@ -348,7 +345,7 @@ fn client_of_the_child(url: &str) {
         Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),
         Err(other) => panic!("{other}"),
     });
-    assert_eq!(child.wait(AT_ONCE), Some(0), "the child neither hangs nor fails");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
     assert!(permit.is_held());
     permit.release().wait().expect("it is held");
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Client, Lost, Permit, PermitStatus, Recovery};
 use permits_testkit::HANGS;
+use permits_testkit::in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, wait};
 
@@ -172,16 +173,20 @@ fn assert_undisturbed() {
 
 #[test]
 fn a_subscriber_that_blocks_delays_no_renewal_no_grant_and_no_loss() {
-    let behaving = Behaving::begin(Behaviour::Block);
-    assert_undisturbed();
-    behaving.assert_reached(1);
+    in_real_time(|| {
+        let behaving = Behaving::begin(Behaviour::Block);
+        assert_undisturbed();
+        behaving.assert_reached(1);
+    });
 }
 
 #[test]
 fn a_subscriber_that_panics_delays_no_renewal_no_grant_and_no_loss() {
-    let behaving = Behaving::begin(Behaviour::Panic);
-    assert_undisturbed();
-    behaving.assert_reached(4);
+    in_real_time(|| {
+        let behaving = Behaving::begin(Behaviour::Panic);
+        assert_undisturbed();
+        behaving.assert_reached(4);
+    });
 }
 
 #[test]
@@ -238,49 +243,53 @@ fn spring(client: &Client, trap: fn()) -> impl Future<Output = Result<Permit, Ac
 
 #[test]
 fn a_loss_is_signalled_while_the_sessions_thread_is_stuck() {
-    fn forever() {
-        loop {
-            thread::park();
+    in_real_time(|| {
+        fn forever() {
+            loop {
+                thread::park();
+            }
         }
-    }
-    let client = block_on(connect("memory:stuck", LEASE)).expect("the store is there");
-    let semaphore = client.named("stuck", 4);
-    let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
-    let (awaited, run, watched) = (acquire(), acquire(), acquire());
-    let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect().wait();
-    let blocking = blocking.expect("the store is there");
-    let early = watched.cancellation_token();
-    let renewed = blocking.named("renewed", 1).acquire().wait().expect("it is free");
-    assert_eq!(renewed.lost_within(2 * LEASE), None);
-    assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
-    let _kept = spring(&client, forever);
+        let client = block_on(connect("memory:stuck", LEASE)).expect("the store is there");
+        let semaphore = client.named("stuck", 4);
+        let acquire = || block_on(semaphore.acquire()).expect("in time").expect("it is free");
+        let (awaited, run, watched) = (acquire(), acquire(), acquire());
+        let blocking = Client::builder("memory:stuck").lease(LEASE).recovery(Recovery::Off).connect().wait();
+        let blocking = blocking.expect("the store is there");
+        let early = watched.cancellation_token();
+        let renewed = blocking.named("renewed", 1).acquire().wait().expect("it is free");
+        assert_eq!(renewed.lost_within(2 * LEASE), None);
+        assert!(!early.is_cancelled(), "it is renewed past the deadline that it had");
+        let _kept = spring(&client, forever);
 
-    assert_eq!(block_on(early.cancelled()), Some(()));
-    assert_eq!(block_on(awaited.lost()), Some(Lost::Expired));
-    assert_eq!(block_on(run.run(std::future::pending::<()>())), Some(Err(Lost::Expired)));
-    assert_eq!(block_on(watched.cancellation_token().cancelled()), Some(()));
-    assert_eq!(renewed.status(), PermitStatus::Held, "another session's is renewed as ever");
+        assert_eq!(block_on(early.cancelled()), Some(()));
+        assert_eq!(block_on(awaited.lost()), Some(Lost::Expired));
+        assert_eq!(block_on(run.run(std::future::pending::<()>())), Some(Err(Lost::Expired)));
+        assert_eq!(block_on(watched.cancellation_token().cancelled()), Some(()));
+        assert_eq!(renewed.status(), PermitStatus::Held, "another session's is renewed as ever");
+    });
 }
 
 #[test]
 fn a_waker_that_panics_harms_no_other_call() {
-    let client = block_on(connect("memory:panics", LEASE)).expect("the store is there");
-    let semaphore = client.named("panics", 1);
-    let held = block_on(semaphore.acquire()).expect("in time").expect("it is free");
-    let waiter = {
-        let semaphore = semaphore.clone();
-        thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
-    };
-    // Without the hook of panics: it prints a backtrace, which may take the session's thread longer than a
-    // lease.
-    let trapped = spring(&client, || resume_unwind(Box::new("a waker that panics")));
+    in_real_time(|| {
+        let client = block_on(connect("memory:panics", LEASE)).expect("the store is there");
+        let semaphore = client.named("panics", 1);
+        let held = block_on(semaphore.acquire()).expect("in time").expect("it is free");
+        let waiter = {
+            let semaphore = semaphore.clone();
+            thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
+        };
+        // Without the hook of panics: it prints a backtrace, which may take the session's thread longer than
+        // a lease.
+        let trapped = spring(&client, || resume_unwind(Box::new("a waker that panics")));
 
-    thread::sleep(2 * LEASE);
-    assert_eq!(held.status(), PermitStatus::Held, "it is renewed");
-    drop(held);
-    assert_eq!(waiter.join().expect("no panic"), Some(Ok(())));
-    assert!(block_on(trapped).expect("in time").is_ok(), "its own permit waits for it");
-    assert_eq!(block_on(client.close()), Some(Ok(())));
+        thread::sleep(2 * LEASE);
+        assert_eq!(held.status(), PermitStatus::Held, "it is renewed");
+        drop(held);
+        assert_eq!(waiter.join().expect("no panic"), Some(Ok(())));
+        assert!(block_on(trapped).expect("in time").is_ok(), "its own permit waits for it");
+        assert_eq!(block_on(client.close()), Some(Ok(())));
+    });
 }
 
 /// The program's code runs when the session's lock is free: in a waker, and in a subscriber, a permit can be

@@ -30,19 +30,19 @@ use link::{Shared, Swallow};
 /// A server whose replies do not arrive, while its connections stay open:
 ///
 /// ```
+/// use permits_testkit::wait::{HANGS, SILENCE};
 /// use permits_testkit::{Connection, Proxy, Server};
-/// use std::time::Duration;
 ///
 /// let server = Server::start();
 /// let proxy = Proxy::start(server.address());
 /// let mut client = Connection::connect(proxy.address()).expect("the proxy accepts");
 ///
 /// proxy.stall(true);
-/// client.set_timeout(Duration::from_millis(10)).expect("it is not zero");
+/// client.set_timeout(SILENCE).expect("it is not zero");
 /// assert!(client.call(&["PING"]).is_err(), "the reply is held back");
 ///
 /// proxy.stall(false);
-/// client.set_timeout(Duration::from_secs(10)).expect("it is not zero");
+/// client.set_timeout(HANGS).expect("it is not zero");
 /// assert_eq!(client.receive().expect("the answer comes late").text(), "PONG");
 /// ```
 #[derive(Debug)]

@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::{Counts, SETTINGS, Work, WorkerCommand, WorkerSettings};
 use crate::history::{ClientEvent, ClientRecord, Granted, History, Rules, now, verify};
+use crate::real_time::always_counts;
 use crate::wait::HANGS;
 use crate::{ChildGuard, wait};
-
-/// Longer than any test: the end of a worker's output ends its reader.
-const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The command that starts the running test program as a worker. `test` names an ignored test of that program
 /// which calls [`run_if_started`](super::run_if_started).
@@ -97,7 +95,7 @@ impl WorkerPool {
         let (stdin, lines) = (process.stdin(), process.lines());
         let seen = self.seen.clone();
         let reader = thread::spawn(move || {
-            while let Some(line) = lines.next_line(NO_LIMIT) {
+            while let Some(line) = lines.next_line(Duration::MAX) {
                 if let Some(record) = ClientRecord::parse(&line) {
                     seen.add(number, record);
                 }
@@ -207,7 +205,9 @@ impl WorkerPool {
         let history = self.history();
         assert!(!history.grants().is_empty(), "a history without grants shows nothing");
         let rules = Rules::limit(self.settings.limit);
-        verify(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
+        always_counts(|| {
+            verify(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
+        });
     }
 }
 

@@ -1,13 +1,12 @@
 //! Each kind of deployment starts, loses a server and gets it back, as tests ask for it.
 
 use std::io;
-use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, StoreError};
-use permits_testkit::HANGS;
 use permits_testkit::cluster::slot;
 use permits_testkit::sound::Named as _;
+use permits_testkit::wait::{HANGS, SILENCE};
 use permits_testkit::{
     Certificates, ClientCertificates, Cluster, Connection, FakeServer, FencedClient, FencedServer, Garbage,
     Resp, Sentinels, Server, Stale, skip, wait,
@@ -47,7 +46,7 @@ fn a_paused_server_is_silent_until_resumed() {
     let mut client = server.connect().expect("it runs");
     assert_eq!(client.call(&["PING"]).expect("it runs").text(), "PONG");
     server.pause();
-    client.set_timeout(Duration::from_millis(50)).expect("it is not zero");
+    client.set_timeout(SILENCE).expect("it is not zero");
     client.send(&["INCR", "number"]).expect("the system takes the request");
     let error = client.receive().expect_err("a paused server does not reply");
     assert!(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");

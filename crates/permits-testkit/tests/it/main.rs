@@ -5,6 +5,7 @@
 mod client_checks;
 mod deployments;
 mod environment;
+mod limits;
 mod links;
 mod processes;
 mod proxy;

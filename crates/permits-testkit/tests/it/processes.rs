@@ -4,9 +4,8 @@ use std::env;
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
-use permits_testkit::HANGS;
+use permits_testkit::wait::{HANGS, SILENCE};
 use permits_testkit::{ChildGuard, Server, wait};
 
 fn shell(script: &str) -> ChildGuard {
@@ -32,7 +31,7 @@ fn a_paused_child_is_silent_until_resumed() {
     assert_eq!(lines.next_line(HANGS).as_deref(), Some("1"));
     child.pause();
     // The pipe and the channel bound its earlier output, so this loop ends.
-    while lines.next_line(Duration::from_millis(50)).is_some() {}
+    while lines.next_line(SILENCE).is_some() {}
     assert!(child.is_running());
     child.resume();
     assert!(lines.next_line(HANGS).is_some());
@@ -41,7 +40,7 @@ fn a_paused_child_is_silent_until_resumed() {
 #[test]
 fn a_running_child_outlasts_the_wait() {
     let mut child = shell("exec sleep 1000");
-    assert_eq!(child.wait_timeout(Duration::from_millis(5)), None);
+    assert_eq!(child.wait_timeout(SILENCE), None);
     child.terminate();
     assert!(!child.wait_timeout(HANGS).expect("it obeys").success());
 }
@@ -70,7 +69,7 @@ fn dropping_the_guard_ends_a_paused_child() {
     let lines = child.lines();
     assert_eq!(lines.next_line(HANGS).as_deref(), Some("ready"));
     child.pause();
-    assert_eq!(lines.next_line(Duration::from_millis(5)), None);
+    assert_eq!(lines.next_line(SILENCE), None);
     drop(child);
     // The end of its only writer closes the pipe, long before the limit.
     let start = std::time::Instant::now();
@@ -84,7 +83,7 @@ fn a_child_outlives_the_thread_that_started_it() {
     command.args(["-c", "echo ready; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = thread::spawn(move || ChildGuard::spawn(&mut command)).join().expect("it starts a child");
     assert_eq!(child.lines().next_line(HANGS).as_deref(), Some("ready"));
-    assert_eq!(child.wait_timeout(Duration::from_millis(50)), None, "the child was not killed");
+    assert_eq!(child.wait_timeout(SILENCE), None, "the child was not killed");
 }
 
 #[test]

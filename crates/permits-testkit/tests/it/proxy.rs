@@ -5,11 +5,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use permits_testkit::HANGS;
+use permits_testkit::wait::{HANGS, SILENCE};
 use permits_testkit::{Connection, Proxy, Resp, Server, wait};
-
-/// The time for which a reply must not come.
-const SILENCE: Duration = Duration::from_millis(50);
 
 fn start() -> (Server, Proxy) {
     let server = Server::start();

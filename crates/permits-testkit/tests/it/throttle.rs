@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use permits_testkit::HANGS;
+use permits_testkit::wait::{HANGS, SILENCE};
 use permits_testkit::{Connection, Proxy, Server};
 
 fn start() -> (Server, Proxy, Connection) {
@@ -50,7 +50,7 @@ fn lifting_a_limit_releases_waiting_bytes() {
     client.send(&["GET", "long"]).expect("it is sent");
     // The first byte has come, so the limit is active. At this pace the last byte would take a day.
     let mut other = Connection::connect(proxy.address()).expect("the proxy accepts");
-    other.set_timeout(Duration::from_millis(50)).expect("it is not zero");
+    other.set_timeout(SILENCE).expect("it is not zero");
     other.call(&["PING"]).expect_err("a reply takes 7 seconds");
 
     proxy.limit_replies(0);

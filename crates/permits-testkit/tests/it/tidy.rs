@@ -60,12 +60,12 @@ const OPENINGS: &[&str] = &["What", "That", "How", "Whether", "Why", "Who"];
 /// The columns of code, by `rustfmt.toml`, and of comments.
 const WIDTH: usize = 110;
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
 }
 
 /// The files of prose and code, without other programs' and what is built.
-fn files(directory: &Path, all: &mut Vec<PathBuf>) {
+pub(crate) fn files(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("it can be read") {
         let path = entry.expect("it can be read").path();
         let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();

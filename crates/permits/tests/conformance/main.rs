@@ -51,7 +51,8 @@ macro_rules! listed {
     };
 }
 
-/// The list of the cases, by subject, each with its needs: any provider (`anything`), or several `units`.
+/// The list of the cases, by subject, each with its needs: any provider (`anything`), or several `units`;
+/// either in real time.
 /// Passes the list to the macro `$to`, behind `$with`.
 macro_rules! every_case {
     ($to:ident $with:tt) => {
@@ -77,11 +78,11 @@ macro_rules! every_case {
                 a_try_does_not_overtake_a_waiter: units,
                 a_heavy_head_is_not_overtaken_by_a_light_one: units,
                 freed_units_go_to_as_many_as_fit: units,
-                a_wait_that_times_out_leaves_the_queue: anything,
-                waiters_behind_one_that_times_out_move_up: anything,
-                a_request_that_times_out_in_flight_is_gone_for_the_next: units,
+                a_wait_that_times_out_leaves_the_queue: real_time,
+                waiters_behind_one_that_times_out_move_up: real_time,
+                a_request_that_times_out_in_flight_is_gone_for_the_next: units_in_real_time,
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
-                a_waiter_keeps_its_place_beyond_its_lease: anything,
+                a_waiter_keeps_its_place_beyond_its_lease: real_time,
                 a_full_queue_refuses_more: anything,
                 the_newest_request_of_a_holder_takes_the_place: anything,
                 a_lighter_request_that_takes_a_place_is_granted: units,
@@ -91,13 +92,13 @@ macro_rules! every_case {
             keeping {
                 a_kept_permit_is_granted_again_without_a_call: anything,
                 a_client_keeps_for_each_semaphore_that_does_not_say_otherwise: anything,
-                a_permit_is_kept_for_a_third_of_its_lease_at_most: anything,
+                a_permit_is_kept_for_a_third_of_its_lease_at_most: real_time,
                 what_may_be_kept_is_seen_until_a_request_waits: anything,
                 another_client_gets_what_is_kept: anything,
                 a_try_of_another_client_waits_for_what_is_kept: anything,
                 a_try_is_refused_if_what_may_be_kept_is_used: anything,
                 a_waiter_gets_the_permit_that_is_released_next: anything,
-                what_nobody_uses_is_given_back_in_time: anything,
+                what_nobody_uses_is_given_back_in_time: real_time,
                 other_terms_are_not_met_by_what_is_kept: anything,
                 a_permit_with_other_terms_is_not_kept: anything,
                 a_kept_permit_that_is_revoked_is_gone: anything,
@@ -113,7 +114,7 @@ macro_rules! every_case {
                 lanes_take_turns: anything,
                 a_share_of_three_gets_three_of_four: anything,
                 a_lane_pays_for_the_weight_of_its_grants: units,
-                a_lane_whose_waiters_give_up_pays_nothing: anything,
+                a_lane_whose_waiters_give_up_pays_nothing: real_time,
                 a_lane_that_comes_back_gains_nothing: anything,
                 an_inspection_shows_lanes: anything,
                 several_semaphores_are_acquired_in_lanes: anything,
@@ -142,8 +143,8 @@ macro_rules! every_case {
                 an_inspection_of_none_counts_all: anything,
                 an_inspection_says_which_operator_made_the_last_changes: anything,
                 a_paused_semaphore_grants_nothing: anything,
-                a_pause_ends_by_itself: anything,
-                a_try_after_a_pause_succeeds: anything,
+                a_pause_ends_by_itself: real_time,
+                a_try_after_a_pause_succeeds: real_time,
                 a_pause_is_checked: anything,
                 a_revoked_holder_receives_the_reason: anything,
                 a_revoked_waiter_receives_the_reason: anything,
@@ -171,36 +172,36 @@ macro_rules! every_case {
             losing {
                 without_renewal_a_permit_ends_with_its_lease: anything,
                 a_late_drop_frees_no_other_permit: anything,
-                renewal_keeps_a_permit_for_many_leases: anything,
+                renewal_keeps_a_permit_for_many_leases: real_time,
                 an_explicit_renewal_extends: anything,
                 a_lost_permit_stops_the_work_it_runs: anything,
-                a_permit_is_held_no_longer_than_asked: anything,
+                a_permit_is_held_no_longer_than_asked: real_time,
                 work_that_ends_in_time_has_its_result: anything,
                 a_cancellation_token_is_cancelled_by_the_loss: anything,
                 a_release_is_no_loss: anything,
             }
             rates {
-                a_released_grant_counts_for_as_long_as_asked: anything,
-                a_grant_counts_for_what_it_really_cost: units,
-                a_grant_counts_for_the_limit_at_most: units,
-                what_does_not_count_is_not_counted: anything,
-                a_try_succeeds_when_it_was_told_to: units,
-                a_permit_held_for_longer_is_free_at_once: anything,
-                a_lost_grant_counts_for_as_long_as_asked: anything,
+                a_released_grant_counts_for_as_long_as_asked: real_time,
+                a_grant_counts_for_what_it_really_cost: units_in_real_time,
+                a_grant_counts_for_the_limit_at_most: units_in_real_time,
+                what_does_not_count_is_not_counted: real_time,
+                a_try_succeeds_when_it_was_told_to: units_in_real_time,
+                a_permit_held_for_longer_is_free_at_once: real_time,
+                a_lost_grant_counts_for_as_long_as_asked: real_time,
                 what_cools_can_be_freed_by_an_operator: anything,
-                no_window_has_more_grants_than_the_limit: units,
-                a_grant_that_was_handed_over_counts_as_long: anything,
+                no_window_has_more_grants_than_the_limit: units_in_real_time,
+                a_grant_that_was_handed_over_counts_as_long: real_time,
                 a_time_above_a_day_is_refused: anything,
             }
             terms {
                 a_released_part_goes_to_the_head_of_the_queue: units,
                 neither_no_unit_nor_all_are_a_part: anything,
-                a_part_that_counts_for_some_time_is_free_after_it: units,
+                a_part_that_counts_for_some_time_is_free_after_it: units_in_real_time,
                 a_part_can_be_released_before_a_hand_over: units,
                 a_longer_lease_holds_at_once: anything,
-                a_shorter_lease_ends_sooner: anything,
+                a_shorter_lease_ends_sooner: real_time,
                 a_lease_out_of_range_changes_nothing: anything,
-                renewal_can_be_left_to_the_caller_and_taken_back: anything,
+                renewal_can_be_left_to_the_caller_and_taken_back: real_time,
             }
             threads {
                 a_thread_waits_for_every_operation: units,
@@ -233,7 +234,7 @@ macro_rules! every_case {
                 closing_ends_permits_and_waits: anything,
                 closing_with_nothing_out_leaves_nothing: anything,
                 clones_are_one_client: anything,
-                permits_outlive_the_client_that_was_dropped: anything,
+                permits_outlive_the_client_that_was_dropped: real_time,
             }
             handing_over {
                 a_permit_handed_over_goes_on_with_another_client: anything,
@@ -242,7 +243,7 @@ macro_rules! every_case {
                 a_handle_that_says_more_than_the_store_is_refused: anything,
                 a_handle_is_good_for_one_lease: anything,
                 an_adopted_permit_can_be_revoked: anything,
-                a_handle_is_renewed_and_released_by_any_client: anything,
+                a_handle_is_renewed_and_released_by_any_client: real_time,
                 a_handle_without_its_permit_changes_nothing: anything,
             }
         }
@@ -255,12 +256,15 @@ macro_rules! every_case {
 enum Needs {
     anything,
     units,
+    /// Any provider; its subject is real time.
+    real_time,
+    units_in_real_time,
 }
 
 impl Needs {
     /// Returns true if a case with this need runs here.
     fn are_met(self, provider: Provider) -> bool {
-        self == Self::anything || provider.has_several_units()
+        matches!(self, Self::anything | Self::real_time) || provider.has_several_units()
     }
 }
 
@@ -296,6 +300,18 @@ macro_rules! test {
         #[ignore = "needs several units"]
         fn $case() {}
     };
+    ($case:ident units_in_real_time SingleUnit $provider:ident $subject:ident) => {
+        test! { $case units SingleUnit $provider $subject }
+    };
+    ($case:ident real_time $units_kind:ident $provider:ident $subject:ident) => {
+        #[test]
+        fn $case() {
+            permits_testkit::in_real_time(|| crate::run(crate::Provider::$provider, crate::$subject::$case));
+        }
+    };
+    ($case:ident units_in_real_time $units_kind:ident $provider:ident $subject:ident) => {
+        test! { $case real_time $units_kind $provider $subject }
+    };
     ($case:ident $needs:ident $units_kind:ident $provider:ident $subject:ident) => {
         #[test]
         fn $case() {
@@ -307,6 +323,9 @@ macro_rules! test {
 /// True if [`test`] runs it.
 macro_rules! runs {
     (units SingleUnit) => {
+        false
+    };
+    (units_in_real_time SingleUnit) => {
         false
     };
     ($needs:ident $units_kind:ident) => {

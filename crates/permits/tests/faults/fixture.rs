@@ -6,6 +6,7 @@ use std::time::Duration;
 use permits::Recovery;
 use permits::protocol::{AcquireOutcome, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
+use permits_testkit::real_time::always_counts;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
 use permits_testkit::{Connection, Resp, Server, wait};
 
@@ -111,8 +112,10 @@ impl Fixture {
         };
         let at_rest = wait::until(|| left() == (0, 0, 0, 0, 0, 0));
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
-        assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
-        self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
+        always_counts(|| {
+            assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
+            self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
+        });
     }
 
     /// The tokens in the server's answers to requests.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::in_real_time;
 use permits_testkit::worker::{Worker, micros};
 use permits_testkit::{Server, wait};
 
@@ -111,54 +112,62 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
 /// reconnecting then, and the short one was granted its unit.
 #[test]
 fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
-    let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
-    let url = fixture.server.url();
-    let mut short = fixture.start_connected("short", &url, Duration::from_millis(600));
-    short.acquire("before");
-    short.release("before");
-    let mut long = fixture.worker("long");
-    long.acquire("held");
-    restart(&fixture, Duration::from_millis(2500));
-    short.ask("after");
-    fixture.await_waiting(1);
-    long.renewed("held");
-    long.release("held");
-    short.acquired("after");
-    short.release("after");
-    assert_eq!(
-        fixture.count(|what| matches!(
-            what,
-            ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
-        )),
-        0
-    );
-    fixture.assert_safe();
-    long.close();
-    short.close();
-    fixture.assert_at_rest();
+    in_real_time(|| {
+        let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
+        let url = fixture.server.url();
+        let mut short = fixture.start_connected("short", &url, Duration::from_millis(600));
+        short.acquire("before");
+        short.release("before");
+        let mut long = fixture.worker("long");
+        long.acquire("held");
+        restart(&fixture, Duration::from_millis(2500));
+        short.ask("after");
+        fixture.await_waiting(1);
+        long.renewed("held");
+        long.release("held");
+        short.acquired("after");
+        short.release("after");
+        assert_eq!(
+            fixture.count(|what| matches!(
+                what,
+                ClientEvent::Lost(_) | ClientEvent::NotHeld | ClientEvent::Failed(_)
+            )),
+            0
+        );
+        fixture.assert_safe();
+        long.close();
+        short.close();
+        fixture.assert_at_rest();
+    });
 }
 
 #[test]
 fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
-    let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful();
-    let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
-    survive_restarts(&fixture, &downs, false);
+    in_real_time(|| {
+        let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful();
+        let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
+        survive_restarts(&fixture, &downs, false);
+    });
 }
 
 #[test]
 fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
-    let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
-    survive_restarts(&fixture, &[Duration::from_millis(200)], false);
+    in_real_time(|| {
+        let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
+        survive_restarts(&fixture, &[Duration::from_millis(200)], false);
+    });
 }
 
 #[test]
 fn restarts_with_an_append_only_file_lose_nothing() {
-    // With `everysec` the last answers may be lost: on a busy disk Redis delays more than the sync.
-    // A disk that is shared may stall for longer than a lease.
-    let server = Server::builder().append_only().arg("appendfsync", "always").in_memory();
-    let fixture = Fixture::on(server.start(), 3, Duration::from_secs(5));
-    let downs = [0, 800, 100].map(Duration::from_millis);
-    survive_restarts(&fixture, &downs, true);
+    in_real_time(|| {
+        // With `everysec` the last answers may be lost: on a busy disk Redis delays more than the sync.
+        // A disk that is shared may stall for longer than a lease.
+        let server = Server::builder().append_only().arg("appendfsync", "always").in_memory();
+        let fixture = Fixture::on(server.start(), 3, Duration::from_secs(5));
+        let downs = [0, 800, 100].map(Duration::from_millis);
+        survive_restarts(&fixture, &downs, true);
+    });
 }
 
 /// The server reports its uptime in whole seconds, counted from the second in which it began: a moment after
@@ -166,8 +175,10 @@ fn restarts_with_an_append_only_file_lose_nothing() {
 /// holder that was not yet back; the holder, its slot taken, lost its permit.
 #[test]
 fn a_window_follows_a_restart_at_the_end_of_a_second() {
-    // On a very busy machine the window is over before the second is, and the round shows nothing.
-    assert!((0..5).any(|_| restart_at_the_end_of_a_second()), "in no round the server was young enough");
+    in_real_time(|| {
+        // On a very busy machine the window is over before the second is, and the round shows nothing.
+        assert!((0..5).any(|_| restart_at_the_end_of_a_second()), "in no round the server was young enough");
+    });
 }
 
 /// Returns whether the server was still within the window when it reported an uptime of a second.

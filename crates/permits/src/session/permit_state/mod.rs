@@ -429,7 +429,7 @@ mod tests {
     fn a_thread_that_waits_for_the_loss_sees_the_deadline_pass_by_itself() {
         let deadline = Moment::now() + Duration::from_millis(20);
         let core = held(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
-        assert_eq!(core.lost_within(Duration::from_secs(30)), Some(Lost::Expired));
+        assert_eq!(core.lost_within(permits_testkit::HANGS), Some(Lost::Expired));
     }
 
     #[test]
@@ -467,7 +467,7 @@ mod tests {
             let signalled = signalling_thread(&held);
             // As the engine does, under its lock.
             state.set_lease(Duration::from_secs(1), now + sooner);
-            let thread = signalled.recv_timeout(Duration::from_secs(20)).expect("it is lost");
+            let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
             assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
         }
     }

@@ -68,7 +68,7 @@ async fn a_call_without_an_outcome_fails_in_time() {
     let mut pending = request(&session);
     let keeping_time = tokio::spawn(async move { driver.keep_time().await });
     let result = poll_fn(|context| pending.poll(context));
-    let result = tokio::time::timeout(Duration::from_secs(20), result).await.expect("it is answered");
+    let result = permits_testkit::wait::in_time(result).await;
     assert!(matches!(result, Err(AcquireError::Store(StoreError::NoAnswer { .. }))), "{result:?}");
     keeping_time.abort();
 }

@@ -11,7 +11,7 @@ use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
 use crate::cancellation::user::User;
-use crate::cancellation::{FIRST, LEASE, Stage, Subject, TIMEOUT, UNITS};
+use crate::cancellation::{FIRST, LEASE, LONGEST_WAIT, Stage, Subject, UNITS};
 
 /// A server, a proxy before it, and an observer that connects directly to the server.
 pub(crate) struct Fixture {
@@ -158,19 +158,19 @@ impl Fixture {
         match stage {
             // The timeout began with the first poll of the set, and the second request is not sent any more.
             Stage::BeforeTheFirstPoll if user.subject == Subject::LastOfASet => {
-                thread::sleep(TIMEOUT);
+                thread::sleep(LONGEST_WAIT);
                 user.gate.open();
-                assert_eq!(user.result().map(drop), Err(AcquireError::TimedOut { waited: TIMEOUT }));
+                assert_eq!(user.result().map(drop), Err(AcquireError::TimedOut { waited: LONGEST_WAIT }));
             }
             // The timeout begins with the first poll; a grant before its end stands.
             Stage::BeforeTheFirstPoll | Stage::GrantedAndNotDelivered | Stage::Held => {
-                thread::sleep(TIMEOUT + TIMEOUT / 10);
+                thread::sleep(LONGEST_WAIT + LONGEST_WAIT / 10);
                 user.gate.open();
                 let permit = user.result().expect("it is granted in time");
                 assert!(permit.is_held());
             }
             _ => match user.result() {
-                Err(AcquireError::TimedOut { waited }) => assert!(waited >= TIMEOUT, "{waited:?}"),
+                Err(AcquireError::TimedOut { waited }) => assert!(waited >= LONGEST_WAIT, "{waited:?}"),
                 other => panic!("no timeout: {other:?}"),
             },
         }

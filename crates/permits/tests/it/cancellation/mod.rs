@@ -21,7 +21,7 @@ mod user;
 use std::time::Duration;
 
 use permits::AcquireOptions;
-use permits_testkit::HOUR;
+use permits_testkit::{HOUR, in_real_time};
 
 use fixture::Fixture;
 use user::User;
@@ -29,8 +29,8 @@ use user::User;
 /// A lease that ends in no test.
 pub(crate) const LEASE: Duration = HOUR;
 
-/// The timeout of acquisitions that are to time out. They must reach their stage before.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+/// The wait after which acquisitions time out that are to. They must reach their stage before.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The limit.
 pub(crate) const UNITS: u32 = 2;
@@ -144,9 +144,17 @@ mod last_of_a_set {
 }
 
 fn cross(subject: Subject, stage: Stage, outcome: Outcome) {
+    if outcome == Outcome::TimedOut {
+        in_real_time(|| cross_once(subject, stage, outcome));
+    } else {
+        cross_once(subject, stage, outcome);
+    }
+}
+
+fn cross_once(subject: Subject, stage: Stage, outcome: Outcome) {
     let fixture = Fixture::new();
     let options = AcquireOptions::new();
-    let options = if outcome == Outcome::TimedOut { options.timeout(TIMEOUT) } else { options };
+    let options = if outcome == Outcome::TimedOut { options.timeout(LONGEST_WAIT) } else { options };
     let mut user = User::new(&fixture, subject);
     fixture.reach(stage, &mut user, options);
     match outcome {

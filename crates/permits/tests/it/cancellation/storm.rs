@@ -33,6 +33,9 @@ fn storm(acquisitions: u32, cutting: bool) {
     }
 }
 
+/// The time between two cuts of the connections.
+const BETWEEN_CUTS: Duration = Duration::from_millis(40);
+
 fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
     let fixture = Arc::new(Fixture::new());
     let runtime = Runtime::new().expect("a runtime");
@@ -44,7 +47,7 @@ fn storm_of(acquisitions: u32, cutting: bool, seed: u64) {
     let cutter = cutting.then(|| {
         let (fixture, ended) = (fixture.clone(), ended.clone());
         thread::spawn(move || {
-            while !wait::within(Duration::from_millis(40), || ended.load(SeqCst)) {
+            while !wait::within(BETWEEN_CUTS, || ended.load(SeqCst)) {
                 fixture.proxy.cut();
             }
         })

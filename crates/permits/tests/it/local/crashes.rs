@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::worker::{Work, Worker, micros};
+use permits_testkit::in_real_time;
+use permits_testkit::worker::{Work, Worker};
 use permits_testkit::{ChildGuard, wait};
 use permits_testkit::{HANGS, HOUR};
 use rusqlite::{Connection, TransactionBehavior};
@@ -16,46 +17,48 @@ use crate::local::fixture::Fixture;
 /// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
 #[test]
 fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many() {
-    const WORKERS: usize = 5;
-    const KILLS: usize = 120;
-    let fixture = Fixture::new(3, Duration::from_millis(150));
-    let mut random = permits_testkit::random::rng();
-    let start = |number: usize| -> Worker {
-        let mut worker = fixture.worker(&format!("worker-{number}"));
-        worker.work(&Work::brief(1, Duration::from_millis(40)));
-        worker
-    };
-    let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
-    for number in 0..KILLS {
-        let victim = random.usize(..WORKERS);
-        let pause = Duration::from_micros(random.u64(..100_000));
-        // The moment of the fault is random.
-        std::thread::sleep(pause);
-        if random.u8(..4) == 0 {
-            workers[victim].pause();
+    in_real_time(|| {
+        const WORKERS: usize = 5;
+        const KILLS: usize = 120;
+        let fixture = Fixture::new(3, Duration::from_millis(150));
+        let mut random = permits_testkit::random::rng();
+        let start = |number: usize| -> Worker {
+            let mut worker = fixture.worker(&format!("worker-{number}"));
+            worker.work(&Work::brief(1, Duration::from_millis(40)));
+            worker
+        };
+        let mut workers: Vec<Worker> = (0..WORKERS).map(start).collect();
+        for number in 0..KILLS {
+            let victim = random.usize(..WORKERS);
+            let pause = Duration::from_micros(random.u64(..100_000));
+            // The moment of the fault is random.
             std::thread::sleep(pause);
+            if random.u8(..4) == 0 {
+                workers[victim].pause();
+                std::thread::sleep(pause);
+            }
+            workers[victim].kill();
+            fixture.assert_sound();
+            workers[victim] = start(WORKERS + number);
         }
-        workers[victim].kill();
-        fixture.assert_sound();
-        workers[victim] = start(WORKERS + number);
-    }
-    let dead_holders =
-        fixture.grants().iter().filter(|grant| grant.releasing.or(grant.lost).is_none()).count();
-    for mut worker in workers {
-        worker.stop();
-        worker.close();
-    }
-    let grants = fixture.grants().len();
-    println!("{KILLS} kills, {grants} grants, {dead_holders} of them to workers killed while they held");
-    assert!(
-        dead_holders > KILLS / 20 && grants > KILLS,
-        "{dead_holders} of {grants}: too quiet to show anything"
-    );
-    fixture.assert_safe();
-    fixture.assert_at_rest();
+        let dead_holders =
+            fixture.grants().iter().filter(|grant| grant.releasing.or(grant.lost).is_none()).count();
+        for mut worker in workers {
+            worker.stop();
+            worker.close();
+        }
+        let grants = fixture.grants().len();
+        println!("{KILLS} kills, {grants} grants, {dead_holders} of them to workers killed while they held");
+        assert!(
+            dead_holders > KILLS / 20 && grants > KILLS,
+            "{dead_holders} of {grants}: too quiet to show anything"
+        );
+        fixture.assert_safe();
+        fixture.assert_at_rest();
+    });
 }
 
-/// The waiter renews every 20 s. An earlier call is a recheck, at the time that the store named.
+/// The waiter is not renewed. Its call is a recheck, at the time that the store named.
 #[test]
 fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
     let fixture = Fixture::new(1, Duration::from_secs(1));
@@ -67,7 +70,6 @@ fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
     holder.kill();
     let (next, first) = (waiter.acquired("next"), holder.granted("first"));
     assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
-    assert!(next.acquired < first.until + 10 * micros(fixture.settings.lease), "{first:?} {next:?}");
     println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
 
     waiter.release("next");
@@ -78,25 +80,27 @@ fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
 
 #[test]
 fn a_killed_waiter_is_skipped() {
-    let fixture = Fixture::new(1, Duration::from_millis(600));
-    let (mut holder, mut doomed) = (fixture.worker("holder"), fixture.worker("doomed"));
-    let mut survivor = fixture.worker("survivor");
-    holder.acquire("first");
-    doomed.ask("never");
-    fixture.await_waiting(1);
-    survivor.ask("next");
-    fixture.await_waiting(2);
-    doomed.kill();
-    fixture.await_waiting(1);
-    holder.release("first");
-    survivor.acquired("next");
-    assert_eq!(fixture.grants().len(), 2);
+    in_real_time(|| {
+        let fixture = Fixture::new(1, Duration::from_millis(600));
+        let (mut holder, mut doomed) = (fixture.worker("holder"), fixture.worker("doomed"));
+        let mut survivor = fixture.worker("survivor");
+        holder.acquire("first");
+        doomed.ask("never");
+        fixture.await_waiting(1);
+        survivor.ask("next");
+        fixture.await_waiting(2);
+        doomed.kill();
+        fixture.await_waiting(1);
+        holder.release("first");
+        survivor.acquired("next");
+        assert_eq!(fixture.grants().len(), 2);
 
-    survivor.release("next");
-    survivor.close();
-    holder.close();
-    fixture.assert_safe();
-    fixture.assert_at_rest();
+        survivor.release("next");
+        survivor.close();
+        holder.close();
+        fixture.assert_safe();
+        fixture.assert_at_rest();
+    });
 }
 
 /// A child task: writes to the file, and stays in the middle of that until it reads a line.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, RenewError, StoreError};
+use permits_testkit::in_real_time;
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
 
@@ -79,28 +80,31 @@ fn pinned_limits_and_pauses_outlast_a_restart() {
 /// every lease at once, or none for an hour.
 #[test]
 fn a_wrong_wall_clock_changes_nothing() {
-    for ahead_us in [-HOUR_US, HOUR_US] {
-        let fixture = Fixture::new(1, Duration::from_secs(1));
-        made_with_clock_ahead(&fixture, ahead_us);
-        let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
-        let first = holder.acquire("first");
-        waiter.ask("next");
-        fixture.await_waiting(1);
-        holder.renewed("first");
-        holder.kill();
-        let next = waiter.acquired("next");
-        let until = holder.granted("first").until;
-        assert!(until <= next.acquired && next.acquired < until + 10 * micros(fixture.settings.lease));
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
-        let off = i64::try_from(next.token).expect("it is small")
-            - i64::try_from(micros(wall)).expect("it is small");
-        assert!((off - ahead_us).abs() < HOUR_US / 2, "tokens are on the clock of the file: {off}");
-        assert!(first.token < next.token);
-        waiter.release("next");
-        waiter.close();
-        fixture.assert_safe();
-        fixture.assert_at_rest();
-    }
+    in_real_time(|| {
+        for ahead_us in [-HOUR_US, HOUR_US] {
+            let fixture = Fixture::new(1, Duration::from_secs(1));
+            made_with_clock_ahead(&fixture, ahead_us);
+            let (mut holder, mut waiter) = (fixture.worker("holder"), fixture.worker("waiter"));
+            let first = holder.acquire("first");
+            waiter.ask("next");
+            fixture.await_waiting(1);
+            holder.renewed("first");
+            holder.kill();
+            let next = waiter.acquired("next");
+            let until = holder.granted("first").until;
+            assert!(until <= next.acquired && next.acquired < until + 10 * micros(fixture.settings.lease));
+            let wall =
+                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
+            let off = i64::try_from(next.token).expect("it is small")
+                - i64::try_from(micros(wall)).expect("it is small");
+            assert!((off - ahead_us).abs() < HOUR_US / 2, "tokens are on the clock of the file: {off}");
+            assert!(first.token < next.token);
+            waiter.release("next");
+            waiter.close();
+            fixture.assert_safe();
+            fixture.assert_at_rest();
+        }
+    });
 }
 
 /// Two machines can share one file by a file system that the store does not recognize. Neither sees the

@@ -1,0 +1,165 @@
+//! Stories whose subject is real time, such as a lease that ends or a renewal before its end.
+//!
+//! Everywhere else barriers, proxies and fixed clocks make the order of events. Here the order depends on the
+//! machine: a process that gets no processor for half a lease loses its permit, and no code is at fault. So a
+//! thread measures for how long the machine stands still while the story runs. A failure counts if it was
+//! never still for long; otherwise the story is repeated, and fails if it never comes to pass. The failure of
+//! a check that no slowness excuses ([`always_counts`]), such as of the limit, counts at once.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::wait::HANGS;
+
+/// The standstill of a machine that a short lease may not survive.
+const STANDSTILL: Duration = Duration::from_millis(20);
+
+/// The most attempts.
+const ATTEMPTS: u32 = 10;
+
+/// The time between two beats of a pulse.
+const BEAT: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// A check is running whose failure always counts.
+    static COUNTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a check whose failure counts on the slowest machine.
+pub fn always_counts<T>(check: impl FnOnce() -> T) -> T {
+    let before = COUNTS.replace(true);
+    let result = check();
+    COUNTS.set(before);
+    result
+}
+
+/// A thread that sleeps for a beat again and again, and is late when the machine has no processor for it.
+struct Pulse {
+    began: Instant,
+    stop: Sender<()>,
+    thread: JoinHandle<Duration>,
+}
+
+impl Pulse {
+    fn start() -> Self {
+        let (stop, stopped) = channel();
+        let thread = thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            loop {
+                let slept = Instant::now();
+                if stopped.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
+                    return longest;
+                }
+                longest = longest.max(slept.elapsed() - BEAT);
+            }
+        });
+        Self { began: Instant::now(), stop, thread }
+    }
+
+    /// Returns true if a story that failed is to be repeated.
+    fn excuses(self, attempt: u32) -> bool {
+        drop(self.stop);
+        let longest = self.thread.join().expect("a pulse does not panic");
+        let hung = self.began.elapsed() >= HANGS;
+        eprintln!("attempt {attempt} failed; the machine stood still for up to {longest:?}");
+        longest >= STANDSTILL && !hung && !COUNTS.get() && attempt < ATTEMPTS
+    }
+}
+
+/// Runs a story, again if it fails on a machine that stood still meanwhile: at most ten times.
+///
+/// # Panics
+///
+/// As the story does, if its failure counts.
+pub fn in_real_time(story: impl Fn()) {
+    for attempt in 1.. {
+        let pulse = Pulse::start();
+        match catch_unwind(AssertUnwindSafe(&story)) {
+            Ok(()) => return,
+            Err(_) if pulse.excuses(attempt) => {}
+            Err(cause) => resume_unwind(cause),
+        }
+    }
+}
+
+/// Runs a story as [`in_real_time`] does, which awaits.
+///
+/// # Panics
+///
+/// As the story does, if its failure counts.
+pub async fn awaited_in_real_time(story: impl AsyncFn()) {
+    for attempt in 1.. {
+        let pulse = Pulse::start();
+        let ended = {
+            let mut running = pin!(story());
+            std::future::poll_fn(|context| {
+                match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
+                    Ok(poll) => poll.map(Ok),
+                    Err(cause) => Poll::Ready(Err(cause)),
+                }
+            })
+            .await
+        };
+        match ended {
+            Ok(()) => return,
+            Err(_) if pulse.excuses(attempt) => {}
+            Err(cause) => resume_unwind(cause),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A story that makes the machine seem to stand still as long as it has failed less than `times`.
+    fn fails(times: u32, standing_still: bool) -> (u32, bool) {
+        let told = Cell::new(0);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            for attempt in 1.. {
+                told.set(attempt);
+                let longest = if standing_still { STANDSTILL } else { Duration::ZERO };
+                let (stop, _stopped) = channel();
+                let pulse = Pulse { began: Instant::now(), stop, thread: thread::spawn(move || longest) };
+                if attempt > times {
+                    return;
+                }
+                assert!(pulse.excuses(attempt), "its failure counts");
+            }
+        }));
+        (told.get(), result.is_ok())
+    }
+
+    #[test]
+    fn a_failure_counts_on_a_machine_that_never_stood_still() {
+        assert_eq!(fails(1, false), (1, false));
+    }
+
+    #[test]
+    fn a_story_that_comes_to_pass_on_a_slow_machine_passes() {
+        assert_eq!(fails(9, true), (10, true));
+        assert_eq!(fails(10, true), (10, false));
+    }
+
+    #[test]
+    fn a_failure_that_nothing_excuses_counts_on_a_slow_machine() {
+        let ended = catch_unwind(|| always_counts(|| panic!("too many")));
+        assert!(ended.is_err());
+        assert_eq!(fails(1, true), (1, false));
+        COUNTS.set(false);
+    }
+
+    #[test]
+    fn a_story_that_passes_is_run_once() {
+        let runs = Cell::new(0);
+        in_real_time(|| runs.set(runs.get() + 1));
+        assert_eq!(runs.get(), 1);
+    }
+}
