@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Limit, Permit, Recovery};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Certificates, ClientCertificates, Cluster, Server, skip, wait};
+use permits_testkit::{Certificates, ClientCertificates, Cluster, HANGS, Server, skip, wait};
 use tokio::task::JoinSet;
 
 async fn connect(url: &str) -> Client {

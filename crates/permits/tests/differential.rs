@@ -23,8 +23,7 @@ use permits::model::{self, State};
 use permits::protocol::{Command, Event, LimitChange, Name, Reply};
 use permits::store::Report;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
-use permits_testkit::HANGS;
-use permits_testkit::{Connection, Server};
+use permits_testkit::{Connection, HANGS, Server};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 

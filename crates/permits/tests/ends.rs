@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, AcquireOptions, Recovery};
-use permits_testkit::HANGS;
 use permits_testkit::fork::fork;
 use permits_testkit::sound::Named as _;
-use permits_testkit::{ChildGuard, Server};
+use permits_testkit::{ChildGuard, HANGS, Server};
 
 const WAY: &str = "PERMITS_ENDS_WAY";
 const URL: &str = "PERMITS_ENDS_URL";

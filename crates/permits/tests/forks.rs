@@ -17,11 +17,10 @@ use permits::{
     AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Ended, Lost, Permit,
     PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
 };
-use permits_testkit::HANGS;
-use permits_testkit::fork;
 use permits_testkit::history::now;
+use permits_testkit::real_time::always_counts;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{ChildGuard, Server, skip};
+use permits_testkit::{ChildGuard, HANGS, Server, fork, in_real_time, skip};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -118,29 +117,37 @@ fn worker(url: &str, label: Option<&str>) {
 fn assert_one_at_a_time(mut records: Vec<Vec<String>>) {
     assert_eq!(records.len(), 3, "{records:?}");
     records.sort();
-    for pair in records.windows(2) {
-        assert!(pair[0][1] <= pair[1][0], "two held at once: {records:?}");
-        assert!(pair[0][2] < pair[1][2], "tokens rise: {records:?}");
-        assert_ne!(pair[0][3], pair[1][3], "holders differ: {records:?}");
-    }
+    always_counts(|| {
+        for pair in records.windows(2) {
+            assert!(pair[0][1] <= pair[1][0], "two held at once: {records:?}");
+            assert!(pair[0][2] < pair[1][2], "tokens rise: {records:?}");
+            assert_ne!(pair[0][3], pair[1][3], "holders differ: {records:?}");
+        }
+    });
 }
 
 #[test]
 fn workers_forked_after_the_masters_client_was_closed_hold_one_at_a_time() {
-    let server = Server::start();
-    assert_one_at_a_time(master("workers", &server.url()));
+    in_real_time(|| {
+        let server = Server::start();
+        assert_one_at_a_time(master("workers", &server.url()));
+    });
 }
 
 #[test]
 fn workers_forked_with_one_label_hold_one_at_a_time() {
-    let server = Server::start();
-    assert_one_at_a_time(master("workers of one label", &server.url()));
+    in_real_time(|| {
+        let server = Server::start();
+        assert_one_at_a_time(master("workers of one label", &server.url()));
+    });
 }
 
 #[test]
 fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
-    let directory = tempfile::tempdir().expect("there is room");
-    assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
+    in_real_time(|| {
+        let directory = tempfile::tempdir().expect("there is room");
+        assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
+    });
 }
 
 /// Forks with a client open and a permit held. In the child every operation fails at once; the parent keeps
@@ -248,45 +255,55 @@ fn open_async(url: &str) {
 
 #[test]
 fn with_an_open_client_every_operation_fails_in_a_child() {
-    let server = Server::start();
-    master("open", &server.url());
+    in_real_time(|| {
+        let server = Server::start();
+        master("open", &server.url());
+    });
 }
 
 #[test]
 fn with_an_open_memory_every_operation_fails_in_a_child() {
-    master("open", "memory:");
-    master("open, asynchronous", "memory:");
+    in_real_time(|| {
+        master("open", "memory:");
+        master("open, asynchronous", "memory:");
+    });
 }
 
 #[test]
 fn with_an_open_file_every_operation_fails_in_a_child() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let url = format!("local:{}/file.db", directory.path().display());
-    master("open", &url);
-    master("open, asynchronous", &url);
+    in_real_time(|| {
+        let directory = tempfile::tempdir().expect("there is room");
+        let url = format!("local:{}/file.db", directory.path().display());
+        master("open", &url);
+        master("open, asynchronous", &url);
+    });
 }
 
 /// Linux gives the first process of each pid namespace the pid 1.
 #[cfg(target_os = "linux")]
 #[test]
 fn with_an_open_client_every_operation_fails_in_a_child_with_the_pid_of_its_parent() {
-    if skip::without_namespaces() {
-        return;
-    }
-    let [program, arguments @ ..] = skip::IN_NAMESPACE;
-    let directory = tempfile::tempdir().expect("there is room");
-    let server = Server::start();
-    for url in [server.url(), format!("local:{}/file.db", directory.path().display())] {
-        let mut command = Command::new(program);
-        command.args(arguments).arg(env::current_exe().expect("a test knows its executable"));
-        master_of(command, "open, with one pid", &url);
-    }
+    in_real_time(|| {
+        if skip::without_namespaces() {
+            return;
+        }
+        let [program, arguments @ ..] = skip::IN_NAMESPACE;
+        let directory = tempfile::tempdir().expect("there is room");
+        let server = Server::start();
+        for url in [server.url(), format!("local:{}/file.db", directory.path().display())] {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(env::current_exe().expect("a test knows its executable"));
+            master_of(command, "open, with one pid", &url);
+        }
+    });
 }
 
 #[test]
 fn with_an_open_client_every_future_fails_in_a_child() {
-    let server = Server::start();
-    master("open, asynchronous", &server.url());
+    in_real_time(|| {
+        let server = Server::start();
+        master("open, asynchronous", &server.url());
+    });
 }
 
 /// Forks with a permit kept and another one in use, which may be kept, too. The child gets neither, and drops

@@ -13,10 +13,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use permits::{AcquireError, AcquireOptions, Client, Lost, Permit, PermitStatus, Recovery};
-use permits_testkit::HANGS;
-use permits_testkit::in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Server, wait};
+use permits_testkit::{HANGS, Server, in_real_time, wait};
 
 const LEASE: Duration = Duration::from_millis(900);
 

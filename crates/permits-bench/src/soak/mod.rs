@@ -13,9 +13,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use permits::Client;
-use permits_testkit::HANGS;
 use permits_testkit::worker::{Mix, Wait, Work, Worker, WorkerPool, WorkerSettings};
-use permits_testkit::{Proxy, Resp, Server, wait};
+use permits_testkit::{HANGS, Proxy, Resp, Server, wait};
 
 use self::fault_injection::{Done, Operator};
 use self::memory::Samples;

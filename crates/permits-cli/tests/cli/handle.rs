@@ -2,8 +2,7 @@
 
 use std::io::Write as _;
 
-use permits_testkit::ChildGuard;
-use permits_testkit::HANGS;
+use permits_testkit::{ChildGuard, HANGS};
 use rustix::process::Signal;
 use serde_json::Value;
 

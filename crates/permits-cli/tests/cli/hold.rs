@@ -3,8 +3,7 @@
 use std::io::{PipeWriter, Write as _};
 use std::process::Command;
 
-use permits_testkit::HANGS;
-use permits_testkit::{ChildGuard, Server, wait};
+use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

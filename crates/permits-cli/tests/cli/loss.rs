@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::HANGS;
-use permits_testkit::{ChildGuard, wait};
+use permits_testkit::{ChildGuard, HANGS, wait};
 use rustix::process::Signal;
 
 use crate::support::{

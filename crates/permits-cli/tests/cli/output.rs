@@ -4,8 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 
-use permits_testkit::ChildGuard;
-use permits_testkit::HANGS;
+use permits_testkit::{ChildGuard, HANGS};
 
 use crate::support::{EVERY_VERB, Local, Store as _, code, output, permits};
 

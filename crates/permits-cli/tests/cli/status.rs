@@ -1,8 +1,7 @@
 //! `permits status`: the text and the JSON.
 
-use permits_testkit::HANGS;
-use permits_testkit::Server;
 use permits_testkit::sound::Named as _;
+use permits_testkit::{HANGS, Server};
 use serde_json::{Value, json};
 
 use crate::support::{

@@ -7,9 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 
-use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::{ChildGuard, Server, wait};
+use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -8,8 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use permits_testkit::HANGS;
-use permits_testkit::{ChildGuard, Server, wait};
+use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 

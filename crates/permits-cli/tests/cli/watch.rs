@@ -10,9 +10,8 @@ use crate::support::{
     CLOSED_PORT, Holder, Local, Running, Store, assert_own_lines, fresh, json_lines, on_both_stores, output,
     permits, prepare, revoke, run, status,
 };
-use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::{ChildGuard, Server, wait};
+use permits_testkit::{ChildGuard, HANGS, Server, wait};
 
 on_both_stores! {
     the_events_of_a_semaphore,

@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use permits::{AclRules, Client, Permit, Semaphore, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Cluster, Resp, Server};
+use permits_testkit::{Cluster, HANGS, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -29,8 +29,7 @@ mod threads;
 use std::collections::BTreeSet;
 
 use fixture::{Fixture, Provider};
-use permits_testkit::HANGS;
-use permits_testkit::skip;
+use permits_testkit::{HANGS, skip};
 
 /// An enum with a list of its variants.
 #[macro_export]

@@ -15,10 +15,9 @@ mod waiting;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
-use permits_testkit::HANGS;
-use permits_testkit::Server;
 use permits_testkit::history::{Recorder, merge, record, replay};
 use permits_testkit::sound::Succeeds as _;
+use permits_testkit::{HANGS, Server};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery, StoreError};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Certificates, ClientCertificates, Cluster, Sentinels, Server, skip};
-use permits_testkit::{HANGS, HOUR};
+use permits_testkit::{Certificates, ClientCertificates, Cluster, HANGS, HOUR, Sentinels, Server, skip};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 

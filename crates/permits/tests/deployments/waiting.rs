@@ -5,9 +5,8 @@
 use std::time::{Duration, Instant};
 
 use permits::{Client, ConnectError, StoreError};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Cluster, Connection, Proxy, Resp, Sentinels, Server, skip, wait};
+use permits_testkit::{Cluster, Connection, HANGS, Proxy, Resp, Sentinels, Server, skip, wait};
 use tokio::task::JoinHandle;
 
 use crate::{builder, in_time};

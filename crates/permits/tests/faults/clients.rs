@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_testkit::HOUR;
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::in_real_time;
-use permits_testkit::wait;
 use permits_testkit::worker::micros;
+use permits_testkit::{HOUR, in_real_time, wait};
 
 use crate::fixture::{Fixture, calls};
 

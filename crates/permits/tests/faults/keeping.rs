@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::in_real_time;
 use permits_testkit::worker::{Work, Worker, WorkerSettings};
-use permits_testkit::{Proxy, wait};
+use permits_testkit::{Proxy, in_real_time, wait};
 
 use crate::fixture::Fixture;
 

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, Recorder, client_checks::most_at_once, now};
-use permits_testkit::in_real_time;
 use permits_testkit::real_time::always_counts;
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{Worker, micros};
-use permits_testkit::{HANGS, HOUR};
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{HANGS, HOUR, Proxy, Server, in_real_time, wait};
 
 use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
 

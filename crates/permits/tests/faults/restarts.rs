@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use permits::Recovery;
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::in_real_time;
 use permits_testkit::worker::{Worker, micros};
-use permits_testkit::{Server, wait};
+use permits_testkit::{Server, in_real_time, wait};
 
 use crate::fixture::Fixture;
 

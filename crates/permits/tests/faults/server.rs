@@ -7,10 +7,9 @@ use permits_testkit::history::{
     client_checks::{check_order, most_at_once},
     now,
 };
-use permits_testkit::in_real_time;
 use permits_testkit::real_time::always_counts;
-use permits_testkit::wait;
 use permits_testkit::worker::micros;
+use permits_testkit::{in_real_time, wait};
 
 use crate::fixture::{Fixture, calls};
 

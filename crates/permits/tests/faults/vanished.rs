@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Permit, Recovery, Semaphore};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Connection, Server};
+use permits_testkit::{Connection, HANGS, Server};
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

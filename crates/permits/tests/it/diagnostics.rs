@@ -7,9 +7,8 @@ use std::time::Duration;
 use permits::error::InvalidInput;
 use permits::{AclRules, acl_rules};
 use permits::{Client, ConnectError, Diagnosis, Finding, Severity};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{HANGS, Proxy, Server, wait};
 use tempfile::TempDir;
 
 async fn diagnose(url: &str) -> Diagnosis {

@@ -7,10 +7,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, Ended, Limit, Lost, Permit, Semaphore};
-use permits_testkit::HANGS;
 use permits_testkit::documents::{self, LibraryMetric};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{HANGS, Proxy, Server, wait};
 
 use crate::{builder, in_time, queued, recorder, timeout};
 

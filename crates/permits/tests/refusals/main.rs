@@ -17,9 +17,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery};
-use permits_testkit::HANGS;
-use permits_testkit::Server;
 use permits_testkit::sound::Succeeds as _;
+use permits_testkit::{HANGS, Server};
 
 /// A password that no message contains by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";

@@ -3,8 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Command;
 
-use permits_testkit::ChildGuard;
-use permits_testkit::HANGS;
+use permits_testkit::{ChildGuard, HANGS};
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -4,8 +4,7 @@ use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use permits_testkit::HANGS;
-use permits_testkit::{ChildGuard, Server, wait};
+use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 

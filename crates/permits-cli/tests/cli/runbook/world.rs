@@ -6,9 +6,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client};
-use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::{Proxy, Sentinels, Server, skip, wait};
+use permits_testkit::{HANGS, Proxy, Sentinels, Server, skip, wait};
 use regex::Regex;
 use tempfile::TempDir;
 

@@ -4,8 +4,7 @@
 use std::num::NonZero;
 use std::process::Command;
 
-use permits_testkit::HANGS;
-use permits_testkit::{Server, wait};
+use permits_testkit::{HANGS, Server, wait};
 use rustix::termios::{InputModes, LocalModes, OutputModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::support::permits;

@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Ended, Limit, Lost, Recovery};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Proxy, Server, wait};
+use permits_testkit::{HANGS, Proxy, Server, wait};
 
 use crate::cancellation::user::User;
 use crate::cancellation::{FIRST, LEASE, LONGEST_WAIT, Stage, Subject, UNITS};

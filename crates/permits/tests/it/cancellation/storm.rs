@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Semaphore};
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{random, wait};
+use permits_testkit::{HANGS, random, wait};
 use tokio::runtime::Runtime;
 
 use crate::cancellation::fixture::Fixture;

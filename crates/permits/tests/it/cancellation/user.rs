@@ -11,9 +11,8 @@ use permits::{
     Acquire, AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Ended, Lost, Permit, PermitSet,
     ReleaseError, Semaphore,
 };
-use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::wait;
+use permits_testkit::{HANGS, wait};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

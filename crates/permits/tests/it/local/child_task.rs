@@ -4,8 +4,7 @@
 use std::env;
 use std::process::{Command, Stdio};
 
-use permits_testkit::ChildGuard;
-use permits_testkit::HANGS;
+use permits_testkit::{ChildGuard, HANGS};
 
 use crate::local::{crashes, full, idle, rights, time};
 

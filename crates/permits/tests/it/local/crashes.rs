@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::in_real_time;
 use permits_testkit::worker::{Work, Worker};
-use permits_testkit::{ChildGuard, wait};
-use permits_testkit::{HANGS, HOUR};
+use permits_testkit::{ChildGuard, HANGS, HOUR, in_real_time, wait};
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::local::child_task;

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use permits::Client;
 use permits::{AcquireError, RenewError, StoreError};
-use permits_testkit::HOUR;
 use permits_testkit::history::ClientEvent;
 use permits_testkit::sound::Named as _;
-use permits_testkit::wait;
 use permits_testkit::worker::SEMAPHORE;
+use permits_testkit::{HOUR, wait};
 
 use crate::local::fixture::{Fixture, await_closed};
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
-use permits_testkit::HANGS;
 use permits_testkit::sound::Named as _;
-use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
+use permits_testkit::{HANGS, wait};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
