@@ -61,6 +61,7 @@ fn work(tasks: usize) -> Work {
         loops: tasks,
         weight: Mix(vec![(6, 1), (1, 2), (1, 3), (1, 4), (1, 5)]),
         lease: Some(Mix(leases.into())),
+        lanes: 0,
         wait: Mix(vec![
             (7, Wait::Granted),
             (2, Wait::Timeout(millis(0, 10_000))),

@@ -75,6 +75,7 @@ fn work(limit: u32) -> Work {
         loops: 2,
         weight: if limit > 1 { Mix(vec![(3, 1), (1, 2)]) } else { Mix::all(1) },
         lease: None,
+        lanes: 0,
         wait: Mix(vec![
             (8, Wait::Granted),
             (1, Wait::Timeout(millis(50, 1550))),
@@ -115,16 +116,17 @@ pub(super) struct Fixture {
     pub(super) random: fastrand::Rng,
     /// Every other worker keeps permits.
     keep: bool,
+    lanes: u32,
 }
 
 impl Fixture {
-    /// Starts all workers. Every other one keeps permits, if there are keepers; every other one has
-    /// `other_prefix`, if that is given.
+    /// Starts all workers. Every other one keeps permits, if there are keepers; their requests are in so many
+    /// lanes; every other worker has `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
         command: fn() -> std::process::Command,
         limit: u32,
-        (keep, other_prefix): (bool, Option<&str>),
+        (keep, lanes, other_prefix): (bool, u32, Option<&str>),
         seed: u64,
     ) -> Self {
         let fence = FencedServer::start();
@@ -141,7 +143,7 @@ impl Fixture {
         let pool = WorkerPool::new(command, settings);
         let random = fastrand::Rng::with_seed(seed);
         let workers = Vec::new();
-        let mut fixture = Self { workers, pool, recorder, deployment, fence, random, keep };
+        let mut fixture = Self { workers, pool, recorder, deployment, fence, random, keep, lanes };
         for worker in 0..WORKERS {
             let prefix = other_prefix.filter(|_| worker % 2 == 1);
             let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
@@ -155,7 +157,8 @@ impl Fixture {
         let keep = (self.keep && index.is_multiple_of(2)).then_some(KEEP);
         let mut worker = self.pool.start(WorkerSettings { url, prefix, keep, ..self.pool.settings.clone() });
         let limit = self.pool.settings.limit;
-        worker.work(&if self.keep { work_of_keepers(limit) } else { work(limit) });
+        let work = if self.keep { work_of_keepers(limit) } else { work(limit) };
+        worker.work(&Work { lanes: self.lanes, ..work });
         worker
     }
 

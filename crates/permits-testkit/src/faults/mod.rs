@@ -58,6 +58,8 @@ struct Promise {
     success: bool,
     /// Half of the workers keep permits, and no request waits for longer than this.
     keep: Option<Duration>,
+    /// The lanes that the requests are divided among; 0: none.
+    lanes: u32,
     /// The state of the store after the fault.
     state: StateAfter,
 }
@@ -75,7 +77,7 @@ enum StateAfter {
 
 /// The queue may break, because a client is away for longer than the lease.
 const BOUND: Promise =
-    Promise { bound: true, order: false, success: true, keep: None, state: StateAfter::Kept };
+    Promise { bound: true, order: false, success: true, keep: None, lanes: 0, state: StateAfter::Kept };
 
 /// Everything holds, and no connected client loses a permit.
 const ALL: Promise = Promise { order: true, ..BOUND };
@@ -96,6 +98,9 @@ const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
 const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..LOSING };
 
+/// As [`KEEPING_LOSING`], with more lanes than workers.
+const KEEPING_LOSING_IN_LANES: Promise = Promise { lanes: 20, ..KEEPING_LOSING };
+
 /// A fault that was injected.
 struct Fault {
     /// The time from which recovery is measured: the end of the fault; for a fault without an end, its
@@ -106,7 +111,7 @@ struct Fault {
 }
 
 /// All rows.
-pub const ROWS: [Row; 30] = [
+pub const ROWS: [Row; 32] = [
     row("client-kill", "clients killed, holding or waiting", Deployment::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Deployment::server, single::client_pause, BOUND),
     row("client-fork", "clients forked while they hold", Deployment::server, single::client_fork, ALL),
@@ -185,6 +190,20 @@ pub const ROWS: [Row; 30] = [
         KEEPING_LOSING,
     ),
     row(
+        "keep-lanes-cluster-kill",
+        "primary of a cluster killed, while units are kept, with lanes",
+        groups::cluster,
+        groups::cluster_kill,
+        KEEPING_LOSING_IN_LANES,
+    ),
+    row(
+        "keep-lanes-cluster-migrate",
+        "hash slot moved, while units are kept, with lanes",
+        groups::cluster_of_primaries,
+        groups::cluster_migrate,
+        Promise { lanes: 20, ..KEEPING },
+    ),
+    row(
         "mixed",
         "any fault of a single server that loses no keys and forks no client",
         mixed,
@@ -257,8 +276,8 @@ impl Cell {
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
         let prefix = self.mutant.map(|mutant| mutant.prefix());
-        let keep = row.promise.keep.is_some();
-        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, (keep, prefix), seed);
+        let terms = (row.promise.keep.is_some(), row.promise.lanes, prefix);
+        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, terms, seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
         let mut faults = Vec::new();

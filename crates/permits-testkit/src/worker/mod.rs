@@ -147,6 +147,8 @@ pub struct Work {
     pub weight: Mix<u32>,
     /// The leases of the requests, if they are not the client's.
     pub lease: Option<Mix<Duration>>,
+    /// The lanes that the requests are divided among, each with as great a share as its number; 0: none.
+    pub lanes: u32,
     /// The ways of waiting.
     pub wait: Mix<Wait>,
     /// The times for which permits are held.
@@ -165,6 +167,7 @@ impl Work {
             loops,
             weight: Mix::all(1),
             lease: None,
+            lanes: 0,
             wait: Mix::all(Wait::Granted),
             hold: Mix::all(times.clone()),
             rest: Mix::all(times),

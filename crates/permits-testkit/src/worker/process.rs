@@ -232,6 +232,10 @@ async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastran
     if let Some(lease) = &work.lease {
         options = options.lease(*lease.draw(random));
     }
+    if work.lanes > 0 {
+        let lane = random.u32(1..=work.lanes);
+        options = options.lane(format!("lane-{lane}")).share(lane);
+    }
     let wait = work.wait.draw(random).clone();
     let held_times = work.hold.draw(random);
     let hold = draw_time(random, held_times);

@@ -77,5 +77,9 @@ rows! {
     keep_server_restarted,
     #[ignore = "a deployment, and slow: scripts/faults runs it"]
     keep_failover,
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    keep_lanes_cluster_kill,
+    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    keep_lanes_cluster_migrate,
     mixed,
 }
