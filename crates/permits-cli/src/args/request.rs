@@ -8,7 +8,7 @@ use permits::Recovery;
 use super::value::{self, Also, LaneArg};
 use crate::exit;
 
-/// The options of a request for a permit of one semaphore.
+// The options of a request for a permit of one semaphore.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Request {
     /// The number of units that may be held at once [default: the stored limit]
@@ -83,7 +83,7 @@ pub(crate) struct Request {
     pub(crate) conflict_exit_code: u8,
 }
 
-/// The other semaphores of a request for several permits.
+// The other semaphores of a request for several permits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Others {
     // No documentation comment: rustdoc would take the brackets for links.
