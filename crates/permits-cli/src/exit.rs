@@ -47,11 +47,13 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// An object of the values that the message has, for lines that are JSON.
     pub(crate) fields: Value,
+    /// Others hold the units, or wait for them. Every other failure needs a person.
+    pub(crate) is_taken: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), fields: json!({}) }
+        Self { code, message: message.into(), fields: json!({}), is_taken: false }
     }
 
     /// Adds values that the message has.
@@ -113,6 +115,15 @@ impl From<AdminError> for Failure {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
+        let is_taken = matches!(
+            error,
+            AcquireError::NoPermits
+                | AcquireError::Cooling { .. }
+                | AcquireError::TimedOut { .. }
+                | AcquireError::QueueFull { .. }
+                | AcquireError::AlreadyHeld { .. }
+                | AcquireError::Superseded { .. }
+        );
         let code = match error {
             AcquireError::ExceedsLimit { .. }
             | AcquireError::NoLimit { .. }
@@ -123,7 +134,7 @@ impl From<AcquireError> for Failure {
             ref error if error.is_not_now() => NOT_NOW,
             _ => UNAVAILABLE,
         };
-        Self::new(code, report::with_causes(&error))
+        Self { is_taken, ..Self::new(code, report::with_causes(&error)) }
     }
 }
 

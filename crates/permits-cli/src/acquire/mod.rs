@@ -21,7 +21,7 @@ use permits::{
 };
 use serde::Serialize;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::args::{Also, Common, LaneArg, Request};
 use crate::clock::milliseconds;
@@ -41,6 +41,9 @@ pub(crate) const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The default store timeout, and its minimum with any `--wait`: connecting takes a while on a slow network.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The longest recovery whose end a try waits for: the longest that a store has unless `strict` is asked for.
+const LONGEST_RECOVERY: Duration = Duration::from_secs(5);
 
 /// The message for a release without a reply.
 pub(crate) const UNANSWERED: &str = "the store does not answer; it frees the units when the lease ends";
@@ -128,7 +131,8 @@ impl<'a> Requested<'a> {
     fn begin(&self, client: &Client) -> Result<Pending<'_>, Failure> {
         let requests = self.requests(client)?;
         let semaphores = requests.iter().map(|(semaphore, _)| semaphore.clone()).collect();
-        Ok(Pending { requested: self, semaphores, acquire: RefCell::new(client.acquire_all(requests)) })
+        let acquire = RefCell::new(client.acquire_all(requests));
+        Ok(Pending { requested: self, client: client.clone(), semaphores, acquire })
     }
 
     /// The semaphores with their options, that of NAME first.
@@ -171,14 +175,15 @@ impl<'a> Requested<'a> {
         .collect()
     }
 
-    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if there was no permit in
-    /// time.
+    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if others hold the units. A
+    /// pause, a closed line or a recovery keeps every host from its work, so a script must not take one of
+    /// them for a job that another host does.
     pub(crate) fn refused(&self, failure: Failure) -> Failure {
-        if failure.code != exit::NOT_NOW {
+        if !failure.is_taken {
             return failure;
         }
         let message = if self.request.quiet { String::new() } else { failure.message };
-        Failure { code: self.request.conflict_exit_code, message, fields: failure.fields }
+        Failure { code: self.request.conflict_exit_code, message, ..failure }
     }
 }
 
@@ -214,6 +219,7 @@ impl PermitJson {
 /// An acquisition in progress. Dropped, it leaves the line.
 pub(crate) struct Pending<'a> {
     requested: &'a Requested<'a>,
+    client: Client,
     /// The semaphores, the first of NAME.
     semaphores: Vec<Semaphore>,
     /// Borrowed during a poll, and while its position is read.
@@ -221,9 +227,25 @@ pub(crate) struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// Acquires all permits, or waits in line for them.
+    /// Acquires all permits, or waits in line for them. A try that a recovery refuses is made again at its end.
     async fn permits(&self) -> Result<PermitSet, Failure> {
-        let acquired = poll_fn(|context| Pin::new(&mut *self.acquire.borrow_mut()).poll(context)).await;
+        let Requested { request, .. } = self.requested;
+        let is_try = request.no_wait || request.wait.is_some_and(|wait| wait.is_zero());
+        // A holder that reconnects late prolongs the recovery.
+        let last_try = Instant::now() + 2 * LONGEST_RECOVERY;
+        let acquired = loop {
+            let acquired = poll_fn(|context| Pin::new(&mut *self.acquire.borrow_mut()).poll(context)).await;
+            match acquired {
+                Err(AcquireAllError::Acquire { source: AcquireError::Recovering { remaining }, .. })
+                    if is_try && remaining <= LONGEST_RECOVERY && Instant::now() < last_try =>
+                {
+                    sleep(remaining).await;
+                    let requests = self.requested.requests(&self.client)?;
+                    *self.acquire.borrow_mut() = self.client.acquire_all(requests);
+                }
+                acquired => break acquired,
+            }
+        };
         report::erase_status();
         match acquired {
             Ok(permits) => {
@@ -328,13 +350,21 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
         }
         _ => return Failure::from(error),
     };
-    match Reason::inspect(line, usize::MAX).await {
-        Ok(Reason { text, fields, .. }) => {
+    let timed_out = matches!(error, AcquireError::TimedOut { .. });
+    let failure = Failure::from(error);
+    let failure = match Reason::inspect(line, usize::MAX).await {
+        Ok(Reason { text, fields, stands_still, .. }) => {
             let message = format!("{refused}: {text}, {} waiting", fields["waiting"]);
-            Failure::new(exit::NOT_NOW, message).with(fields).with(end)
+            let is_taken = failure.is_taken && !(timed_out && stands_still);
+            Failure { message, is_taken, ..failure }.with(fields)
         }
-        Err(_) => Failure::new(exit::NOT_NOW, refused).with(end),
-    }
+        // While the store does not answer, it is unknown whether others hold the units.
+        Err(Reason { text, .. }) if timed_out => {
+            Failure::new(exit::UNAVAILABLE, format!("{refused}: {text}"))
+        }
+        Err(_) => Failure { message: refused, ..failure },
+    };
+    failure.with(end)
 }
 
 /// Closes the client within `timeout`.

@@ -39,6 +39,8 @@ pub(super) struct Reason {
     pub(super) fields: Value,
     /// A `permits run` around this process holds the units.
     pub(super) is_own_parent: bool,
+    /// A pause or a recovery keeps every request out.
+    pub(super) stands_still: bool,
 }
 
 impl Reason {
@@ -47,7 +49,7 @@ impl Reason {
     pub(super) async fn inspect(line: &Line, columns: usize) -> Result<Self, Self> {
         let unknown = |text: String| {
             let fields = json!({ "reason": text });
-            Self { text, fields, is_own_parent: false }
+            Self { text, fields, ..Self::default() }
         };
         // All holders are listed to find one of them.
         let outer = outer::token(line.semaphore.name());
@@ -65,7 +67,8 @@ impl Reason {
         let is_own_parent = outer.is_some_and(|token| outer::blocks(&inspection, token, line.weight));
         let text = describe(&inspection, is_own_parent, columns);
         let fields = report::joined(fields(&inspection), &json!({ "reason": text }));
-        Ok(Self { text, fields, is_own_parent })
+        let stands_still = inspection.paused || !inspection.recovering.is_zero();
+        Ok(Self { text, fields, is_own_parent, stands_still })
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Everything that can be checked without a store is checked here, by the library's own rules, so that wrong
 //! usage and an unreachable store have different exit codes.
+//!
+//! A struct of options that several verbs share has a plain comment: the parser would take a documentation
+//! comment for the help of each of these verbs.
 
 mod names;
 mod request;
@@ -37,7 +40,7 @@ pub(crate) struct Args {
     pub(crate) verb: Verb,
 }
 
-/// Options of every verb.
+// Options of every verb.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Common {
@@ -192,7 +195,7 @@ pub(crate) struct Release {
     pub(crate) count: Option<u32>,
 }
 
-/// A handle that `permits acquire` printed.
+// A handle that `permits acquire` printed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HandleArg {
     /// The handle, or - to read it from standard input, which keeps it out of the process list

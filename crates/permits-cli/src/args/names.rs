@@ -3,7 +3,7 @@
 use super::value;
 use crate::exit::{self, Failure};
 
-/// One semaphore, or all whose names begin with a text.
+// One semaphore, or all whose names begin with a text.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct Names {
@@ -39,7 +39,7 @@ pub(crate) enum Chosen<'a> {
     Under(&'a str),
 }
 
-/// The author of a change.
+// The author of a change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Author {
     /// The name to show as the author of this change, at most 120 bytes [default: the user and the host]
@@ -47,7 +47,7 @@ pub(crate) struct Author {
     pub(crate) by: Option<String>,
 }
 
-/// The semaphores that a verb changes, and the author of the change.
+// The semaphores that a verb changes, and the author of the change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Targets {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub(crate) struct Targets {
     pub(crate) author: Author,
 }
 
-/// The semaphores of a change that can be made before the first use.
+// The semaphores of a change that can be made before the first use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Changed {
     #[command(flatten)]

@@ -8,7 +8,7 @@ use permits::Recovery;
 use super::value::{self, Also, LaneArg};
 use crate::exit;
 
-/// The options of a request for a permit of one semaphore.
+// The options of a request for a permit of one semaphore.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Request {
     /// The number of units that may be held at once [default: the stored limit]
@@ -29,8 +29,8 @@ pub(crate) struct Request {
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
 
-    /// The longest time for which run and hold keep the permit, at least 100ms: then it is lost, and the
-    /// command is ended as for any loss [default: without limit]
+    /// The longest time for which run and hold keep the permit, at least 100ms: then it is lost. run sends
+    /// SIGTERM before, as for a permit that cannot be renewed [default: without limit]
     #[arg(long, value_name = "TIME", value_parser = value::max_hold)]
     pub(crate) max_hold: Option<Duration>,
 
@@ -46,7 +46,8 @@ pub(crate) struct Request {
     #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// Do not wait: get a permit now, or exit with code 75
+    /// Do not wait: get a permit now, or exit with code 75. Only the end of a recovery is waited for, if it is
+    /// at most 5s away
     #[arg(long, aliases = ["nonblock", "nb"], short_alias = 'n', conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
@@ -74,16 +75,18 @@ pub(crate) struct Request {
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) recovery: Option<RecoveryArg>,
 
-    /// Print nothing on standard error if there is no permit in time
+    /// Print nothing on standard error if others hold the units, or wait for them. A pause, a closed line, a
+    /// revocation and a recovery are reported
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// The exit code if there is no permit in time, 0 to 255
+    /// The exit code if others hold the units, or wait for them, 0 to 255. It is 75 if an operator or a
+    /// recovery stops all
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_NOW)]
     pub(crate) conflict_exit_code: u8,
 }
 
-/// The other semaphores of a request for several permits.
+// The other semaphores of a request for several permits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Others {
     // No documentation comment: rustdoc would take the brackets for links.

@@ -71,7 +71,9 @@ When the permit is lost:
   If it cannot be renewed, the command's process group gets SIGTERM while
   the permit is still held: a fifth of the lease before its end, at most
   5 s (3 s with the default lease). SIGKILL comes shortly before the end. A
-  longer --lease survives a longer absence of the store.
+  longer --lease survives a longer absence of the store. The end of
+  --max-hold is the same, with a fifth of it if it is shorter than the
+  lease.
   If the permit is lost at once, because it was revoked or permits was
   suspended, SIGTERM comes then, and SIGKILL 5 s later. Meanwhile the units
   may have been granted to another holder.
@@ -84,9 +86,11 @@ Exit code:
        or the limit in force is not the required one
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
-   75  no permit in time (or -E): none is free, --wait has passed, the line
-       is full or closed, the holder holds or waits already, or an operator
-       revoked the place in line
+   75  no permit in time. -E sets another code if others have the units:
+       none is free, --wait has passed, the line is full, or the holder
+       holds or waits already. It stays 75 if an operator paused, closed
+       the line or revoked the place in line, or a recovery is not near
+       its end
    76  the permit was lost, or one of those of --also
   126  the command cannot be executed
   127  the command was not found";
@@ -145,7 +149,7 @@ Exit code:
        or the limit in force is not the required one
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
-   75  no permit in time (or -E)
+   75  no permit in time (-E sets another code if others have the units)
    76  the permit was lost, or one of those of --also
   With --many and --listen 75 and 76 are those of events.";
 
@@ -173,7 +177,7 @@ Exit code:
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread, or standard output
        is closed, so that no reader would have the handle
-   75  no permit in time (or -E)
+   75  no permit in time (-E sets another code if others have the units)
   128+n  signal n ended the wait";
 
 pub(crate) const RENEW: &str = "\

@@ -111,7 +111,7 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
         not_started(&options.command[0], &error, &options.name)
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
-    let watched = supervisor.watch(permits).await;
+    let watched = supervisor.watch(permits, options.request.max_hold).await;
     if let Err(reason) = &watched {
         supervisor.end_command(reason).await;
     }

@@ -25,8 +25,9 @@ use crate::report;
 /// The longest time between SIGTERM and SIGKILL.
 const MAX_GRACE: Duration = Duration::from_secs(5);
 
-/// The part of the lease reserved for the end of a command whose permit is not renewed. During the rest the
-/// store may be unreachable. A part of the grace is spent on SIGKILL: see [`Supervisor::end_command`].
+/// The part of the lease, or of a longest hold that is shorter, reserved for the end of a command whose permit
+/// is not renewed. During the rest the store may be unreachable. A part of the grace is spent on SIGKILL: see
+/// [`Supervisor::end_command`].
 const GRACE_SHARE: u32 = 5;
 
 /// The part of the grace that is spent before it on a last attempt to renew.
@@ -70,6 +71,11 @@ enum Fault {
     Lost(Lost),
     /// The permit was not renewed, and ends after this time.
     RunningOut(Duration),
+    /// The permit ends after `left`, because it was held for almost `longest`.
+    HeldTooLong {
+        left: Duration,
+        longest: Duration,
+    },
 }
 
 impl EndReason {
@@ -105,6 +111,11 @@ impl fmt::Display for Fault {
             Self::RunningOut(left) => {
                 write!(f, "the permit ends in {:.1} s: it could not be renewed in time", left.as_secs_f64())
             }
+            Self::HeldTooLong { left, longest } => write!(
+                f,
+                "the permit ends in {:.1} s: {longest:?} is the longest time that its request allows",
+                left.as_secs_f64()
+            ),
         }
     }
 }
@@ -130,10 +141,15 @@ impl Supervisor {
         Self { child, signals, terminal, wants_terminal, forwarded_stop: false, forwarded_interrupt: false }
     }
 
-    /// Supervises the command until it has ended or has to be ended.
-    pub(super) async fn watch(&mut self, permits: &PermitSet) -> Result<Ended, EndReason> {
+    /// Supervises the command until it has ended or has to be ended. `max_hold` is the longest time for which
+    /// its permits are held.
+    pub(super) async fn watch(
+        &mut self,
+        permits: &PermitSet,
+        max_hold: Option<Duration>,
+    ) -> Result<Ended, EndReason> {
         let lease = permits.permits().iter().map(Permit::lease).min().unwrap_or_default();
-        let grace = MAX_GRACE.min(lease / GRACE_SHARE);
+        let grace = MAX_GRACE.min(lease.min(max_hold.unwrap_or(lease)) / GRACE_SHARE);
         let last_try = grace / LAST_TRY_SHARE;
         loop {
             let left = permits.remaining();
@@ -143,12 +159,17 @@ impl Supervisor {
                 // Each renewal postpones this branch.
                 () = sleep(left.saturating_sub(grace + last_try)) => {
                     // Renews at once if this process was suspended.
-                    let _ = timeout(last_try.min(permits.remaining() / LAST_TRY_SHARE), permits.renew()).await;
+                    let limit = last_try.min(permits.remaining() / LAST_TRY_SHARE);
+                    let renewed = matches!(timeout(limit, permits.renew()).await, Ok(Ok(())));
                     if let Some((permit, left)) = first_to_end(permits)
                         && left > Duration::ZERO
                         && left <= grace + last_try
                     {
-                        return Err(EndReason::new(permits, permit, Fault::RunningOut(left)));
+                        let fault = match max_hold.filter(|_| renewed) {
+                            Some(longest) => Fault::HeldTooLong { left, longest },
+                            None => Fault::RunningOut(left),
+                        };
+                        return Err(EndReason::new(permits, permit, fault));
                     }
                 }
                 signal = self.signals.next() => {
@@ -252,7 +273,9 @@ impl Supervisor {
         let _ = self.child.signal(Signal::CONT);
         let kill_after = match &reason.fault {
             Fault::Lost(_) => MAX_GRACE,
-            Fault::RunningOut(left) => left.saturating_sub(*left / KILL_SHARE),
+            Fault::RunningOut(left) | Fault::HeldTooLong { left, .. } => {
+                left.saturating_sub(*left / KILL_SHARE)
+            }
         };
         let kill_at = Instant::now() + kill_after;
         report::say_with(format_args!("{reason}; ending the command"), reason.fields());

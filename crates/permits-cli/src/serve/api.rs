@@ -97,7 +97,7 @@ async fn bound_and_complete(request: Request, next: Next) -> Response {
 }
 
 async fn check_source(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Some(Ends { local, .. }) = request.extensions().get::<Ends>().copied() else {
+    let Some(local) = request.extensions().get::<Ends>().map(|ends| ends.local) else {
         return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no connection").into_response();
     };
     let (parts, body) = request.into_parts();
@@ -109,7 +109,14 @@ async fn check_source(State(app): State<Arc<App>>, request: Request, next: Next)
 
 async fn check_token(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match app.access.check_token(request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            if app.access.needs_token()
+                && let Some(Ends { client, .. }) = request.extensions().get::<Ends>()
+            {
+                client.keep();
+            }
+            next.run(request).await
+        }
         Err(refusal) => {
             let mut response = Problem::from(refusal).into_response();
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

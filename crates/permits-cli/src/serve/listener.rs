@@ -2,7 +2,7 @@
 //!
 //! | what a client may do | bound |
 //! |---|---|
-//! | open connections | [`MAX_CONNECTIONS`]; further ones get 503 and are closed |
+//! | open connections | [`MAX_CONNECTIONS`]; for a further one, the one of no token whose last byte is the oldest is closed, see [`Places`] |
 //! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
 //! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
 //! | read a reply slowly | [`SEND_BUFFER`] in the system, [`WRITE_TIMEOUT`] until a reply or the events so far are taken |
@@ -11,7 +11,8 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Sleep, sleep};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// The most connections at once.
 pub(super) const MAX_CONNECTIONS: usize = 256;
@@ -59,10 +60,11 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n
     Connection: close\r\n\r\ntoo many connections\n";
 
 /// The two ends of a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Ends {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+    pub(super) client: Arc<Client>,
 }
 
 /// Listens on `address`.
@@ -82,22 +84,89 @@ pub(super) async fn serve(
     router: Router,
     ending: watch::Receiver<bool>,
 ) -> Infallible {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Places::default());
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(local) = stream.local_addr() else { continue };
+        let Some(client) = places.take() else {
             // The buffer of a new connection is empty.
             if stream.writable().await.is_ok() {
                 let _ = stream.try_write(TOO_MANY);
             }
             continue;
         };
-        let Ok(local) = stream.local_addr() else { continue };
-        let ends = Ends { local: canonical(local), peer: canonical(peer) };
-        tokio::spawn(connection(stream, ends, router.clone(), ending.clone(), place));
+        let ends = Ends { local: canonical(local), peer: canonical(peer), client };
+        let (places, router, ending) = (places.clone(), router.clone(), ending.clone());
+        tokio::spawn(async move {
+            let client = ends.client.clone();
+            connection(stream, ends, router, ending).await;
+            places.give_back(&client);
+        });
+    }
+}
+
+/// The places of the open connections.
+///
+/// A program without a token can open any number of connections. It keeps no other client out: when all places
+/// are taken, a new connection gets the place of the one whose last byte, in either direction, is the oldest.
+/// A connection that has shown the token keeps its place.
+#[derive(Default)]
+struct Places {
+    taken: Mutex<Vec<Arc<Client>>>,
+}
+
+/// A client that is connected.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// The time of its last byte, or of its connection.
+    active_at: Mutex<Instant>,
+    /// It has shown the token.
+    is_kept: AtomicBool,
+    given_up: Notify,
+}
+
+impl Places {
+    /// A place, of another client if need be.
+    fn take(&self) -> Option<Arc<Client>> {
+        let mut taken = self.taken.lock().expect("no code panics with it");
+        if taken.len() >= MAX_CONNECTIONS {
+            let others =
+                taken.iter().enumerate().filter(|(_, client)| !client.is_kept.load(Ordering::Relaxed));
+            let (longest_idle, _) = others.min_by_key(|(_, client)| client.active_at())?;
+            taken.swap_remove(longest_idle).given_up.notify_one();
+        }
+        let client = Arc::new(Client {
+            active_at: Mutex::new(Instant::now()),
+            is_kept: AtomicBool::new(false),
+            given_up: Notify::new(),
+        });
+        taken.push(client.clone());
+        Some(client)
+    }
+
+    fn give_back(&self, client: &Arc<Client>) {
+        self.taken.lock().expect("no code panics with it").retain(|taken| !Arc::ptr_eq(taken, client));
+    }
+}
+
+impl Client {
+    /// Keeps its connection, since it has shown the token.
+    pub(super) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    fn active_at(&self) -> Instant {
+        *self.active_at.lock().expect("no code panics with it")
+    }
+
+    /// Notes the time of bytes that were read or written.
+    fn note<T>(&self, moved: &Poll<io::Result<T>>) {
+        if matches!(moved, Poll::Ready(Ok(_))) {
+            *self.active_at.lock().expect("no code panics with it") = Instant::now();
+        }
     }
 }
 
@@ -107,24 +176,20 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// Answers the requests of a connection until it ends. After `ending` it ends with the reply in progress.
-async fn connection(
-    stream: TcpStream,
-    ends: Ends,
-    router: Router,
-    mut ending: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
-) {
+async fn connection(stream: TcpStream, ends: Ends, router: Router, mut ending: watch::Receiver<bool>) {
     // Without effect on correctness: events arrive up to 40 ms later without it.
     let _ = stream.set_nodelay(true);
+    let client = ends.client.clone();
     let service = tower_service(router, ends);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.max_header_size(MAX_HEAD).max_buf_size(MAX_HEAD + 1024).max_headers(MAX_HEADERS);
-    let connection = builder.serve_connection(TokioIo::new(Bounded::new(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(Bounded::new(stream, client.clone())), service);
     let mut connection = std::pin::pin!(connection);
     // The errors are those of clients: disconnected, too slow, malformed.
     tokio::select! {
         _ = connection.as_mut() => {}
+        () = client.given_up.notified() => {}
         () = ended(&mut ending) => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
@@ -148,7 +213,7 @@ fn tower_service(
 > {
     let service = TowerToHyperService::new(router);
     hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(ends);
+        request.extensions_mut().insert(ends.clone());
         hyper::service::Service::call(&service, request)
     })
 }
@@ -156,17 +221,19 @@ fn tower_service(
 /// A stream that fails when the bytes written to it are not taken within [`WRITE_TIMEOUT`].
 struct Bounded {
     stream: TcpStream,
+    client: Arc<Client>,
     /// Runs from a write to the flush that follows when nothing is left to write.
     pending: Option<Pin<Box<Sleep>>>,
 }
 
 impl Bounded {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, pending: None }
+    fn new(stream: TcpStream, client: Arc<Client>) -> Self {
+        Self { stream, client, pending: None }
     }
 
     /// Passes the result of a write, or fails if bytes have been left to write for too long.
     fn bounded<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.client.note(&written);
         let pending = self.pending.get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
         match pending.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -181,7 +248,9 @@ impl AsyncRead for Bounded {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.client.note(&read);
+        read
     }
 }
 

@@ -67,7 +67,11 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     }
     let store = target.store.clone();
     let target = target.with_author(format!("serve by {}", user_and_host()));
-    let client = target.connect(store_timeout).await?;
+    let client = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(exit::SUCCESS),
+        client = target.connect(store_timeout) => client?,
+    };
     let feed = Arc::new(Feed::new(client, store, options.interval));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
     let app = Arc::new(App::new(feed.clone(), access, options.max_semaphores));

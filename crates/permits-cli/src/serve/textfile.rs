@@ -1,6 +1,7 @@
 //! `--textfile`: the metrics as a file, for the textfile collector of node_exporter.
 //!
-//! The file is replaced by a rename, so that a reader sees the old or the new metrics and never a part.
+//! The file is replaced by a rename, so that a reader sees the old or the new metrics and never a part. A link
+//! stays, and what it names is replaced. Whatever is no regular file, such as a device, is refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -43,6 +44,15 @@ pub(super) async fn write(
 fn replace(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(exit::SYSTEM, format!("cannot write {}: {error}", path.display()));
+    let path = &match fs::symlink_metadata(path) {
+        // A link to nothing fails here.
+        Ok(_) => fs::canonicalize(path).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        Err(error) => return Err(failed(error)),
+    };
+    if fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return Err(failed(io::Error::other("it is no regular file")));
+    }
     let Some(name) = path.file_name() else {
         return Err(Failure::new(exit::USAGE, format!("{} is no path of a file", path.display())));
     };

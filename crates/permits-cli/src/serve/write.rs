@@ -144,7 +144,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for ChangeRequest<T> {
         let Path(name) = Path::<String>::from_request_parts(&mut parts, app).await?;
         let semaphore =
             app.feed.reader.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
-        let Some(ends) = parts.extensions.get::<Ends>().copied() else {
+        let Some(ends) = parts.extensions.get::<Ends>().cloned() else {
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no connection"));
         };
         let body = parse(&parts.headers, body).await?;

@@ -24,7 +24,11 @@ pub(crate) async fn watch(common: &Common, options: &Watch) -> Result<u8, Failur
     let chosen = options.names.chosen()?;
     let mut signals = Signals::ending().map_err(Failure::system)?;
     let store = Target::of(common)?.store;
-    let client = connect::viewer(common, options.json).await?;
+    let client = tokio::select! {
+        biased;
+        _ = signals.next() => return Ok(exit::SUCCESS),
+        client = connect::viewer(common, options.json) => client?,
+    };
     let output = Output::start().map_err(Failure::system)?;
     let mut group = Group::new(client, chosen, options, store, &output);
     let ended = tokio::select! {

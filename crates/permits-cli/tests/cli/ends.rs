@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 
-use permits_testkit::{Proxy, Server};
+use permits_testkit::{Proxy, Server, wait};
 use serde_json::json;
 
 use crate::support::{
@@ -24,6 +24,7 @@ on_both_stores! {
     a_run_reports_the_limit_that_it_replaces,
     a_required_limit_is_not_replaced,
     a_script_can_choose_the_code_of_no_permit_and_silence,
+    a_stop_by_an_operator_is_no_permit_that_others_hold,
     options_of_the_command_are_its_own_without_dashes_too,
 }
 
@@ -187,6 +188,41 @@ fn a_script_can_choose_the_code_of_no_permit_and_silence(store: &dyn Store, name
     let refused = output(&mut run(store, name, "--limit 2 --require-limit -q -E 0", "echo ran"));
     assert_eq!(refused.code, 64);
     assert!(refused.stderr.contains("has a limit of 1, not 2"), "{}", refused.stderr);
+}
+
+fn a_stop_by_an_operator_is_no_permit_that_others_hold(store: &dyn Store, name: &str) {
+    for (stop, end, reason) in [("pause", "resume", "paused"), ("close", "open", "the line is closed")] {
+        assert_eq!(output(&mut permits(&store.url(), [stop, name])).code, 0);
+        for options in ["--no-wait", "--wait 100ms"] {
+            let refused = output(&mut run(store, name, &format!("--limit 1 {options} -q -E 0"), "echo ran"));
+            assert_eq!((refused.code, refused.stdout.as_str()), (75, ""), "{stop} {options}");
+            assert!(refused.stderr.contains(reason), "{stop} {options}: {}", refused.stderr);
+        }
+        assert_eq!(output(&mut permits(&store.url(), [end, name])).code, 0);
+    }
+}
+
+#[test]
+fn a_store_that_falls_silent_during_the_wait_is_69() {
+    let (server, name) = fresh();
+    let _holder = Holder::start(&server, &name, "--limit 1 --lease 1h");
+    let mut seconds = 2;
+    loop {
+        let proxy = Proxy::start(server.address());
+        let script = ["run", &name, "--wait", &format!("{seconds}s"), "-q", "-E", "0", "echo", "ran"];
+        let mut waiter = Running::start(&mut permits(&proxy.url(), script));
+        let waits = wait::until(|| !waiter.guard.is_running() || counts(&server, &name) == (1, 1));
+        assert!(waits, "it joins the queue");
+        proxy.stall(true);
+        // Else its time was over before.
+        if counts(&server, &name) == (1, 1) {
+            let ended = waiter.finish();
+            assert_eq!((ended.code, ended.stdout.as_str()), (69, ""), "{}", ended.stderr);
+            assert_own_lines(&ended.stderr);
+            return;
+        }
+        seconds *= 2;
+    }
 }
 
 fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name: &str) {

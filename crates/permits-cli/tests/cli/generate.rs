@@ -109,6 +109,29 @@ fn formats(page: &str) {
     assert!(examples.lines().any(|line| line.starts_with("       permits ")), "{examples}");
 }
 
+/// A text of a manual page without its escapes.
+fn unescaped(roff: &str) -> String {
+    roff.replace("\\*(Aq", "'").replace('\\', "")
+}
+
+#[test]
+fn each_text_about_a_verb_begins_alike() {
+    let overview = generated(["--help"]);
+    let verbs = overview.split("\nVerbs:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let verbs = verbs.expect("a list of verbs").lines().filter_map(|line| line.trim().split_once(' '));
+    let verbs: Vec<_> =
+        verbs.map(|(verb, about)| (verb, about.trim())).filter(|(verb, _)| *verb != "help").collect();
+    assert_eq!(verbs.iter().map(|(verb, _)| *verb).collect::<Vec<_>>(), VERBS);
+    for (verb, about) in verbs {
+        for help in [generated([verb, "--help"]), generated([verb, "-h"]), generated(["help", verb])] {
+            assert_eq!(help.lines().next(), Some(about), "{verb}");
+        }
+        let name = format!("permits-{verb} - {about}");
+        let page = unescaped(&generated(["man", verb]));
+        assert!(page.lines().any(|line| line == name), "{name}: {page}");
+    }
+}
+
 #[test]
 fn an_unknown_verb_is_64() {
     let output = output(&mut permits(CLOSED_PORT, ["man", "frobnicate"]));

@@ -18,6 +18,7 @@ on_both_stores! {
     a_revoked_permit_ends_the_command,
     a_command_that_ignores_sigterm_is_killed_with_its_group,
     a_stopped_command_gets_sigterm_after_a_loss,
+    a_command_ends_with_its_longest_hold,
     a_loss_while_suspended_is_noticed_at_once,
     a_loss_noticed_after_the_command_has_ended_is_76,
     a_revoked_command_ends_though_standard_error_is_full,
@@ -83,6 +84,18 @@ fn a_stopped_command_gets_sigterm_after_a_loss(store: &dyn Store, name: &str) {
     let output = running.finish();
     assert_eq!(output.code, 76);
     assert!(output.stdout.ends_with("asked\n"), "{}", output.stdout);
+}
+
+fn a_command_ends_with_its_longest_hold(store: &dyn Store, name: &str) {
+    for seconds in [1, 4] {
+        let began = Instant::now();
+        let options = format!("--limit 1 --max-hold {seconds}s");
+        let ended = output(&mut run(store, name, &options, "while :; do sleep 0.02; done"));
+        let says = format!("{seconds}s is the longest time that its request allows; ending the command\n");
+        assert_eq!(ended.code, 76, "{}", ended.stderr);
+        assert!(ended.stderr.ends_with(&says), "{}", ended.stderr);
+        assert!(began.elapsed() >= Duration::from_secs(seconds) * 3 / 4, "it had its time");
+    }
 }
 
 fn a_loss_while_suspended_is_noticed_at_once(store: &dyn Store, name: &str) {

@@ -4,7 +4,7 @@ use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, counts, fresh, is_alive, on_both_stores, output, permits, run, send, waiter,
+    Holder, Running, Store, counts, fresh, gate, is_alive, on_both_stores, output, permits, run, send, waiter,
 };
 
 on_both_stores! {
@@ -92,6 +92,51 @@ fn a_signal_cancels_the_connection_attempt() {
     waiter.signal(Signal::TERM);
     let output = waiter.finish();
     assert_eq!((output.code, output.stdout.as_str()), (143, ""), "{}", output.stderr);
+}
+
+#[test]
+fn a_signal_ends_a_verb_that_is_starting() {
+    let server = permits_testkit::Server::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let lock = std::fs::File::open(directory.path()).expect("ours");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("no other process has it");
+    let socket = format!("unix:{}", directory.path().join("socket").display());
+    for (arguments, code) in [
+        (&["serve", "--listen", "127.0.0.1:0"][..], 0),
+        (&["watch", "x"], 0),
+        (&["hold", "--many"], 143),
+        (&["hold", "--listen", &socket], 143),
+    ] {
+        let proxy = Proxy::start(server.address());
+        proxy.stall(true);
+        let mut command = permits(&proxy.url(), arguments);
+        let _gate = gate(command.args(["--store-timeout", "1h"]));
+        let mut running = Running::start(&mut command);
+        let waits = |running: &Running| {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", running.guard.pid()));
+            // The signal is caught.
+            status.unwrap_or_default().lines().any(|line| {
+                let caught = line.strip_prefix("SigCgt:").map(|mask| u64::from_str_radix(mask.trim(), 16));
+                matches!(caught, Some(Ok(mask)) if mask & (1 << 14) != 0)
+            })
+        };
+        let begun =
+            wait::until(|| waits(&running) && (proxy.accepted() > 0 || arguments.contains(&&*socket)));
+        assert!(begun && running.guard.is_running(), "{arguments:?}: {}", running.stderr());
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().code, code, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_stays_locked_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lock = std::fs::File::open(directory.path()).expect("ours");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("no other process has it");
+    let socket = format!("unix:{}", directory.path().join("socket").display());
+    let refused = output(&mut permits("memory:", ["hold", "--listen", &socket]));
+    assert_eq!(refused.code, 71, "{}", refused.stderr);
+    assert!(refused.stderr.contains("another process keeps its directory locked"), "{}", refused.stderr);
 }
 
 fn ignored_signals_stay_ignored(store: &dyn Store, name: &str) {

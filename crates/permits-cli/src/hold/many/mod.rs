@@ -70,7 +70,11 @@ pub(super) async fn listen(common: &Common, path: &Path) -> Result<u8, Failure> 
     let label = Caller::Verb("hold").label(None)?;
     let mut signals = Signals::ending().map_err(Failure::system)?;
     // Before there are other threads, which may make files: its mode is set by the umask.
-    let socket = Socket::bind(path).await?;
+    let socket = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(End::Signal(signal).code()),
+        socket = Socket::bind(path) => socket?,
+    };
     let client = tokio::select! {
         biased;
         signal = signals.next() => return Ok(End::Signal(signal).code()),

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::io::Errno;
 use rustix::process::umask;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::exit::{self, Failure};
 
@@ -23,6 +24,12 @@ const MAX_CONNECTIONS: usize = 256;
 /// The event for a connection too many.
 const TOO_MANY: &[u8] =
     b"{\"event\":\"failed\",\"exit_code\":75,\"reason\":\"256 programs are connected already\"}\n";
+
+/// The longest wait for the lock of the directory, which any user that can read the directory may have.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between two attempts to lock the directory.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The pause after the system had no connection to give, say because there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -48,7 +55,10 @@ impl Socket {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = File::open(parent.unwrap_or(Path::new(".")))
             .map_err(|error| refused(format!("its directory cannot be opened: {error}")))?;
-        flock(&directory, FlockOperation::LockExclusive).map_err(|error| because(error.into()))?;
+        match timeout(LOCK_TIMEOUT, lock(&directory)).await {
+            Ok(locked) => locked.map_err(because)?,
+            Err(_) => return Err(refused("another process keeps its directory locked".to_owned())),
+        }
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(because(error)),
@@ -97,6 +107,17 @@ impl Drop for Socket {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|file| file == self.file) {
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Locks the directory, once no other process has it locked.
+async fn lock(directory: &File) -> io::Result<()> {
+    loop {
+        match flock(directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => sleep(LOCK_PAUSE).await,
+            Err(Errno::INTR) => {}
+            locked => return Ok(locked?),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! The bounds of what a client may cost.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
 
 use futures_util::future::try_join_all;
-use permits_testkit::Server;
 use permits_testkit::sound::Named as _;
+use permits_testkit::{Server, wait};
 
-use super::Serve;
 use super::http::{Request, connect, reply};
+use super::{Serve, TOKEN};
 use crate::support::{Local, status};
 
 #[test]
@@ -50,17 +51,48 @@ fn a_body_that_does_not_arrive_is_refused() {
 #[test]
 fn connections_too_many_are_refused_and_the_others_go_on() {
     let store = Local::new();
-    let serve = Serve::start(&store, &[]);
-    let idle: Vec<_> = (0..256).map(|_| connect(serve.address)).collect();
-    let refused = reply(connect(serve.address));
-    assert_eq!((refused.status, refused.body.as_str()), (503, "too many connections\n"));
-    let mut last = idle.into_iter().next_back().expect("there are many");
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", serve.address);
-    last.write_all(request.as_bytes()).expect("it is read");
-    assert_eq!(reply(last).status, 200);
-    // The others were closed: their places are free.
+    let serve = Serve::writable(&store);
+    let read = || serve.get("/api/v1/semaphores").bearer(TOKEN).open();
+    let mut kept = Vec::new();
+    let refused = wait::until(|| {
+        // Each has shown the token, and waits for its next request, which the server allows for some time.
+        kept = (0..256).map(|_| read()).collect();
+        let mut further = connect(serve.address);
+        further.shutdown(Shutdown::Write).expect("it is open");
+        let mut text = String::new();
+        further.read_to_string(&mut text).expect("it is closed");
+        text.starts_with("HTTP/1.1 503 ") && text.ends_with("\r\n\r\ntoo many connections\n")
+    });
+    assert!(refused, "they keep their places");
+    drop(kept);
     let served = || Request::new(serve.address, "GET", "/healthz").send().status == 200;
-    assert!(permits_testkit::wait::until(served));
+    assert!(wait::until(served), "their places are free");
+}
+
+#[test]
+fn connections_without_a_token_keep_no_client_out() {
+    let store = Local::new();
+    let serve = Serve::writable(&store);
+    let mut kept = serve.get("/api/v1/events").bearer(TOKEN).open();
+    let idle: Vec<_> = (0..600).map(|_| connect(serve.address)).collect();
+    assert_eq!(Request::new(serve.address, "GET", "/healthz").send().status, 200);
+    assert_eq!(serve.get("/metrics").bearer(TOKEN).send().status, 200);
+    assert!(kept.event("all")["error"].is_null(), "a client with a token keeps its place");
+    drop(idle);
+}
+
+#[test]
+fn a_health_check_needs_no_host() {
+    let store = Local::new();
+    let serve = Serve::start(&store, &[]);
+    let plain = |line: &str| {
+        let mut stream = connect(serve.address);
+        stream.write_all(format!("{line}\r\n\r\n").as_bytes()).expect("it is read");
+        reply(stream).status
+    };
+    assert_eq!(plain("GET /healthz HTTP/1.0"), 200);
+    assert_eq!(plain("GET /healthz HTTP/1.1"), 400);
+    assert_eq!(plain("GET /api/v1/semaphores HTTP/1.0"), 400);
 }
 
 #[test]
@@ -71,7 +103,7 @@ fn a_client_that_sends_nothing_is_disconnected() {
     slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: local").expect("it is read");
     let mut rest = Vec::new();
     // Ends by the server's timeout, which is shorter than the one of this end.
-    std::io::Read::read_to_end(&mut slow, &mut rest).expect("the server closes");
+    slow.read_to_end(&mut rest).expect("the server closes");
     let text = String::from_utf8_lossy(&rest);
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 408 "), "{text}");
 }

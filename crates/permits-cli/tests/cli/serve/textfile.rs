@@ -1,5 +1,8 @@
 //! `permits serve --textfile`.
 
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::os::unix::net::UnixListener;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use permits_testkit::Server;
@@ -23,10 +26,10 @@ fn the_file_is_replaced_as_a_whole() {
     let write = |path: &std::path::Path| output(permits(&store.url(), ["serve", "--textfile"]).arg(path));
     let first = write(&path);
     assert_eq!((first.code, first.stdout.as_str(), first.stderr.as_str()), (0, "", ""));
-    let reader = std::fs::File::open(&path).expect("it is there");
+    let reader = fs::File::open(&path).expect("it is there");
     assert_eq!(output(&mut permits(&store.url(), ["limit", "exports", "3"])).code, 0);
     let between = seconds_around(|| assert_eq!(write(&path).code, 0));
-    let text = std::fs::read_to_string(&path).expect("it is there");
+    let text = fs::read_to_string(&path).expect("it is there");
     let limit = ("permits_semaphore_limit".to_owned(), Some("exports".to_owned()));
     let metrics = Metrics::parse(&text, "");
     assert_eq!(metrics.samples[&limit], 3.0);
@@ -34,14 +37,37 @@ fn the_file_is_replaced_as_a_whole() {
     assert!(between.0 <= read_at && read_at <= between.1, "{read_at} in {between:?}");
     let before = std::io::read_to_string(reader).expect("it can be read");
     assert!(!before.contains("exports"), "a reader of the old file sees the old one: {before}");
-    let names = || std::fs::read_dir(directory.path()).expect("ours").count();
+    let names = || fs::read_dir(directory.path()).expect("ours").count();
     assert_eq!(names(), 1, "no temporary file is left");
 
     let failed = write(&directory.path().join("missing/permits.prom"));
     assert!(failed.code == 71 && failed.stderr.contains("cannot write "), "{}", failed.stderr);
-    std::fs::create_dir(directory.path().join("directory")).expect("ours");
+    fs::create_dir(directory.path().join("directory")).expect("ours");
     assert_eq!(write(&directory.path().join("directory")).code, 71);
     assert_eq!(names(), 2, "no temporary file is left");
+}
+
+#[test]
+fn only_a_regular_file_is_replaced() {
+    let store = Local::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let write = |name: &str| output(permits(&store.url(), ["serve", "--textfile"]).arg(path(name)));
+    symlink("real.prom", path("link.prom")).expect("ours");
+    let to_nothing = write("link.prom");
+    assert_eq!(to_nothing.code, 71, "{}", to_nothing.stderr);
+    fs::write(path("real.prom"), "old").expect("ours");
+    assert_eq!(write("link.prom").code, 0);
+    assert!(fs::read_to_string(path("real.prom")).expect("it is there").contains("permits_store_up 1"));
+    assert!(fs::symlink_metadata(path("link.prom")).expect("it is there").is_symlink(), "the link stays");
+    let _socket = UnixListener::bind(path("socket")).expect("ours");
+    symlink("socket", path("to-socket")).expect("ours");
+    for name in ["socket", "to-socket"] {
+        let refused = write(name);
+        assert_eq!(refused.code, 71, "{name}");
+        assert!(refused.stderr.contains("it is no regular file"), "{}", refused.stderr);
+    }
+    assert!(fs::metadata(path("socket")).expect("it is there").file_type().is_socket());
 }
 
 #[test]
@@ -55,7 +81,7 @@ fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
     assert_eq!(write(), 0);
     server.kill();
     assert_eq!(write(), 69);
-    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"), "");
+    let metrics = Metrics::parse(&fs::read_to_string(&path).expect("it is there"), "");
     let samples: Vec<_> = metrics.samples.into_iter().collect();
     assert_eq!(samples, [(("permits_store_up".to_owned(), None), 0.0)]);
 }
@@ -70,7 +96,7 @@ fn a_semaphore_that_cannot_be_read_leaves_the_metrics_of_the_others() {
     let written = output(permits(&server.url(), ["serve", "--textfile"]).arg(&path));
     assert_eq!(written.code, 0);
     assert!(written.stderr.starts_with("permits: \"bad\" is UNREADABLE: "), "{}", written.stderr);
-    let metrics = Metrics::parse(&std::fs::read_to_string(&path).expect("it is there"), "");
+    let metrics = Metrics::parse(&fs::read_to_string(&path).expect("it is there"), "");
     assert_eq!((metrics.store("up"), metrics.store("semaphores_unreadable")), (1.0, 1.0));
     assert_eq!((metrics.of("limit", "exports"), metrics.of("limit", "bad")), (Some(3.0), None));
 }
