@@ -244,11 +244,15 @@ const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential-cr
 #[test]
 fn lua_equals_the_model_for_a_few_holders() {
     let redis = RefCell::new(Redis::start());
-    let met = || redis.borrow().coverage.missing(SMALL).is_empty();
+    let met = || {
+        let coverage = &redis.borrow().coverage;
+        coverage.missing(SMALL).is_empty() && coverage.missing_pairs().is_empty()
+    };
     cases_until(200, FEW, &histories(150), |history| redis.borrow_mut().run(history), met);
     let redis = redis.into_inner();
     println!("{} steps", redis.steps);
     redis.coverage.assert_met(SMALL);
+    redis.coverage.assert_pairs_met();
 }
 
 #[test]

@@ -128,9 +128,12 @@ impl State {
             return self.queue.range(..ticket).count() as u64;
         };
         let before = self.queue.range(*tickets(lane, number).start()..ticket).count();
-        let lanes = self.lanes.in_order();
-        let rank = lanes.iter().filter(|other| **other < (progress, number, lane)).count();
-        (before * lanes.len() + rank).min(self.queue.len() - 1) as u64
+        // Without sorting them: a renewal of many waiters asks for the position of each.
+        let (mut lanes, mut rank) = (0, 0);
+        for other in self.lanes.waiting() {
+            (lanes, rank) = (lanes + 1, rank + usize::from(other < (progress, number, lane)));
+        }
+        (before * lanes + rank).min(self.queue.len() - 1) as u64
     }
 
     /// Up to `max` waiters in the order in which they are to be granted; with lanes, one of each lane after

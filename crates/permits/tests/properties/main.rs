@@ -311,8 +311,13 @@ fn counted(step: &Step) -> Result<(), String> {
 fn every_command_keeps_the_properties() {
     let coverage = RefCell::new(Coverage::default());
     let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
-    cases_until(400, FEW, &histories(150), check, || coverage.borrow().missing(SMALL).is_empty());
+    let met = || {
+        let coverage = coverage.borrow();
+        coverage.missing(SMALL).is_empty() && coverage.missing_pairs().is_empty()
+    };
+    cases_until(400, FEW, &histories(150), check, met);
     coverage.borrow().assert_met(SMALL);
+    coverage.borrow().assert_pairs_met();
     coverage.borrow().assert_met(&["waiter withdrawn"]);
 }
 

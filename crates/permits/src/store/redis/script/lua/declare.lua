@@ -45,7 +45,7 @@ local function declare()
       -- The promotion refuses a waiter that is too heavy.
       local token, _, weight, _, since = parts(holder, known[holder])
       local _, _, _, _, request = parts(holder, entry)
-      reason = since ~= request and not supersedes(k, limit) or token == 0 and weight > limit
+      if since == request then reason = token == 0 and weight > limit else reason = not supersedes(k, limit) end
     else
       local _
       _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(k))
