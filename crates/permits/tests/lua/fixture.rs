@@ -39,6 +39,7 @@ pub(crate) struct Both {
     /// The server's identity: another one begins an era.
     pub(crate) run_id: &'static str,
     pub(crate) recovery: Recovery,
+    pub(crate) declaration: Declaration,
     // Dropped after the store, which has tasks on it.
     runtime: Runtime,
     _server: Server,
@@ -54,9 +55,19 @@ impl Both {
         let store = runtime.block_on(connecting).expect("the server runs");
         let connection = server.connect().expect("the server runs");
         let (state, now_us, keys) = (None, 0, keys_of("permits-test", &name()));
-        let (run_id, recovery) = ("run", Recovery::Off);
-        let mut both =
-            Self { store, connection, state, now_us, keys, run_id, recovery, runtime, _server: server };
+        let (run_id, recovery, declaration) = ("run", Recovery::Off, Declaration::Fallback(3));
+        let mut both = Self {
+            store,
+            connection,
+            state,
+            now_us,
+            keys,
+            run_id,
+            recovery,
+            declaration,
+            runtime,
+            _server: server,
+        };
         both.set_time(4_102_444_800_000_000);
         both
     }
@@ -136,7 +147,7 @@ impl Both {
             session: SessionId::new("session").expect("it is plain"),
             lease_ms: 3_000,
             recovery: self.recovery,
-            declaration: Declaration::Fallback(3),
+            declaration: self.declaration,
             operation: operation.clone(),
         }
     }

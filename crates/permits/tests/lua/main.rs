@@ -9,6 +9,7 @@ mod memory;
 mod packed;
 mod recovering;
 mod remembered;
+mod superseding;
 mod text;
 mod unreadable;
 mod vanished;

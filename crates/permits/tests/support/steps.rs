@@ -283,7 +283,7 @@ fn declarations(limits: BoxedStrategy<u32>) -> impl Strategy<Value = Declaration
         4 => Just(Declaration::Stored),
         6 => limits.clone().prop_map(Declaration::Fallback),
         2 => limits.clone().prop_map(Declaration::Declare),
-        1 => limits.prop_map(Declaration::Require),
+        4 => limits.prop_map(Declaration::Require),
     ]
 }
 
@@ -331,7 +331,7 @@ fn actions() -> BoxedStrategy<Action> {
             .prop_map(|(pause, again)| Action::Pause { pause, again }),
         2 => (reasons(), prop::bool::weighted(0.2))
             .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
-        2 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
+        3 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
         1 => Just(Action::Delete),

@@ -46,11 +46,11 @@ local function grant_head(holder, room)
   return weight
 end
 
--- Grants the head of the queue while it is alive and fits; refuses one that is heavier than the limit.
+-- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and
+-- every head while the line is closed.
 local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
-  s.promote_truncated = false
   if room <= 0 or s.waiting == 0 then return end
   local bound, heavy, granted, units = math.min(PROMOTE_MAX, room), {}, {}, nil
   local heads = lanes == 0 and heads_of_queue(bound) or {}
