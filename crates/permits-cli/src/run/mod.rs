@@ -12,7 +12,9 @@ mod supervisor;
 mod terminal;
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::time::Duration;
 
 use permits::PermitSet;
@@ -30,6 +32,9 @@ use terminal::Terminal;
 
 /// Time for the release after the command was ended, when the permit is lost or about to end by itself.
 pub(crate) const LOST_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The bytes of a script of which the kernel reads its interpreter.
+const MAX_FIRST_LINE: u64 = 256;
 
 /// Runs the command. Returns the command's exit code, unless the permit was lost or not granted.
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
@@ -108,7 +113,7 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
         if let Some(terminal) = in_front {
             terminal.take_back();
         }
-        not_started(&options.command[0], &error, &options.name)
+        not_started(&options.command[0], &error, options)
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permits, options.request.max_hold).await;
@@ -142,10 +147,31 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     environment
 }
 
-fn not_started(program: &OsString, error: &io::Error, semaphore: &str) -> Failure {
+/// The interpreter of a script, by its first line.
+fn interpreter(script: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    File::open(script).ok()?.take(MAX_FIRST_LINE).read_to_end(&mut line).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    Some(line.lines().next()?.strip_prefix("#!")?.split_whitespace().next()?.to_owned())
+}
+
+fn not_started(program: &OsString, error: &io::Error, options: &Run) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            let hint = acquire::forgotten_name(semaphore).map(|hint| format!("; {hint}"));
+            if let Some(interpreter) = interpreter(Path::new(program)) {
+                let message =
+                    format!("cannot execute {program:?}: its interpreter {interpreter:?} was not found");
+                return Failure::new(exit::NOT_EXECUTABLE, message);
+            }
+            let text = program.to_string_lossy();
+            let hint = if options.request.no_wait && text.parse::<u32>().is_ok() {
+                Some(format!("-n is --no-wait, and the limit is --limit {text}"))
+            } else if text.contains(char::is_whitespace) {
+                Some(format!("there is no shell: write sh -c '{text}'"))
+            } else {
+                acquire::forgotten_name(&options.name)
+            };
+            let hint = hint.map(|hint| format!("; {hint}"));
             let message = format!("command not found: {program:?}{}", hint.unwrap_or_default());
             Failure::new(exit::NOT_FOUND, message)
         }

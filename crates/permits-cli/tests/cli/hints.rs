@@ -1,5 +1,7 @@
 //! Remedies for common mistakes: a run inside a run, arguments in a wrong order, options of other programs.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use permits_testkit::wait;
 use rustix::process::Signal;
 
@@ -75,6 +77,25 @@ fn a_command_in_the_place_of_the_name_is_told() {
 }
 
 #[test]
+fn a_command_that_is_none_is_told() {
+    let (store, directory) = (Local::new(), tempfile::tempdir().expect("a directory"));
+    let script = directory.path().join("x.py");
+    std::fs::write(&script, "#!/no/such/python\n").expect("it can be written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    let script = script.to_str().expect("plain text");
+    for (options, command, code, says) in [
+        (&["-n"][..], &["3", "./job"][..], 127, "\"3\"; -n is --no-wait, and the limit is --limit 3\n"),
+        (&[], &["echo hi; echo you"], 127, "; there is no shell: write sh -c 'echo hi; echo you'\n"),
+        (&[], &[script], 126, "its interpreter \"/no/such/python\" was not found\n"),
+    ] {
+        let call = [&["run", "a-name", "--limit", "1"], options, command].concat();
+        let ended = output(&mut permits(&store.url(), call));
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(ended.stderr.ends_with(says), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn the_options_of_flock_are_known() {
     let store = Local::new();
     let _holder = Holder::start(&store, "x", "--limit 1");
@@ -93,16 +114,55 @@ fn the_options_of_flock_are_known() {
 #[test]
 fn an_option_of_another_program_gets_the_tip_that_is_meant() {
     for (arguments, meant) in [
-        (&["run", "x", "--max", "3", "true"][..], "--limit"),
-        (&["run", "x", "-c", "3", "true"], "--limit"),
-        (&["run", "-j4", "x", "true"], "--limit"),
-        (&["hold", "x", "--concurrency=3"], "--limit"),
-        (&["acquire", "x", "--ttl", "60"], "--lease"),
+        (&["run", "x", "--max", "3", "true"][..], "did you mean --limit?"),
+        (&["run", "-j4", "x", "true"], "did you mean --limit?"),
+        (&["hold", "x", "--concurrency=3"], "did you mean --limit?"),
+        (&["acquire", "x", "--ttl", "60"], "did you mean --lease?"),
+        // flock
+        (&["run", "x", "-c", "a && b"], "there is no shell: write sh -c 'COMMAND'"),
+        (&["run", "x", "--command", "a"], "there is no shell: write sh -c 'COMMAND'"),
+        (&["run", "-s", "x", "true"], "readers and a writer: "),
+        (&["run", "--shared", "x", "true"], "readers and a writer: "),
+        (&["run", "-x", "x", "true"], "that is --limit 1"),
+        (&["run", "-e", "x", "true"], "that is --limit 1"),
+        (&["run", "--exclusive", "x", "true"], "that is --limit 1"),
+        (&["run", "-u", "x", "true"], "leave it out"),
+        (&["run", "--unlock", "x", "true"], "leave it out"),
+        (&["run", "-o", "x", "true"], "leave it out"),
+        (&["run", "--close", "x", "true"], "leave it out"),
+        (&["run", "-F", "x", "true"], "leave it out"),
+        (&["run", "--no-fork", "x", "true"], "leave it out"),
+        // sem
+        (&["run", "--fg", "x", "true"], "leave it out"),
+        (&["run", "--bg", "x", "true"], "write & behind"),
+        (&["run", "--id", "x", "true"], "the name is the first argument"),
+        (&["run", "--semaphorename", "x", "true"], "the name is the first argument"),
+        (&["run", "x", "--jobs", "3", "true"], "did you mean --limit?"),
+        (&["run", "x", "--st", "3", "true"], "did you mean --wait?"),
+        (&["run", "x", "--semaphoretimeout", "3", "true"], "did you mean --wait?"),
+        (&["run", "x", "--pipe", "true"], "leave it out"),
+        // consul lock
+        (&["run", "x", "-n=3", "true"], "-n is --no-wait; the limit is --limit N"),
+        (&["run", "x", "-n3", "true"], "-n is --no-wait; the limit is --limit N"),
+        (&["run", "x", "-try=3s", "true"], "did you mean --wait?"),
+        (&["run", "x", "-timeout=3s", "true"], "did you mean --wait?"),
+        (&["run", "x", "-monitor-retry=3", "true"], "did you mean --lease?"),
+        (&["run", "x", "-name=y", "true"], "the name is the first argument"),
+        (&["run", "x", "-child-exit-code", "true"], "leave it out"),
+        (&["run", "x", "-pass-stdin", "true"], "leave it out"),
+        (&["run", "x", "-shell=false", "true"], "leave it out"),
+        // Other verbs
+        (&["list", "api"], "did you mean --under api?"),
+        (&["ps"], "did you mean: permits status NAME?"),
+        (&["lock", "x", "true"], "did you mean: permits run NAME COMMAND?"),
+        (&["unlock", "x"], "did you mean: permits release HANDLE"),
+        (&["unpin", "x"], "did you mean: permits limit NAME --unpin?"),
+        (&["exports"], "a semaphore comes after a verb: permits status exports"),
     ] {
         let refused = output(&mut permits(CLOSED_PORT, arguments));
         assert_eq!(refused.code, 64, "{arguments:?}");
-        let tip = format!("permits:   tip: did you mean {meant}?\n");
-        assert!(refused.stderr.contains(&tip), "{arguments:?}: {}", refused.stderr);
+        let is_tip = |line: &str| line.starts_with("permits:   tip: ") && line.contains(meant);
+        assert!(refused.stderr.lines().any(is_tip), "{arguments:?}: {}", refused.stderr);
         assert!(!refused.stderr.contains("as a value"), "{}", refused.stderr);
     }
     let other = output(&mut permits(CLOSED_PORT, ["status", "x", "-c"]));
