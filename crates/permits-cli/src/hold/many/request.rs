@@ -1,9 +1,12 @@
 //! The lines of a program, as requests. A line that is not valid has no effect: its answer names the field.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use permits::{AcquireOptions, InvalidInput, Limit, check};
-use serde::Serialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::similar::similar;
@@ -77,15 +80,53 @@ pub(super) struct Invalid {
 /// The wish of a line.
 pub(super) fn parse(line: &[u8]) -> Result<(Id, Wish), Invalid> {
     let without_id = |reason: String| Invalid { id: None, reason };
-    let text = std::str::from_utf8(line).map_err(|_| without_id("the line is not UTF-8".to_owned()))?;
-    let object = serde_json::from_str::<Value>(text).map_err(|error| without_id(not_json(&error)))?;
+    let line_text = std::str::from_utf8(line).map_err(|_| without_id("the line is not UTF-8".to_owned()))?;
+    let object = serde_json::from_str::<Value>(line_text).map_err(|error| without_id(not_json(&error)))?;
     let Value::Object(mut fields) = object else {
         return Err(without_id("the line is not an object: write {\"id\":1,\"acquire\":NAME}".to_owned()));
     };
+    let twice = serde_json::from_str::<Twice>(line_text).ok().and_then(|Twice(key)| key);
+    if let Some(key) = twice {
+        // Either of two ids may be meant.
+        let id = id(fields.remove("id")).ok().filter(|_| key != "id");
+        return Err(Invalid {
+            id,
+            reason: format!("{:?} is there twice", text::truncate(&key, SHOWN_COLUMNS)),
+        });
+    }
     let id = id(fields.remove("id")).map_err(without_id)?;
     match wish(Fields(fields)) {
         Ok(wish) => Ok((id, wish)),
         Err(reason) => Err(Invalid { id: Some(id), reason }),
+    }
+}
+
+/// The first key that an object has twice. [`Value`] takes the last of its values.
+struct Twice(Option<String>);
+
+impl<'de> Deserialize<'de> for Twice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Twice;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Twice, A::Error> {
+                let (mut keys, mut twice) = (BTreeSet::new(), None);
+                while let Some((key, IgnoredAny)) = object.next_entry::<String, _>()? {
+                    if let Some(key) = keys.replace(key) {
+                        twice.get_or_insert(key);
+                    }
+                }
+                Ok(Twice(twice))
+            }
+        }
+
+        deserializer.deserialize_map(Keys)
     }
 }
 

@@ -18,6 +18,8 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":9007199254740992,"acquire":"x"}"#, None, "an integer up to"),
     (r#"{"id":1}"#, Some(1), "one of \"acquire\", \"release\" and \"renew\""),
     (r#"{"id":1,"release":true,"renew":true}"#, Some(1), "one of \"acquire\", \"release\" and \"renew\""),
+    (r#"{"id":1,"release":true,"id":2}"#, None, "\"id\" is there twice"),
+    (r#"{"id":8,"acquire":"x","limit":1,"limit":9}"#, Some(8), "\"limit\" is there twice"),
     (r#"{"id":1,"relase":true}"#, Some(1), "\"relase\" is no field here: write \"release\""),
     (r#"{"id":8,"acquire":"x","limt":3}"#, Some(8), "\"limt\" is no field here: write \"limit\""),
     (r#"{"id":8,"acquire":"x","timeout":3}"#, Some(8), "\"timeout\" is no field here: write \"timeout_ms\""),
@@ -110,7 +112,8 @@ fn an_invalid_line_is_answered_and_has_no_effect() {
 
 #[test]
 fn the_schema_refuses_what_the_command_refuses() {
-    for (line, ..) in INVALID {
+    // A parsed line has each key once.
+    for (line, ..) in INVALID.iter().filter(|(_, _, reason)| !reason.ends_with("is there twice")) {
         let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
         assert!(against_schema("hold-many.schema.json", &line).is_err(), "{line}");
     }
