@@ -60,7 +60,7 @@ pub(crate) async fn change(
         if !is_known {
             report::say_with(names::unknown(&client, name).await, json!({ "semaphore": name }));
         }
-        return Ok(exit::print(line));
+        return Ok(exit::print_lines(&line));
     }
     let names = chosen.names(&client).await?;
     names::confirm(targets, what, &names)?;
@@ -72,7 +72,7 @@ pub(crate) async fn change(
         match made {
             Ok(Some(line)) => {
                 changed += 1;
-                code = code.max(exit::print(line));
+                code = code.max(exit::print_lines(&line));
             }
             Ok(None) => {}
             Err(AdminError::Store(error)) if error.is_temporary() => {

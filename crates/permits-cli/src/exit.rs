@@ -10,7 +10,7 @@ use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::report;
+use crate::{report, text};
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
@@ -143,6 +143,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new(SYSTEM, format!("cannot write JSON: {error}")))?;
     Ok(print(&(text + "\n")))
+}
+
+/// Prints lines with texts of the store, which may be those of any program, so that a terminal shows all of
+/// them.
+pub(crate) fn print_lines(lines: &str) -> u8 {
+    print(lines.split('\n').map(text::printable).collect::<Vec<_>>().join("\n"))
 }
 
 /// Prints on standard output, after what was reported before, so that a terminal shows both in order. A

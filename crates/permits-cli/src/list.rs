@@ -27,7 +27,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
         report::say(format_args!("{none}{under}"));
         return Ok(exit::SUCCESS);
     }
-    Ok(exit::print(human(&listed)))
+    Ok(exit::print_lines(&human(&listed)))
 }
 
 /// Inspects each semaphore whose name begins with `prefix`. The list of holders shows which of them cool or

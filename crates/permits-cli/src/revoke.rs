@@ -24,7 +24,7 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
                 && revoke_one(&semaphore, &found, reason).await?
             {
                 let revoked = |inspection: &Inspection| format!("{found} revoked, {}", usage(inspection));
-                return Ok(exit::print(after(&semaphore, revoked).await?.unwrap_or_default()));
+                return Ok(exit::print_lines(&after(&semaphore, revoked).await?.unwrap_or_default()));
             }
             if !names::is_known_name(&client, name).await? {
                 return Err(names::unknown_failure(&client, name).await);

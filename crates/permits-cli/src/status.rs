@@ -36,7 +36,7 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
         }
     } else {
         let texts: Vec<String> = inspections.iter().map(human).collect();
-        code = exit::print(texts.join("\n"));
+        code = exit::print_lines(&texts.join("\n"));
     }
     match chosen {
         Chosen::One(name) if code == exit::SUCCESS && !names::is_used(&inspections[0]) => {

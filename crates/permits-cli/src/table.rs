@@ -5,7 +5,7 @@
 //! one of the first is left out in any window. A text
 //! with several forms is never left out: it takes a shorter form, and numbers go first.
 
-use crate::text::{truncate, width};
+use crate::text::{printable, truncate, width};
 
 /// The width down to which names are truncated to make room for a number.
 const MIN_NAME: usize = 11;
@@ -131,13 +131,13 @@ impl<const N: usize> Table<N> {
         left = left - name + for_forms;
         let with_text = for_forms > 2 || (shows_text && left >= 2 + MIN_TEXT);
         let line = |cells: [&str; N], text: &Text| {
-            let first = truncate(cells[0], name);
+            let first = truncate(&printable(cells[0]), name);
             let mut line = format!("{first}{:padding$}", "", padding = name - width(&first));
             for (cell, width) in cells.iter().zip(widths).take(kept).skip(1) {
                 line += &format!("  {cell:>width$}");
             }
             if with_text && !text.is_empty() {
-                line += &format!("  {}", text.fitted(left - 2));
+                line += &format!("  {}", printable(&text.fitted(left - 2)));
             }
             line
         };

@@ -5,6 +5,24 @@ use std::time::Duration;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
+/// Escapes control characters, characters without width, and those that change the direction of a text. The
+/// joiners stay, which some scripts and emoji need. A second call changes nothing.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_invisible = matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        );
+        if character.is_control() || is_invisible {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 /// The number of columns that `text` takes.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
@@ -83,6 +101,19 @@ pub(crate) fn paused(remaining: Option<Duration>, reason: Option<&str>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_not_show_is_escaped() {
+        for (text, expected) in [
+            ("plain äöü 日本 e\u{301} 👩\u{200d}👧", "plain äöü 日本 e\u{301} 👩\u{200d}👧"),
+            ("\u{1b}[2J\r\n\u{9b}", r"\u{1b}[2J\r\n\u{9b}"),
+            ("a\u{202e}b\u{2066}c\u{200f}", r"a\u{202e}b\u{2066}c\u{200f}"),
+            ("a\u{200b}b\u{feff}c\u{2028}", r"a\u{200b}b\u{feff}c\u{2028}"),
+        ] {
+            assert_eq!(printable(text), expected);
+            assert_eq!(printable(expected), expected);
+        }
+    }
 
     #[test]
     fn long_texts_are_truncated_with_an_ellipsis() {

@@ -30,8 +30,8 @@ use crate::clock::unix_ms;
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;
+use redact::redact_all;
 pub(crate) use redact::redacted;
-use redact::{printable, redact_all};
 
 /// The form of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -228,7 +228,7 @@ pub(crate) fn joined(mut fields: Value, more: &Value) -> Value {
 }
 
 fn say_at(level: &str, message: impl fmt::Display, fields: Value) {
-    let message = printable(&redacted(&message.to_string()));
+    let message = text::printable(&redacted(&message.to_string()));
     let mut state = state();
     match &mut state.buffer {
         Some(buffer) => buffer.add(message),
@@ -240,7 +240,7 @@ fn say_at(level: &str, message: impl fmt::Display, fields: Value) {
 fn say_json(object: Value) {
     let mut state = state();
     match &mut state.buffer {
-        Some(buffer) => buffer.add(object["message"].as_str().map(printable).unwrap_or_default()),
+        Some(buffer) => buffer.add(object["message"].as_str().map(text::printable).unwrap_or_default()),
         None => state.add(&with_time(object)),
     }
 }
@@ -281,7 +281,7 @@ fn with_time(mut object: Value) -> String {
 /// is skipped while the reader is behind, because the next one is newer.
 pub(crate) fn show_status(line: &str) {
     // One column less than there are, because terminals differ in the cursor's position after a full line.
-    let line = text::truncate(&printable(&redacted(&format!("permits: {line}"))), columns() - 1);
+    let line = text::truncate(&text::printable(&redacted(&format!("permits: {line}"))), columns() - 1);
     let mut state = state();
     if state.is_idle() {
         state.add(&format!("{ERASE}{NO_WRAP}{line}{WRAP}"));

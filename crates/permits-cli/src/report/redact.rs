@@ -1,20 +1,8 @@
-//! Text from outside, made safe to show: without passwords and control characters.
+//! Text from outside without passwords.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
-
-pub(super) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
 
 /// `text` without possible passwords in URLs: the part before an `@`, and the query. A password may contain
 /// any character, so rather too much is redacted.

@@ -13,6 +13,7 @@ use crate::names;
 use crate::output::Output;
 use crate::report;
 use crate::status::summary;
+use crate::text::printable;
 
 /// The lines of all watched semaphores.
 #[derive(Clone, Copy)]
@@ -100,7 +101,7 @@ impl Watcher {
         if !json {
             if text::is_worth_a_line(event, authored) {
                 let state = || inspection.map(summary).unwrap_or_default();
-                output.write_text(text::line(event, at, several.then_some(name), state));
+                output.write_text(printable(&text::line(event, at, several.then_some(name), state)));
             }
             return;
         }

@@ -5,7 +5,8 @@ use permits_testkit::{HANGS, Server};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Running, Store, assert_matches_schema, json, on_both_stores, output, permits, run, status, waiter,
+    Holder, Local, Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run,
+    status, waiter,
 };
 
 on_both_stores! {
@@ -14,6 +15,21 @@ on_both_stores! {
     what_cools_is_shown_and_can_be_freed,
     units_that_may_be_kept_are_shown_while_no_request_waits,
     printed_json_matches_the_schemas,
+}
+
+#[test]
+fn no_text_of_a_program_reorders_a_terminal() {
+    let store = Local::new();
+    let mut command = run(&store, "x", "--limit 1", "echo ready; read x");
+    let gate = gate(command.env("PERMITS_LABEL", "a\u{202e}b\u{200b}"));
+    let running = Running::until(&mut command, "ready");
+    let escaped = r"a\u{202e}b\u{200b}";
+    let shown = output(&mut permits(&store.url(), ["status", "x"])).stdout;
+    assert!(shown.contains(escaped) && !shown.contains('\u{202e}'), "{shown}");
+    let refused = output(&mut run(&store, "x", "--no-wait", "true")).stderr;
+    assert!(refused.contains(escaped) && !refused.contains('\u{202e}'), "{refused}");
+    drop(gate);
+    running.finish();
 }
 
 #[test]
