@@ -4,7 +4,7 @@ use std::env::{self, VarError};
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
-use permits::{Client, ClientBuilder};
+use permits::{Client, ClientBuilder, check};
 
 use crate::args::{Author, Common};
 use crate::exit::{Failure, USAGE};
@@ -16,11 +16,17 @@ const URL_VARIABLE: &str = "PERMITS_URL";
 /// The environment variable with the path of a file that contains the URL.
 const FILE_VARIABLE: &str = "PERMITS_URL_FILE";
 
+/// The environment variable with the prefix of keys.
+const PREFIX_VARIABLE: &str = "PERMITS_PREFIX";
+
 /// The environment variable that refuses stores other than servers.
 const SERVER_VARIABLE: &str = "PERMITS_REQUIRE_SERVER";
 
 /// The default store: a file that this user's processes on this machine share.
 const DEFAULT_URL: &str = "local:";
+
+/// The default prefix.
+const DEFAULT_PREFIX: &str = "permits";
 
 /// Store timeout of the verbs that do not wait in line.
 const OPERATOR_TIMEOUT: Duration = Duration::from_secs(3);
@@ -46,10 +52,12 @@ impl Target {
             let asks = format!("{SERVER_VARIABLE} asks for a server");
             return Err(Failure::new(USAGE, format!("{asks}, and the store is {url:?}: set {URL_VARIABLE}")));
         }
-        let builder = Client::builder(&url).prefix(&common.prefix);
+        let builder = Client::builder(&url).prefix(prefix(common)?);
+        // Before the URL is shown, because no part of one that is not valid is known to be no password.
+        let address = builder.address()?;
         let store = match url.strip_prefix("local:") {
             // With the path, which `local:` leaves out.
-            Some(_) => format!("local:{}", builder.address()?),
+            Some(_) => format!("local:{address}"),
             None => report::redacted(&url).trim_end_matches("?***").to_owned(),
         };
         Ok(Self { builder, store })
@@ -118,12 +126,12 @@ fn from_environment() -> Result<Option<String>, Failure> {
     }
 }
 
-/// The value of an environment variable. An empty one is refused, because it was meant to name a store other
-/// than the default.
+/// The value of an environment variable. An empty one is refused, because it was meant to name a store or a
+/// prefix other than the default.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
-    match env::var(name) {
+    match env::var(name).map(|value| value.trim().to_owned()) {
         Ok(value) if value.is_empty() => {
-            Err(Failure::new(USAGE, format!("{name} is empty: name a store, or unset it")))
+            Err(Failure::new(USAGE, format!("{name} is empty: give it a value, or unset it")))
         }
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
@@ -142,6 +150,16 @@ fn from_file(path: &str) -> Result<String, Failure> {
         0 => Err(wrong("is empty: write the URL of a store into it")),
         _ => Err(wrong("has several lines: write the URL of a store into it, and nothing else")),
     }
+}
+
+/// The first part of every key: that of `--prefix`, of the environment, or by default.
+pub(crate) fn prefix(common: &Common) -> Result<String, Failure> {
+    if let Some(prefix) = &common.prefix {
+        return Ok(prefix.clone());
+    }
+    let Some(prefix) = variable(PREFIX_VARIABLE)? else { return Ok(DEFAULT_PREFIX.to_owned()) };
+    let wrong = |error| Failure::new(USAGE, format!("{PREFIX_VARIABLE}: {error}"));
+    check::prefix(&prefix).map(|()| prefix).map_err(wrong)
 }
 
 fn requires_server() -> Result<bool, Failure> {

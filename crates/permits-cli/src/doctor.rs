@@ -10,7 +10,7 @@ use permits::{Diagnosis, Finding, Severity};
 use serde::Serialize;
 
 use crate::args::{Common, Doctor};
-use crate::connect::Target;
+use crate::connect::{Target, prefix};
 use crate::exit::{self, Failure, SUCCESS, UNHEALTHY, USAGE};
 
 /// The user's name in the output of `--acl`.
@@ -25,13 +25,13 @@ const WIDTH: usize = 100;
 /// Diagnoses the store. An unreachable store is a finding like any other.
 pub(crate) async fn doctor(common: &Common, options: &Doctor) -> Result<u8, Failure> {
     if options.acl {
-        let rights = acl_rules(&common.prefix).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+        let rights = acl_rules(&prefix(common)?).map_err(|error| Failure::new(USAGE, error.to_string()))?;
         return Ok(exit::print(acl(&rights)));
     }
     let diagnosis = Target::of(common)?.builder.diagnose().await?;
     let printed = match options.json {
         true => exit::print_json(&DoctorJson::from(&diagnosis))?,
-        false => exit::print(human(&diagnosis)),
+        false => exit::print_lines(&human(&diagnosis)),
     };
     Ok(if printed == SUCCESS && !diagnosis.is_healthy() { UNHEALTHY } else { printed })
 }

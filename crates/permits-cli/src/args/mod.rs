@@ -50,9 +50,10 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// The first part of every key on a server. Semaphores with different prefixes are separate
-    #[arg(long, global = true, value_name = "P", default_value = "permits", value_parser = value::prefix)]
-    pub(crate) prefix: String,
+    /// The first part of every key on a server. Semaphores with different prefixes are separate [default:
+    /// $PERMITS_PREFIX, else permits]
+    #[arg(long, global = true, value_name = "P", value_parser = value::prefix)]
+    pub(crate) prefix: Option<String>,
 
     /// Time to wait for a store that cannot be reached [default: 3s; of run: --wait, else 10s]
     #[arg(long, global = true, value_name = "TIME", value_parser = value::duration)]

@@ -54,6 +54,8 @@ Stores:
 Environment:
   PERMITS_URL             the store, unless --url names one
   PERMITS_URL_FILE        a file that contains the URL
+  PERMITS_PREFIX          the first part of every key, unless --prefix is
+                          given
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:
   PERMITS_LABEL           the label of acquisitions, unless --label is
                           given; none if it is empty

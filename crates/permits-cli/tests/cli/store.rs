@@ -64,7 +64,7 @@ fn an_empty_variable_is_64_and_no_other_store_is_used() {
         for arguments in [&["run", "x", "--limit", "1", "true"][..], &["list"], &["top"]] {
             let empty = output(at_home(state.path(), [""; 0]).args(arguments).env(variable, ""));
             assert_eq!((empty.code, empty.stdout.as_str()), (64, ""), "{variable}, {arguments:?}");
-            let expected = format!("permits: {variable} is empty: name a store, or unset it\n");
+            let expected = format!("permits: {variable} is empty: give it a value, or unset it\n");
             // Without a terminal, `top` may report that first.
             assert!(arguments == ["top"] || empty.stderr == expected, "{}", empty.stderr);
         }
@@ -148,8 +148,35 @@ fn semaphores_with_another_prefix_are_others() {
     assert_eq!(call(&["limit", "x", "3", "--prefix", "team-a"]).stdout, "x: limit 3, pinned (version 1)\n");
     assert_eq!(call(&["--prefix", "team-a", "run", "x", "--recovery", "off", "echo", "ran"]).stdout, "ran\n");
     assert!(call(&["list", "--prefix", "team-a"]).stdout.contains("\nx "));
+    let by_variable =
+        |prefix: &str, verb: &str| output(permits(&server.url(), [verb]).env("PERMITS_PREFIX", prefix));
+    assert!(by_variable("team-a", "list").stdout.contains("\nx "));
+    for (wrong, says) in
+        [("", "PERMITS_PREFIX is empty"), ("a b", "PERMITS_PREFIX: the key prefix \"a b\" is not valid")]
+    {
+        let refused = by_variable(wrong, "list");
+        assert_eq!((refused.code, refused.stdout.as_str()), (64, ""));
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
     assert_eq!(call(&["list"]).stdout, "");
     assert!(call(&["doctor", "--acl", "--prefix", "team-a"]).stdout.contains(r" ~team\-a:{* "));
+}
+
+#[test]
+fn a_url_without_a_scheme_is_not_shown() {
+    for url in ["u:secret@host:6379", "redis:u:secret@host", "secret@host", "u:sec ret@host"] {
+        for arguments in [&["-v", "list"][..], &["run", "x", "-v", "--limit", "1", "true"], &["doctor"]] {
+            let refused = output(&mut permits(url, arguments));
+            assert_eq!(refused.code, 64, "{url}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("sec"), "{url}: {}", refused.stderr);
+            assert!(refused.stdout.is_empty(), "{url}: {}", refused.stdout);
+        }
+    }
+}
+
+#[test]
+fn spaces_around_the_url_of_the_environment_do_not_count() {
+    assert_eq!(output(&mut permits(" memory:\n", ["list"])).code, 0);
 }
 
 #[test]
