@@ -7,7 +7,7 @@ use permits::{AdminError, Client, Inspection, Semaphore};
 
 use crate::args::{Changed, Chosen, Close, Common, Delete, Limit, LimitChange, Pause};
 use crate::exit::{self, Failure};
-use crate::status::usage;
+use crate::status::{closed, usage};
 use crate::text::paused;
 use crate::{connect, each, names, report};
 
@@ -59,7 +59,7 @@ async fn show_limit(common: &Common, changed: &Changed) -> Result<u8, Failure> {
     let client = connect::operator(common).await?;
     let inspections = each::inspect(&client, chosen, 0).await?;
     let lines: String = inspections.iter().map(|inspection| line(inspection, limit_of)).collect();
-    let code = exit::print(lines);
+    let code = exit::print_lines(&lines);
     match chosen {
         Chosen::One(name) if code == exit::SUCCESS && !names::is_used(&inspections[0]) => {
             Err(names::unknown_failure(&client, name).await)
@@ -104,7 +104,11 @@ pub(crate) async fn resume(common: &Common, changed: &Changed) -> Result<u8, Fai
 pub(crate) async fn close(common: &Common, options: &Close) -> Result<u8, Failure> {
     change(common, &options.changed, "close", async |semaphore| {
         semaphore.close_line(&options.reason).await?;
-        after(&semaphore, |inspection| format!("closed, {}", usage(inspection))).await
+        after(&semaphore, |inspection| {
+            let closed = closed(inspection.closed.as_deref().unwrap_or_default());
+            format!("{}, {}", closed.replacen("CLOSED", "closed", 1), usage(inspection))
+        })
+        .await
     })
     .await
 }
@@ -124,7 +128,7 @@ pub(crate) async fn delete(common: &Common, Delete { name, force }: &Delete) -> 
     let semaphore = client.semaphore(name, permits::Limit::Stored)?;
     let deleted = if *force { semaphore.delete_unreadable().await? } else { semaphore.delete().await? };
     if deleted {
-        Ok(exit::print(format!("{name}: deleted\n")))
+        Ok(exit::print_lines(&format!("{name}: deleted\n")))
     } else {
         Err(names::unknown_failure(&client, name).await)
     }

@@ -72,9 +72,14 @@ pub(crate) async fn unknown(client: &Client, name: &str) -> String {
     if name.contains('*') {
         return message;
     }
+    message + &similar_to(client, name).await
+}
+
+/// The end of a message about a name: similar ones, if the store lists them in time.
+pub(crate) async fn similar_to(client: &Client, name: &str) -> String {
     let known = timeout(SIMILAR_TIMEOUT, client.list()).await;
     let names = similar(name, known.ok().and_then(Result::ok).unwrap_or_default());
-    if names.is_empty() { message } else { format!("{message}; similar names: {}", quoted(&names)) }
+    if names.is_empty() { String::new() } else { format!("; similar names: {}", quoted(&names)) }
 }
 
 /// The failure of a verb that shows or removes a semaphore which the store does not know.

@@ -27,7 +27,8 @@ use crate::args::{Also, Common, LaneArg, Request};
 use crate::clock::milliseconds;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
-use crate::report;
+use crate::text::duration;
+use crate::{names, report};
 pub(crate) use caller::Caller;
 pub(crate) use hint::forgotten_name;
 use reason::{Line, Reason};
@@ -46,7 +47,8 @@ const MIN_STORE_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_RECOVERY: Duration = Duration::from_secs(5);
 
 /// The message for a release without a reply.
-pub(crate) const UNANSWERED: &str = "the store does not answer; it frees the units when the lease ends";
+pub(crate) const UNANSWERED: &str =
+    "the store does not answer; what it has of this process ends with the lease";
 
 /// The default lease of a permit that this process renews.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
@@ -308,7 +310,8 @@ impl Pending<'_> {
                 } else {
                     hint::no_limit_of_other(&semaphore)
                 };
-                let message = format!("semaphore {semaphore:?} has no limit yet: {how}");
+                let similar = names::similar_to(&self.client, &semaphore).await;
+                let message = format!("semaphore {semaphore:?} has no limit yet: {how}{similar}");
                 Failure::new(exit::USAGE, message).with(json!({ "semaphore": semaphore }))
             }
             AcquireAllError::Acquire { semaphore, source } => {
@@ -347,6 +350,22 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
                 Some(wait) => format!("no permit within {wait:?}"),
                 None => "no permit now".to_owned(),
             }
+        }
+        (AcquireError::AlreadyHeld { holder }, _) => {
+            let lease = reason::lease_of(line, holder).await;
+            let failure = Failure::from(error);
+            // Of a holder that has died it is the time until the name is free.
+            return match lease {
+                None => failure,
+                Some(left) => {
+                    let message = format!(
+                        "{}; its lease ends in {} unless it is renewed",
+                        failure.message,
+                        duration(left)
+                    );
+                    Failure { message, ..failure }.with(json!({ "lease_remaining_ms": milliseconds(left) }))
+                }
+            };
         }
         _ => return Failure::from(error),
     };

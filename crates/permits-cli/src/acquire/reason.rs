@@ -72,6 +72,13 @@ impl Reason {
     }
 }
 
+/// The time until the lease of `holder` ends unless it is renewed; `None` if it is not known.
+pub(super) async fn lease_of(line: &Line, holder: &str) -> Option<Duration> {
+    let inspection = timeout(ANSWER_TIMEOUT, line.semaphore.inspect()).await.ok()?.ok()?;
+    let info = inspection.holders.iter().find(|info| info.holder == holder && !info.cooling)?;
+    Some(info.lease_remaining)
+}
+
 /// The most important first, since a terminal cuts off the end.
 fn describe(inspection: &Inspection, is_own_parent: bool, columns: usize) -> String {
     let Inspection { held, limit, holders, recovering, .. } = inspection;

@@ -54,7 +54,7 @@ pub(crate) struct Targets {
     pub(crate) names: Names,
 
     /// Change several semaphores of --under without asking. Without a terminal they are refused otherwise
-    #[arg(long, requires = "under")]
+    #[arg(long)]
     pub(crate) yes: bool,
 
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Allow requests that set limits, pause, resume and revoke. Needs --token-file
+    /// Allow requests that set limits, pause, resume, close, open, revoke and delete. Needs --token-file
     #[arg(long)]
     pub(crate) allow_write: bool,
 

@@ -171,10 +171,10 @@ Endpoints:
   /api/v1/semaphores         as permits list --json
   /api/v1/semaphores/NAME    as permits status --json
   /api/v1/semaphores/NAME/history
-                             the last five minutes
+                             the last hour, or ?window_ms=MILLISECONDS
   /api/v1/events             changes, as server-sent events
-  POST /api/v1/semaphores/NAME/limit, pause, resume or revoke
-                             with --allow-write
+  POST /api/v1/semaphores/NAME/limit, pause, resume, close, open, revoke
+                             or delete, with --allow-write
   NAME is percent-encoded. docs/monitoring.md describes them.
 
 Standard output:

@@ -103,7 +103,8 @@ fn a_closed_line_sends_waiters_and_newcomers_away(store: &dyn Store, name: &str)
     let holder = Holder::start(store, name, "--limit 1");
     let waiter = waiter(store, name, "", (1, 1));
     let reason = r#"moved to "exports-2", ½ of it"#;
-    operate(store, ["close", name, "--reason", reason], "semaphore: closed, 1 of 1 held, 0 waiting");
+    let closed = format!("semaphore: closed ({reason}), 1 of 1 held, 0 waiting");
+    operate(store, ["close", name, "--reason", reason], &closed);
     assert_eq!(status(store, name)["closed"], json!(reason));
     let text = output(&mut permits(&store.url(), ["status", name])).stdout;
     assert!(text.starts_with(&format!("{name}: 1 of 1 held, 0 waiting, CLOSED ({reason}) by ")), "{text}");

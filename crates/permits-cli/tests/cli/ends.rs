@@ -17,6 +17,7 @@ on_both_stores! {
     the_command_inherits_the_standard_streams,
     a_command_that_cannot_run_holds_nothing,
     no_permit_in_time_is_75,
+    a_name_that_is_held_already_has_the_end_of_its_lease,
     a_revoked_waiter_is_75,
     without_a_limit_the_stored_one_counts,
     a_weight_over_the_limit_is_64,
@@ -119,6 +120,22 @@ fn no_permit_in_time_is_75(store: &dyn Store, name: &str) {
         assert_eq!(counts(store, name), (1, 0), "{options}");
     }
     drop(holder);
+}
+
+fn a_name_that_is_held_already_has_the_end_of_its_lease(store: &dyn Store, name: &str) {
+    // As a process leaves it that has died.
+    assert_eq!(
+        output(&mut permits(
+            &store.url(),
+            ["acquire", name, "--limit", "1", "--lease", "5h", "--holder", "web-3"]
+        ))
+        .code,
+        0
+    );
+    let refused = output(&mut run(store, name, "--holder web-3", "echo ran"));
+    let says = "permits: holder \"web-3\" holds or waits for a permit already; its lease ends in 4 h ";
+    assert_eq!((refused.code, refused.stdout.as_str()), (75, ""));
+    assert!(refused.stderr.starts_with(says), "{}", refused.stderr);
 }
 
 fn a_revoked_waiter_is_75(store: &dyn Store, name: &str) {

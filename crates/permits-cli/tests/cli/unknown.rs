@@ -7,6 +7,7 @@ use crate::support::{Output, Store, on_both_stores, output, permits, prepare, st
 on_both_stores! {
     a_change_of_an_unknown_name_is_made_with_a_warning,
     verbs_that_show_or_remove_an_unknown_name_end_with_66,
+    a_request_for_an_unknown_name_without_a_limit_has_similar_ones,
     a_name_with_a_star_is_no_pattern,
 }
 
@@ -56,6 +57,13 @@ fn verbs_that_show_or_remove_an_unknown_name_end_with_66(store: &dyn Store, _: &
     assert_eq!((code, stderr.as_str()), (66, "permits: no program has used \"exprots\" lately\n"));
     let shown: Value = serde_json::from_str(&stdout).expect("it is JSON");
     assert_eq!(shown["held"], 0, "a script that reads it goes on");
+}
+
+fn a_request_for_an_unknown_name_without_a_limit_has_similar_ones(store: &dyn Store, _: &str) {
+    prepare(store, "exports");
+    let Output { code, stdout, stderr } = call(store, &["run", "exprots", "true"]);
+    assert_eq!((code, stdout.as_str()), (64, ""));
+    assert!(stderr.ends_with("; similar names: \"exports\"\n"), "{stderr}");
 }
 
 fn a_name_with_a_star_is_no_pattern(store: &dyn Store, _: &str) {

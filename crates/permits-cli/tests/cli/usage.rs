@@ -98,7 +98,6 @@ fn wrong_usage_is_64_and_says_why() {
         (&["limit", "--under", "y", "many"], "\"many\" for [N]: it must be a number from 1"),
         (&["limit", "--under", "y", "x", "3"], "the name \"x\" cannot be used with --under"),
         (&["limit", "--under", "y", "3", "--unpin"], "a limit cannot be used with --unpin"),
-        (&["pause", "x", "--yes"], "--under <PREFIX>"),
         (&["revoke", "--under", "y"], "<HOLDER>"),
         (&["revoke", "x"], "<HOLDER>"),
         (&["revoke", "x", "h", "--all"], "cannot be used with"),
