@@ -70,10 +70,10 @@ impl Mailbox {
         })
     }
 
-    /// Ends the thread that waits.
+    /// Ends the thread or greenlet that waits.
     fn close(&self) {
         self.shared.lock().is_closed = true;
-        self.shared.changed.notify_all();
+        self.shared.signal();
     }
 }
 
@@ -95,10 +95,14 @@ impl Shared {
         state.woken.push(key);
         drop(state);
         if is_first {
-            // A full socket is readable already. A closed one has no reader left.
-            let _ = (&self.signal).write(&[0]);
-            self.changed.notify_all();
+            self.signal();
         }
+    }
+
+    fn signal(&self) {
+        // A full socket is readable already. A closed one has no reader left.
+        let _ = (&self.signal).write(&[0]);
+        self.changed.notify_all();
     }
 }
 

@@ -1,14 +1,19 @@
-"""Waiting for the calls of the native half: a thread blocks, an event loop polls.
+"""Waiting for the calls of the native half: a thread blocks, an event loop polls, a greenlet polls.
 
 No thread of the native half takes the interpreter's lock. It makes a socket readable, which the event loop watches.
 A task that is cancelled drops its call, which withdraws the request.
+
+gevent and eventlet replace functions of the standard library, so that what looks like a thread is a greenlet: one of many
+on one thread, which must not block in native code. A greenlet waits in the `select` that they have put there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import select
 import threading
+import time
 from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
 
@@ -22,7 +27,42 @@ def wait(call: Call[T], timeout: float | None = None) -> T:
 
     With a timeout, for a call whose result may be `None`: that, if it has not ended then.
     """
+    if threads_are_greenlets():
+        return _wait_in_greenlet(call, timeout)
     return call.wait(threading.current_thread() is threading.main_thread(), timeout)
+
+
+def threads_are_greenlets() -> bool:
+    """True in a program that gevent or eventlet has patched."""
+    return select.select.__module__ != "select"
+
+
+def readable(mailbox: Mailbox, timeout: float | None = None) -> None:
+    """Lets other greenlets run until calls of the mailbox have to be polled, or the timeout has passed."""
+    select.select([mailbox.fileno()], [], [], timeout)
+
+
+def _wait_in_greenlet(call: Call[T], timeout: float | None) -> T:
+    # Greenlets wait for one descriptor each.
+    mailbox = Mailbox()
+    end = None if timeout is None else time.monotonic() + timeout
+    try:
+        while True:
+            ended = call.poll(mailbox, 0)
+            if ended:
+                return call.take()
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                # As `Call.wait` does: its stub says why.
+                return None  # type: ignore[return-value]
+            if ended is None:
+                # The requests of other greenlets that are ready travel with this one.
+                time.sleep(0)
+            else:
+                readable(mailbox, left)
+                mailbox.take()
+    finally:
+        call.cancel()
 
 
 async def result(call: Call[T]) -> T:

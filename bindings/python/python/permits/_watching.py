@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from ._permits import Call, Mailbox
+from ._waiting import readable, threads_are_greenlets
 from .errors import LostError
 
 Callback = Callable[[LostError], object]
@@ -39,11 +40,18 @@ class _Watcher:
         self.mailbox.note(key)
 
     def run(self) -> None:
-        while self.mailbox.wait():
+        while self.wait():
             for key in self.mailbox.take():
                 # The permits that are lost because the process ends are not reported.
                 if not self.has_ended:
                     self.step(key)
+
+    def wait(self) -> bool:
+        """Waits until calls have to be polled. False if the thread has to end."""
+        if not threads_are_greenlets():
+            return self.mailbox.wait()
+        readable(self.mailbox)
+        return not self.has_ended
 
     def step(self, key: int) -> None:
         call, callback = self.watched[key]
