@@ -7,15 +7,22 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? "").trim();
+// A name may come from an untrusted branch or title: a line break in it would begin a command to the runner.
+const escapes = { "%": "%25", "\r": "%0D", "\n": "%0A" };
+const print = (command, text) => console.log(command + text.replace(/[%\r\n]/g, (sign) => escapes[sign]));
 const put = (file, name, value) => appendFileSync(process.env[file], `${name}=${value}\n`);
 
 const options = ["limit", "weight", "lease", "at-least", "lane", "holder"];
 const words = options.filter(input).map((name) => `--${name}=${input(name)}`);
-if (input("label")) words.push(`--label=${input("label").slice(0, 120)}`);
+// A label has 120 bytes at most.
+const cut = (text) => (Buffer.byteLength(text) > 120 ? cut([...text].slice(0, -1).join("")) : text);
+if (input("label")) words.push(`--label=${cut(input("label"))}`);
 if (input("timeout")) words.push(input("timeout") === "0" ? "--no-wait" : `--wait=${input("timeout")}`);
 
 const program = input("program") || "permits";
 const env = { ...process.env, PERMITS_URL: input("url") };
+// The command refuses both.
+delete env.PERMITS_URL_FILE;
 const stdio = ["ignore", "pipe", "inherit"];
 const acquire = spawn(program, ["acquire", "--json", ...words, "--", input("name")], { env, stdio });
 // A job that is cancelled leaves the line.
@@ -23,13 +30,13 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => acquire.kil
 let printed = "";
 acquire.stdout.on("data", (data) => (printed += data));
 acquire.on("error", (error) => {
-  console.log(`::error::${program} cannot be started: ${error.message}`);
+  print("::error::", `${program} cannot be started: ${error.message}`);
   process.exitCode = 1;
 });
 acquire.on("close", (code, signal) => {
   if (code !== 0) {
-    const reason = `::error::no permit of ${input("name")}: permits ended with ${code ?? signal}`;
-    if (process.exitCode === undefined) console.log(reason);
+    const reason = `no permit of ${input("name")}: permits ended with ${code ?? signal}`;
+    if (process.exitCode === undefined) print("::error::", reason);
     process.exitCode = 1;
     return;
   }
@@ -44,5 +51,5 @@ acquire.on("close", (code, signal) => {
   const log = openSync(join(directory, "log"), "a", 0o600);
   const renew = [fileURLToPath(new URL("renew.mjs", import.meta.url)), program, file, String(remaining / 3)];
   spawn(process.execPath, renew, { env, detached: true, stdio: ["ignore", log, log] }).unref();
-  console.log(`permit of ${input("name")}: slot ${slot}, token ${token}`);
+  print("", `permit of ${input("name")}: slot ${slot}, token ${token}`);
 });

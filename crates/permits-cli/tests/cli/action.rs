@@ -178,3 +178,76 @@ fn a_job_that_is_cancelled_leaves_the_line() {
     holder.release();
     job.leaves_nothing(&name);
 }
+
+#[test]
+fn a_name_with_line_breaks_gives_the_runner_no_command() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, _) = fresh();
+    let job = Job::new(&server, "s\n::add-mask::deploy\r::stop", &[]);
+    let main = output(&mut job.script("main"));
+    assert_eq!(main.code, 1);
+    assert_eq!(main.stdout.lines().count(), 1, "{}", main.stdout);
+    assert!(main.stdout.contains("no permit of s%0A::add-mask::deploy%0D::stop"), "{}", main.stdout);
+}
+
+#[test]
+fn a_label_that_is_too_long_is_cut_between_characters() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let job = Job::new(&server, &name, &[("limit", "1"), ("label", &"ü".repeat(100))]);
+    job.main();
+    assert_eq!(status(&server, &name)["holders"][0]["label"], "ü".repeat(60));
+    assert_eq!(job.post().code, 0);
+    job.leaves_nothing(&name);
+}
+
+#[test]
+fn a_url_file_of_the_runner_does_not_count() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let job = Job::new(&server, &name, &[("limit", "1")]);
+    for key in ["main", "post"] {
+        let step = output(job.script(key).env("PERMITS_URL_FILE", "/nowhere/url"));
+        assert_eq!(step.code, 0, "{} {}", step.stdout, step.stderr);
+    }
+    job.leaves_nothing(&name);
+}
+
+#[test]
+fn the_post_step_deletes_no_directory_but_that_of_the_main_step() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let job = Job::new(&server, &name, &[]);
+    for directory in ["permits-1/permits-2", "other"] {
+        let directory = job.temp.path().join(directory);
+        fs::create_dir_all(&directory).expect("a directory");
+        let file = directory.join("handle");
+        fs::write(&file, "a handle").expect("a file");
+        let post = output(job.script("post").env("STATE_file", &file));
+        assert_eq!((post.code, post.stderr.as_str()), (1, ""));
+        assert!(post.stdout.starts_with("::error::the state of the step was changed"), "{}", post.stdout);
+        assert!(file.exists());
+    }
+}
+
+#[test]
+fn a_post_step_without_its_file_says_so() {
+    if skip::without_program("node") {
+        return;
+    }
+    let (server, name) = fresh();
+    let job = Job::new(&server, &name, &[("limit", "1")]);
+    job.main();
+    fs::remove_file(&job.file("STATE")["file"]).expect("it is there");
+    let post = job.post();
+    assert_eq!((post.code, post.stderr.as_str()), (1, ""));
+    assert!(post.stdout.starts_with("::error::the file with the handle was removed"), "{}", post.stdout);
+}
