@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::{ChildGuard, HANGS, wait};
+use permits_testkit::{ChildGuard, HANGS, in_real_time, wait};
 use rustix::process::Signal;
 
 use crate::support::{
@@ -99,13 +99,15 @@ fn a_command_ends_with_its_longest_hold(store: &dyn Store, name: &str) {
 }
 
 fn a_loss_while_suspended_is_noticed_at_once(store: &dyn Store, name: &str) {
-    let mut running = Running::until(&mut run(store, name, "--limit 1 --lease 2s", ASKED), "ready");
-    running.guard.pause();
-    // Granted when the lease has ended.
-    assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
-    running.guard.resume();
-    let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"), "{}", output.stderr);
+    in_real_time(|| {
+        let mut running = Running::until(&mut run(store, name, "--limit 1 --lease 2s", ASKED), "ready");
+        running.guard.pause();
+        // Granted when the lease has ended.
+        assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
+        running.guard.resume();
+        let output = running.finish();
+        assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"), "{}", output.stderr);
+    });
 }
 
 fn a_loss_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &str) {
@@ -158,42 +160,46 @@ fn a_revoked_command_ends_though_standard_error_is_full(store: &dyn Store, name:
 
 #[test]
 fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_is_full() {
-    let (server, name) = fresh();
-    let directory = tempfile::tempdir().expect("a directory");
-    let beat = directory.path().join("beat");
-    let lease = Duration::from_secs(5);
-    let mut command = run(&server, &name, "--limit 1 --lease 5s -vvv", &format!("trap '' TERM; {BEATS}"));
-    let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
-    // Read now: a process killed while it writes leaves the file empty.
-    let process = process_of(&beat).expect("it beats");
-    // The last renewal was sent before this.
-    let silent_since = SystemTime::now();
-    server.pause();
-    let status = guard.wait_timeout(HANGS).expect("it ends");
-    server.resume();
-    assert_eq!(code(status), 76);
-    let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");
-    let worked = last.duration_since(silent_since).expect("it went on for a while");
-    assert!(worked <= lease, "it worked for {worked:?} after a renewal was last possible");
-    assert_eq!(output(&mut run(&server, &name, "", "echo ran")).stdout, "ran\n");
-    assert!(!is_alive(process));
+    in_real_time(|| {
+        let (server, name) = fresh();
+        let directory = tempfile::tempdir().expect("a directory");
+        let beat = directory.path().join("beat");
+        let lease = Duration::from_secs(5);
+        let mut command = run(&server, &name, "--limit 1 --lease 5s -vvv", &format!("trap '' TERM; {BEATS}"));
+        let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
+        // Read now: a process killed while it writes leaves the file empty.
+        let process = process_of(&beat).expect("it beats");
+        // The last renewal was sent before this.
+        let silent_since = SystemTime::now();
+        server.pause();
+        let status = guard.wait_timeout(HANGS).expect("it ends");
+        server.resume();
+        assert_eq!(code(status), 76);
+        let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");
+        let worked = last.duration_since(silent_since).expect("it went on for a while");
+        assert!(worked <= lease, "it worked for {worked:?} after a renewal was last possible");
+        assert_eq!(output(&mut run(&server, &name, "", "echo ran")).stdout, "ran\n");
+        assert!(!is_alive(process));
+    });
 }
 
 #[test]
 fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
-    let (server, name) = fresh();
-    let script = r#"exec 2> /dev/null; trap "sleep 0.2; echo done; exit 0" TERM
+    in_real_time(|| {
+        let (server, name) = fresh();
+        let script = r#"exec 2> /dev/null; trap "sleep 0.2; echo done; exit 0" TERM
         echo ready; while :; do sleep 0.02; done"#;
-    let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 15s", script), "ready");
-    let silent_since = Instant::now();
-    server.pause();
-    let output = running.finish();
-    // The lease was last extended before the server fell silent.
-    assert!(silent_since.elapsed() < Duration::from_secs(15), "permits has ended, too");
-    assert_eq!((output.code, output.stdout.as_str()), (76, "ready\ndone\n"), "{}", output.stderr);
-    assert!(
-        output.stderr.contains("it could not be renewed in time; ending the command"),
-        "{}",
-        output.stderr
-    );
+        let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 15s", script), "ready");
+        let silent_since = Instant::now();
+        server.pause();
+        let output = running.finish();
+        // The lease was last extended before the server fell silent.
+        assert!(silent_since.elapsed() < Duration::from_secs(15), "permits has ended, too");
+        assert_eq!((output.code, output.stdout.as_str()), (76, "ready\ndone\n"), "{}", output.stderr);
+        assert!(
+            output.stderr.contains("it could not be renewed in time; ending the command"),
+            "{}",
+            output.stderr
+        );
+    });
 }
