@@ -66,7 +66,7 @@ class Site:
     """A directory with the files of the page, their programs, and a server."""
 
     def __init__(self, directory: Path, server: Server) -> None:
-        self.directory = directory
+        self.directory, self.server = directory, server
         self.url = f"{server.url}?recovery=off"
         self.programs: list[subprocess.Popen[str]] = []
         page = (ROOT / "docs/integrations.md").read_text()
@@ -164,6 +164,11 @@ def _get(url: str) -> int:
         return 0
 
 
+def _break_store(site: Site) -> None:
+    """Makes each acquisition fail, as in an outage, without a wait for its end."""
+    site.server.command("SET", "permits:{exports}:state", "other")
+
+
 @_needs("celery", "redis")
 def test_celery_keeps_both_limits_over_its_workers(site: Site) -> None:
     for worker in ("one", "two"):
@@ -208,6 +213,8 @@ def test_fastapi_keeps_the_limit_over_its_workers(site: Site) -> None:
     assert site.log("=") == sorted(DAYS), "the work without a permit was cancelled"
     with site.exports.acquire(weight=4):
         assert _get(f"{url}/refused") == 429
+    _break_store(site)
+    assert _get(f"{url}/broken") == 503
 
 
 DJANGO = """
@@ -250,6 +257,8 @@ def test_django_keeps_the_limit_over_its_processes(site: Site) -> None:
         assert get(1, "/free", "/export/refused") == ["200 429"]
     assert get(1, "/export/revoked", "/free") == ["500 200"]
     site.until_ended([*DAYS * 2, "revoked"])
+    _break_store(site)
+    assert get(1, "/free", "/export/broken") == ["200 503"]
 
 
 def test_asyncio_workers_keep_the_limit_and_repeat_what_was_lost(site: Site) -> None:
