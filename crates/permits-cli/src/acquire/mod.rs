@@ -177,8 +177,8 @@ impl<'a> Requested<'a> {
         .collect()
     }
 
-    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if others hold the units. A
-    /// pause, a closed line or a recovery keeps every host from its work, so a script must not take one of
+    /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if others hold the units.
+    /// A pause, a closed line or a recovery keeps every host from its work, so a script must not take one of
     /// them for a job that another host does.
     pub(crate) fn refused(&self, failure: Failure) -> Failure {
         if !failure.is_taken {
@@ -229,7 +229,8 @@ pub(crate) struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// Acquires all permits, or waits in line for them. A try that a recovery refuses is made again at its end.
+    /// Acquires all permits, or waits in line for them. A try that a recovery refuses is made again at its
+    /// end.
     async fn permits(&self) -> Result<PermitSet, Failure> {
         let Requested { request, .. } = self.requested;
         let is_try = request.no_wait || request.wait.is_some_and(|wait| wait.is_zero());

@@ -46,8 +46,8 @@ pub(crate) struct Request {
     #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
-    /// Do not wait: get a permit now, or exit with code 75. Only the end of a recovery is waited for, if it is
-    /// at most 5s away
+    /// Do not wait: get a permit now, or exit with code 75. Only the end of a recovery is waited for, if it
+    /// is at most 5s away
     #[arg(long, aliases = ["nonblock", "nb"], short_alias = 'n', conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 

@@ -1,5 +1,5 @@
-//! The option or verb that is meant by one of another program, in place of the parser's tip, which takes it for
-//! a value.
+//! The option or verb that is meant by one of another program, in place of the parser's tip, which takes it
+//! for a value.
 
 use std::env;
 
@@ -67,8 +67,8 @@ const VERBS: [(&[&str], &str); 13] = [
     (&["health", "check", "ping"], "permits doctor"),
 ];
 
-/// Adds our tip to the error of an unknown option of a request, of an unknown verb, or of a prefix without its
-/// option.
+/// Adds our tip to the error of an unknown option of a request, of an unknown verb, or of a prefix without
+/// its option.
 pub(crate) fn with_tip(mut error: Error) -> Error {
     let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
     let given = |kind| match error.get(kind) {

@@ -25,9 +25,9 @@ use crate::report;
 /// The longest time between SIGTERM and SIGKILL.
 const MAX_GRACE: Duration = Duration::from_secs(5);
 
-/// The part of the lease, or of a longest hold that is shorter, reserved for the end of a command whose permit
-/// is not renewed. During the rest the store may be unreachable. A part of the grace is spent on SIGKILL: see
-/// [`Supervisor::end_command`].
+/// The part of the lease, or of a longest hold that is shorter, reserved for the end of a command whose
+/// permit is not renewed. During the rest the store may be unreachable. A part of the grace is spent on
+/// SIGKILL: see [`Supervisor::end_command`].
 const GRACE_SHARE: u32 = 5;
 
 /// The part of the grace that is spent before it on a last attempt to renew.

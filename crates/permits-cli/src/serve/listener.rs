@@ -110,9 +110,9 @@ pub(super) async fn serve(
 
 /// The places of the open connections.
 ///
-/// A program without a token can open any number of connections. It keeps no other client out: when all places
-/// are taken, a new connection gets the place of the one whose last byte, in either direction, is the oldest.
-/// A connection that has shown the token keeps its place.
+/// A program without a token can open any number of connections. It keeps no other client out: when all
+/// places are taken, a new connection gets the place of the one whose last byte, in either direction, is the
+/// oldest. A connection that has shown the token keeps its place.
 #[derive(Default)]
 struct Places {
     taken: Mutex<Vec<Arc<Client>>>,

@@ -1,7 +1,7 @@
 //! `--textfile`: the metrics as a file, for the textfile collector of node_exporter.
 //!
-//! The file is replaced by a rename, so that a reader sees the old or the new metrics and never a part. A link
-//! stays, and what it names is replaced. Whatever is no regular file, such as a device, is refused.
+//! The file is replaced by a rename, so that a reader sees the old or the new metrics and never a part. A
+//! link stays, and what it names is replaced. A file that is not regular, such as a device, is refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
