@@ -5,20 +5,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::task::coop::poll_proceed;
-
 use crate::error::AcquireError;
 use crate::permit::Permit;
-use crate::session::callers::PermitGuard;
 use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
-/// The request is sent when the future is first polled; one that a [kept](crate::Semaphore::keep) permit
-/// serves is granted when the future is made. While it waits, [`Acquire::position`] says how many
-/// requests are before it. It is `Unpin` and `'static`: it can be stored in a struct and polled by reference.
+/// When the future is first polled, a [kept](crate::Semaphore::keep) permit is granted, or the request is sent.
+/// While it waits, [`Acquire::position`] says how many requests are before it. It is `Unpin` and `'static`: it
+/// can be stored in a struct and polled by reference.
 ///
 /// # Cancel safety
 /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
@@ -52,8 +49,6 @@ pub struct Acquire {
 #[derive(Debug)]
 enum Progress {
     Begun(PendingAcquire),
-    /// The permit, which the client has kept, until it was returned.
-    Kept(Option<PermitGuard>),
     /// The error of the options, until it was returned.
     Invalid(Option<AcquireError>),
 }
@@ -65,11 +60,6 @@ impl Acquire {
             Err(error) => Progress::Invalid(Some(error)),
         };
         Self { progress }
-    }
-
-    /// One that is granted.
-    pub(crate) fn kept(permit: PermitGuard) -> Self {
-        Self { progress: Progress::Kept(Some(permit)) }
     }
 
     /// The number of requests that stood before this one in line, at the last reply of the store: when it was
@@ -86,12 +76,12 @@ impl Acquire {
     }
 
     /// The holder: the one that the options name, or the unique one that the client has made. Empty if the
-    /// options are not valid.
+    /// options are not valid. A [kept](crate::Semaphore::keep) permit that is granted has the
+    /// [holder](Permit::holder) of its first grant.
     pub fn holder(&self) -> &str {
         match &self.progress {
             Progress::Begun(pending) => pending.holder().as_str(),
-            Progress::Kept(Some(permit)) => permit.state.holder.as_str(),
-            Progress::Kept(None) | Progress::Invalid(_) => "",
+            Progress::Invalid(_) => "",
         }
     }
 
@@ -164,12 +154,6 @@ impl Future for Acquire {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.progress {
             Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
-            Progress::Kept(permit) => {
-                // It takes part in tokio's budget, as tokio's own semaphore does. Since it never waits, a
-                // loop of requests would keep its thread, and all other tasks of it would wait.
-                ready!(poll_proceed(context)).made_progress();
-                Poll::Ready(Ok(Permit::new(permit.take().expect("polled after completion"))))
-            }
             Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
         }
     }

@@ -16,11 +16,11 @@ use crate::protocol::{
     check_lease, check_max_hold, check_share,
 };
 use crate::reply::Reply;
-use crate::session::callers::{Message, PermitGuard, Session};
+use crate::session::callers::{Message, Session};
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::Keep;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
-use crate::sys::clock::{Moment, millis};
+use crate::sys::clock::millis;
 
 /// A named line with a limit. Cheap to clone.
 ///
@@ -74,10 +74,6 @@ impl Semaphore {
     ///
     /// A client that is closed, or whose last handle is dropped, releases what it keeps. If a program ends
     /// without that, it stays taken until its lease ends.
-    ///
-    /// # Cancel safety
-    /// An acquisition that a kept permit serves has it from the call on: poll it or drop it. Dropped, it
-    /// leaves the permit with the client.
     ///
     /// # Examples
     /// ```
@@ -165,31 +161,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
     pub fn acquire_with(&self, options: AcquireOptions) -> Acquire {
-        match self.take_kept(&options) {
-            Some(kept) => Acquire::kept(kept),
-            None => Acquire::new(self.start_acquiring(options)),
-        }
-    }
-
-    /// A permit that this client keeps, if these options allow it.
-    fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
-        let keep = self.keep.as_ref().filter(|_| options.may_be_kept())?;
-        if self.session.is_forked() {
-            return None;
-        }
-        let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
-        let label = options.label.as_deref().unwrap_or_default();
-        let lane = options.lane.as_deref().unwrap_or_default();
-        let fits = |terms: &PermitTerms| {
-            terms.weight == options.weight
-                && terms.lease_ms == lease_ms
-                && terms.label.as_str() == label
-                && (terms.lane.as_str(), terms.share) == (lane, options.share)
-        };
-        let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
-        permit.observe_local_grant();
-        let keep = keep.within(permit.lease());
-        Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
+        Acquire::new(self.start_acquiring(options))
     }
 
     fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
@@ -212,7 +184,7 @@ impl Semaphore {
         if options.supersedes && options.holder.is_none() {
             Err(InvalidInput::SupersedesNone)?;
         }
-        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()).idle);
+        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()));
         let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
         let names = self.session.new_names(holder);
         let spec = AcquireSpec {

@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::coop::poll_proceed;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
 use super::keywords;
@@ -152,7 +153,7 @@ impl PendingAcquire {
                 self.progress =
                     if gathered { Progress::Gathered(receiver) } else { Progress::Sent(receiver) };
                 // A cancellation after this sends a message of its own, behind the request.
-                if self.cancelled.load(Ordering::SeqCst) {
+                if self.is_cancelled() {
                     self.canceller().cancel();
                 }
                 gathered
@@ -165,6 +166,9 @@ impl PendingAcquire {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
+        if let Some(kept) = ready!(self.take_kept(context)) {
+            return Poll::Ready(Ok(kept));
+        }
         if self.gather() {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -175,12 +179,35 @@ impl PendingAcquire {
             // The call was begun before the fork. Its reply goes to the parent.
             Err(self.session.ended().into())
         } else {
-            let reply = std::task::ready!(Pin::new(receiver).poll(context));
+            let reply = ready!(Pin::new(receiver).poll(context));
             reply.unwrap_or_else(|_| Err(self.session.ended().into()))
         };
         self.progress = Progress::Done;
         self.observe(&result);
         Poll::Ready(result)
+    }
+
+    /// At the first poll, takes a permit that the session keeps, if one serves the request. Not in the call that
+    /// makes the request: a permit that a caller has, and does not use, cannot be recalled.
+    fn take_kept(&mut self, context: &mut Context<'_>) -> Poll<Option<PermitGuard>> {
+        let Progress::Unsent(spec) = &self.progress else { return Poll::Ready(None) };
+        let is_due = !self.session.is_forked() && !self.is_cancelled();
+        let Some(keep) = spec.keep.as_ref().filter(|_| is_due) else { return Poll::Ready(None) };
+        // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no request
+        // wait, a loop of requests would keep its thread, and all other tasks of it would wait.
+        let budget = ready!(poll_proceed(context));
+        let Some(permit) = keep.shelf.take(keep.declaration, &spec.terms, Moment::now) else {
+            return Poll::Ready(None);
+        };
+        budget.made_progress();
+        permit.observe_local_grant();
+        let kept = PermitGuard::new(permit, self.session.clone(), Some(keep.clone()));
+        self.progress = Progress::Done;
+        Poll::Ready(Some(kept))
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     fn open_span(&mut self, spec: &mut AcquireSpec) {

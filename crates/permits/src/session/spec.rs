@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Map;
+use super::shelf::Keep;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
 use crate::sys::clock::Moment;
@@ -30,8 +31,8 @@ pub(crate) struct AcquireSpec {
     pub(crate) max_hold: Option<Duration>,
     /// It takes the place of an earlier request of its holder.
     pub(crate) supersedes: bool,
-    /// The time for which its permit may be kept without use.
-    pub(crate) keep: Option<Duration>,
+    /// Set if its permit may be kept, and a kept one may serve it.
+    pub(crate) keep: Option<Keep>,
     pub(crate) position: Arc<Position>,
     /// The span of the acquisition, once it was begun, if a subscriber has enabled it.
     pub(crate) span: Option<tracing::Id>,

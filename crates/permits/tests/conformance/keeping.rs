@@ -35,6 +35,18 @@ pub(crate) async fn a_kept_permit_is_granted_again_without_a_call(fixture: &Fixt
     client.close().succeeds().await;
 }
 
+pub(crate) async fn an_acquisition_that_is_not_polled_takes_nothing_that_is_kept(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
+    kept(&semaphore).await;
+    let unpolled = semaphore.acquire();
+    let next = fixture.semaphore(&other, 1).acquire();
+    let permit = tokio::time::timeout(HANGS, next).await.expect("it was recalled").expect("it is free");
+    permit.release().succeeds().await;
+    unpolled.await.expect("it is sent now").release().succeeds().await;
+    client.close().succeeds().await;
+}
+
 pub(crate) async fn a_client_keeps_for_each_semaphore_that_does_not_say_otherwise(fixture: &Fixture) {
     let client = fixture.connect(fixture.builder().keep(IDLE)).await;
     let semaphore = fixture.semaphore(&client, 1);

@@ -90,6 +90,7 @@ macro_rules! every_case {
             }
             keeping {
                 a_kept_permit_is_granted_again_without_a_call: anything,
+                an_acquisition_that_is_not_polled_takes_nothing_that_is_kept: anything,
                 a_client_keeps_for_each_semaphore_that_does_not_say_otherwise: anything,
                 a_permit_is_kept_for_a_third_of_its_lease_at_most: real_time,
                 what_may_be_kept_is_seen_until_a_request_waits: anything,
@@ -216,6 +217,7 @@ macro_rules! every_case {
                 a_semaphore_named_twice_is_refused: anything,
                 an_empty_set_is_acquired_at_once: anything,
                 a_set_that_waits_in_a_narrow_line_holds_nothing_of_the_wide_one: anything,
+                a_set_that_waits_takes_nothing_that_is_kept_of_a_later_line: anything,
                 a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narrow_one: anything,
                 the_shortest_timeout_is_the_limit_of_the_whole_wait: anything,
                 a_set_of_which_one_does_not_wait_does_not_wait: anything,

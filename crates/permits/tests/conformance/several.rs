@@ -20,6 +20,9 @@ const TENANT: &str = "exports/tenant-7";
 
 const SHORT: Duration = Duration::from_millis(250);
 
+/// Longer than any case.
+const LONG: Duration = Duration::from_secs(5);
+
 /// The interval between two polls of an acquisition.
 const INTERVAL: Duration = Duration::from_millis(2);
 
@@ -174,6 +177,25 @@ pub(crate) async fn a_set_that_waits_in_a_narrow_line_holds_nothing_of_the_wide_
     other.full_wide().await.release().await.expect("another tenant can have it");
     tenant.release().succeeds().await;
     outcome(acquiring).await.expect("it is its turn").release().succeeds().await;
+}
+
+/// If the set had taken the permit of the later line when it began, no recall would reach it. Two programs,
+/// each with a set, then wait for each other.
+pub(crate) async fn a_set_that_waits_takes_nothing_that_is_kept_of_a_later_line(fixture: &Fixture) {
+    let (program, other) = (Program::new(fixture).await, Program::new(fixture).await);
+    let keeping = Program {
+        wide: program.wide.clone().keep(LONG),
+        tenant: program.tenant.clone().keep(LONG),
+        client: program.client,
+    };
+    keeping.wide.acquire().succeeds().await.release().succeeds().await;
+    let tenant = other.tenant.acquire().succeeds().await;
+    let acquiring = tokio::spawn(acquire_all(&keeping));
+    fixture.settles(&other.tenant, 1, 1).await;
+    timeout(HANGS, other.full_wide()).await.expect("it was recalled").release().succeeds().await;
+    tenant.release().succeeds().await;
+    outcome(acquiring).await.expect("it is its turn").release().succeeds().await;
+    keeping.client.close().succeeds().await;
 }
 
 pub(crate) async fn a_set_that_waits_in_a_wide_line_keeps_its_place_in_the_narrow_one(fixture: &Fixture) {

@@ -6,18 +6,16 @@ use std::sync::Arc;
 use super::{Context, SemaphoreSession};
 use crate::acquisition::Input;
 use crate::keeping::Notice;
-use crate::session::callers::Session;
 use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
 use crate::sys::clock::Moment;
 
 impl SemaphoreSession {
     /// Finds the shelf, if the permit of an acquisition may be kept. Nothing is kept before the next reply.
-    pub(super) fn use_shelf(&mut self, spec: &AcquireSpec, context: &Context) {
-        if spec.keep.is_some() && self.shelf.is_none() {
-            let session = context.session.upgrade().map(Session::from);
-            self.shelf = session.map(|session| session.shelf(&self.name));
-            self.shelf.iter().for_each(|shelf| drop(shelf.note(Notice::Unsure)));
+    pub(super) fn use_shelf(&mut self, spec: &AcquireSpec) {
+        if let Some(keep) = spec.keep.as_ref().filter(|_| self.shelf.is_none()) {
+            drop(keep.shelf.note(Notice::Unsure));
+            self.shelf = Some(keep.shelf.clone());
         }
     }
 
@@ -33,7 +31,7 @@ impl SemaphoreSession {
         self.release_kept(idle, now, context);
         let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
-        let longest = used.filter_map(|entry| Some(now + entry.spec.keep?)).max();
+        let longest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).max();
         if let Some(at) = next.or(longest) {
             self.schedule.give_back_by(at);
         }

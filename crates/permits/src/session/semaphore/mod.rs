@@ -25,7 +25,7 @@ use super::callers::{PendingRelease, PermitGuard, Session, Shared};
 use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::permit_state::PermitState;
-use super::shelf::{Keep, Shelf};
+use super::shelf::Shelf;
 use super::spec::{AcquireSpec, Wait};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
@@ -135,7 +135,7 @@ impl SemaphoreSession {
         now: Moment,
         context: &mut Context,
     ) {
-        self.use_shelf(&spec, context);
+        self.use_shelf(&spec);
         let request = spec.request.clone();
         let timer = match spec.wait {
             Wait::AtMost(limit) => {
@@ -320,12 +320,11 @@ impl SemaphoreSession {
         context.timers.remove(entry.timer.take());
         let timer = Timer::Acquisition(self.name.clone(), request.clone());
         entry.timer = Some(context.timers.set(until, timer));
-        let (idle, declaration) = (entry.spec.keep, entry.spec.limit.first());
+        let keep = entry.spec.keep.clone();
         self.plan_renewal(request);
-        let keep = idle.and_then(|idle| {
-            self.schedule.give_back_by(now + idle);
-            Some(Keep { shelf: self.shelf.clone()?, idle, declaration })
-        });
+        if let Some(keep) = &keep {
+            self.schedule.give_back_by(now + keep.idle);
+        }
         Some(PermitGuard::new(permit, session, keep))
     }
 

@@ -52,17 +52,17 @@ impl Client {
             ..PermitTerms::new(weight, millis(LEASE))
         };
         let declaration = Declaration::Declare(LIMIT);
-        if keeps {
-            let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
+        let keep = keeps.then(|| Keep { shelf: self.shelf.clone(), idle: self.keep, declaration });
+        if let Some(keep) = &keep {
             let shown = Cell::new(now);
             let clock = || shown.replace(shown.get() + Duration::from_micros(1));
-            let kept = keep.shelf.take(declaration, |kept| *kept == terms, clock);
+            let kept = keep.shelf.take(declaration, &terms, clock);
             if let Some(permit) = kept {
-                return Some(PermitGuard::new(permit, self.session.clone(), Some(keep)));
+                return Some(PermitGuard::new(permit, self.session.clone(), Some(keep.clone())));
             }
         }
         let spec = spec(&self.session, "simulated", terms, declaration);
-        let spec = AcquireSpec { wait, keep: keeps.then_some(self.keep), ..spec };
+        let spec = AcquireSpec { wait, keep, ..spec };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::session::shelf::Shelf;
+use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::AcquireSpec;
 
 const IDLE: Duration = Duration::from_secs(1);
@@ -12,13 +12,14 @@ const IDLE: Duration = Duration::from_secs(1);
 fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
     let terms = PermitTerms { keep: true, ..PermitTerms::new(1, millis(LEASE)) };
     let spec = spec(&bench.session, "a", terms, Declaration::Stored);
-    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { keep: Some(IDLE), ..spec });
+    let shelf = bench.session.shelf(&spec.semaphore);
+    let keep = Some(Keep { shelf: shelf.clone(), idle: IDLE, declaration: Declaration::Stored });
+    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { keep, ..spec });
     pending.send();
     let call = bench.call();
     let reply = Reply { keepable: true, ..reply(1, granted()) };
     bench.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), bench.now);
     bench.engine.take_outbox().deliver(None);
-    let shelf = bench.session.shelf(&Name::new("a").expect("valid"));
     (taken(&mut pending), shelf)
 }
 
