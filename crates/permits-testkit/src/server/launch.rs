@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
@@ -47,6 +48,7 @@ pub(crate) const BUS_OFFSET: u16 = 10_000;
 #[must_use = "a builder does nothing until it is started"]
 pub struct ServerBuilder {
     directives: Vec<(String, String)>,
+    environment: Vec<(String, OsString)>,
     role: Role,
     unix_socket: bool,
     in_memory: bool,
@@ -92,7 +94,15 @@ impl ServerBuilder {
     }
 
     fn of(role: Role) -> Self {
-        Self { directives: Vec::new(), role, unix_socket: false, in_memory: false, password: None, tls: None }
+        Self {
+            directives: Vec::new(),
+            environment: Vec::new(),
+            role,
+            unix_socket: false,
+            in_memory: false,
+            password: None,
+            tls: None,
+        }
     }
 
     /// Adds a directive of the configuration file, such as `.arg("maxmemory", "10mb")`.
@@ -102,6 +112,12 @@ impl ServerBuilder {
     pub fn arg(mut self, key: &str, value: &str) -> Self {
         let value = if value.is_empty() { "\"\"" } else { value };
         self.directives.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets a variable of the environment of its program.
+    pub fn env(mut self, key: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((key.to_owned(), value.into()));
         self
     }
 
@@ -182,6 +198,7 @@ impl ServerBuilder {
             sentinel: self.role == Role::Sentinel,
             password: self.password.clone(),
             tls: self.tls.clone(),
+            environment: self.environment.clone(),
             program: program(),
         };
         for _ in 0..START_ATTEMPTS {
@@ -250,6 +267,7 @@ pub(crate) struct Site {
     pub(super) password: Option<String>,
     sentinel: bool,
     tls: Option<(Certificates, ClientCertificates)>,
+    environment: Vec<(String, OsString)>,
     program: PathBuf,
 }
 
@@ -314,6 +332,7 @@ impl Site {
             Command::new(&self.program)
                 .arg(self.dir.path().join("server.conf"))
                 .args(self.sentinel.then_some("--sentinel"))
+                .envs(self.environment.iter().map(|(key, value)| (key, value)))
                 .stdin(Stdio::null())
                 .stdout(log)
                 .stderr(errors),

@@ -18,6 +18,11 @@ impl Execution<'_> {
         }
         let window_ms = self.command.recovery.window().of(lease_max_ms);
         self.window_ms = window_ms;
+        // A window that was open when the clock was set back is as long as before.
+        if now_us < state.checked_us {
+            let back_ms = state.checked_us / 1000 - now_ms;
+            state.recovering_until_ms = state.recovering_until_ms.saturating_sub(back_ms);
+        }
         if is_damaged {
             // Its holders are alive, and may reconnect as after a restart that kept nothing.
             state.server = server.run_id.to_owned();
@@ -41,7 +46,8 @@ impl Execution<'_> {
             }
         }
         if existed && now_ms < state.recovering_until_ms && state.lease_max_ms > lease_known {
-            state.recovering_until_ms = state.recovering_until_ms.max(state.era_began_us / 1000 + window_ms);
+            state.recovering_until_ms =
+                state.recovering_until_ms.max(now_ms.min(state.era_began_us / 1000) + window_ms);
         }
     }
 

@@ -5,6 +5,7 @@
 //! (`connections`), or is run for mutants (`conformance`, `exhaustive`, `lua`, `properties`).
 
 mod cancellation;
+mod clock;
 mod debug;
 mod diagnostics;
 mod layouts;

@@ -1,5 +1,7 @@
-//! The Lua beyond random histories: its text, keys of other programs, full memory, and vanished keys.
+//! The Lua beyond random histories: its text, keys of other programs, full memory, vanished keys, and a clock
+//! that is set back.
 
+mod clock;
 #[path = "../support/dump.rs"]
 mod dump;
 mod fixture;

@@ -7,9 +7,9 @@
 
 use permits::model::{ServerClock, State};
 use permits::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Event, EventKind, Grant,
-    Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms, ReleaseRequest, RenewOutcome,
-    RenewRequest, Reply, RequestId, RequestKey, SessionId,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event,
+    EventKind, Grant, Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms,
+    ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,
 };
 
 use super::steps::{
@@ -144,7 +144,7 @@ impl Simulation {
             session: Self::session_id(step.session),
             lease_ms: step.lease_ms,
             recovery: step.recovery,
-            declaration: step.declaration,
+            declaration: declared(step.declaration, state),
             operation: self.operation(step, state),
         }
     }
@@ -418,6 +418,14 @@ fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option
 /// A label, or none.
 fn label(number: u64) -> Label {
     Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
+}
+
+/// A declaration of a step. Most of those that require a limit require the stored one, as programs do that agree.
+fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
+    match (declaration, state) {
+        (Declaration::Require(limit), Some(state)) if limit > 1 => Declaration::Require(state.limit.max(1)),
+        _ => declaration,
+    }
 }
 
 /// The lane and the share of a request: for some requests in a row none, then several.

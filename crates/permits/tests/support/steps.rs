@@ -297,7 +297,7 @@ fn elapses() -> impl Strategy<Value = Elapse> {
             .prop_map(|(pick, off_ms, micros)| Elapse::To { pick: pick.into(), off_ms, micros }),
         1 => Just(Elapse::PastLeases),
         1 => (-1_i64..=1).prop_map(|off_ms| Elapse::Expiry { off_ms }),
-        1 => (1_u64..3_000_000).prop_map(Elapse::Back),
+        1 => prop_oneof![3 => 1_u64..3_000_000, 1 => Just(3_600_000_000)].prop_map(Elapse::Back),
     ]
 }
 

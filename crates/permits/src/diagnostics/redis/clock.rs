@@ -42,8 +42,8 @@ impl Reading {
     }
 }
 
-/// The finding that follows from two readings.
-pub(super) fn compare(first: &Reading, last: &Reading) -> Finding {
+/// The finding that follows from two readings, and from the uptime that the server gives.
+pub(super) fn compare(first: &Reading, last: &Reading, uptime: Option<i64>) -> Finding {
     let passed = last.server.as_secs_f64() - first.server.as_secs_f64();
     let least = last.before.since(first.after).as_secs_f64();
     let most = last.after.since(first.before).as_secs_f64();
@@ -53,6 +53,14 @@ pub(super) fn compare(first: &Reading, last: &Reading) -> Finding {
         let advice = "The server's clock measures leases. A clock that jumps forward ends them early, and their permits \
                       are lost; a clock that jumps backward makes them longer. Slew the clock instead of stepping it \
                       (chrony's default), and look at the server's machine.";
+        return Finding::problem("clock", observed, advice);
+    }
+    if let Some(behind) = uptime.filter(|seconds| *seconds < 0) {
+        let observed = format!("the server's clock is {} s before the server's start", behind.unsigned_abs());
+        let advice = "It was set back since the server started. Pauses, units that cool, and the permits of programs that \
+                      died before end later by as much, and what is used for the first time grants nothing for a recovery \
+                      window, until the clock has passed the start of the server or the server is started again. Let the \
+                      clock be set before the server starts (time-sync.target of systemd).";
         return Finding::problem("clock", observed, advice);
     }
     let ahead = last.server.as_secs_f64() - last.wall.as_secs_f64();
@@ -90,10 +98,10 @@ mod tests {
         for (server, severity) in
             [(10_100, Severity::Fine), (12_000, Severity::Problem), (8_000, Severity::Problem)]
         {
-            assert_eq!(compare(&first, &reading(10_100, server)).severity, severity, "{server}");
+            assert_eq!(compare(&first, &reading(10_100, server), Some(1)).severity, severity, "{server}");
         }
         for (server, which) in [(90_000, "ahead of"), (1_000, "behind")] {
-            let finding = compare(&reading(10_000, server), &reading(10_100, server + 100));
+            let finding = compare(&reading(10_000, server), &reading(10_100, server + 100), None);
             assert!(finding.severity == Severity::Note && finding.observed.contains(which), "{finding:?}");
         }
     }

@@ -28,6 +28,7 @@ use crate::protocol::Name;
 use crate::store::redis::address::{Address, Server};
 use crate::store::redis::resp::{RespError, RespResult, Value, cmd};
 use crate::store::redis::server::connection::Connection;
+use crate::store::redis::server::info::field;
 use crate::store::redis::{error as redis_error, keys};
 use crate::store::{self, StoreError};
 
@@ -134,7 +135,8 @@ impl ServerDiagnosis<'_> {
         }
         let pings = ping(connection).await?;
         if let (Some(first), Some(last)) = (first, Reading::take(connection).await?) {
-            findings.push(clock::compare(&first, &last));
+            let uptime = field(&info, "uptime_in_seconds").and_then(|seconds| seconds.parse().ok());
+            findings.push(clock::compare(&first, &last, uptime));
         }
         if !pings.is_empty() {
             findings.push(self_test::latency("ping", &pings, lease));

@@ -66,8 +66,9 @@ fn of_command(error: &RespError, semaphore: &Name) -> StoreError {
         let what = format!("semaphore {semaphore:?}");
         return StoreError::OtherLayout { what, found, supported: layout().into() };
     }
-    // The last two: a script that unpacks a value which is shorter than it says.
-    if ["UNREADABLE", "bad argument #", "attempt to"].iter().any(|fault| reason.contains(fault)) {
+    // The last one: a script that unpacks a value which is shorter than it says. Any other fault of a script
+    // is none of the data.
+    if ["UNREADABLE", "to 'unpack'"].iter().any(|fault| reason.contains(fault)) {
         let reason = reason.rsplit_once("UNREADABLE ").map_or(&*reason, |(_, fault)| fault).into();
         return StoreError::Unreadable { semaphore, reason };
     }

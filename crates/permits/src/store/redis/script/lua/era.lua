@@ -9,6 +9,10 @@ if s.extends then s.lease_max = lease_max end
 -- The window is a part of the longest lease, within bounds.
 local divisor, least, most = string.match(recovery, '(%d+):(%d+):(%d+)')
 local window = math.min(math.max(math.floor(lease_max / divisor), tonumber(least)), tonumber(most))
+-- A window that was open when the clock was set back is as long as before.
+if now_us < s.checked then
+  s.recovering_until = math.max(0, s.recovering_until - (math.floor(s.checked / 1000) - now_ms))
+end
 if s.lost then
   -- The holders are alive, and may reconnect as after a restart that kept nothing.
   local id = server_identity()
@@ -28,7 +32,7 @@ elseif now_us < s.checked or now_us - s.checked >= IDENTITY_EVERY_US then
   end
 end
 if s.existed and now_ms < s.recovering_until and s.lease_max > lease_known then
-  s.recovering_until = math.max(s.recovering_until, math.floor(s.era_began / 1000) + window)
+  s.recovering_until = math.max(s.recovering_until, math.min(now_ms, math.floor(s.era_began / 1000)) + window)
 end
 s.recovering = now_ms < s.recovering_until
 
