@@ -13,9 +13,9 @@ use crate::sys::block_on::block_on;
 
 /// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
 ///
-/// When the future is first polled, a [kept](crate::Semaphore::keep) permit is granted, or the request is sent.
-/// While it waits, [`Acquire::position`] says how many requests are before it. It is `Unpin` and `'static`: it
-/// can be stored in a struct and polled by reference.
+/// When the future is first polled, a [kept](crate::Semaphore::keep) permit is granted, or the request is
+/// sent. While it waits, [`Acquire::position`] says how many requests are before it. It is `Unpin` and
+/// `'static`: it can be stored in a struct and polled by reference.
 ///
 /// # Cancel safety
 /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.

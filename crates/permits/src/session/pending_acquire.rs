@@ -187,14 +187,14 @@ impl PendingAcquire {
         Poll::Ready(result)
     }
 
-    /// At the first poll, takes a permit that the session keeps, if one serves the request. Not in the call that
-    /// makes the request: a permit that a caller has, and does not use, cannot be recalled.
+    /// At the first poll, takes a permit that the session keeps, if one serves the request. Not in the call
+    /// that makes the request: a permit that a caller has, and does not use, cannot be recalled.
     fn take_kept(&mut self, context: &mut Context<'_>) -> Poll<Option<PermitGuard>> {
         let Progress::Unsent(spec) = &self.progress else { return Poll::Ready(None) };
         let is_due = !self.session.is_forked() && !self.is_cancelled();
         let Some(keep) = spec.keep.as_ref().filter(|_| is_due) else { return Poll::Ready(None) };
-        // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no request
-        // wait, a loop of requests would keep its thread, and all other tasks of it would wait.
+        // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
+        // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
         let budget = ready!(poll_proceed(context));
         let Some(permit) = keep.shelf.take(keep.declaration, &spec.terms, Moment::now) else {
             return Poll::Ready(None);

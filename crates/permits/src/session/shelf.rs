@@ -79,8 +79,8 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the permit that was used last of those with this declaration and these terms, and grants it again.
-    /// One whose next token is ahead of the time is used only if that of each other is.
+    /// Takes the permit that was used last of those with this declaration and these terms, and grants it
+    /// again. One whose next token is ahead of the time is used only if that of each other is.
     pub(crate) fn take(
         &self,
         declaration: Declaration,
@@ -157,20 +157,24 @@ impl Shelves {
 mod tests {
     use super::*;
     use crate::protocol::{Grant, Holder, RequestId};
-    use crate::session::spec::{AcquireSpec, LimitDeclaration};
+    use crate::session::permit_state::Requested;
     use crate::sys::process::Process;
 
     const LONG: Duration = Duration::from_secs(60);
 
     /// A permit that is granted at this time, as the engine and its holder have it.
     fn granted(at: Moment) -> [Arc<PermitState>; 2] {
-        let name = Name::new("n").expect("valid");
-        let names = (Holder::new("h").expect("valid"), RequestId::new("s.1").expect("valid"));
-        let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
-        let spec = AcquireSpec::new(name, names, PermitTerms::new(1, 60_000), limit);
+        let requested = Requested {
+            semaphore: Name::new("n").expect("valid"),
+            holder: Holder::new("h").expect("valid"),
+            request: RequestId::new("s.1").expect("valid"),
+            terms: PermitTerms::new(1, 60_000),
+            max_hold: None,
+            meters: Default::default(),
+        };
         let grant = Grant { token: 7, slot: 0 };
         let (until, granted) = (Moment::now() + LONG, (at, Duration::ZERO));
-        let permit = PermitState::new(&spec, grant, until, granted, Process::current());
+        let permit = PermitState::new(requested, grant, until, granted, Process::current());
         let permit = Arc::new(permit);
         [permit.clone(), permit]
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Map;
+use super::permit_state::Requested;
 use super::shelf::Keep;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
@@ -61,6 +62,18 @@ impl AcquireSpec {
             position: Arc::default(),
             span: None,
             meters: Default::default(),
+        }
+    }
+
+    /// The part that its permit has.
+    pub(super) fn requested(&self) -> Requested {
+        Requested {
+            semaphore: self.semaphore.clone(),
+            holder: self.holder.clone(),
+            request: self.request.clone(),
+            terms: self.terms.clone(),
+            max_hold: self.max_hold,
+            meters: self.meters.clone(),
         }
     }
 

@@ -420,7 +420,8 @@ fn label(number: u64) -> Label {
     Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
 }
 
-/// A declaration of a step. Most of those that require a limit require the stored one, as programs do that agree.
+/// A declaration of a step. Most of those that require a limit require the stored one, as programs do that
+/// agree.
 fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     match (declaration, state) {
         (Declaration::Require(limit), Some(state)) if limit > 1 => Declaration::Require(state.limit.max(1)),

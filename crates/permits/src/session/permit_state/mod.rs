@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
-use super::spec::AcquireSpec;
 use super::timers;
 use crate::error::Lost;
 use crate::keeping::{is_token_due, is_token_left};
@@ -105,31 +104,43 @@ pub enum PermitStatus {
     Lost,
 }
 
+/// The part of a request that its permit has.
+pub(super) struct Requested {
+    pub(super) semaphore: Name,
+    pub(super) holder: Holder,
+    pub(super) request: RequestId,
+    pub(super) terms: PermitTerms,
+    /// The longest time for which it is held.
+    pub(super) max_hold: Option<Duration>,
+    pub(super) meters: SemaphoreMeters,
+}
+
 impl PermitState {
     /// A permit that is granted at `granted_at`, after the caller waited for `waited`.
     pub(super) fn new(
-        spec: &AcquireSpec,
+        requested: Requested,
         grant: Grant,
         deadline: Moment,
         (granted_at, waited): (Moment, Duration),
         process: Process,
     ) -> Self {
+        let Requested { semaphore, holder, request, terms, max_hold, meters } = requested;
         Self {
-            semaphore: spec.semaphore.clone(),
-            holder: spec.holder.clone(),
-            request: spec.request.clone(),
-            weight: AtomicU32::new(spec.terms.weight),
-            lease_ms: AtomicU64::new(spec.terms.lease_ms),
-            granted: spec.terms.clone(),
+            semaphore,
+            holder,
+            request,
+            weight: AtomicU32::new(terms.weight),
+            lease_ms: AtomicU64::new(terms.lease_ms),
+            granted: terms,
             grant,
             granted_again: AtomicU32::new(0),
             has_other_terms: AtomicBool::new(false),
             granted_at,
             held_since: AtomicU64::new(granted_at.as_micros()),
             waited,
-            max_hold: spec.max_hold,
+            max_hold,
             counted: AtomicU64::new(NOT_COUNTED),
-            meters: spec.meters.clone(),
+            meters,
             held: Default::default(),
             deadline: AtomicU64::new(deadline.as_micros()),
             unsure: AtomicBool::new(false),
@@ -391,8 +402,6 @@ mod tests {
     use std::thread::ThreadId;
 
     use super::*;
-    use crate::protocol::Declaration;
-    use crate::session::spec::LimitDeclaration;
 
     fn held(deadline_ms: u64) -> HeldPermit {
         held_until(at(deadline_ms)).0
@@ -400,13 +409,17 @@ mod tests {
 
     /// A permit, as its holder sees it and as the engine does.
     fn held_until(deadline: Moment) -> (HeldPermit, Arc<PermitState>) {
-        let names = (Holder::new("h").expect("valid"), RequestId::new("s.1").expect("valid"));
-        let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
-        let name = Name::new("n").expect("valid");
-        let spec = AcquireSpec::new(name, names, PermitTerms::new(1, 100), limit);
+        let requested = Requested {
+            semaphore: Name::new("n").expect("valid"),
+            holder: Holder::new("h").expect("valid"),
+            request: RequestId::new("s.1").expect("valid"),
+            terms: PermitTerms::new(1, 100),
+            max_hold: None,
+            meters: SemaphoreMeters::default(),
+        };
         let granted = (at(0), Duration::ZERO);
         let grant = Grant { token: 7, slot: 0 };
-        let state = Arc::new(PermitState::new(&spec, grant, deadline, granted, Process::current()));
+        let state = Arc::new(PermitState::new(requested, grant, deadline, granted, Process::current()));
         (state.clone().into(), state)
     }
 

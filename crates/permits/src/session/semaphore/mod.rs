@@ -314,7 +314,7 @@ impl SemaphoreSession {
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
         let until = entry.spec.max_hold.map_or(until, |longest| until.min(now + longest));
-        let permit = PermitState::new(&entry.spec, grant, until, granted, session.process());
+        let permit = PermitState::new(entry.spec.requested(), grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
         context.timers.remove(entry.timer.take());
