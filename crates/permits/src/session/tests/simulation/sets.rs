@@ -65,10 +65,15 @@ struct Outcome {
     done: Vec<u32>,
     /// By line: the units held by programs that did not have their whole set, summed over the rounds.
     held_by_waiting: Vec<u64>,
+    /// The permits that were granted, by the store or by a session that kept them.
+    permits: u64,
+    granted_by_the_store: u64,
     deadlocked: bool,
 }
 
 struct Program {
+    /// It keeps what it releases.
+    keeps: bool,
     engine: Engine,
     session: Session,
     messages: mpsc::UnboundedReceiver<Message>,
@@ -77,15 +82,27 @@ struct Program {
     /// The acquisitions of the job that are left, the next one first.
     acquiring: Vec<AcquireAll>,
     held: Vec<PermitSet>,
+    /// The permits that it has been granted.
+    permits: u64,
 }
 
 impl Program {
-    fn new(number: usize, mut jobs: Jobs) -> Self {
+    fn new(number: usize, mut jobs: Jobs, keeps: bool) -> Self {
         let config = config(&format!("program{number}"), LEASE);
         let (session, mut engine, messages) = queued_session(config);
         engine.on_up(Moment::now());
         let job = jobs();
-        Self { engine, session, messages, jobs, job, acquiring: Vec::new(), held: Vec::new() }
+        Self {
+            keeps,
+            engine,
+            session,
+            messages,
+            jobs,
+            job,
+            acquiring: Vec::new(),
+            held: Vec::new(),
+            permits: 0,
+        }
     }
 
     /// Begins to acquire the set of the job.
@@ -93,7 +110,8 @@ impl Program {
         let requests = self.job.parts.iter().map(|(line, weight)| {
             let (name, limit) = lines[*line];
             let semaphore = Semaphore::new(self.session.clone(), name, Limit::Declared(limit));
-            (semaphore.expect("valid"), AcquireOptions::new().weight(*weight))
+            let idle = if self.keeps { LEASE } else { Duration::ZERO };
+            (semaphore.expect("valid").keep(idle), AcquireOptions::new().weight(*weight))
         });
         self.acquiring = match order {
             Order::Shared => vec![AcquireAll::new(requests)],
@@ -111,7 +129,9 @@ impl Program {
         let Some(acquire) = self.acquiring.first_mut() else { return false };
         match Pin::new(acquire).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(set) => {
-                self.held.push(set.expect("no set is refused"));
+                let set = set.expect("no set is refused");
+                self.permits += set.permits().len() as u64;
+                self.held.push(set);
                 drop(self.acquiring.remove(0));
                 true
             }
@@ -131,11 +151,13 @@ struct World {
 }
 
 impl World {
-    fn new(lines: &[Line], order: Order, jobs: Vec<Jobs>) -> Self {
-        // Far ahead of the real clock, by which a permit that is dropped is found to be held.
-        let now = Moment::now() + Duration::from_secs(1_000_000);
-        let programs =
-            jobs.into_iter().enumerate().map(|(number, jobs)| Program::new(number, jobs)).collect();
+    /// A world in which the first `keepers` programs keep what they release.
+    fn new(lines: &[Line], order: Order, jobs: Vec<Jobs>, keepers: usize) -> Self {
+        // Behind the real clock, by which a permit that is dropped is found to be held, and a kept one has its
+        // next token.
+        let now = Moment::from_micros(Moment::now().as_micros() - 2 * (ROUNDS * ROUND).as_micros() as u64);
+        let programs = jobs.into_iter().enumerate();
+        let programs = programs.map(|(number, jobs)| Program::new(number, jobs, number < keepers)).collect();
         Self { lines: lines.to_vec(), order, programs, states: BTreeMap::new(), executed: 0, began: now, now }
     }
 
@@ -155,12 +177,18 @@ impl World {
             self.executed += 1;
             let now_us = 1_800_000_000_000_000 + now.since(self.began).as_micros() as u64 + self.executed;
             let server = ServerClock { now_us, run_id: "simulated", uptime_ms: u64::MAX / 2 };
-            let state = self.states.entry(call.command.semaphore.clone()).or_default();
+            let semaphore = call.command.semaphore.clone();
+            let state = self.states.entry(semaphore.clone()).or_default();
+            let keepable = model::keepable_limit(state.as_ref(), now_us);
             let (reply, events) = model::apply(state, &server, &call.command);
+            let is_recalled = model::recalls(keepable, state.as_ref(), &reply, now_us);
             self.programs[number].engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), now);
             for event in events {
                 let to = self.programs.iter_mut().find(|to| to.engine.session_id() == &event.session);
                 to.expect("it is to a program").engine.on_event(event, now);
+            }
+            for to in self.programs.iter_mut().filter(|_| is_recalled) {
+                to.engine.on_recall(&semaphore, now);
             }
         }
         moved
@@ -201,6 +229,8 @@ impl World {
         let mut outcome = Outcome {
             done: vec![0; self.programs.len()],
             held_by_waiting: vec![0; self.lines.len()],
+            permits: 0,
+            granted_by_the_store: 0,
             deadlocked: false,
         };
         for program in &mut self.programs {
@@ -229,6 +259,9 @@ impl World {
             }
             self.now = self.now + ROUND;
         }
+        outcome.permits = self.programs.iter().map(|program| program.permits).sum();
+        let states = self.states.values().flatten();
+        outcome.granted_by_the_store = states.map(|state| state.counts.grants).sum();
         self.end();
         outcome
     }
@@ -238,6 +271,9 @@ impl World {
         for program in &mut self.programs {
             program.acquiring.clear();
             program.held.clear();
+            for (line, _) in &self.lines {
+                program.engine.on_recall(&Name::new(line).expect("valid"), self.now);
+            }
         }
         self.settle();
         for (name, state) in &self.states {
@@ -356,7 +392,7 @@ impl Comparison {
     fn of(lines: &'static [Line], order: Order, jobs: impl Fn(u64) -> Vec<Jobs>) -> Self {
         let mut compared = Self { waiting: vec![0.0; lines.len()], ..Self::default() };
         for seed in 0..8 * cases() {
-            let outcome = World::new(lines, order, jobs(seed)).run();
+            let outcome = World::new(lines, order, jobs(seed), 0).run();
             assert!(!outcome.deadlocked, "no program can ever work again (seed {seed})");
             assert!(outcome.done.iter().all(|done| *done > 0), "{outcome:?} (seed {seed})");
             compared.done += outcome.done.iter().sum::<u32>();
@@ -406,6 +442,26 @@ fn random_sets_never_wait_forever_and_as_many_are_granted_as_by_an_atomic_store(
     }
 }
 
+/// A permit that a program keeps of a later line is not its own before it comes to that line: others get it.
+#[test]
+fn programs_that_keep_what_they_release_never_wait_forever() {
+    for (name, lines) in [("mixed", MIXED), ("pair", PAIR)] {
+        for (programs, keepers) in [(2, 2), (2, 1), (12, 12), (12, 6)] {
+            let (mut permits, mut by_the_store) = (0, 0);
+            for seed in 0..8 * cases() {
+                let jobs = random_jobs(lines, programs, seed);
+                let outcome = World::new(lines, Order::Shared, jobs, keepers).run();
+                assert!(!outcome.deadlocked, "{name}: no program can ever work again (seed {seed})");
+                assert!(outcome.done.iter().all(|done| *done > 0), "{name}: {outcome:?} (seed {seed})");
+                permits += outcome.permits;
+                by_the_store += outcome.granted_by_the_store;
+            }
+            println!("{name}, {keepers} of {programs} keep: {permits} permits, {by_the_store} by the store");
+            assert!(permits > by_the_store, "{permits}: what is kept is used");
+        }
+    }
+}
+
 /// The first tenant has more programs than units. With the wide semaphore first, its programs would hold
 /// units of that while they wait for their own.
 #[test]
@@ -423,7 +479,7 @@ fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
 #[test]
 fn without_the_shared_order_random_sets_block_one_another() {
     let is_blocked =
-        |seed: &u64| World::new(MIXED, Order::OfTheJob, random_jobs(MIXED, 6, *seed)).run().deadlocked;
+        |seed: &u64| World::new(MIXED, Order::OfTheJob, random_jobs(MIXED, 6, *seed), 0).run().deadlocked;
     let blocked = (0..15).filter(is_blocked).count();
     println!("{blocked} of 15 seeds end in a deadlock");
     assert!(blocked > 10, "the simulation finds a deadlock where there is one: {blocked}");
