@@ -153,8 +153,8 @@ struct World {
 impl World {
     /// A world in which the first `keepers` programs keep what they release.
     fn new(lines: &[Line], order: Order, jobs: Vec<Jobs>, keepers: usize) -> Self {
-        // Behind the real clock, by which a permit that is dropped is found to be held, and a kept one has its
-        // next token.
+        // Behind the real clock, by which a permit that is dropped is found to be held, and a kept one has
+        // its next token.
         let now = Moment::from_micros(Moment::now().as_micros() - 2 * (ROUNDS * ROUND).as_micros() as u64);
         let programs = jobs.into_iter().enumerate();
         let programs = programs.map(|(number, jobs)| Program::new(number, jobs, number < keepers)).collect();

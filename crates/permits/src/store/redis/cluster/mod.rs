@@ -273,6 +273,14 @@ impl Shared {
         inner.nodes.values().all(|connected| connected.is_up())
     }
 
+    /// The semaphores on `node` of which the session may keep permits.
+    fn kept_of(&self, node: &Node) -> Vec<Name> {
+        let mut inner = self.lock();
+        let known = inner.subscriptions.iter_mut();
+        let kept = known.filter(|(_, known)| known.keeps && known.node.as_ref() == Some(node));
+        kept.map(|(semaphore, _)| semaphore.clone()).collect()
+    }
+
     /// Notes that `node` has ended the subscription to a channel.
     fn channel_lost(&self, channel: &str, node: &Node) {
         let mut inner = self.lock();
@@ -322,7 +330,11 @@ struct NodeOwner {
 impl Owner for NodeOwner {
     fn report(&self, reports: &mut Vec<Report>) {
         let Some(shared) = self.shared.upgrade() else { return };
-        // A node that cannot be reached only causes a refresh of the map.
+        if reports.iter().any(|report| matches!(report, Report::Down(_))) {
+            // No recall arrives from now on.
+            reports.extend(shared.kept_of(&self.node).into_iter().map(Report::Recall));
+        }
+        // Otherwise a node that cannot be reached only causes a refresh of the map.
         reports.retain(|report| {
             let is_down = matches!(report, Report::Down(_));
             let is_temporary =
