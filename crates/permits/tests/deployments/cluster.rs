@@ -5,7 +5,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{HOUR, Server, skip, wait};
+use permits_testkit::{Server, skip, wait};
 
 use crate::{builder, connect, granted, in_line, in_time, is_at_rest, record_all, replayed, until};
 
@@ -261,25 +261,6 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
     let (acquired, inspected) = asked.await.expect("it does not panic");
     assert!(matches!(acquired, Err(AcquireError::Store(ref error)) if error.is_temporary()), "{acquired:?}");
     assert!(inspected.is_err());
-}
-
-/// No recall arrives from a node that cannot be reached, and another client may need what is kept.
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_granted_of_what_is_kept_on_a_node_that_cannot_be_reached() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = apart();
-    let builder = builder(&cluster.url()).lease(HOUR).store_timeout(Duration::from_secs(1));
-    let client = builder.connect().succeeds().await;
-    let [lost, other] = [2, 1].map(|node| client.named(name_on(&cluster, node), 1).keep(HOUR));
-    for semaphore in [&lost, &other] {
-        in_time(async { while !semaphore.acquire().succeeds().await.is_granted_again() {} }).await;
-    }
-    cluster.nodes()[2].kill();
-    in_time(lost.inspect()).await.expect_err("the node is dead");
-    in_time(lost.try_acquire()).await.expect_err("it is kept no more");
-    assert!(other.try_acquire().await.expect("its node is well").is_granted_again());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -431,3 +431,44 @@ async fn refresh(shared: Arc<Shared>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::SessionId;
+    use crate::store::Sink;
+    use crate::store::redis::script::Scripts;
+
+    #[derive(Default)]
+    struct Keeper(Mutex<Vec<Report>>);
+
+    impl Sink for Keeper {
+        fn report(&self, reports: &mut Vec<Report>) {
+            self.0.lock().expect("no panic").append(reports);
+        }
+    }
+
+    /// The session learns nothing else of the loss, because it has other nodes.
+    #[tokio::test]
+    async fn what_is_kept_on_a_node_that_is_lost_is_recalled() {
+        let sink = Arc::<Keeper>::default();
+        let session = SessionId::new("session").expect("it is plain");
+        let (lease, prefix) = (Duration::from_secs(15), "p".to_owned());
+        let options = StoreOptions { session, prefix: prefix.clone(), lease, sink: sink.clone() };
+        let wire = Arc::new(Wire { scripts: Scripts::new(true), prefix, sharded: true });
+        let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
+        let shared = Arc::new(Shared { seeds: Vec::new(), options, wire, runtime, inner, stale });
+        let [lost, well]: [Node; 2] = [("lost".into(), 1), ("well".into(), 1)];
+        for (name, node, keeps) in [("kept", &lost, true), ("used", &lost, false), ("elsewhere", &well, true)]
+        {
+            let channels = Channels { hash_slot: 0, node: Some(node.clone()), keeps };
+            let name = Name::new(name).expect("valid");
+            shared.lock().subscriptions.insert(&name, channels, Instant::now());
+        }
+        let owner = NodeOwner { shared: Arc::downgrade(&shared), node: lost };
+        owner.report(&mut vec![Report::Down(StoreError::Unreachable { reason: "it was killed".into() })]);
+        let reports = std::mem::take(&mut *sink.0.lock().expect("no panic"));
+        let [Report::Recall(recalled)] = &reports[..] else { panic!("not one recall") };
+        assert_eq!(recalled.as_str(), "kept");
+    }
+}
