@@ -2,11 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::task::coop::poll_proceed;
+
 use crate::error::AcquireError;
+use crate::options::AcquireOptions;
 use crate::permit::Permit;
+use crate::requests::Requests;
 use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
@@ -43,7 +48,10 @@ use crate::sys::block_on::block_on;
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
-    progress: Progress,
+    /// Set until the first poll, if a kept permit may serve it: that needs no request, and so no memory.
+    unbegun: Option<(Requests, AcquireOptions)>,
+    /// The request, made when it is needed.
+    progress: OnceLock<Progress>,
 }
 
 #[derive(Debug)]
@@ -53,33 +61,54 @@ enum Progress {
     Invalid(Option<AcquireError>),
 }
 
+impl Progress {
+    fn of(started: Result<PendingAcquire, AcquireError>) -> Self {
+        match started {
+            Ok(pending) => Self::Begun(pending),
+            Err(error) => Self::Invalid(Some(error)),
+        }
+    }
+}
+
 impl Acquire {
-    pub(crate) fn new(started: Result<PendingAcquire, AcquireError>) -> Self {
-        let progress = match started {
-            Ok(pending) => Progress::Begun(pending),
-            Err(error) => Progress::Invalid(Some(error)),
-        };
-        Self { progress }
+    pub(crate) fn new(requests: Requests, options: AcquireOptions) -> Self {
+        if requests.may_be_served(&options) {
+            Self { unbegun: Some((requests, options)), progress: OnceLock::new() }
+        } else {
+            Self { unbegun: None, progress: Progress::of(requests.start(options)).into() }
+        }
+    }
+
+    fn progress(&self) -> &Progress {
+        self.progress.get_or_init(|| {
+            let (requests, options) = self.unbegun.as_ref().expect("polled after completion");
+            Progress::of(requests.start(options.clone()))
+        })
+    }
+
+    fn progress_mut(&mut self) -> &mut Progress {
+        self.progress();
+        self.progress.get_mut().expect("it was made")
     }
 
     /// The number of requests that stood before this one in line, at the last reply of the store: when it was
     /// queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
-        if let Progress::Begun(pending) = &self.progress { pending.position() } else { None }
+        if let Progress::Begun(pending) = self.progress() { pending.position() } else { None }
     }
 
     /// The time until it is granted, if the requests before it go as they have gone in the last minute, or
     /// since it was queued. `None` until the store has reported that some of them have gone: so the line
     /// shows it after two renewals, two thirds of a lease.
     pub fn expected_wait(&self) -> Option<Duration> {
-        if let Progress::Begun(pending) = &self.progress { pending.expected_wait() } else { None }
+        if let Progress::Begun(pending) = self.progress() { pending.expected_wait() } else { None }
     }
 
     /// The holder: the one that the options name, or the unique one that the client has made. Empty if the
     /// options are not valid. A [kept](crate::Semaphore::keep) permit that is granted has the
     /// [holder](Permit::holder) of its first grant.
     pub fn holder(&self) -> &str {
-        match &self.progress {
+        match self.progress() {
             Progress::Begun(pending) => pending.holder().as_str(),
             Progress::Invalid(_) => "",
         }
@@ -103,7 +132,7 @@ impl Acquire {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn canceller(&self) -> Canceller {
-        let Progress::Begun(pending) = &self.progress else { return Canceller(None) };
+        let Progress::Begun(pending) = self.progress() else { return Canceller(None) };
         Canceller(Some(pending.canceller()))
     }
 
@@ -119,16 +148,16 @@ impl Acquire {
     }
 
     /// The error of the options, if they are not valid, before the first poll.
-    pub(crate) fn checked(self) -> Result<Self, AcquireError> {
-        match self.progress {
-            Progress::Invalid(Some(error)) => Err(error),
-            progress => Ok(Self { progress }),
+    pub(crate) fn checked(mut self) -> Result<Self, AcquireError> {
+        match self.progress_mut() {
+            Progress::Invalid(error) => Err(error.take().expect("it was not polled")),
+            Progress::Begun(_) => Ok(self),
         }
     }
 
     /// Replaces the wait limit of the options, before the first poll.
     pub(crate) fn set_wait(&mut self, wait: Wait) {
-        if let Progress::Begun(pending) = &mut self.progress {
+        if let Progress::Begun(pending) = self.progress_mut() {
             pending.set_wait(wait);
         }
     }
@@ -152,7 +181,17 @@ impl Future for Acquire {
     type Output = Result<Permit, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.progress {
+        if let Some((requests, options)) = self.unbegun.as_ref().filter(|_| self.progress.get().is_none()) {
+            // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
+            // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
+            let budget = ready!(poll_proceed(context));
+            if let Some(kept) = requests.take_kept(options) {
+                budget.made_progress();
+                self.unbegun = None;
+                return Poll::Ready(Ok(Permit::new(kept)));
+            }
+        }
+        match self.progress_mut() {
             Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
             Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
         }

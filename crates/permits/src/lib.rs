@@ -85,6 +85,7 @@ mod permit;
 #[doc(hidden)]
 pub mod protocol;
 mod reply;
+mod requests;
 mod semaphore;
 mod session;
 mod several;

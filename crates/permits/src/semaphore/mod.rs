@@ -8,19 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Acquire;
-use crate::error::{AcquireError, AdminError};
+use crate::error::AdminError;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::{AcquireOptions, Limit};
-use crate::protocol::{
-    self, Declaration, Holder, InvalidInput, Label, LaneName, Name, Operation, PermitTerms, check_at_least,
-    check_lease, check_max_hold, check_share,
-};
+use crate::protocol::{self, Declaration, InvalidInput, Name, Operation};
 use crate::reply::Reply;
+use crate::requests::Requests;
 use crate::session::callers::{Message, Session};
-use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::Keep;
-use crate::session::spec::{AcquireSpec, LimitDeclaration};
-use crate::sys::clock::millis;
+use crate::session::spec::LimitDeclaration;
 
 /// A named line with a limit. Cheap to clone.
 ///
@@ -161,42 +157,14 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
     pub fn acquire_with(&self, options: AcquireOptions) -> Acquire {
-        Acquire::new(self.start_acquiring(options))
-    }
-
-    fn start_acquiring(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
-        if options.weight == 0 {
-            Err(InvalidInput::ZeroWeight)?;
-        }
-        let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        let terms = PermitTerms {
-            weight: options.weight,
-            lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
-            at_least_ms: check_at_least(at_least_ms)?,
-            label: Label::new(options.label.as_deref().unwrap_or_default())?,
-            keep: self.keep.is_some() && options.may_be_kept(),
-            lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
-            share: check_share(options.share)?,
-        };
-        if let Some(time) = options.max_hold {
-            check_max_hold(time)?;
-        }
-        if options.supersedes && options.holder.is_none() {
-            Err(InvalidInput::SupersedesNone)?;
-        }
-        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()));
-        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
-        let names = self.session.new_names(holder);
-        let spec = AcquireSpec {
-            wait: options.wait,
-            auto_renew: options.auto_renew,
-            max_hold: options.max_hold,
-            supersedes: options.supersedes,
-            keep,
+        let requests = Requests {
+            session: self.session.clone(),
+            semaphore: self.name.clone(),
+            limit: self.limit.clone(),
             meters: self.meters.clone(),
-            ..AcquireSpec::new(self.name.clone(), names, terms, self.limit.clone())
+            keep: self.keep.clone(),
         };
-        Ok(PendingAcquire::new(&self.session, spec))
+        Acquire::new(requests, options)
     }
 
     /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a

@@ -196,7 +196,7 @@ impl PendingAcquire {
         // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
         // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
         let budget = ready!(poll_proceed(context));
-        let Some(permit) = keep.shelf.take(keep.declaration, &spec.terms, Moment::now) else {
+        let Some(permit) = keep.shelf.take(keep.declaration, |kept| *kept == spec.terms, Moment::now) else {
             return Poll::Ready(None);
         };
         budget.made_progress();

@@ -79,18 +79,18 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the permit that was used last of those with this declaration and these terms, and grants it
+    /// Takes the permit that was used last of those with this declaration that fit, and grants it
     /// again. One whose next token is ahead of the time is used only if that of each other is.
     pub(crate) fn take(
         &self,
         declaration: Declaration,
-        terms: &PermitTerms,
+        fits: impl Fn(&PermitTerms) -> bool,
         clock: impl Fn() -> Moment,
     ) -> Option<Arc<PermitState>> {
         let mut state = self.lock();
         // Read after the wait for the lock, in which a permit may have ended.
         let now = clock();
-        let fits = |kept: &Kept| kept.declaration == declaration && kept.permit.granted_terms() == terms;
+        let fits = |kept: &Kept| kept.declaration == declaration && fits(kept.permit.granted_terms());
         let ready = state.kept.iter().rposition(|kept| fits(kept) && kept.permit.has_token(now));
         let soon = |kept: &Kept| fits(kept) && kept.permit.has_token(now + NEXT_TOKEN);
         let at = ready.or_else(|| state.kept.iter().position(soon))?;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn take(keep: &Keep, clock: impl Fn() -> Moment) -> Option<Arc<PermitState>> {
-        keep.shelf.take(Declaration::Stored, &PermitTerms::new(1, 60_000), clock)
+        keep.shelf.take(Declaration::Stored, |_| true, clock)
     }
 
     #[test]

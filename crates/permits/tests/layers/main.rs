@@ -49,6 +49,7 @@ const LIBRARY: Layered = Layered {
                 "handle",
                 "hand_over",
                 "reply",
+                "requests",
                 "check",
                 "error",
             ],

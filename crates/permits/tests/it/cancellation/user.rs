@@ -21,6 +21,7 @@ use crate::cancellation::fixture::Fixture;
 use crate::cancellation::{FIRST, LEASE, Subject, UNITS};
 
 /// The acquisition of a [`Subject`].
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Acquiring {
     Permit(Acquire),
     LastOfASet(AcquireAll),

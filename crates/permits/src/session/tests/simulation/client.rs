@@ -56,7 +56,7 @@ impl Client {
         if let Some(keep) = &keep {
             let shown = Cell::new(now);
             let clock = || shown.replace(shown.get() + Duration::from_micros(1));
-            let kept = keep.shelf.take(declaration, &terms, clock);
+            let kept = keep.shelf.take(declaration, |kept| *kept == terms, clock);
             if let Some(permit) = kept {
                 return Some(PermitGuard::new(permit, self.session.clone(), Some(keep.clone())));
             }

@@ -1,0 +1,92 @@
+//! The requests for permits of one semaphore: made of options, or served by a permit that the client keeps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{AcquireError, InvalidInput};
+use crate::observe::meters::SemaphoreMeters;
+use crate::options::AcquireOptions;
+use crate::protocol::{
+    Holder, Label, LaneName, Name, PermitTerms, check_at_least, check_lease, check_max_hold, check_share,
+};
+use crate::session::callers::{PermitGuard, Session};
+use crate::session::pending_acquire::PendingAcquire;
+use crate::session::shelf::Keep;
+use crate::session::spec::{AcquireSpec, LimitDeclaration};
+use crate::sys::clock::{Moment, millis};
+
+/// The terms that all requests of a [`Semaphore`](crate::Semaphore) have in common.
+pub(crate) struct Requests {
+    pub(crate) session: Session,
+    pub(crate) semaphore: Name,
+    pub(crate) limit: Arc<LimitDeclaration>,
+    pub(crate) meters: SemaphoreMeters,
+    pub(crate) keep: Option<Keep>,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").field("semaphore", &self.semaphore.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    /// Returns true if a kept permit may serve a request with these options.
+    pub(crate) fn may_be_served(&self, options: &AcquireOptions) -> bool {
+        self.keep.is_some() && options.may_be_kept() && !options.supersedes
+    }
+
+    /// A permit that the client keeps, if these options allow it: without a request, and so without memory.
+    pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
+        let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
+        let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
+        let label = options.label.as_deref().unwrap_or_default();
+        let lane = options.lane.as_deref().unwrap_or_default();
+        let fits = |terms: &PermitTerms| {
+            terms.weight == options.weight
+                && terms.lease_ms == lease_ms
+                && terms.label.as_str() == label
+                && (terms.lane.as_str(), terms.share) == (lane, options.share)
+        };
+        let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
+        permit.observe_local_grant();
+        let keep = keep.within(permit.lease());
+        Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
+    }
+
+    /// Checks the options, and makes a request of them, which is sent when it is polled.
+    pub(crate) fn start(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
+        if options.weight == 0 {
+            Err(InvalidInput::ZeroWeight)?;
+        }
+        let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let terms = PermitTerms {
+            weight: options.weight,
+            lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
+            at_least_ms: check_at_least(at_least_ms)?,
+            label: Label::new(options.label.as_deref().unwrap_or_default())?,
+            keep: self.keep.is_some() && options.may_be_kept(),
+            lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
+            share: check_share(options.share)?,
+        };
+        if let Some(time) = options.max_hold {
+            check_max_hold(time)?;
+        }
+        if options.supersedes && options.holder.is_none() {
+            Err(InvalidInput::SupersedesNone)?;
+        }
+        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()));
+        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
+        let names = self.session.new_names(holder);
+        let spec = AcquireSpec {
+            wait: options.wait,
+            auto_renew: options.auto_renew,
+            max_hold: options.max_hold,
+            supersedes: options.supersedes,
+            keep,
+            meters: self.meters.clone(),
+            ..AcquireSpec::new(self.semaphore.clone(), names, terms, self.limit.clone())
+        };
+        Ok(PendingAcquire::new(&self.session, spec))
+    }
+}
