@@ -38,6 +38,7 @@ pub struct ReserveService<S, H> {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one for each service")]
 enum Reservation {
     Waiting(Waiting),
     Ready(Result<Held, PermitError>),

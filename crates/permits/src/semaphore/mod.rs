@@ -105,7 +105,7 @@ impl Semaphore {
     /// Acquires one unit, waiting in line for it without limit.
     ///
     /// # Errors
-    /// [`AcquireError`], but none that [is for now](AcquireError::is_not_now) except `QueueFull` and
+    /// [`AcquireError`](crate::AcquireError), but none that [is for now](crate::AcquireError::is_not_now) except `QueueFull` and
     /// `LineClosed`. If the store cannot be reached, calls are retried for
     /// [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
@@ -118,7 +118,7 @@ impl Semaphore {
     /// Acquires several units at once: all or none, for one permit of this weight.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`] if `units` is above the limit.
+    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`](crate::AcquireError::ExceedsLimit) if `units` is above the limit.
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
@@ -129,8 +129,8 @@ impl Semaphore {
     /// Acquires one unit if it is free now and no request waits for it.
     ///
     /// # Errors
-    /// [`AcquireError::NoPermits`] if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
-    /// [`AcquireError::Cooling`] if it is known when.
+    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
+    /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
@@ -152,7 +152,7 @@ impl Semaphore {
     /// Acquires as the options say.
     ///
     /// # Errors
-    /// [`AcquireError`].
+    /// [`AcquireError`](crate::AcquireError).
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].

@@ -33,6 +33,7 @@ pub(super) struct Acquisition {
     shown: Cell<Shown>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a box would be one more piece of memory for each id")]
 enum Stage {
     Waiting(Acquire),
     /// Shared with the task.
