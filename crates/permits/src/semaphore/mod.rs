@@ -105,7 +105,8 @@ impl Semaphore {
     /// Acquires one unit, waiting in line for it without limit.
     ///
     /// # Errors
-    /// [`AcquireError`](crate::AcquireError), but none that [is for now](crate::AcquireError::is_not_now) except `QueueFull` and
+    /// [`AcquireError`](crate::AcquireError), but none that [is for now](crate::AcquireError::is_not_now)
+    /// except `QueueFull` and
     /// `LineClosed`. If the store cannot be reached, calls are retried for
     /// [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
@@ -118,7 +119,8 @@ impl Semaphore {
     /// Acquires several units at once: all or none, for one permit of this weight.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`](crate::AcquireError::ExceedsLimit) if `units` is above the limit.
+    /// As [`Semaphore::acquire`]; [`AcquireError::ExceedsLimit`](crate::AcquireError::ExceedsLimit) if
+    /// `units` is above the limit.
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
@@ -129,7 +131,8 @@ impl Semaphore {
     /// Acquires one unit if it is free now and no request waits for it.
     ///
     /// # Errors
-    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if not; after 50 ms at most, if units may be [kept](Semaphore::keep).
+    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if not; after 50 ms at most, if units may
+    /// be [kept](Semaphore::keep).
     /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
     ///
     /// # Cancel safety
