@@ -86,6 +86,11 @@ impl Acquire {
         })
     }
 
+    /// Returns true if it was cancelled before the first poll.
+    fn is_cancelled(&self) -> bool {
+        matches!(self.progress.get(), Some(Progress::Begun(pending)) if pending.is_cancelled())
+    }
+
     fn progress_mut(&mut self) -> &mut Progress {
         self.progress();
         self.progress.get_mut().expect("it was made")
@@ -181,16 +186,18 @@ impl Future for Acquire {
     type Output = Result<Permit, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some((requests, options)) = self.unbegun.as_ref().filter(|_| self.progress.get().is_none()) {
+        if let Some((requests, options)) = self.unbegun.as_ref().filter(|_| !self.is_cancelled()) {
             // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
             // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
             let budget = ready!(poll_proceed(context));
             if let Some(kept) = requests.take_kept(options) {
                 budget.made_progress();
-                self.unbegun = None;
+                (self.unbegun, self.progress) = (None, OnceLock::new());
                 return Poll::Ready(Ok(Permit::new(kept)));
             }
         }
+        self.progress();
+        self.unbegun = None;
         match self.progress_mut() {
             Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
             Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),

@@ -37,6 +37,8 @@ impl Requests {
     }
 
     /// A permit that the client keeps, if these options allow it: without a request, and so without memory.
+    /// Taken at the first poll, not in the call that makes the acquisition: a permit that a caller has,
+    /// and does not use, cannot be recalled.
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
         let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));

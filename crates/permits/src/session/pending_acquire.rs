@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::task::coop::poll_proceed;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
 use super::keywords;
@@ -166,9 +165,6 @@ impl PendingAcquire {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitGuard, AcquireError>> {
-        if let Some(kept) = ready!(self.take_kept(context)) {
-            return Poll::Ready(Ok(kept));
-        }
         if self.gather() {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -187,26 +183,8 @@ impl PendingAcquire {
         Poll::Ready(result)
     }
 
-    /// At the first poll, takes a permit that the session keeps, if one serves the request. Not in the call
-    /// that makes the request: a permit that a caller has, and does not use, cannot be recalled.
-    fn take_kept(&mut self, context: &mut Context<'_>) -> Poll<Option<PermitGuard>> {
-        let Progress::Unsent(spec) = &self.progress else { return Poll::Ready(None) };
-        let is_due = !self.session.is_forked() && !self.is_cancelled();
-        let Some(keep) = spec.keep.as_ref().filter(|_| is_due) else { return Poll::Ready(None) };
-        // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
-        // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
-        let budget = ready!(poll_proceed(context));
-        let Some(permit) = keep.shelf.take(keep.declaration, |kept| *kept == spec.terms, Moment::now) else {
-            return Poll::Ready(None);
-        };
-        budget.made_progress();
-        permit.observe_local_grant();
-        let kept = PermitGuard::new(permit, self.session.clone(), Some(keep.clone()));
-        self.progress = Progress::Done;
-        Poll::Ready(Some(kept))
-    }
-
-    fn is_cancelled(&self) -> bool {
+    /// Returns true if it was cancelled, by its canceller.
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
 
