@@ -31,20 +31,26 @@ const TEXT = `
     return { heapUsed, rss, files, threads };
   }
   await cycles(2000);
-  const before = await counts();
-  await cycles(3000);
-  const after = await counts();
-  for (const name in before) after[name] -= before[name];
-  console.log(JSON.stringify(after));
+  let before = await counts();
+  const rounds = [];
+  for (let round = 0; round < 5; round++) {
+    await cycles(1000);
+    const after = await counts();
+    rounds.push(Object.fromEntries(Object.keys(after).map((name) => [name, after[name] - before[name]])));
+    before = after;
+  }
+  console.log(JSON.stringify(rounds));
 `;
 
 test('cycles leave nothing', { timeout: LIMIT, skip: process.platform !== 'linux' && 'reads /proc' }, async () => {
   const program = new Program(TEXT, {}, '--expose-gc');
   assert.deepEqual([await program.end(), program.errors], [0, '']);
-  const grown = JSON.parse(program.output);
-  console.log(grown);
-  // A leak of an object in each cycle would be larger.
-  assert.ok(grown.heapUsed < 200_000, program.output);
-  assert.ok(grown.rss < 4_000_000, program.output);
-  assert.ok(grown.files <= 0 && grown.threads <= 0, program.output);
+  const rounds = JSON.parse(program.output) as Record<string, number>[];
+  // A round grows by what V8 compiles, or shrinks by what it drops of the warm-up; a leak grows in each. So
+  // the second least counts: of an object kept in each cycle it is 57,000 bytes, without one below 10,000.
+  const grown = (name: string): number => rounds.map((round) => round[name] ?? NaN).sort((a, b) => a - b)[1] ?? NaN;
+  console.log(rounds);
+  assert.ok(grown('heapUsed') < 30_000, program.output);
+  assert.ok(grown('rss') < 1_000_000, program.output);
+  assert.ok(grown('files') <= 0 && grown('threads') <= 0, program.output);
 });
