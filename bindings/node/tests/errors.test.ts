@@ -37,6 +37,18 @@ test('a server that is not there is unreachable', { timeout: LIMIT }, async () =
   });
 });
 
+test('an outage is not busy', { timeout: LIMIT }, async () => {
+  const gone = await Server.start();
+  const away = await connect(gone.url, { recovery: 'off', lease: 1000 });
+  const semaphore = away.semaphore('outage', 1);
+  await (await semaphore.acquire()).release();
+  await gone.stop();
+  const isOutage = (error: unknown): boolean => error instanceof StoreError && error.isTemporary;
+  await assert.rejects(semaphore.acquire({ timeout: 500 }), isOutage);
+  await assert.rejects(semaphore.acquire({ timeout: 0 }), isOutage);
+  await assert.rejects(semaphore.tryAcquire(), isOutage);
+});
+
 test('arguments that are not valid are refused by name', async () => {
   const semaphore = client.semaphore('arguments', 2);
   const refused = (message: RegExp) => ({ name: 'InvalidInputError', code: 'INVALID_INPUT', message });

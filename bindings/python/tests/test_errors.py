@@ -122,6 +122,16 @@ def test_a_semaphore_of_another_layout_is_refused_until_it_is_deleted(server: Se
             pass
 
 
+@pytest.mark.parametrize("timeout", [0, 0.5])
+def test_an_outage_is_not_busy(tmp_path: Path, timeout: float) -> None:
+    with Server(tmp_path) as server:
+        semaphore = permits.connect(server.url, recovery="off", lease=1).semaphore("outage", 1)
+        semaphore.acquire().wait().release()
+    with pytest.raises(permits.StoreError) as error:
+        semaphore.acquire(timeout=timeout).wait()
+    assert error.value.is_temporary and not isinstance(error.value, permits.NotNowError)
+
+
 def test_a_store_is_diagnosed(server: Server) -> None:
     diagnosis = permits.diagnose(server.url)
     assert diagnosis.is_healthy and str(server.port) in diagnosis.store

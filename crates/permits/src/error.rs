@@ -111,7 +111,8 @@ pub enum AcquireError {
         /// pause has an end, and nothing else keeps the request out for longer.
         remaining: Option<Duration>,
     },
-    /// Not now: the timeout has passed. The request has left the line.
+    /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
+    /// line. In an outage the error is [`Store`](Self::Store).
     #[error("no permit within {waited:?}")]
     TimedOut {
         /// The timeout.

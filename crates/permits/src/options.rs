@@ -92,6 +92,10 @@ impl AcquireOptions {
     }
 
     /// Waits in line for `limit` at most; without limit unless set. Zero is [`AcquireOptions::no_wait`].
+    ///
+    /// The error then is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut); but
+    /// [`AcquireError::Store`](crate::AcquireError::Store) if the store cannot be reached at that time, or
+    /// has left calls about the semaphore without an answer for 250 ms.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };

@@ -56,8 +56,12 @@ pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3);
 
 /// The time after which a call without an answer is given up, and its connection replaced.
 pub(crate) fn call_timeout(lease: Duration) -> Duration {
-    (lease / 5).clamp(Duration::from_millis(250), CALL_TIMEOUT_MAX)
+    (lease / 5).clamp(SILENT_AFTER, CALL_TIMEOUT_MAX)
 }
+
+/// The time without an answer after which a store counts as silent, for a caller whose time is up: the
+/// shortest [`call_timeout`].
+pub(crate) const SILENT_AFTER: Duration = Duration::from_millis(250);
 
 /// The pause before a holder that the store forgot retries its renewal: shorter than the recovery window,
 /// which each attempt keeps open.

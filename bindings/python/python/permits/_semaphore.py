@@ -49,7 +49,7 @@ class Semaphore(Unheld):
     ) -> Acquire:
         """Acquires `weight` units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
-        - `timeout`: the longest wait. `TimeoutError` is raised after it. With 0 it does not wait, and raises
+        - `timeout`: the longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it does not wait, and raises
           `NoPermitsError` unless it is granted now: a `CoolingError` if it is known when. Without one, it waits without end.
         - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
         - `label`: a note for operators, shown beside the holder.

@@ -100,7 +100,7 @@ class SupersededError(NotNowError):
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):
-    """The timeout has passed. The request has left the line."""
+    """The timeout has passed, and the store answers. The request has left the line. In an outage it is a `StoreError`."""
 
     waited: float
     """The timeout, in seconds."""

@@ -134,6 +134,8 @@ impl Semaphore {
     /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if not; after 50 ms at most, if units may
     /// be [kept](Semaphore::keep).
     /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
+    /// [`AcquireError::Store`](crate::AcquireError::Store) if the store does not answer within a fifth of the
+    /// client's lease (250 ms to 3 s).
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].

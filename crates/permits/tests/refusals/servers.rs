@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use permits::{
-    AcquireError, AdminError, Client, ConnectError, Limit, Lost, Permit, PermitHandle, PermitStatus,
-    ReleaseError, StoreError,
+    AcquireError, AcquireOptions, AdminError, Client, ConnectError, Limit, Lost, Permit, PermitHandle,
+    PermitStatus, ReleaseError, StoreError,
 };
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{FakeServer, HANGS, Proxy, Server, awaited_in_real_time, wait};
@@ -250,4 +250,37 @@ async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease()
     assert!(refused > 1, "it was refused {refused} times");
     assert!(began.elapsed() < HANGS, "it took {:?}", began.elapsed());
     permit.release().succeeds().await;
+}
+
+/// "Not now" would send callers away as if others held the units.
+#[tokio::test]
+async fn a_store_that_is_gone_or_silent_is_not_busy() {
+    let within = |milliseconds| AcquireOptions::new().timeout(Duration::from_millis(milliseconds));
+    for silent in [false, true] {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let semaphore = client.named("exports", 1);
+        let _held = in_time(semaphore.acquire()).succeeds().await;
+        let waiter = tokio::spawn(semaphore.acquire_with(within(2000)));
+        while semaphore.inspect().succeeds().await.waiting == 0 {
+            assert!(!waiter.is_finished(), "it waits in the queue");
+        }
+        if silent {
+            server.pause();
+        } else {
+            server.kill();
+        }
+        for _ in 0..2 {
+            let timed_out = semaphore.acquire_with(within(500));
+            for refused in [in_time(timed_out).await, in_time(semaphore.try_acquire()).await] {
+                let error = refused.expect_err("the server does not answer");
+                assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
+            }
+        }
+        let error = in_time(waiter).await.expect("it has not panicked").expect_err("no answer");
+        assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
+        if silent {
+            server.resume();
+        }
+    }
 }

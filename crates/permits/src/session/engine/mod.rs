@@ -392,8 +392,9 @@ impl Engine {
                     }
                 }
                 Timer::Acquisition(name, request) => {
+                    let down = self.down.clone();
                     if let Some((semaphore, context)) = self.known(&name) {
-                        semaphore.on_acquisition_time(&request, now, context);
+                        semaphore.on_acquisition_time(&request, &down, now, context);
                     }
                 }
                 Timer::Timeouts => self.fail_timed_out(now),

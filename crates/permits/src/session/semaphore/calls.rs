@@ -76,7 +76,7 @@ impl SemaphoreSession {
             }
         }
         self.set_timer(context);
-        self.to_calls(calls, now, context)
+        self.as_calls(calls, now, context)
     }
 
     /// The releases to send before a call of a single operation, which must not find what was released before
@@ -86,15 +86,16 @@ impl SemaphoreSession {
         if self.schedule.retry_at.is_none() {
             self.release_calls(&mut calls);
         }
-        self.to_calls(calls, now, context)
+        self.as_calls(calls, now, context)
     }
 
-    fn to_calls(
-        &self,
+    fn as_calls(
+        &mut self,
         calls: Vec<(Declaration, Operation, CallKind)>,
         now: Moment,
         context: &Context,
     ) -> Vec<Call> {
+        self.in_flight.note(false, now);
         let timeout = call_timeout(self.shortest_lease.unwrap_or(context.config.lease));
         calls
             .into_iter()

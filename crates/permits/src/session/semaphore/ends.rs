@@ -1,5 +1,7 @@
 //! Ends that no caller asked for: by time, in an outage of the store, with the session.
 
+use std::time::Duration;
+
 use super::entry::Entry;
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage};
@@ -13,13 +15,15 @@ use crate::session::permit_state::Check;
 use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
+use crate::sys::clock::{Moment, millis};
+use crate::timing::SILENT_AFTER;
 
 impl SemaphoreSession {
     /// The wait limit, or the deadline, of an acquisition has come.
     pub(in crate::session) fn on_acquisition_time(
         &mut self,
         request: &RequestId,
+        down: &Option<Outage>,
         now: Moment,
         context: &mut Context,
     ) {
@@ -46,14 +50,28 @@ impl SemaphoreSession {
                 }
                 self.step(request, Input::Expired, None, now, context);
             }
-            None => match entry.spec.wait {
-                Wait::AtMost(waited) => {
-                    self.fail(request, AcquireError::TimedOut { waited }, now, context);
-                }
-                Wait::No => self.fail(request, AcquireError::NoPermits, now, context),
-                Wait::Forever => {}
-            },
+            None => {
+                let late = match entry.spec.wait {
+                    Wait::AtMost(waited) => AcquireError::TimedOut { waited },
+                    Wait::No => AcquireError::NoPermits,
+                    Wait::Forever => return,
+                };
+                let error = self.silence(down, now).map_or(late, AcquireError::Store);
+                self.fail(request, error, now, context);
+            }
         }
+    }
+
+    /// The fault of a store that does not answer: that of the outage, also of the whole store, or that
+    /// nothing has returned for some time. A caller whose time is up then has not learned that others hold
+    /// the units.
+    fn silence(&self, down: &Option<Outage>, now: Moment) -> Option<StoreError> {
+        if let Some(Outage { error, .. }) = Outage::older(down, &self.outage) {
+            return Some(error.clone());
+        }
+        let silent = now.since(self.in_flight.unanswered_since?);
+        let reason = format!("nothing for {:?}", Duration::from_millis(millis(silent)));
+        (silent >= SILENT_AFTER).then_some(StoreError::NoAnswer { reason })
     }
 
     /// Fails what has waited for the store for too long, in this outage or in that of the whole store.

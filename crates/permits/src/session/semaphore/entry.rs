@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) arrived_at: Moment,
     /// The timer of the end of its wait, or of its lease.
     pub(super) timer: Option<timers::Key>,
+    /// It does not wait, and others have been asked for what they keep.
+    pub(super) recalls: bool,
 }
 
 impl Entry {
@@ -76,6 +78,17 @@ pub(super) struct InFlight {
     pub(super) releases: usize,
     pub(super) renewing: usize,
     pub(super) confirming: usize,
+    /// The moment since which calls other than those to replicas have been in flight and none has returned.
+    pub(super) unanswered_since: Option<Moment>,
+}
+
+impl InFlight {
+    /// Notes that calls are sent, or that one has returned.
+    pub(super) fn note(&mut self, returned: bool, now: Moment) {
+        let any = self.acquiring + self.releasing + self.renewing > 0;
+        let since = if returned { now } else { self.unanswered_since.unwrap_or(now) };
+        self.unanswered_since = any.then_some(since);
+    }
 }
 
 /// The times at which something is to be done.

@@ -38,7 +38,7 @@ use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
 use crate::sys::clock::Moment;
-use crate::timing::{renew_every, retry_reclaim_after, spread};
+use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
 
 /// The time that other sessions have to release what they keep, before a request that does not wait is
 /// refused.
@@ -137,13 +137,15 @@ impl SemaphoreSession {
     ) {
         self.use_shelf(&spec);
         let request = spec.request.clone();
-        let timer = match spec.wait {
-            Wait::AtMost(limit) => {
-                let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                Some(context.timers.set(now + limit, timer))
-            }
-            Wait::No | Wait::Forever => None,
+        let longest = match spec.wait {
+            // Of the store, for its answer.
+            Wait::No => Some(call_timeout(context.config.lease)),
+            Wait::AtMost(limit) => Some(limit),
+            Wait::Forever => None,
         };
+        let timer = longest.map(|longest| {
+            context.timers.set(now + longest, Timer::Acquisition(self.name.clone(), request.clone()))
+        });
         let arrival = self.insert(spec, Acquisition::new(now), Some(answer), now, context);
         if let Some(entry) = self.acquisitions.get_mut(&request) {
             entry.timer = timer;
@@ -172,6 +174,7 @@ impl SemaphoreSession {
             arrival,
             arrived_at: now,
             timer: None,
+            recalls: false,
         };
         self.acquisitions.insert(entry.spec.request.clone(), entry);
         arrival
@@ -197,8 +200,12 @@ impl SemaphoreSession {
             Effect::None => {}
             Effect::Send => drop(self.unsent.insert(entry.arrival, request.clone())),
             Effect::Wait { position } => {
-                if entry.spec.wait == Wait::No && entry.timer.is_none() {
+                if entry.spec.wait == Wait::No {
+                    if std::mem::replace(&mut entry.recalls, true) {
+                        return;
+                    }
                     // Other sessions release what they keep. If that is not enough, the request is refused.
+                    context.timers.remove(entry.timer.take());
                     let timer = Timer::Acquisition(self.name.clone(), request.clone());
                     entry.timer = Some(context.timers.set(now + RECALL, timer));
                 } else if entry.spec.position.set(position, now) {

@@ -54,6 +54,7 @@ impl SemaphoreSession {
             CallKind::Confirm(_) => self.in_flight.confirming -= 1,
             CallKind::Single(_) => {}
         }
+        self.in_flight.note(true, now);
         let Executed { reply, confirmed } = match result {
             Ok(executed) => executed,
             Err(error) => return self.on_failure(kind, &error, now, context),

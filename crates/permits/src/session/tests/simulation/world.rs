@@ -385,6 +385,7 @@ impl World {
                     | AcquireError::TimedOut { .. }
                     | AcquireError::Ended(Ended::Closed),
                 )) => {}
+                Some(Err(AcquireError::Store(error))) if error.is_temporary() => {}
                 Some(Err(other)) => panic!("an acquisition failed: {other}"),
                 None => client.pending.push(pending),
             }

@@ -2,6 +2,7 @@
 //! chooses.
 
 mod keeping;
+mod outages;
 mod terms;
 mod turns;
 mod withdrawals;

@@ -1,0 +1,174 @@
+//! A caller whose time is up while the store does not answer has not learned that others hold the units: its
+//! error is the store's.
+
+use super::*;
+use crate::model::RECALL_US;
+use crate::session::spec::Wait;
+use crate::timing::call_timeout;
+
+const SECOND: Duration = Duration::from_secs(1);
+const RECALL: Duration = Duration::from_micros(RECALL_US);
+
+impl Bench {
+    fn acquire_within(&mut self, wait: Wait) -> PendingAcquire {
+        let terms = PermitTerms::new(1, millis(LEASE));
+        let spec = spec(&self.session, "a", terms, Declaration::Declare(1));
+        let mut pending = PendingAcquire::new(&self.session, spec);
+        pending.set_wait(wait);
+        pending.send();
+        pending
+    }
+
+    /// A place in line, for a second.
+    fn waiting_for_a_second(&mut self) -> PendingAcquire {
+        let pending = self.acquire_within(Wait::AtMost(SECOND));
+        let call = self.call();
+        self.answer(call, waiting());
+        assert!(self.calls().is_empty(), "it waits");
+        pending
+    }
+}
+
+#[track_caller]
+fn refused(pending: &mut PendingAcquire) -> AcquireError {
+    pending.try_take().expect("its time is up").expect_err("nothing was granted")
+}
+
+#[track_caller]
+fn assert_silent(pending: &mut PendingAcquire) {
+    let error = refused(pending);
+    assert!(matches!(error, AcquireError::Store(StoreError::NoAnswer { .. })), "{error:?}");
+    assert!(!error.is_not_now(), "it is no reason to come later");
+}
+
+#[track_caller]
+fn assert_unreachable(pending: &mut PendingAcquire) {
+    let error = refused(pending);
+    assert!(matches!(error, AcquireError::Store(StoreError::Unreachable { .. })), "{error:?}");
+}
+
+#[test]
+fn a_call_that_is_not_answered_is_a_silent_store() {
+    let mut bench = Bench::new();
+    let mut pending = bench.acquire_within(Wait::AtMost(SECOND));
+    let _unanswered = bench.call();
+    // It waits for the call before it.
+    let mut second = bench.acquire_within(Wait::AtMost(SECOND));
+    bench.calls();
+    bench.pass(SECOND);
+    assert_silent(&mut pending);
+    assert_silent(&mut second);
+}
+
+/// The answer may be on its way.
+#[test]
+fn a_short_timeout_is_over_before_the_store_is_silent() {
+    let mut bench = Bench::new();
+    let short = Duration::from_millis(100);
+    let mut pending = bench.acquire_within(Wait::AtMost(short));
+    let _unanswered = bench.call();
+    bench.pass(short);
+    assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: short });
+    // The same timeout, when nothing has returned for longer.
+    bench.pass(short);
+    let mut later = bench.acquire_within(Wait::AtMost(short));
+    bench.calls();
+    bench.pass(short);
+    assert_silent(&mut later);
+}
+
+#[test]
+fn a_waiter_of_a_store_that_answers_times_out() {
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    bench.pass(SECOND);
+    assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+}
+
+/// The silence begins with the last answer.
+#[test]
+fn a_waiter_beside_a_call_that_is_not_answered_learns_of_it() {
+    for (answered_after, silent) in [(700, true), (800, false)] {
+        let mut bench = Bench::new();
+        let mut pending = bench.waiting_for_a_second();
+        let mut one = bench.acquire("a", LEASE);
+        let first = bench.call();
+        let mut other = bench.acquire("a", LEASE);
+        let _unanswered = bench.call();
+        bench.pass(Duration::from_millis(answered_after));
+        bench.answer(first, waiting());
+        bench.pass(SECOND - Duration::from_millis(answered_after));
+        if silent {
+            assert_silent(&mut pending);
+        } else {
+            assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+        }
+        assert!(one.try_take().is_none() && other.try_take().is_none(), "they wait without limit");
+    }
+}
+
+#[test]
+fn a_waiter_in_an_outage_gets_its_error() {
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    bench.pass(SECOND);
+    assert_unreachable(&mut pending);
+
+    // Of this semaphore alone, as in a cluster.
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    let _other = bench.acquire("a", LEASE);
+    let call = bench.call();
+    bench.no_answer(call);
+    bench.pass(SECOND);
+    assert_silent(&mut pending);
+}
+
+#[test]
+fn an_outage_that_is_over_is_no_reason() {
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    bench.engine.on_up(bench.now);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Waiting { position: 0 }));
+    bench.pass(SECOND);
+    assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+}
+
+/// A try waits no longer than one call may take.
+#[test]
+fn a_try_is_short() {
+    let mut bench = Bench::new();
+    let mut pending = bench.acquire_within(Wait::No);
+    let _unanswered = bench.call();
+    bench.pass(call_timeout(LEASE) - Duration::from_millis(1));
+    assert!(pending.try_take().is_none(), "the answer may come");
+    bench.pass(Duration::from_millis(1));
+    assert_silent(&mut pending);
+
+    let mut bench = Bench::new();
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    let mut pending = bench.acquire_within(Wait::No);
+    assert!(bench.calls().is_empty());
+    bench.pass(call_timeout(LEASE));
+    assert_unreachable(&mut pending);
+}
+
+/// Others are asked once for what they keep, also if the request is renewed meanwhile.
+#[test]
+fn a_try_that_waits_for_what_others_keep_is_refused_then() {
+    let mut bench = Bench::new();
+    let mut pending = bench.acquire_within(Wait::No);
+    let call = bench.call();
+    bench.pass(SECOND);
+    bench.answer(call, waiting());
+    bench.pass(RECALL / 2);
+    bench.engine.on_up(bench.now);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Waiting { position: 0 }));
+    assert!(pending.try_take().is_none(), "they may give it");
+    bench.pass(RECALL / 2);
+    assert_eq!(refused(&mut pending), AcquireError::NoPermits);
+}
