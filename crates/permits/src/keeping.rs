@@ -25,7 +25,7 @@ pub enum Notice {
         /// It came by the connection that recalls come by. Otherwise one may have overtaken it.
         in_order: bool,
     },
-    /// Others need units, or the limit was lowered.
+    /// Others need units, or the limit was changed.
     Recall,
     /// A call has failed, or a connection has ended or begun: a recall may have been lost.
     Unsure,
@@ -40,6 +40,11 @@ impl Keeping {
             Notice::Reply { .. } | Notice::Recall | Notice::Unsure => 0,
         };
         limit < std::mem::replace(&mut self.limit, limit)
+    }
+
+    /// Returns true if a kept permit may serve a request that requires this limit.
+    pub fn is_limit(self, required: u32) -> bool {
+        self.limit == required
     }
 
     /// Returns true if a permit with this slot may be kept.

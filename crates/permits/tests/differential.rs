@@ -356,8 +356,13 @@ fn a_hand_over_remembers_the_lease_that_ends_first_of_those_it_begins() {
     written(steps, &["release: Held", "event: Granted"]);
 }
 
-/// No request needs units, but the slots above the limit are not to be granted any more.
+/// No request needs units, but the slots above a lower limit are not to be granted any more, nor those of
+/// requests that require another limit.
 #[test]
-fn a_lower_limit_recalls_what_is_kept() {
-    written(vec![limit(9), crowd(3), limit(5), limit(7), limit(6)], &["acquire: Granted", "set_limit: Done"]);
+fn another_limit_recalls_what_is_kept() {
+    for limits in [[9, 5, 7, 6], [4, 5, 7, 9]] {
+        let [first, then @ ..] = limits.map(limit);
+        let steps = [first, crowd(3)].into_iter().chain(then);
+        written(steps.collect(), &["acquire: Granted", "set_limit: Done"]);
+    }
 }

@@ -83,9 +83,10 @@ pub fn keepable_limit(state: Option<&State>, now_us: u64) -> Option<u32> {
 }
 
 /// Returns true if a command recalls what sessions keep: units could be kept `before` it, and some may be.
-/// From it on others need them, or there are fewer slots. The sessions keep nothing again until a reply
+/// From it on others need them, or the limit is another one. The sessions keep nothing again until a reply
 /// allows it, so a recall is not repeated while requests wait.
 pub fn recalls(before: Option<u32>, after: Option<&State>, reply: &Reply, now_us: u64) -> bool {
     let may_be_kept = after.is_some_and(|state| state.may_be_kept(now_us / 1000));
-    before.is_some_and(|limit| !reply.keepable || reply.limit < limit) && may_be_kept
+    let changed = |limit| limit > 0 && reply.limit != limit;
+    before.is_some_and(|limit| !reply.keepable || changed(limit)) && may_be_kept
 }

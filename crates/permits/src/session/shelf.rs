@@ -88,6 +88,11 @@ impl Shelf {
         clock: impl Fn() -> Moment,
     ) -> Option<Arc<PermitState>> {
         let mut state = self.lock();
+        if let Declaration::Require(limit) = declaration
+            && !state.keeping.is_limit(limit)
+        {
+            return None;
+        }
         // Read after the wait for the lock, in which a permit may have ended.
         let now = clock();
         let fits = |kept: &Kept| kept.declaration == declaration && fits(kept.permit.granted_terms());
@@ -200,6 +205,17 @@ mod tests {
             assert_eq!(again.grant().token, 7 + number);
             assert!(Moment::now().since(at) >= Duration::from_micros(number));
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_required_is_the_last_one_that_was_reported() {
+        let declaration = Declaration::Require(1);
+        let (keep, [permit, _engine]) = (Keep { declaration, ..open() }, granted(Moment::from_micros(0)));
+        let take = || keep.shelf.take(declaration, |_| true, Moment::now);
+        assert!(keep.put_back(&permit, Moment::now()) && take().is_some());
+        assert!(keep.put_back(&permit, Moment::now()));
+        assert!(keep.shelf.note(Notice::Reply { keepable: true, limit: 2, in_order: true }).is_empty());
+        assert!(take().is_none());
     }
 
     #[test]

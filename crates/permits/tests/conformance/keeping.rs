@@ -288,6 +288,25 @@ pub(crate) async fn a_permit_with_a_slot_above_a_lower_limit_is_not_kept(fixture
     administered.unpin().succeeds().await;
 }
 
+pub(crate) async fn a_required_limit_that_changes_is_not_served_by_what_is_kept(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let administered = operator.named(fixture.name(), Limit::Stored);
+    let required = fixture.limit(2);
+    for changed in [fixture.limit(3), fixture.limit(1)] {
+        administered.set_limit(required).succeeds().await;
+        let semaphore = client.named(fixture.name(), Limit::Exactly(required)).keep(IDLE);
+        kept(&semaphore).await;
+        administered.set_limit(changed).succeeds().await;
+        // The recall has arrived.
+        fixture.settles(&administered, 0, 0).await;
+        let error = semaphore.acquire().await.expect_err("another limit is required");
+        let mismatch =
+            matches!(error, AcquireError::LimitMismatch { required: asked, .. } if asked == required);
+        assert!(mismatch, "{error:?}");
+    }
+    administered.unpin().succeeds().await;
+}
+
 pub(crate) async fn a_handle_that_declares_another_limit_is_not_served_by_what_is_kept(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1).keep(IDLE);

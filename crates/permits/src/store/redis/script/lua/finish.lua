@@ -54,10 +54,10 @@ if new_turn or cut and s.waiting > 0 then
   end
 end
 
--- All sessions are to release what they keep, because from now on others need it, or its slots may be above
--- the limit. They keep nothing again until a reply allows it.
+-- All sessions are to release what they keep, because from now on others need it, or because the limit is
+-- another one. They keep nothing again until a reply allows it.
 local keepable = s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and not s.recovering and not s.in_the_way
-if stays and was_keepable and (not keepable or s.limit < was_limit) and now_ms < s.kept_until then
+if stays and was_keepable and (not keepable or was_limit > 0 and s.limit ~= was_limit) and now_ms < s.kept_until then
   emit(string.format('recall:%s', semaphore), 'recall')
 end
 
