@@ -2,7 +2,7 @@
 
 use super::execution::Execution;
 use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
-use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Refusal};
+use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, Refusal};
 
 /// The terms for new holders.
 enum Terms {
@@ -104,12 +104,22 @@ impl Execution<'_> {
         if missing == 0 {
             return Some(self.now_ms);
         }
-        let now_ms = self.now_ms.cast_signed();
-        let ends = state.leases.iter().filter(|(deadline, _)| *deadline > now_ms).take(COOLING_MAX);
-        ends.filter(|(_, holder)| holder.is_cooling()).find_map(|(deadline, holder)| {
+        self.first_grants().filter(|(_, holder)| holder.is_cooling()).find_map(|(deadline, holder)| {
             missing = missing.saturating_sub(state.entries[holder].terms.weight.into());
             (missing == 0).then(|| deadline.cast_unsigned())
         })
+    }
+
+    /// The grants that end first, with their ends.
+    fn first_grants(&self) -> impl Iterator<Item = &(i64, Holder)> {
+        let now_ms = self.now_ms.cast_signed();
+        self.state.leases.iter().filter(move |(deadline, _)| *deadline > now_ms).take(COOLING_MAX)
+    }
+
+    /// Returns true if all grants are those of holders that have left: no session keeps any of them.
+    fn all_cool(&self) -> bool {
+        let cooling = self.first_grants().filter(|(_, holder)| holder.is_cooling()).count();
+        cooling == self.state.leases.len() - self.state.queue.len()
     }
 
     /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for
@@ -121,6 +131,7 @@ impl Execution<'_> {
             && !self.state.is_paused()
             && !self.is_recovering()
             && self.now_us < recalled_us + RECALL_US
+            && !self.all_cool()
     }
 
     /// Gives the place of a waiter to another request of its holder, and grants what fits.

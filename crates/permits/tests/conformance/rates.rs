@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
-use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
+use permits_testkit::{HANGS, HOUR};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, lost_within};
@@ -167,6 +167,20 @@ pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
     assert!(semaphore.revoke_cooling("web-3", token).succeeds().await);
     assert!(!semaphore.revoke_cooling("web-3", token).succeeds().await, "it is free");
     waiter.permit().await.release().succeeds().await;
+}
+
+/// Nothing that cools is kept, so no recall frees any of it: the try is told when one succeeds.
+pub(crate) async fn a_try_is_told_when_although_permits_were_kept_before(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let (semaphore, others) = (fixture.semaphore(&client, 1).keep(WINDOW), fixture.semaphore(&other, 1));
+    drop(semaphore.acquire().succeeds().await);
+    let long = AcquireOptions::new().at_least(HOUR).holder("web-3");
+    let permit = semaphore.acquire_with(long).succeeds().await;
+    let token = permit.token();
+    permit.release().succeeds().await;
+    let refused = others.try_acquire().await.expect_err("it counts");
+    assert!(matches!(refused, AcquireError::Cooling { .. }), "{refused}");
+    assert!(semaphore.revoke_cooling("web-3", token).succeeds().await);
 }
 
 pub(crate) async fn no_window_has_more_grants_than_the_limit(fixture: &Fixture) {

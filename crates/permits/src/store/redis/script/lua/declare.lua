@@ -13,7 +13,8 @@ local function judge(limit, weight, may_wait)
   if not may_wait and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
     write()
     local recalled = s.waiting > 0 and head_queued() or now_us
-    may_wait = now_us < recalled + RECALL_US
+    local _, all_cool = cooling_grants()
+    may_wait = now_us < recalled + RECALL_US and not all_cool
   end
   if not may_wait then
     return false, not_now(limit, weight)

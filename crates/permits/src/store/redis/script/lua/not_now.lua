@@ -1,16 +1,25 @@
 -- The refusal of a request that cannot wait: when time alone lets it in. Before declare.
 
+-- The grants that cool, of those that end first, with their ends; and true if all grants do: no session keeps
+-- any of them.
+local function cooling_grants()
+  local COOLING_MAX, from, cooling, ends = 128, now_ms + 1, {}, {}
+  if now_ms < s.cools_until then
+    ends = redis.call('ZRANGEBYSCORE', leases_key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, COOLING_MAX)
+  end
+  for i = 1, #ends, 2 do
+    local holder = ends[i]
+    if string.find(holder, '\t', 1, true) then cooling[#cooling + 1], cooling[holder] = holder, ends[i + 1] end
+  end
+  return cooling, #cooling == s.holders
+end
+
 -- The ms from which `weight` units fit under `limit`, if no holder has to leave for that: now, or when enough
 -- units have cooled.
 local function fits_at(limit, weight)
   local missing = s.held + weight - limit
   if missing <= 0 then return now_ms end
-  local COOLING_MAX, cooling = 128, {}
-  local ends = now_ms < s.cools_until
-    and redis.call('ZRANGEBYSCORE', leases_key, now_ms + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, COOLING_MAX) or {}
-  for i = 1, #ends, 2 do
-    if string.find(ends[i], '\t', 1, true) then cooling[#cooling + 1], cooling[ends[i]] = ends[i], ends[i + 1] end
-  end
+  local cooling = cooling_grants()
   find(cooling)
   for _, holder in ipairs(cooling) do
     local _, _, freed = parts(holder, known[holder])
