@@ -88,9 +88,10 @@ test('a full line and a revoked request say so', async () => {
   const semaphore = crowded.semaphore('crowded', 1);
   await using _held = await semaphore.acquire();
   const waiting = semaphore.acquire({ holder: 'w' });
+  const revoked = assert.rejects(waiting, { code: 'REVOKED', details: { reason: 'not today' } });
   await assert.rejects(semaphore.acquire(), (error) => error instanceof NotNowError && error.code === 'QUEUE_FULL');
   await semaphore.revoke('w', 'not today');
-  await assert.rejects(waiting, { code: 'REVOKED', details: { reason: 'not today' } });
+  await revoked;
 });
 
 test('a closed client ends waits, losses and later calls', async () => {

@@ -27,7 +27,7 @@ impl Client {
         let new_request = self.session.new_request();
         // The session finds its metrics when the reply comes.
         self.session.meters(&semaphore);
-        let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request });
+        let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request, last_token });
         let session = self.session.clone();
         Reply::new(async move {
             let guard = session.call(|answer| Message::Adopt { semaphore, adopt, answer }).await?;

@@ -109,7 +109,7 @@ fn bound(step: &Step) -> Result<(), String> {
 }
 
 /// P4: when a grant that its session may keep ends, or is another session's from then on, the next token is
-/// above all that the session may have used: up to the one that its release names, if it is released.
+/// above all that the session may have used: up to the one that a release or an adoption names.
 fn tokens_that_may_be_used_are_passed(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for (holder, entry) in step.entries_before().filter(|(_, entry)| entry.terms.keep) {
@@ -118,12 +118,16 @@ fn tokens_that_may_be_used_are_passed(step: &Step) -> Result<(), String> {
         if stays.is_some_and(|now| now.terms.keep) {
             continue;
         }
-        let released = match &step.command.operation {
-            Operation::Release(requests) => requests.iter().find(|release| release.request == entry.request),
+        let named = match &step.command.operation {
+            Operation::Release(requests) => {
+                let released = requests.iter().find(|release| release.request == entry.request);
+                released.map(|release| release.last_token)
+            }
+            Operation::Adopt(adopt) if stays.is_some() => Some(adopt.last_token),
             _ => None,
         };
         let last = grant.token + KEPT_TOKENS - 1;
-        let last = released.map_or(last, |release| release.last_token.unwrap_or(0).min(last));
+        let last = named.map_or(last, |named| named.unwrap_or(0).min(last));
         if after.last_token < last {
             return Err(format!("{holder} may have used {last}, and the last is {}", after.last_token));
         }

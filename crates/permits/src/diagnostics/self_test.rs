@@ -137,6 +137,7 @@ impl SelfTest {
             terms: terms(),
             grant: second,
             new_request: id("c"),
+            last_token: None,
         };
         self.expect("adopting", Operation::Adopt(adopt), Answers::Adopt(true)).await?;
         let revoke = Operation::Revoke {

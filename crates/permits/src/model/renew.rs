@@ -1,7 +1,7 @@
 //! Renewals, the reclaim of forgotten holders, and adoptions by another session.
 
 use super::execution::Execution;
-use super::state::{Entry, EntryState, last_kept};
+use super::state::{Entry, EntryState};
 use crate::protocol::{AdoptRequest, Answers, Grant, RenewOutcome, RenewRequest};
 
 impl Execution<'_> {
@@ -127,13 +127,11 @@ impl Execution<'_> {
                     && adopt.terms.at_least_ms == entry.terms.at_least_ms
                     && entry.place == EntryState::Holding(adopt.grant) =>
             {
-                // The session that adopts it does not keep it.
-                if std::mem::take(&mut entry.terms.keep) {
-                    self.state.last_token = self.state.last_token.max(last_kept(adopt.grant));
-                }
+                self.state.last_token = self.state.last_token.max(adopt.last_token.unwrap_or(0));
                 entry.request = adopt.new_request.clone();
                 entry.session = self.command.session.clone();
                 entry.lease_version = 0;
+                // The session that adopts it does not keep it.
                 entry.terms.keep = false;
                 self.extend(&adopt.holder);
                 true

@@ -398,6 +398,9 @@ pub struct AdoptRequest {
     pub grant: Grant,
     /// The acquisition's new request id.
     pub new_request: RequestId,
+    /// The last token that the other session has used of the grant, if it kept it: the next grant gets a
+    /// higher one.
+    pub last_token: Option<u64>,
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ macro_rules! every_case {
                 a_permit_held_for_longer_is_free_at_once: real_time,
                 a_lost_grant_counts_for_as_long_as_asked: real_time,
                 what_cools_can_be_freed_by_an_operator: anything,
-                a_try_is_told_when_although_permits_were_kept_before: units,
+                a_try_knows_when_although_permits_were_kept_before: units,
                 no_window_has_more_grants_than_the_limit: units_in_real_time,
                 a_grant_that_was_handed_over_counts_as_long: real_time,
                 a_time_above_a_day_is_refused: anything,

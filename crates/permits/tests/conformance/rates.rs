@@ -169,8 +169,9 @@ pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
     waiter.permit().await.release().succeeds().await;
 }
 
-/// Nothing that cools is kept, so no recall frees any of it: the try is told when one succeeds.
-pub(crate) async fn a_try_is_told_when_although_permits_were_kept_before(fixture: &Fixture) {
+/// Nothing that cools is kept, so no recall frees any of it: the try is refused with the time at which one
+/// succeeds.
+pub(crate) async fn a_try_knows_when_although_permits_were_kept_before(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let (semaphore, others) = (fixture.semaphore(&client, 1).keep(WINDOW), fixture.semaphore(&other, 1));
     drop(semaphore.acquire().succeeds().await);

@@ -203,6 +203,7 @@ fn operations(count: usize) -> Vec<Operation> {
         terms: PermitTerms::new(1, 100),
         grant,
         new_request: request,
+        last_token: None,
     };
     let operations = vec![
         Operation::Acquire { queue_max: 1, requests: vec![acquire; count] },

@@ -244,6 +244,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
             terms: PermitTerms::new(1, 3_000),
             grant: Grant { token: 1, slot: 0 },
             new_request: id("c"),
+            last_token: None,
         }),
         change_limit("l3", LimitChange::Adjust(2)),
         pause("p1", true),

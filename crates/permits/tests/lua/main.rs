@@ -1,6 +1,7 @@
 //! The Lua beyond random histories: its text, keys of other programs, full memory, vanished keys, and a clock
 //! that is set back.
 
+mod adopting;
 mod clock;
 #[path = "../support/dump.rs"]
 mod dump;

@@ -28,7 +28,7 @@ use std::cell::RefCell;
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder,
-    Operation, PermitTerms, Recovery, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
+    Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
 };
 use permits_testkit::history::checks::check;
 use permits_testkit::history::step::Step;
@@ -210,7 +210,8 @@ fn command(simulation: &Simulation, operation: Operation) -> Command {
 ///
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
-/// place another one of the same batch has taken.
+/// place another one of the same batch has taken, and a try that only units which cool have kept out, once
+/// another one of the batch has a permit that may be recalled.
 fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
@@ -252,6 +253,11 @@ fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
             };
             if !first.iter().zip(second).all(same) {
                 return Err(format!("{first:?}, and the second time {second:?}"));
+            }
+            let cools = |outcome: &_| matches!(outcome, AcquireOutcome::Refused(Refusal::Cooling { .. }));
+            let waits = |outcome: &_| matches!(outcome, AcquireOutcome::Waiting { .. });
+            if first.iter().zip(second).any(|(first, second)| cools(first) && waits(second)) {
+                return Ok(());
             }
         }
         // The grant that it invents may be the one that the command itself makes to the waiter.

@@ -182,10 +182,12 @@ impl Simulation {
                 Operation::Renew(own.take(MAX_BATCH).map(|known| known.renewal.clone()).collect())
             }
             Action::Adopt(naming, claiming) => {
-                let RenewRequest { holder, request, terms, grant, .. } = self.renewal(naming, claiming);
+                let renewal = self.renewal(naming, claiming);
+                let last_token = last_used(&renewal);
+                let RenewRequest { holder, request, terms, grant, .. } = renewal;
                 let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
                 let new_request = self.fresh();
-                Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request })
+                Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request, last_token })
             }
             Action::SetLimit { change, version, again } => {
                 let right = state.map_or(0, |state| state.limit_version);
@@ -364,7 +366,7 @@ impl Simulation {
                 }
             }
             (Operation::Adopt(adopt), Answers::Adopt(true)) => {
-                let AdoptRequest { holder, request, terms, grant, new_request } = adopt.clone();
+                let AdoptRequest { holder, request, terms, grant, new_request, .. } = adopt.clone();
                 self.end(&holder, &request);
                 let renewal = renewal(holder, new_request, terms, Some(grant));
                 self.known.push(Known { session, renewal });
@@ -441,10 +443,15 @@ fn lane(number: u64) -> (LaneName, u32) {
     (LaneName::new(lane).expect("it is valid"), share)
 }
 
-/// The release of a permit. If it may be kept, sometimes with tokens that its session has used.
-fn release(renewal: &RenewRequest) -> ReleaseRequest {
+/// Of a permit that may be kept, sometimes a token that its session has used.
+fn last_used(renewal: &RenewRequest) -> Option<u64> {
     let used = renewal.grant.filter(|grant| renewal.terms.keep && grant.token.is_multiple_of(2));
-    let last_token = used.map(|grant| grant.token + u64::from(grant.slot) * 100);
+    used.map(|grant| grant.token + u64::from(grant.slot) * 100)
+}
+
+/// The release of a permit.
+fn release(renewal: &RenewRequest) -> ReleaseRequest {
+    let last_token = last_used(renewal);
     // Sometimes with the units that it really cost.
     let cost = renewal.grant.map_or(3, |grant| grant.token % 8);
     let counted = u32::try_from(cost).ok().filter(|cost| cost % 2 == 0).map(|cost| cost / 2 * 3);

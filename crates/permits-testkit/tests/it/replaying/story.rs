@@ -231,6 +231,7 @@ pub(crate) fn random_of(store: Store, random: &mut fastrand::Rng, commands: usiz
                 terms: PermitTerms { at_least_ms: at_least_ms(&name), ..PermitTerms::new(1, LEASE_MS) },
                 grant: grant.unwrap_or(Grant { token: 1, slot: 0 }),
                 new_request: id(&name),
+                last_token: grant.map(|grant| grant.token),
             }),
             16..19 => Operation::SetLimit {
                 origin: id(&format!("limit-{}", random.u32(0..50))).into(),

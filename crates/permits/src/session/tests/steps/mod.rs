@@ -402,7 +402,7 @@ fn an_adoption_answered_while_closing_is_given_back() {
     let request = bench.session.new_request();
     let PermitHandle { semaphore, holder, request: old, terms, grant, .. } = handle.clone();
     let new_request = request.clone();
-    let adopt = Box::new(AdoptRequest { holder, request: old, terms, grant, new_request });
+    let adopt = Box::new(AdoptRequest { holder, request: old, terms, grant, new_request, last_token: None });
     bench.session.send(Message::Adopt { semaphore, adopt, answer });
     let call = bench.call();
 

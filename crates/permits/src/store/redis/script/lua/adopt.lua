@@ -2,7 +2,7 @@
 -- and releases under the old id have no effect.
 -- KEYS      as in read.lua
 -- ARGV      8 holder, 9 request, 10 weight or less, 11 lease ms, 12 token, 13 slot, 14 new request, 15 the ms
---           for which it counts
+--           for which it counts, 16 the last token that was used of its grant, or 0
 -- Returns   1 if there was exactly this permit, 0 if not
 -- Idempotent: a permit that has the new request id already counts as this permit.
 -- Cost      about 9 calls, 5 more if it grants
@@ -15,11 +15,11 @@ allow_at_maxmemory()
 local adopted = 0
 find({ holder })
 if known[holder] then
-  local token, slot, weight, lease, request, _, label, at_least, _, keeps, lane, share = parts(holder, known[holder])
+  local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share = parts(holder, known[holder])
   if (request == old_request or request == new_request) and weight >= claimed_weight and lease == claimed_lease
     and token > 0 and token == claimed_token and slot == claimed_slot and at_least == claimed_at_least then
+    s.last_token = math.max(s.last_token, tonumber(ARGV[16]))
     -- The session that adopts it does not keep it.
-    spend_tokens(token, keeps)
     put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot, false, lane, share))
     extend(holder, lease, true)
     write()

@@ -14,7 +14,8 @@ pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
         .arg(adopt.grant.token)
         .arg(adopt.grant.slot)
         .arg(adopt.new_request.as_str())
-        .arg(adopt.terms.at_least_ms);
+        .arg(adopt.terms.at_least_ms)
+        .arg(adopt.last_token.unwrap_or(0));
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<bool> {
