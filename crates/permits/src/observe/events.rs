@@ -117,7 +117,7 @@ events! {
     DEBUG adopted { semaphore: Text<'_>, holder: Text<'_>, token: u64, slot: u64 } "adopted";
 
     // Permits.
-    WARN unsure { semaphore: Text<'_>, holder: Text<'_>, remaining_ms: u64 } "a renewal has failed";
+    WARN unsure { semaphore: Text<'_>, holder: Text<'_>, remaining_ms: u64, reason: Text<'_> } "a renewal has failed";
     WARN renewal_late { semaphore: Text<'_>, late_ms: u64 } "a renewal is late";
     WARN lost { semaphore: Text<'_>, holder: Text<'_>, reason: Text<'_> } "a permit was lost";
     WARN revoked { semaphore: Text<'_>, holder: Text<'_>, reason: Text<'_> } "a permit was revoked";
@@ -146,7 +146,7 @@ events! {
     #[cfg(feature = "redis")]
     WARN connection_lost { server: Text<'_>, reason: Text<'_> } "connecting again";
     #[cfg(feature = "redis")]
-    DEBUG not_connected { server: Text<'_>, reason: Text<'_> } "not connected yet";
+    WARN not_connected { server: Text<'_>, reason: Text<'_> } "not connected yet";
     WARN store_unreachable { store: Text<'_>, error: Text<'_>, within: Text<'_> } "not connected yet: retrying";
     #[cfg(feature = "redis")]
     WARN may_evict { server: Text<'_>, policy: Text<'_> }

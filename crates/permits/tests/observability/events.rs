@@ -9,7 +9,7 @@ use std::time::Duration;
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Lost, PermitStatus};
 use permits_testkit::cluster::slot;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Cluster, Proxy, Sentinels, Server, skip};
+use permits_testkit::{Cluster, Proxy, Sentinels, Server, skip, wait};
 
 use crate::collector::{self, about, wait_for};
 use crate::page::{self, EventRow};
@@ -27,7 +27,7 @@ async fn the_page_lists_the_events_that_occur_and_no_others() {
     acquisitions().await;
     losses().await;
     limits().await;
-    tokio::join!(outages(), refused_releases(), young_servers(), sentinels(), clusters());
+    tokio::join!(outages(), refused_logins(), refused_releases(), young_servers(), sentinels(), clusters());
     dropped_events().await;
 
     let row = |event: collector::Emitted| {
@@ -171,7 +171,8 @@ async fn outages() {
     };
     of_server("permits::connection_lost");
     of_server("permits::not_connected");
-    about("outages", "permits::unsure");
+    let unsure = about("outages", "permits::unsure");
+    assert!(unsure.fields["reason"].starts_with("the store cannot be reached: "), "{unsure:?}");
     assert_eq!(in_time(held.lost()).await, Lost::Expired);
     assert_eq!(about("outages", "permits::lost").fields["reason"], "expired");
     assert_eq!(in_time(lasting.lost()).await, Lost::Expired);
@@ -180,6 +181,37 @@ async fn outages() {
     drop(held);
     drop(in_time(waiting).await.expect("it does not panic").expect("it is handed on"));
     about("outages", "permits::renewal_late");
+}
+
+/// A user whose password has changed meanwhile: the reason is logged once, however often the client retries.
+async fn refused_logins() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let user = |password: &str| {
+        let rules = ["on", "resetpass", password, "~*", "&*", "+@all"];
+        assert_eq!(server.command(&[&["ACL", "SETUSER", "rotated"][..], &rules[..]].concat()).text(), "OK");
+    };
+    user(&format!(">{PASSWORD}"));
+    let client = connect(&format!("redis://rotated:{PASSWORD}@{}/", proxy.address())).await;
+    let held = client.named("rotated", 1).acquire().succeeds().await;
+    user(">another");
+    proxy.cut();
+    let address = proxy.address().to_string();
+    let is_denied = |event: &collector::Emitted| {
+        let has = |name: &str, text: &str| event.fields.get(name).is_some_and(|field| field.contains(text));
+        event.target == "permits::not_connected"
+            && has("server", &address)
+            && has("reason", "password is wrong")
+    };
+    wait_for("a refused login", is_denied);
+    let tried = proxy.accepted();
+    assert!(wait::until(|| proxy.accepted() > tried + 3), "it retries");
+    user(&format!(">{PASSWORD}"));
+    wait_for("a connection", |event| {
+        event.target == "permits::reconnected" && event.fields["server"].contains(&address)
+    });
+    assert_eq!(collector::events().iter().filter(|event| is_denied(event)).count(), 1);
+    held.release().succeeds().await;
 }
 
 /// A server that may evict, and one that denies a release.

@@ -278,7 +278,7 @@ impl Engine {
                 semaphore.remove_timer(&mut self.context);
                 self.forget(name);
             } else {
-                calls.extend(semaphore.calls(self.connected, now, &mut self.context));
+                calls.extend(semaphore.calls(self.connected, &self.down, now, &mut self.context));
             }
         }
         if self.connected {

@@ -321,13 +321,13 @@ impl PermitState {
         let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
-    /// Notes that a renewal failed.
-    pub(crate) fn mark_unsure(&self) {
+    /// Notes that a renewal failed, and why.
+    pub(crate) fn mark_unsure(&self, reason: &dyn std::fmt::Display) {
         if !self.unsure.swap(true, Ordering::Relaxed) {
             let deadline = Moment::from_micros(self.deadline.load(Ordering::Relaxed));
             if deadline != Moment::from_micros(ENDED) {
                 let remaining = deadline.since(Moment::now());
-                events::unsure(&self.semaphore, &self.holder, millis(remaining));
+                events::unsure(&self.semaphore, &self.holder, millis(remaining), reason);
             }
         }
     }
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn a_failed_renewal_is_a_doubt_until_the_next_success() {
         let core = held(100);
-        core.mark_unsure();
+        core.mark_unsure(&"cut");
         assert_eq!(core.status(at(1)), PermitStatus::Unsure);
         core.extend(at(200));
         assert_eq!(core.status(at(1)), PermitStatus::Held);

@@ -18,7 +18,8 @@ use crate::protocol::{
 };
 use crate::session::call::{Call, CallKind, SentCall};
 use crate::session::spec::Wait;
-use crate::session::timers::Timer;
+use crate::session::timers::{Outage, Timer};
+use crate::store::StoreError;
 use crate::sys::clock::{Moment, millis};
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 
@@ -37,6 +38,7 @@ impl SemaphoreSession {
     pub(in crate::session) fn calls(
         &mut self,
         connected: bool,
+        down: &Option<Outage>,
         now: Moment,
         context: &mut Context,
     ) -> Vec<Call> {
@@ -71,8 +73,10 @@ impl SemaphoreSession {
         }
         if !connected && self.schedule.renew_due {
             // A renewal that cannot be sent has failed.
+            let unreachable = StoreError::Unreachable { reason: "there is no connection".into() };
+            let reason = down.as_ref().map_or(&unreachable, |outage| &outage.error);
             for permit in self.renewed().filter_map(|entry| entry.permit.as_ref()) {
-                permit.mark_unsure();
+                permit.mark_unsure(reason);
             }
         }
         self.set_timer(context);

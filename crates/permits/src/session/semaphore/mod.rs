@@ -224,9 +224,14 @@ impl SemaphoreSession {
             Effect::Extend { until } => {
                 entry.permit.iter().for_each(|permit| permit.extend(until));
             }
-            Effect::MarkUnsure => entry.permit.iter().for_each(|permit| permit.mark_unsure()),
+            Effect::MarkUnsure => {
+                if let (Some(permit), Some(reason)) = (&entry.permit, &error) {
+                    permit.mark_unsure(reason);
+                }
+            }
             Effect::RenewSoon => {
-                entry.permit.iter().for_each(|permit| permit.mark_unsure());
+                let reason = "the store has lost its state, and cannot put the permit back yet";
+                entry.permit.iter().for_each(|permit| permit.mark_unsure(&reason));
                 let soon = now + retry_reclaim_after(entry.spec.terms.lease());
                 self.schedule.renew_by(soon);
             }

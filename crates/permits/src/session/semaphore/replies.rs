@@ -262,7 +262,7 @@ impl SemaphoreSession {
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
                 for (renewed, _) in requests {
-                    self.step_or_release(renewed, Input::RenewFailed, None, now, context);
+                    self.step_or_release(renewed, Input::RenewFailed, failed(), now, context);
                 }
             }
             CallKind::Confirm(requests) => {

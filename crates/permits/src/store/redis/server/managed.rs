@@ -181,6 +181,8 @@ impl Drop for ManagedConnection {
 async fn keep(shared: Arc<Shared>) {
     let config = &shared.config;
     let mut backoff = Backoff::new(config);
+    // The last reason that was logged: again only after another one, or once a connection has served.
+    let mut logged = None;
     loop {
         let connected = Instant::now();
         let (epoch, established) = {
@@ -202,8 +204,14 @@ async fn keep(shared: Arc<Shared>) {
         if !pause {
             backoff = Backoff::new(config);
         }
-        if !is_first {
+        if !pause {
+            logged = None;
+        }
+        let mut is_new = !is_first && is_change(&mut logged, &reason);
+        if is_new {
             events::connection_lost(&config.endpoint, &reason);
+        }
+        if !is_first {
             shared.owner.report(&mut vec![Report::Down(reason.clone())]);
         }
         loop {
@@ -219,18 +227,29 @@ async fn keep(shared: Arc<Shared>) {
                 Ok(()) => break,
                 Err(error) => reason = error,
             }
-            events::not_connected(&config.endpoint, &reason);
+            if is_change(&mut logged, &reason) {
+                events::not_connected(&config.endpoint, &reason);
+                is_new = true;
+            }
             shared.lock().reason = reason.clone();
             shared.owner.report(&mut vec![Report::Down(reason.clone())]);
             pause = true;
         }
         if is_first {
             events::connected(&config.endpoint);
-        } else {
+        } else if is_new {
             events::reconnected(&config.endpoint);
         }
         shared.owner.report(&mut vec![Report::Up]);
     }
+}
+
+/// Returns true if this is not the reason that was logged last, which it becomes.
+fn is_change(logged: &mut Option<String>, reason: &StoreError) -> bool {
+    let reason = reason.to_string();
+    let is_change = logged.as_ref() != Some(&reason);
+    *logged = Some(reason);
+    is_change
 }
 
 /// Delays between attempts: doubling up to a bound, each drawn from the upper half.
