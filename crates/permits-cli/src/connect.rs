@@ -48,13 +48,18 @@ impl Target {
         if url.is_empty() {
             return Err(Failure::new(USAGE, "--url is empty: name a store, or leave it out"));
         }
+        let builder = Client::builder(&url).prefix(prefix(common)?);
+        // Before the URL is shown, because no part of one that is not valid is known to be no password.
+        let address = builder.address()?;
+        // The library reads it again for each connection, since a password may be replaced.
+        let url = match url.strip_prefix("file:") {
+            Some(file) => std::fs::read_to_string(file).unwrap_or_default().trim().to_owned(),
+            None => url,
+        };
         if requires_server()? && ["local:", "memory:"].iter().any(|scheme| url.starts_with(scheme)) {
             let asks = format!("{SERVER_VARIABLE} asks for a server");
             return Err(Failure::new(USAGE, format!("{asks}, and the store is {url:?}: set {URL_VARIABLE}")));
         }
-        let builder = Client::builder(&url).prefix(prefix(common)?);
-        // Before the URL is shown, because no part of one that is not valid is known to be no password.
-        let address = builder.address()?;
         let store = match url.strip_prefix("local:") {
             // With the path, which `local:` leaves out.
             Some(_) => format!("local:{address}"),
@@ -121,7 +126,7 @@ fn from_environment() -> Result<Option<String>, Failure> {
         (Some(_), Some(_)) => {
             Err(Failure::new(USAGE, format!("{URL_VARIABLE} and {FILE_VARIABLE} are both set: unset one")))
         }
-        (None, Some(path)) => from_file(&path).map(Some),
+        (None, Some(path)) => Ok(Some(format!("file:{path}"))),
         (url, None) => Ok(url),
     }
 }
@@ -136,19 +141,6 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
         Ok(value) => Ok(Some(value)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(Failure::new(USAGE, format!("{name} is not UTF-8"))),
-    }
-}
-
-/// The URL in the file at `path`, which has one line.
-fn from_file(path: &str) -> Result<String, Failure> {
-    let wrong =
-        |problem: &str| Failure::new(USAGE, format!("{path:?}, which {FILE_VARIABLE} names, {problem}"));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-    let url = text.trim();
-    match url.lines().count() {
-        1 => Ok(url.to_owned()),
-        0 => Err(wrong("is empty: write the URL of a store into it")),
-        _ => Err(wrong("has several lines: write the URL of a store into it, and nothing else")),
     }
 }
 

@@ -117,6 +117,24 @@ impl Certificates {
         &self.files.client_key
     }
 
+    /// Writes other certificates into the files of these ones.
+    ///
+    /// # Panics
+    ///
+    /// If the files cannot be written.
+    pub fn replace_by(&self, others: &Self) {
+        let (old, new) = (&self.files, &others.files);
+        for (old, new) in [
+            (&old.authority, &new.authority),
+            (&old.server, &new.server),
+            (&old.server_key, &new.server_key),
+            (&old.client, &new.client),
+            (&old.client_key, &new.client_key),
+        ] {
+            fs::copy(new.path(), old.path()).expect("a directory of our own can be written");
+        }
+    }
+
     /// The directives of a server's configuration for its files.
     pub(crate) fn directives(&self) -> [(&'static str, &Path); 3] {
         [

@@ -83,10 +83,13 @@ impl Client {
     ///   `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
     /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
     ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
-    ///   the life of the process; the rest is dropped when the last client of the name closes.
+    ///   the life of the process; the rest is dropped when the last client of the name closes;
+    /// - `file:/path`: the URL is the only line of this file. User and password of each new connection are
+    ///   those in the file then, so that they can be replaced while the client runs.
     ///
-    /// In URLs of servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is
-    /// `%40`). All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
+    /// The files of `tls_ca`, `tls_cert` and `tls_key` are read for each new connection, too. In URLs of
+    /// servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
+    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
     /// [`ClientBuilder::recovery`]. An option that is unknown, or has no effect in the URL, is refused.
     ///
     /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].

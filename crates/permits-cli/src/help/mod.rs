@@ -50,10 +50,12 @@ Stores:
   redis+cluster://host,host
                            a cluster, Redis 7.0 or newer
   memory:                  this process only, to try things out
+  file:/path/url           the URL in this file
 
 Environment:
   PERMITS_URL             the store, unless --url names one
-  PERMITS_URL_FILE        a file that contains the URL
+  PERMITS_URL_FILE        a file that contains the URL; its password may be
+                          replaced meanwhile
   PERMITS_PREFIX          the first part of every key, unless --prefix is
                           given
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:

@@ -225,6 +225,10 @@ async fn run_loop(shared: Arc<Shared>, work: Arc<Work>, number: usize) {
     }
 }
 
+fn is_outage(error: &AcquireError) -> bool {
+    matches!(error, AcquireError::Store(error) if error.is_temporary())
+}
+
 async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastrand::Rng) {
     let semaphore = &shared.semaphores[random.usize(..shared.semaphores.len())];
     let weight = *work.weight.draw(random);
@@ -294,7 +298,8 @@ impl Shared {
                 self.report_at(at, tag, acquired(&permit, until));
                 return Some(permit);
             }
-            Err(error) if may_give_up && error.is_not_now() => {
+            // The store may be unreachable when the time is up.
+            Err(error) if may_give_up && (error.is_not_now() || is_outage(&error)) => {
                 (&mut counts.given_up, ClientEvent::GaveUp(error.to_string()))
             }
             Err(AcquireError::Revoked { reason }) => {

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,6 +138,9 @@ pub(crate) trait Location: Any + fmt::Display + Send + Sync {
     fn uses_sockets(&self) -> bool {
         true
     }
+
+    /// Takes the user and the password of each new connection from the URL in this file.
+    fn follow(&mut self, _: &Arc<Path>) {}
 
     /// Opens the store for a session: one attempt. Must be called on the session's runtime.
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;

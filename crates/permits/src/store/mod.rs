@@ -1,7 +1,7 @@
 //! Stores: the places where semaphores live, the table of their kinds, and the opening of a store by its URL.
 //!
 //! - `backend`: the interface that every store implements; `error`: its errors; `options`: the options of
-//!   URLs.
+//!   URLs; `source`: a URL in a file.
 //! - `direct`: calls to a store without a session.
 //! - `memory`, `local`, `redis`: the stores. To add one: its module, a line in `BACKENDS`, and a feature in
 //!   Cargo.toml.
@@ -16,6 +16,7 @@ mod memory;
 mod options;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod source;
 
 use std::any::Any;
 use std::fmt;
@@ -61,8 +62,17 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 pub(crate) struct Address(Box<dyn Location>);
 
 impl Address {
-    /// Parses a URL, with the recovery that it asks for.
+    /// Parses a URL, with the recovery that it asks for. If the URL is in a file, the user and the password
+    /// of each new connection are those in the file then.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
+        let Some(file) = source::file_of(url) else { return Self::of(url) };
+        let url = source::url_in(&file).map_err(|reason| AddressError::Invalid { reason })?;
+        let (mut address, recovery) = Self::of(&url)?;
+        address.0.follow(&file.into());
+        Ok((address, recovery))
+    }
+
+    fn of(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
         check_feature(url, FEATURES)?;
         let Some(parsed) = BACKENDS.iter().find_map(|backend| backend.parse(url)) else {
             return Err(unknown_scheme(url));
@@ -122,7 +132,8 @@ fn needed_feature(url: &str) -> Option<(&'static str, &'static str)> {
 }
 
 fn unknown_scheme(url: &str) -> AddressError {
-    let schemes: Vec<String> = BACKENDS.iter().flat_map(|backend| backend.schemes()).collect();
+    let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes());
+    let schemes: Vec<String> = schemes.chain([source::SCHEME.to_owned()]).collect();
     let known = schemes.join(", ");
     let scheme = url.split(':').next().unwrap_or_default();
     // Only a text before `://` is a scheme. Any other may be a part of a password.

@@ -31,3 +31,25 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
     granted(next).await.release().succeeds().await;
     client.close().succeeds().await;
 }
+
+/// The files are replaced before the certificates expire.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_read_again_for_the_next_connection() {
+    if skip::without_tls() {
+        return;
+    }
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
+    let files = [
+        ("tls_ca", certificates.authority().path()),
+        ("tls_cert", certificates.client().path()),
+        ("tls_key", certificates.client_key().path()),
+    ];
+    let client = connect(&url(&server, &files)).await;
+    client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
+    server.kill();
+    certificates.replace_by(&others);
+    server.restart();
+    client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
+    client.close().succeeds().await;
+}

@@ -7,7 +7,7 @@ use permits::{
     PermitStatus, ReleaseError, StoreError,
 };
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{FakeServer, HANGS, Proxy, Server, awaited_in_real_time, wait};
+use permits_testkit::{FakeServer, HANGS, HOUR, Proxy, Server, awaited_in_real_time, wait};
 
 use crate::log::Log;
 use crate::{
@@ -36,6 +36,43 @@ async fn a_wrong_password_or_user_is_denied_and_not_shown() {
     }
     connect(&format!("redis://exporter:another@{address}/")).await.close().succeeds().await;
     assert_eq!(server.command(&["KEYS", "*"]).array(), []);
+}
+
+/// The file is a mounted secret, which is replaced before or after the server's password.
+#[tokio::test]
+async fn a_new_password_is_read_for_the_next_connection() {
+    let server = Server::start();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let set = |password: &str| {
+        let rules = ["reset", "on", password, "~*", "&*", "+@all"];
+        assert_eq!(server.command(&[&["ACL", "SETUSER", "rotated"][..], &rules[..]].concat()).text(), "OK");
+    };
+    let write = |password: &str| {
+        let url = format!("redis://rotated:{password}@{}/\n", server.address());
+        std::fs::write(file.path(), url).expect("there is room");
+    };
+    set(&format!(">{PASSWORD}"));
+    write(PASSWORD);
+    let url = format!("file:{}", file.path().display());
+    let client = in_time(builder(&url).lease(HOUR).connect()).succeeds().await;
+    let permit = client.named("exports", 1).acquire().succeeds().await;
+    for file_first in [true, false] {
+        let next = format!("{PASSWORD}-{file_first}");
+        if file_first {
+            write(&next);
+        }
+        set(&format!(">{next}"));
+        assert!(server.command(&["CLIENT", "KILL", "USER", "rotated"]).int() > 0, "it is connected");
+        write(&next);
+        in_time(async {
+            while permit.renew().await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+    permit.release().succeeds().await;
+    assert_secret(&format!("{client:?}"));
 }
 
 #[tokio::test]

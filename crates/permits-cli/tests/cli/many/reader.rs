@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use permits_testkit::in_real_time;
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -41,49 +42,51 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
 
 #[test]
 fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_renewed() {
-    let (server, name) = fresh();
-    let (mut hold, mut input, reader) = unread(&server);
+    in_real_time(|| {
+        let (server, name) = fresh();
+        let (mut hold, mut input, reader) = unread(&server);
 
-    let all_written = Arc::new(AtomicBool::new(false));
-    let has_ended = all_written.clone();
-    let first = json!({"id": 0, "acquire": name, "limit": REQUESTS, "lease_ms": 1000, "holder": "first"});
-    writeln!(input, "{first}").expect("a pipe takes a line");
-    let writing = std::thread::spawn(move || {
-        for id in 1..REQUESTS {
-            let holder = format!("h{id}");
-            let line = json!({"id": id, "acquire": name, "lease_ms": 600_000, "holder": holder});
-            writeln!(input, "{line}").expect("it is read in the end");
+        let all_written = Arc::new(AtomicBool::new(false));
+        let has_ended = all_written.clone();
+        let first = json!({"id": 0, "acquire": name, "limit": REQUESTS, "lease_ms": 1000, "holder": "first"});
+        writeln!(input, "{first}").expect("a pipe takes a line");
+        let writing = std::thread::spawn(move || {
+            for id in 1..REQUESTS {
+                let holder = format!("h{id}");
+                let line = json!({"id": id, "acquire": name, "lease_ms": 600_000, "holder": holder});
+                writeln!(input, "{line}").expect("it is read in the end");
+            }
+            has_ended.store(true, Ordering::SeqCst);
+            input
+        });
+        let name = "semaphore";
+        // The first permit has been renewed for many leases, by the server's clock.
+        let age_of = |wanted: &str| {
+            let status = status(&server, name);
+            let holder = status["holders"].as_array()?.iter().find(|info| info["holder"] == wanted)?.clone();
+            holder["age_ms"].as_u64()
+        };
+        let renewed = wait::until(|| age_of("first").is_some_and(|age| age > 4000));
+        assert!(renewed, "{:?}", age_of("first"));
+        let (accepted, _) = counts(&server, name);
+        assert!((100..ACCEPTED).contains(&accepted), "{accepted} of {REQUESTS}");
+        assert!(!all_written.load(Ordering::SeqCst), "the program waits");
+        revoke(&server, name, "first", "enough");
+        assert!(wait::until(|| age_of("first").is_none()), "it is released");
+
+        let mut granted = 0;
+        let mut lost = 0;
+        for line in BufReader::new(reader).lines() {
+            let event: Value = serde_json::from_str(&line.expect("text")).expect("it is JSON");
+            granted += usize::from(event["event"] == "granted");
+            lost += usize::from(event["event"] == "lost" && event["id"] == 0);
+            if granted == REQUESTS && lost == 1 {
+                break;
+            }
         }
-        has_ended.store(true, Ordering::SeqCst);
-        input
+        assert_eq!((granted, lost), (REQUESTS, 1));
+        drop(writing.join().expect("it does not panic"));
+        assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
+        assert_eq!(counts(&server, name), (0, 0));
     });
-    let name = "semaphore";
-    // The first permit has been renewed for many leases, by the server's clock.
-    let age_of = |wanted: &str| {
-        let status = status(&server, name);
-        let holder = status["holders"].as_array()?.iter().find(|info| info["holder"] == wanted)?.clone();
-        holder["age_ms"].as_u64()
-    };
-    let renewed = wait::until(|| age_of("first").is_some_and(|age| age > 4000));
-    assert!(renewed, "{:?}", age_of("first"));
-    let (accepted, _) = counts(&server, name);
-    assert!((100..ACCEPTED).contains(&accepted), "{accepted} of {REQUESTS}");
-    assert!(!all_written.load(Ordering::SeqCst), "the program waits");
-    revoke(&server, name, "first", "enough");
-    assert!(wait::until(|| age_of("first").is_none()), "it is released");
-
-    let mut granted = 0;
-    let mut lost = 0;
-    for line in BufReader::new(reader).lines() {
-        let event: Value = serde_json::from_str(&line.expect("text")).expect("it is JSON");
-        granted += usize::from(event["event"] == "granted");
-        lost += usize::from(event["event"] == "lost" && event["id"] == 0);
-        if granted == REQUESTS && lost == 1 {
-            break;
-        }
-    }
-    assert_eq!((granted, lost), (REQUESTS, 1));
-    drop(writing.join().expect("it does not panic"));
-    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
-    assert_eq!(counts(&server, name), (0, 0));
 }

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use futures_util::future::try_join_all;
 use permits::{Client, Limit, Semaphore};
+use permits_testkit::in_real_time;
 use permits_testkit::sound::Named as _;
 use permits_testkit::{Server, wait};
 use serde_json::Value;
@@ -123,36 +124,38 @@ fn a_client_that_reads_nothing_is_disconnected_and_costs_little() {
 
 #[test]
 fn a_client_that_falls_behind_gets_all_again() {
-    let server = Server::start();
-    let mut changing = Changing::start(&server, FEW);
-    let serve = Serve::start(&server, &[]);
-    let mut healthy = serve.get("/api/v1/events").open();
-    healthy.event("all");
-    let mut slow = serve.get("/api/v1/events").open();
-    slow.event("all");
-    let (mut taken, mut buffered) = (0, 0);
-    while buffered < BUFFERED {
-        changing.change(&mut healthy);
-        let now = unsent(slow.ports());
-        buffered = if now == taken { buffered + 1 } else { 0 };
-        taken = now;
-    }
-    // Small ones: it is disconnected if these take too long.
-    for _ in 0..MISSED {
-        changing.change_some(1, &mut healthy);
-    }
-    let latest = changing.limit;
-    let rows = |data: &Value, field: &str| data[field].as_array().cloned().unwrap_or_default();
-    let has_latest = |data: &Value| {
-        let rows = [rows(data, "changed"), rows(data, "semaphores")].concat();
-        rows.iter().any(|row| row["limit"] == latest)
-    };
-    let (name, all) =
-        std::iter::repeat_with(|| slow.next()).find(|(_, data)| has_latest(data)).expect("endless");
-    assert_eq!(name, "all", "the changes that it has missed are not sent");
-    let rows = rows(&all, "semaphores");
-    assert!(rows.len() == FEW && rows[0]["limit"] == latest, "{all}");
-    changing.change(&mut slow);
+    in_real_time(|| {
+        let server = Server::start();
+        let mut changing = Changing::start(&server, FEW);
+        let serve = Serve::start(&server, &[]);
+        let mut healthy = serve.get("/api/v1/events").open();
+        healthy.event("all");
+        let mut slow = serve.get("/api/v1/events").open();
+        slow.event("all");
+        let (mut taken, mut buffered) = (0, 0);
+        while buffered < BUFFERED {
+            changing.change(&mut healthy);
+            let now = unsent(slow.ports());
+            buffered = if now == taken { buffered + 1 } else { 0 };
+            taken = now;
+        }
+        // Small ones: it is disconnected if these take too long.
+        for _ in 0..MISSED {
+            changing.change_some(1, &mut healthy);
+        }
+        let latest = changing.limit;
+        let rows = |data: &Value, field: &str| data[field].as_array().cloned().unwrap_or_default();
+        let has_latest = |data: &Value| {
+            let rows = [rows(data, "changed"), rows(data, "semaphores")].concat();
+            rows.iter().any(|row| row["limit"] == latest)
+        };
+        let (name, all) =
+            std::iter::repeat_with(|| slow.next()).find(|(_, data)| has_latest(data)).expect("endless");
+        assert_eq!(name, "all", "the changes that it has missed are not sent");
+        let rows = rows(&all, "semaphores");
+        assert!(rows.len() == FEW && rows[0]["limit"] == latest, "{all}");
+        changing.change(&mut slow);
+    });
 }
 
 /// Sends a request, and takes the first bytes of the reply. The system takes few bytes for this client.
@@ -184,7 +187,7 @@ fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
     let mut clients: Vec<TcpStream> = clients().map(begin).collect();
     // Some 6 MiB. A copy of each reply for each client are 270 MiB more.
     let grown = memory(&serve).saturating_sub(used);
-    assert!(grown < 40, "{grown} MiB");
+    assert!(grown < 100, "{grown} MiB");
     for client in &clients {
         let taken = unsent(ports(client));
         assert!(taken < 300_000, "{taken} bytes");

@@ -1,5 +1,6 @@
 //! The URLs of Redis and Valkey: one server, sentinels, or a cluster.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -28,6 +29,10 @@ impl Backend for Redis {
 }
 
 impl Location for Address {
+    fn follow(&mut self, file: &Arc<Path>) {
+        self.read_logins_from(file);
+    }
+
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
         Box::pin(async move {
             let store: Arc<dyn Store> = Arc::new(RedisStore::connect(self, options).await?);

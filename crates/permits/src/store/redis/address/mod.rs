@@ -14,5 +14,5 @@ mod tls;
 mod url;
 
 pub(crate) use self::parse::{Address, Sentinels};
-pub(crate) use self::server::{Server, ServerAddress};
+pub(crate) use self::server::{Login, Server, ServerAddress};
 pub(crate) use self::tls::Secured;

@@ -1,12 +1,15 @@
 //! A URL as an address.
 
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
-use super::server::{Login, Server, ServerAddress};
+use super::server::{Login, Server, ServerAddress, Source};
 use super::tls::Tls;
 use super::url::{Kind, Parts, database};
 use crate::protocol::Recovery;
 use crate::store::options::NOT_ENCODED;
+use crate::store::source::url_in;
 use crate::sys::percent;
 
 /// The ports of URLs without one.
@@ -115,6 +118,37 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Has each new connection log in as the URL in this file says then.
+    pub(crate) fn read_logins_from(&mut self, file: &Arc<Path>) {
+        let source = |read| Source { file: file.clone(), read };
+        match self {
+            Self::Server(server) => server.read_login(source(login_in)),
+            Self::Cluster(seeds) => seeds.iter_mut().for_each(|seed| seed.read_login(source(login_in))),
+            Self::Sentinels(Sentinels { sentinels, server, .. }) => {
+                server.read_login(source(login_in));
+                sentinels.iter_mut().for_each(|one| one.read_login(source(sentinel_login_in)));
+            }
+        }
+    }
+}
+
+fn login_in(file: &Path) -> Result<Login, String> {
+    Ok(match Address::parse(&url_in(file)?)?.0 {
+        Address::Server(server) | Address::Sentinels(Sentinels { server, .. }) => {
+            server.login_in_url().clone()
+        }
+        Address::Cluster(seeds) => seeds.first().map(Server::login_in_url).cloned().unwrap_or_default(),
+    })
+}
+
+fn sentinel_login_in(file: &Path) -> Result<Login, String> {
+    Ok(match Address::parse(&url_in(file)?)?.0 {
+        Address::Sentinels(to) => to.sentinels.first().map(Server::login_in_url).cloned().unwrap_or_default(),
+        Address::Server(_) | Address::Cluster(_) => Login::default(),
+    })
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |servers: &[Server]| servers.iter().map(Server::to_string).collect::<Vec<_>>().join(", ");
@@ -139,7 +173,8 @@ mod tests {
     }
 
     fn login(server: &Server) -> (Option<&str>, Option<&str>, u32) {
-        (server.login().user.as_deref(), server.login().password.as_deref(), server.login().database)
+        let login = server.login_in_url();
+        (login.user.as_deref(), login.password.as_deref(), login.database)
     }
 
     #[test]
@@ -161,6 +196,49 @@ mod tests {
         );
         assert_eq!(login(&found.server), (Some("u"), Some("p/"), 3));
         assert_eq!(login(&found.sentinels[0]), (Some("s"), Some("q&"), 0));
+    }
+
+    /// The database stays that of the data.
+    #[test]
+    fn the_logins_of_new_connections_are_those_in_a_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let write = |text: &str| std::fs::write(file.path(), text).expect("there is room");
+        let path: Arc<Path> = file.path().into();
+        let following = |url: &str| {
+            let mut address = parsed(url);
+            address.read_logins_from(&path);
+            address
+        };
+        let now = |server: &Server| {
+            let login = server.login().unwrap_or_else(|error| panic!("{error}"));
+            (login.user, login.password, login.database)
+        };
+        let is = |user: &str, password: &str, database| {
+            let text = |text: &str| Some(text.to_owned());
+            (text(user), text(password), database)
+        };
+
+        let Address::Server(server) = following("redis://u:p@a:1/2") else { panic!("it is one") };
+        write("redis://v:q@b:7/9\n");
+        assert_eq!(now(&server), is("v", "q", 2));
+        assert_eq!(now(&server.at("c", 3)), is("v", "q", 2), "the server that it names has moved");
+        for broken in ["", "redis://v:q", "file:x", "redis://v:q@b\nredis://v:q@b"] {
+            write(broken);
+            let error = server.login().map(|_| ()).expect_err(broken);
+            assert!(error.is_temporary() && !error.to_string().contains("v:q"), "{error}");
+        }
+
+        let url = |number| {
+            format!("redis+sentinel://u{number}:p@a/s/3?sentinel_user=s&sentinel_password=q{number}")
+        };
+        let Address::Sentinels(to) = following(&url(1)) else { panic!("they are sentinels") };
+        write(&url(2));
+        assert_eq!(now(&to.server), is("u2", "p", 3));
+        assert_eq!(now(&to.sentinels[0]), is("s", "q2", 0));
+
+        let Address::Cluster(seeds) = following("redis+cluster://u:p@a,b") else { panic!("it is a cluster") };
+        write("redis+cluster://u:new@c");
+        assert_eq!(now(&seeds[1]), is("u", "new", 0));
     }
 
     #[test]

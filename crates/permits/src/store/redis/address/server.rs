@@ -1,7 +1,8 @@
 //! One server: its address, login and TLS settings.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::tls::{Secured, Tls};
 use crate::store::StoreError;
@@ -22,6 +23,14 @@ pub(crate) struct Server {
     /// `None` without TLS.
     tls: Option<Tls>,
     login: Login,
+    source: Option<Source>,
+}
+
+/// The file with the user and the password of new connections, and the way to read them.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) file: Arc<Path>,
+    pub(super) read: fn(&Path) -> Result<Login, String>,
 }
 
 /// User, password and database. Not `Debug`, because of the password.
@@ -41,7 +50,7 @@ impl ServerAddress {
 impl Server {
     /// The server at `address`, with these TLS settings, or without TLS.
     pub(super) fn new(address: ServerAddress, tls: Option<Tls>, login: Login) -> Self {
-        Self { address, tls, login }
+        Self { address, tls, login, source: None }
     }
 
     /// The address.
@@ -62,9 +71,22 @@ impl Server {
         }
     }
 
-    /// The login.
-    pub(crate) fn login(&self) -> &Login {
+    /// The login of a connection that is made now.
+    pub(crate) fn login(&self) -> Result<Login, StoreError> {
+        let Some(Source { file, read }) = &self.source else { return Ok(self.login.clone()) };
+        // The file may be about to be written.
+        let login = read(file).map_err(|reason| StoreError::Unreachable { reason })?;
+        Ok(Login { database: self.login.database, ..login })
+    }
+
+    /// The login in the URL.
+    pub(super) fn login_in_url(&self) -> &Login {
         &self.login
+    }
+
+    /// Reads the user and the password for each new connection.
+    pub(super) fn read_login(&mut self, source: Source) {
+        self.source = Some(source);
     }
 
     /// The server at another address, with the same user, database and certificates.

@@ -7,7 +7,18 @@ use crate::store::options::Options;
 #[derive(Clone)]
 pub(crate) struct Tls {
     #[cfg(feature = "tls")]
+    files: Files,
+    #[cfg(feature = "tls")]
     config: Result<std::sync::Arc<rustls::ClientConfig>, StoreError>,
+}
+
+/// The paths of certificates in PEM form: `tls_ca`, `tls_cert` and `tls_key`.
+#[cfg(feature = "tls")]
+#[derive(Clone, PartialEq, Default)]
+struct Files {
+    authorities: Option<String>,
+    own: Option<String>,
+    key: Option<String>,
 }
 
 /// The parameters of a TLS handshake with one host.
@@ -34,28 +45,52 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// Reads the certificates that the URL names. The files are read once, so every connection of a session
-    /// has the same.
+    /// Reads the certificates that the URL names.
     pub(super) fn new(options: &Options) -> Result<Self, String> {
+        let path = |name| options.value(name).map(str::to_owned);
+        let files = Files { authorities: path("tls_ca"), own: path("tls_cert"), key: path("tls_key") };
+        Ok(Self { config: files.read()?, files })
+    }
+
+    /// The parameters of a handshake with `host`. Files are read again, since certificates are replaced
+    /// before they expire.
+    pub(super) fn with(&self, host: &str) -> Result<Secured, StoreError> {
+        let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|_| {
+            let reason = "no certificate can have the host's name: name the host, or its address in full";
+            StoreError::Mismatch { reason: reason.into() }
+        })?;
+        let config = if self.files == Files::default() {
+            self.config.clone()
+        } else {
+            self.files.read().map_err(|reason| StoreError::Tls { reason })?
+        };
+        Ok(Secured { config: config?, name })
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Files {
+    /// The configuration with these certificates. The inner error is one of the system.
+    fn read(&self) -> Result<Result<std::sync::Arc<rustls::ClientConfig>, StoreError>, String> {
         use rustls::pki_types::pem::PemObject as _;
         use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-        let read = |name: &str| {
-            let Some(path) = options.value(name) else { return Ok(None) };
+        let read = |name: &str, path: &Option<String>| {
+            let Some(path) = path else { return Ok(None) };
             let bytes = std::fs::read(path).map_err(|error| format!("{name}: {path}: {error}"))?;
             Ok::<_, String>(Some((bytes, format!("{name}: {path} holds no"))))
         };
-        let certificates = |name: &str| {
-            let Some((bytes, lack)) = read(name)? else { return Ok(None) };
+        let certificates = |name: &str, path: &Option<String>| {
+            let Some((bytes, lack)) = read(name, path)? else { return Ok(None) };
             let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             match all {
                 Ok(all) if !all.is_empty() => Ok(Some(all)),
                 _ => Err(format!("{lack} certificate in PEM form")),
             }
         };
-        let authorities = certificates("tls_ca")?;
-        let client = certificates("tls_cert")?;
-        let key = match read("tls_key")? {
+        let authorities = certificates("tls_ca", &self.authorities)?;
+        let client = certificates("tls_cert", &self.own)?;
+        let key = match read("tls_key", &self.key)? {
             Some((bytes, lack)) => Some(
                 PrivateKeyDer::from_pem_slice(&bytes)
                     .map_err(|_| format!("{lack} private key in PEM form"))?,
@@ -75,16 +110,7 @@ impl Tls {
         if authorities.is_none() {
             trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
-        Ok(Self { config: config(trusted, own) })
-    }
-
-    /// The parameters of a handshake with `host`.
-    pub(super) fn with(&self, host: &str) -> Result<Secured, StoreError> {
-        let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(|_| {
-            let reason = "no certificate can have the host's name: name the host, or its address in full";
-            StoreError::Mismatch { reason: reason.into() }
-        })?;
-        Ok(Secured { config: self.config.clone()?, name })
+        Ok(config(trusted, own))
     }
 }
 

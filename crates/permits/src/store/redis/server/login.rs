@@ -19,7 +19,7 @@ use super::info::check_version;
 use super::state::{NoReceiver, Receiver, Times};
 use super::stream;
 use crate::store::StoreError;
-use crate::store::redis::address::Server;
+use crate::store::redis::address::{Login, Server};
 use crate::store::redis::error;
 use crate::store::redis::resp::{Cmd, RespError, RespResult, Value, cmd};
 
@@ -61,10 +61,10 @@ pub(crate) async fn connect_with(
     receiver: Arc<dyn Receiver>,
     commands: Vec<Cmd>,
 ) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
-    let secured = server.secured()?;
+    let (secured, login) = (server.secured()?, server.login()?);
     let opening = async {
         let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
-        let refused_or_replies = log_in(server, &connection, commands).await?;
+        let refused_or_replies = log_in(&login, &connection, commands).await?;
         Ok(refused_or_replies.map(|replies| (connection, replies)))
     };
     let doubting = async {
@@ -103,11 +103,10 @@ async fn answers_the_other_way(server: &Server) -> bool {
 /// Logs in, changes to RESP3, selects the database, and sends `commands`, all together. Returns the replies
 /// to the commands, or the server's refusal. Fails if the connection does.
 async fn log_in(
-    server: &Server,
+    login: &Login,
     connection: &Connection,
     commands: Vec<Cmd>,
 ) -> RespResult<Result<Vec<RespResult<Value>>, StoreError>> {
-    let login = server.login();
     let authenticate = login.credentials().map(|(user, password)| {
         let mut auth = cmd("AUTH");
         user.map(|user| auth.arg(user));
