@@ -351,9 +351,28 @@ fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
 #[test]
 fn a_hand_over_remembers_the_lease_that_ends_first_of_those_it_begins() {
     let waiter = |lease_ms| Step { lease_ms, ..crowd(1) };
-    let release = Step::plain(Action::Release(vec![Naming::Known(0), Naming::Known(1)]));
-    let steps = vec![limit(2), crowd(2), waiter(1_000), waiter(60_000), release];
+    // A release that corrects units, or waiters in lanes, would leave the ordinary course.
+    let heavy = Step::plain(Action::Crowd { count: 1, weight: 2, wait: true });
+    let release = Step::plain(Action::Release(vec![Naming::Known(1)]));
+    let steps = vec![limit(3), crowd(1), heavy, waiter(1_000), waiter(60_000), release];
     written(steps, &["release: Held", "event: Granted"]);
+}
+
+/// It was queued before, and is renewed a third of its own lease later.
+#[test]
+fn a_head_asks_for_the_end_of_a_lease_that_is_shorter_than_its_own() {
+    let waiter = |lease_ms| Step { lease_ms, ..crowd(1) };
+    let release = |known| Step::plain(Action::Release(vec![Naming::Known(known)]));
+    for (leases, asks) in [([1_000, 60_000], true), ([60_000, 1_000], false), ([1_000, 1_000], false)] {
+        // In the general course, and in the ordinary one.
+        for known in [0, 1] {
+            let holders = Step { lease_ms: 100_000, ..crowd(2) };
+            let steps = vec![limit(2), holders, waiter(leases[0]), waiter(leases[1]), release(known)];
+            let mut redis = Redis::start();
+            redis.run(&History { name: 0, steps }).unwrap_or_else(|reason| panic!("{reason}"));
+            assert_eq!(redis.coverage.missing(&["event: Turn"]).is_empty(), asks, "{leases:?}");
+        }
+    }
 }
 
 /// No request needs units, but the slots above a lower limit are not to be granted any more, nor those of

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, EntryState, KEPT_TOKENS, State};
+use permits::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
 use permits::protocol::{
     AcquireOutcome, Answers, Event, EventKind, Holder, MAX_BATCH, Operation, PermitTerms, Refusal,
     ReleaseOutcome, RenewOutcome, RequestId,
@@ -352,14 +352,25 @@ fn no_herd(step: &Step) -> Result<(), String> {
 
 /// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once
 /// by that of the head, and by a few others later, since that one may be dead. Otherwise the head alone has
-/// its turn, and no herd asks.
+/// its turn, and no herd asks; and always if a waiter was granted for a shorter lease than that of the head.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;
     let Some(after) = &step.after else { return Ok(()) };
     let max = if after.lanes.last == 0 { MAX_BATCH } else { 2 * SESSIONS };
     let heads = after.heads(max);
     let sessions: BTreeSet<&str> = heads.iter().map(|head| after.entries[*head].session.as_str()).collect();
-    let due = if step.is_cut() { sessions.len().min(SESSIONS) } else { 0 };
+    // Of what ends later than the head is renewed, it learns then.
+    let lease_ms = |holder: &Holder| after.entries.get(holder).map(|entry| entry.terms.lease_ms);
+    let of_head_ms = heads.first().and_then(|head| lease_ms(head));
+    let is_short = |event: &Event| {
+        let is_grant = matches!(event.kind, EventKind::Granted(_));
+        is_grant && lease_ms(&event.holder).is_some_and(|ms| Some(ms) < of_head_ms)
+    };
+    let due = if step.is_cut() {
+        sessions.len().min(SESSIONS)
+    } else {
+        usize::from(after.paused_until_ms < PAUSED && step.events.iter().any(is_short))
+    };
     let mut turns = step.events.iter().filter_map(|event| match event.kind {
         EventKind::Turn(delay_us) => Some((event, delay_us)),
         _ => None,

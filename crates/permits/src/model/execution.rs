@@ -33,6 +33,9 @@ pub(super) struct Execution<'a> {
     pub(super) promote_truncated: bool,
     /// True if a waiter may have its turn to ask what time alone has granted, which no session knows.
     pub(super) turn_is_new: bool,
+    /// The shortest lease, in milliseconds, of the permits that waiters were granted or that were put back:
+    /// the waiters behind them know of no end of it.
+    pub(super) begun_ms: Option<u64>,
     /// True if the command extends the life of the state.
     pub(super) extends: bool,
     /// True if the command has deleted the state.
@@ -62,6 +65,7 @@ impl<'a> Execution<'a> {
             reap_truncated: false,
             promote_truncated: false,
             turn_is_new: false,
+            begun_ms: None,
             window_ms: 0,
             extends: !command.only_looks() || damage == Some(Damage::StateLost),
             deleted: false,
@@ -155,7 +159,7 @@ impl<'a> Execution<'a> {
     /// cut off is asked for at once, by the session of the head; and by some others one after the other,
     /// since that one may be dead. A change that time makes is asked for by the head. Not after a hand-over
     /// among holders whose grants do not count for some time: there a release changes something before a
-    /// lease ends.
+    /// lease ends, or the head learns of that end at its own next renewal, if its lease is no longer.
     fn announce_turns(&mut self) {
         if self.is_cut() {
             let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());
@@ -170,12 +174,23 @@ impl<'a> Execution<'a> {
                 self.emit(head, EventKind::Turn((1000 * TURN_MS * position).max(1)));
             }
         } else if let Some(head) = self.state.heads(1).first().copied().cloned()
-            && self.turn_is_new
+            && (self.turn_is_new || self.ends_before_a_renewal_of(&head))
             && self.state.paused_until_ms < PAUSED
         {
             let at_us = 1000 * self.state.next_change_ms(self.now_ms);
             self.emit(&head, EventKind::Turn(at_us.saturating_sub(self.now_us).max(1)));
         }
+    }
+
+    /// Returns true if a permit that began with this command may end before this waiter is renewed.
+    fn ends_before_a_renewal_of(&self, head: &Holder) -> bool {
+        let lease_ms = self.state.entries[head].terms.lease_ms.min(self.state.lease_max_ms);
+        self.begun_ms.is_some_and(|begun_ms| begun_ms < lease_ms)
+    }
+
+    /// Notes that a permit with this lease begins.
+    pub(super) fn begin_lease(&mut self, lease_ms: u64) {
+        self.begun_ms = Some(self.begun_ms.map_or(lease_ms, |begun_ms| begun_ms.min(lease_ms)));
     }
 
     /// Returns true if a bound has cut off work of this command.

@@ -114,6 +114,7 @@ impl Execution<'_> {
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
+        self.begin_lease(renew.terms.lease_ms);
         RenewOutcome::Held
     }
 

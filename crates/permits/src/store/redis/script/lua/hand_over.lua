@@ -10,7 +10,7 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
     heads = redis.call('ZRANGE', queue_key, 0, room - 1)
     if #heads > 0 then entries = redis.call('HMGET', state_key, unpack(heads)) end
   end
-  local leases, granted = { nil, nil }, 0
+  local leases, granted, begun = { nil, nil }, 0, math.huge
   local score_of, score = nil, nil   -- a deadline as a text: most of the heads share one
   events, recipients = {}, {}
   table.sort(freed)
@@ -32,6 +32,7 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
     if not slot then slot, slots_made = slots_made, slots_made + 1 end
     granted, room, held, last_token = k, room - weight, held + weight, math.max(now_us, last_token + 1)
     local ends = now_ms + lease
+    begun = math.min(begun, lease)
     if ends ~= score_of then
       score_of, score = ends, string.format('%.0f', ends)
       earliest = math.min(earliest, ends)
@@ -44,6 +45,8 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
     table.insert(events[to], string.format('granted %s %.0f %.0f %s', request, last_token, slot, holder))
   end
 
+  -- It may end before the next head is renewed: the general course has that head ask.
+  if waiting > granted and begun < lease_max then ordinary = false end
   -- Each freed slot is handed over. The first write shows that the leases are there.
   if ordinary and granted >= count and redis.call('ZREM', leases_key, unpack(named)) == count then
     waited = string.sub(packed, -WAITS_BYTES)

@@ -46,7 +46,7 @@ local function reclaim(holder, entry)
   -- Always: a later request of the batch may remove the last entry before this one is written.
   s.created[leases_key] = true
   s.last_token = math.max(s.last_token, token)
-  s.held, s.holders = s.held + weight, s.holders + 1
+  s.held, s.holders, s.begun = s.held + weight, s.holders + 1, math.min(s.begun, lease)
   put(holder, entry)
   extend(holder, lease, true)
   return 'held'
