@@ -20,6 +20,8 @@ export declare class Call {
 
 /** A session with a store. */
 export declare class Client {
+  /** The address of the store, without a password. */
+  readonly store: string
   /**
    * The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
    * accepted. Without `keep`, it keeps permits as the client does.

@@ -79,7 +79,10 @@ impl Settings {
 #[napi]
 pub(crate) fn connect(url: String, settings: Settings) -> Result<Call> {
     let builder = settings.builder(url)?;
-    Ok(Call::new(async move { Ok::<_, ConnectError>(Client { inner: builder.connect().await? }) }))
+    Ok(Call::new(async move {
+        let store = builder.address()?;
+        Ok::<_, ConnectError>(Client { store, inner: builder.connect().await? })
+    }))
 }
 
 /// Diagnoses a store.
@@ -92,6 +95,9 @@ pub(crate) fn diagnose(url: String, settings: Settings) -> Result<Call> {
 /// A session with a store.
 #[napi]
 pub struct Client {
+    /// The address of the store, without a password.
+    #[napi(readonly)]
+    pub store: String,
     inner: permits::Client,
 }
 
