@@ -1,12 +1,15 @@
-// The blocks of the documents: scripts/test-node has made a module of each, which tsc has checked.
+// The blocks of the documents: scripts/test-node has made a module of each, which tsc has checked. They run,
+// and those of the cookbook keep their limits.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { connect } from 'permits';
+import { type Client, connect } from 'permits';
 import { isIdle, LIMIT, PACKAGE, Server } from './support.js';
 
 const BLOCKS = join(__dirname, 'blocks');
@@ -18,7 +21,7 @@ before(async () => {
 after(() => server.stop());
 
 test('the blocks of the documents run', { timeout: LIMIT }, async () => {
-  const blocks = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs'));
+  const blocks = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs') && !name.startsWith('cookbook'));
   assert.ok(blocks.length >= 10, 'the documents have blocks');
   await using client = await connect(server.url, { recovery: 'off' });
   for (const block of blocks) {
@@ -27,5 +30,77 @@ test('the blocks of the documents run', { timeout: LIMIT }, async () => {
     for (const name of await client.list()) {
       assert.ok(await isIdle(client.semaphore(name)), block);
     }
+  }
+});
+
+/**
+ * The blocks of the cookbook: copies that run at once, and of each function how often it runs, and its units at once
+ * at most.
+ */
+const COOKBOOK: Record<string, [copies: number, functions: Record<string, [runs: number, most: number]>]> = {
+  'A mutex': [4, { post: [4, 1] }],
+  'So many a minute, and so many at once': [12, { callApi: [12, 8] }],
+  'Tokens a minute of a paid API': [12, { callApi: [12, 12] }],
+  'When the API says no': [6, { callApi: [7, 8] }],
+  'A door that opens every 200 ms': [4, { step: [4, 1] }],
+  'A limit for each tenant, within a limit for all': [12, { callApi: [12, 10] }],
+  'Tenants of one API': [12, { callApi: [12, 8] }],
+  'Interactive before batch': [10, { reindex: [10, 8], answer: [10, 8] }],
+  'Room for urgent work': [10, { reindex: [10, 6], answer: [10, 8] }],
+  'Readers and a writer': [4, { read: [8, 4], write: [4, 1] }],
+  'A licence that lingers': [8, { simulate: [8, 8] }],
+  'One cron job over many hosts': [4, { backup: [1, 1] }],
+  'A deploy lock': [4, { deploy: [4, 1] }],
+  'Database migrations': [4, { migrate: [4, 1] }],
+  'The workers of a job queue': [6, { work: [12, 20] }],
+};
+
+/** Counts calls, and those that overlap. A heavy job is 5 units. The first call is refused. */
+class Calls {
+  readonly runs: Record<string, number> = {};
+  readonly most: Record<string, number> = {};
+  readonly #running: Record<string, number> = {};
+
+  named(name: string): (job?: number) => Promise<object> {
+    return async (job) => {
+      const units = job === 101 ? 5 : 1;
+      const status = (this.runs[name] ?? 0) === 0 ? 429 : 200;
+      this.runs[name] = (this.runs[name] ?? 0) + 1;
+      this.#running[name] = (this.#running[name] ?? 0) + units;
+      this.most[name] = Math.max(this.most[name] ?? 0, this.#running[name]);
+      assert.ok(!this.#running.write || !this.#running.read, 'a writer is alone');
+      await sleep(20);
+      this.#running[name] -= units;
+      return { status, headers: new Map([['Retry-After', '0.1']]), tokens: 700 };
+    };
+  }
+}
+
+test('the blocks of the cookbook do what it says', { timeout: LIMIT }, async () => {
+  const names = readdirSync(BLOCKS).filter((name) => /^cookbook-.*\.mjs$/.test(name));
+  const blocks: { heading: string; block: (client: Client, scope: object) => Promise<void> }[] = await Promise.all(
+    names.map((name) => import(join(BLOCKS, name))),
+  );
+  assert.deepEqual(blocks.map(({ heading }) => heading).sort(), Object.keys(COOKBOOK).sort());
+  for (const { heading, block } of blocks) {
+    const [copies, functions] = COOKBOOK[heading]!;
+    const calls = new Calls();
+    const scope = Object.fromEntries(Object.keys(functions).map((name) => [name, calls.named(name)]));
+    const jobs = [...Array(8).fill(101), ...Array(4).fill(1)];
+    const prefix = randomUUID();
+    // Each copy is a host with a client of its own.
+    const connecting = Array.from({ length: copies }, () => connect(server.url, { recovery: 'off', prefix }));
+    const clients = await Promise.all(connecting);
+    await Promise.all(clients.map((client) => block(client, { ...scope, nextJob: () => jobs.shift() })));
+    for (const [name, [runs, most]] of Object.entries(functions)) {
+      assert.equal(calls.runs[name], runs, `${heading}: ${name}`);
+      assert.ok(calls.most[name]! <= most, `${heading}: ${calls.most[name]} ${name} at once`);
+    }
+    const [first] = clients;
+    for (const name of await first!.list()) {
+      const { waiting, holders } = await first!.semaphore(name).inspect();
+      assert.ok(waiting === 0 && holders.every(({ cooling }) => cooling), `${heading}: ${name}`);
+    }
+    await Promise.all(clients.map((client) => client.close()));
   }
 });
