@@ -10,13 +10,13 @@ const blocksOf = (text) => [...text.matchAll(/^```ts\n(.*?)^```/gms)].map(([, bl
 for (const page of ['docs/node.md', 'docs/migration.md', 'README.md', 'bindings/node/README.md']) {
   const text = readFileSync(join(root, page), 'utf8');
   for (const [index, block] of blocksOf(text).entries()) {
-    const has = (name) => new RegExp(`const ${name}\\b`).test(block);
-    const opening = [`import * as permits from 'permits';`, 'void permits;'];
-    if (!has('client')) {
-      opening.push(`const client = await permits.connect('redis://127.0.0.1/');`);
+    const lacks = (name) => new RegExp(`\\b${name}\\.`).test(block) && !new RegExp(`const ${name}\\b`).test(block);
+    const opening = [];
+    if (lacks('client') || lacks('exports')) {
+      opening.push(`import * as permits from 'permits';`, `const client = await permits.connect('redis://127.0.0.1/');`);
     }
-    if (!has('exports')) {
-      opening.push(`const exports = client.semaphore('exports', 4); void exports;`);
+    if (lacks('exports')) {
+      opening.push(`const exports = client.semaphore('exports', 4);`);
     }
     const module = `${opening.join('\n')}\n${block}`.replace(/'redis:\/\/127\.0\.0\.1\/'/g, 'process.env.TEST_URL!');
     writeFileSync(join(directory, `${basename(page === 'README.md' ? 'top' : page, '.md')}-${index}.mts`), module);

@@ -4,13 +4,15 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before, test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { type Client, connect } from 'permits';
-import { isIdle, LIMIT, PACKAGE, Server } from './support.js';
+import { type Client, connect, type Semaphore } from 'permits';
+import { isIdle, LIMIT, PACKAGE, Server, until, waiters } from './support.js';
 
 const BLOCKS = join(__dirname, 'blocks');
 
@@ -31,6 +33,81 @@ test('the blocks of the documents run', { timeout: LIMIT }, async () => {
       assert.ok(await isIdle(client.semaphore(name)), block);
     }
   }
+});
+
+/** Serves by the middleware of the documents, until the end of the test. */
+async function served(context: TestContext, semaphore: Semaphore, timeout?: number): Promise<Served> {
+  const names = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs'));
+  const [name] = names.filter((name) => readFileSync(join(BLOCKS, name), 'utf8').includes('function limited('));
+  const { limited } = await import(join(BLOCKS, name!));
+  const middleware = limited(semaphore, timeout);
+  const [handled, failures]: [ServerResponse[], Error[]] = [[], []];
+  const web = createServer((request, response) => {
+    middleware(request, response, (error?: Error) => {
+      if (error === undefined) handled.push(response);
+      else failures.push(error);
+    });
+  });
+  await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
+  context.after(() => {
+    web.close();
+    web.closeAllConnections();
+  });
+  const { port } = web.address() as AddressInfo;
+  return { handled, failures, request: (signal) => fetch(`http://127.0.0.1:${port}/`, signal && { signal }) };
+}
+
+interface Served {
+  handled: ServerResponse[];
+  failures: Error[];
+  request: (signal?: AbortSignal) => Promise<Response>;
+}
+
+test('the middleware admits as many requests as the limit', { timeout: LIMIT }, async (context) => {
+  await using client = await connect(server.url, { recovery: 'off', lease: 3_600_000 });
+  const semaphore = client.semaphore('web', 2);
+  const { handled, request } = await served(context, semaphore, LIMIT);
+  const first = request();
+  await until(() => handled.length === 1);
+  const [gone, impatient] = [new AbortController(), new AbortController()];
+  const ended = [gone, impatient].map(({ signal }) => request(signal).then(() => 'replied', () => 'gone'));
+  await until(() => handled.length === 2);
+  await waiters(semaphore, 1);
+
+  const { request: requestAtLimit } = await served(context, semaphore, 10);
+  const refused = await requestAtLimit();
+  assert.deepEqual([refused.status, refused.headers.get('Retry-After')], [429, '1']);
+  assert.match(await refused.text(), /no permit within/);
+
+  // Browsers go away: one that is served, and one that waits.
+  gone.abort();
+  impatient.abort();
+  assert.deepEqual(await Promise.all(ended), ['gone', 'gone']);
+  await until(async () => (await semaphore.available()) === 1);
+  await waiters(semaphore, 0);
+  handled[0]!.end('done');
+  assert.equal(await (await first).text(), 'done');
+  await until(() => isIdle(semaphore));
+
+  const lost = request().then(() => 'replied', () => 'closed');
+  await until(() => handled.length > 1 && handled.some((response) => !response.closed));
+  for (const { holder } of (await semaphore.inspect()).holders) await semaphore.revoke(holder);
+  assert.equal(await lost, 'closed');
+});
+
+test('the middleware tells failures of the store from other errors', { timeout: LIMIT }, async (context) => {
+  const store = await Server.start();
+  await using client = await connect(store.url, { recovery: 'off' });
+  await store.stop();
+  const { request } = await served(context, client.semaphore('web', 1), 10);
+  assert.equal((await request()).status, 503);
+  const { request: requestWrong, failures } = await served(context, client.semaphore('web', 1), -1);
+  const stopped = new AbortController();
+  const wrong = requestWrong(stopped.signal).catch(() => {});
+  await until(() => failures.length === 1);
+  stopped.abort();
+  await wrong;
+  assert.match(failures[0]!.message, /the timeout is a time of at least 0 ms, not -1/);
 });
 
 /**
