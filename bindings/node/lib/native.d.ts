@@ -108,7 +108,7 @@ export interface Options {
   timeout?: number
   /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
   holder?: string
-  /** The label in lists of holders and waiters; that of the client unless set. */
+  /** A note for operators, shown beside the holder; none unless set. */
   label?: string
   /** The lease, in milliseconds; that of the client unless set. */
   lease?: number
@@ -134,8 +134,8 @@ export interface Settings {
   /** The first part of every key; `permits` unless set. */
   prefix?: string
   /**
-   * The name of this program in lists of holders, and of its changes as an operator; host name and process
-   * id unless set.
+   * The name of this program: it begins the names of its holders, and is the origin of its changes as an
+   * operator. Host name and process id unless set.
    */
   label?: string
   /**

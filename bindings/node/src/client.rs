@@ -15,8 +15,8 @@ use crate::semaphore::{Options, Semaphore};
 pub(crate) struct Settings {
     /// The first part of every key; `permits` unless set.
     pub prefix: Option<String>,
-    /// The name of this program in lists of holders, and of its changes as an operator; host name and process
-    /// id unless set.
+    /// The name of this program: it begins the names of its holders, and is the origin of its changes as an
+    /// operator. Host name and process id unless set.
     pub label: Option<String>,
     /// The time for which a permit is valid without renewal, in milliseconds: 100 ms to 1 day, 15,000 unless
     /// set.
