@@ -1,14 +1,28 @@
 // `connect` and `Client`: what concerns several semaphores.
 
+import { inspect, type InspectOptions } from 'node:util';
+import { argument, invalid, optional, options as checked, type Types } from './arguments.js';
 import { translated } from './errors.js';
 import { type Diagnosis, parsed } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
-import { type AcquireOptions, Semaphore } from './semaphore.js';
+import { ACQUIRE, type AcquireOptions, Semaphore } from './semaphore.js';
+import { shown } from './shown.js';
 import { native, result } from './waiting.js';
 
 /** Settings of a client. Times are milliseconds. */
 export interface ConnectOptions extends Native.Settings {}
+
+const CONNECT: Types<ConnectOptions> = {
+  prefix: 'a string',
+  label: 'a string',
+  lease: 'a number',
+  keep: 'a number',
+  recovery: 'a string',
+  maxWaiters: 'a number',
+  replicas: 'a number',
+  storeTimeout: 'a number',
+};
 
 /** Options of a semaphore. */
 export interface SemaphoreOptions {
@@ -17,6 +31,8 @@ export interface SemaphoreOptions {
   /** The time for which permits that were released are kept, in milliseconds; that of the client unless set. */
   keep?: number;
 }
+
+const SEMAPHORE: Types<SemaphoreOptions> = { exactly: 'a boolean', keep: 'a number' };
 
 // The clients that are open. They are closed with the process, or with the worker thread.
 const open = new Set<WeakRef<Native.Client>>();
@@ -36,12 +52,14 @@ process.on('exit', closeAll);
  * `local:` or `memory:`.
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
-  return new Client(await result<Native.Client>(translated(() => native.connect(url, options))));
+  argument('a string', { url });
+  return new Client(await result<Native.Client>(translated(() => native.connect(url, checked(CONNECT, options)))));
 }
 
 /** Finds the problems of a store, with advice: what `permits doctor` prints. */
 export async function diagnose(url: string, options: ConnectOptions = {}): Promise<Diagnosis> {
-  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, options))));
+  argument('a string', { url });
+  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, checked(CONNECT, options)))));
 }
 
 /** A session with a store: one connection, for all semaphores of a program. */
@@ -59,8 +77,11 @@ export class Client implements AsyncDisposable {
 
   /** The semaphore of this name, with this limit; without one, the stored limit applies. */
   semaphore(name: string, limit?: number, options: SemaphoreOptions = {}): Semaphore {
-    const { exactly = false, keep } = options;
-    return new Semaphore(translated(() => this.#native.semaphore(name, limit, exactly, keep)), name, this.#native);
+    argument('a string', { name });
+    optional('a number', { limit });
+    const { exactly = false, keep } = checked(SEMAPHORE, options);
+    const semaphore = translated(() => this.#native.semaphore(name, limit, exactly, keep));
+    return new Semaphore(semaphore, name, limit, this.#native);
   }
 
   /**
@@ -69,12 +90,13 @@ export class Client implements AsyncDisposable {
    */
   async acquireAll(
     requests: Iterable<Semaphore | readonly [Semaphore, Omit<AcquireOptions, 'signal'>]>,
-    { signal, ...options }: AcquireOptions = {},
+    options: AcquireOptions = {},
   ): Promise<PermitSet> {
+    const { signal, ...common } = checked(ACQUIRE, options);
     signal?.throwIfAborted();
-    const pairs = [...requests].map((request) => (request instanceof Semaphore ? ([request, {}] as const) : request));
+    const pairs = [...argument('an iterable', { requests })].map(pair);
     const semaphores = pairs.map(([semaphore]) => semaphore.native);
-    const terms = pairs.map(([, own]) => ({ ...options, ...own }));
+    const terms = pairs.map(([, own]) => ({ ...common, ...own }));
     const call = translated(() => this.#native.acquireAll(semaphores, terms));
     const permits = await result<Native.Permit[]>(call, { signal });
     return new PermitSet(permits.map((permit) => new Permit(permit, this.#native)));
@@ -87,17 +109,18 @@ export class Client implements AsyncDisposable {
 
   /** Takes over the permit of a handle, which `Permit.handOver` has made. */
   async adopt(handle: string): Promise<Permit> {
+    argument('a string', { handle });
     return new Permit(await this.#call<Native.Permit>(() => this.#native.adopt(handle)), this.#native);
   }
 
   /** Renews the permit of a handle, which stays valid. False if the store does not have it. */
   renew(handle: string): Promise<boolean> {
-    return this.#call(() => this.#native.renew(handle));
+    return this.#call(() => this.#native.renew(argument('a string', { handle })));
   }
 
   /** Releases the permit of a handle. False if the store does not have it. */
   release(handle: string): Promise<boolean> {
-    return this.#call(() => this.#native.release(handle));
+    return this.#call(() => this.#native.release(argument('a string', { handle })));
   }
 
   /** Releases all permits, ends all waits with `CLOSED`, and disconnects. */
@@ -110,7 +133,21 @@ export class Client implements AsyncDisposable {
     return this.close();
   }
 
+  /** @internal The text that `console.log` shows. */
+  [inspect.custom](depth: number, options: InspectOptions): string {
+    return shown('Client', { store: this.#native.store }, depth, options);
+  }
+
   async #call<T>(call: () => Native.Call): Promise<T> {
     return result<T>(translated(call));
   }
+}
+
+/** A request of `acquireAll`: a semaphore, and its own options. */
+function pair(request: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [Semaphore, AcquireOptions] {
+  const [semaphore, own = {}] = Array.isArray(request) ? request : [request];
+  if (!(semaphore instanceof Semaphore)) {
+    throw invalid('a request', 'a semaphore, or one and its options', semaphore);
+  }
+  return [semaphore, checked(ACQUIRE, own)];
 }

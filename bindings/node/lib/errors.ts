@@ -153,8 +153,6 @@ export function translated<T>(call: () => T): T {
   try {
     return call();
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    // Otherwise napi-rs has refused an argument, because of its type.
-    throw message.startsWith('{') ? fromJson(message) : new InvalidInputError('INVALID_INPUT', message, {});
+    throw error instanceof Error && error.message.startsWith('{') ? fromJson(error.message) : error;
   }
 }

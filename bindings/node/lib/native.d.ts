@@ -20,6 +20,8 @@ export declare class Call {
 
 /** A session with a store. */
 export declare class Client {
+  /** The address of the store, without a password. */
+  readonly store: string
   /**
    * The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
    * accepted. Without `keep`, it keeps permits as the client does.
@@ -106,7 +108,7 @@ export interface Options {
   timeout?: number
   /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
   holder?: string
-  /** The label in lists of holders and waiters; that of the client unless set. */
+  /** A note for operators, shown beside the holder; none unless set. */
   label?: string
   /** The lease, in milliseconds; that of the client unless set. */
   lease?: number
@@ -132,8 +134,8 @@ export interface Settings {
   /** The first part of every key; `permits` unless set. */
   prefix?: string
   /**
-   * The name of this program in lists of holders, and of its changes as an operator; host name and process
-   * id unless set.
+   * The name of this program: it begins the names of its holders, and is the origin of its changes as an
+   * operator. Host name and process id unless set.
    */
   label?: string
   /**

@@ -1,7 +1,10 @@
 // `Permit` and `PermitSet`: units that are held.
 
+import { inspect, type InspectOptions } from 'node:util';
+import { argument } from './arguments.js';
 import { fromJson, type LostError, translated } from './errors.js';
 import type * as Native from './native.js';
+import { shown } from './shown.js';
 import { result } from './waiting.js';
 
 if (Symbol.asyncDispose === undefined) {
@@ -144,7 +147,7 @@ export class Permit extends Held {
 
   /** Releases some of its units. Its slot, its token and its lease stay. */
   releasePart(units: number): Promise<void> {
-    return this.#changed(() => this.#native.releasePart(units));
+    return this.#changed(() => this.#native.releasePart(argument('a number', { units })));
   }
 
   /**
@@ -152,17 +155,17 @@ export class Permit extends Held {
    * correction counts, with the release: what it is less is free at once; if it is more, the line waits until it has cooled.
    */
   count(units: number): void {
-    translated(() => this.#native.count(units));
+    translated(() => this.#native.count(argument('a number', { units })));
   }
 
   /** Gives it another lease, 100 ms to 1 day, from now on, and renews it. */
   setLease(ms: number): Promise<void> {
-    return this.#changed(() => this.#native.setLease(ms));
+    return this.#changed(() => this.#native.setLease(argument('a number', { ms })));
   }
 
   /** Renews it in the background from now on, or leaves that to `renew`. */
   autoRenew(renew: boolean): void {
-    translated(() => this.#native.autoRenew(renew));
+    translated(() => this.#native.autoRenew(argument('a boolean', { renew })));
   }
 
   /**
@@ -183,6 +186,12 @@ export class Permit extends Held {
   async handOver(): Promise<string> {
     garbage.unregister(this);
     return result<string>(this.#native.handOver());
+  }
+
+  /** @internal The text that `console.log` shows. */
+  [inspect.custom](depth: number, options: InspectOptions): string {
+    const { semaphore, holder, token, slot, weight, isHeld } = this;
+    return shown('Permit', { semaphore, holder, token, slot, weight, isHeld }, depth, options);
   }
 
   async #changed(call: () => Native.Call): Promise<void> {
@@ -224,5 +233,11 @@ export class PermitSet extends Held {
         throw outcome.reason;
       }
     }
+  }
+
+  /** @internal The text that `console.log` shows. */
+  [inspect.custom](depth: number, options: InspectOptions): string {
+    const { permits, isHeld } = this;
+    return shown('PermitSet', { permits, isHeld }, depth, options);
   }
 }

@@ -1,9 +1,12 @@
 // `Semaphore`: acquisitions and administration.
 
+import { inspect, type InspectOptions } from 'node:util';
+import { argument, optional, options as checked, type Types } from './arguments.js';
 import { NotNowError, translated } from './errors.js';
 import { type Inspection, parsed } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit } from './permit.js';
+import { shown } from './shown.js';
 import { result } from './waiting.js';
 
 /** Options of an acquisition. Times are milliseconds. */
@@ -12,17 +15,35 @@ export interface AcquireOptions extends Native.Options {
   signal?: AbortSignal;
 }
 
+/** @internal */
+export const ACQUIRE: Types<AcquireOptions> = {
+  weight: 'a number',
+  timeout: 'a number',
+  holder: 'a string',
+  label: 'a string',
+  lease: 'a number',
+  autoRenew: 'a boolean',
+  atLeast: 'a number',
+  lane: 'a string',
+  share: 'a number',
+  maxHold: 'a number',
+  supersede: 'a boolean',
+  signal: 'an AbortSignal',
+};
+
 /** A named line with a limit. */
 export class Semaphore {
   readonly #native: Native.Semaphore;
   readonly #client: Native.Client;
+  readonly #limit: number | undefined;
   /** The name. */
   readonly name: string;
 
   /** @internal */
-  constructor(semaphore: Native.Semaphore, name: string, client: Native.Client) {
+  constructor(semaphore: Native.Semaphore, name: string, limit: number | undefined, client: Native.Client) {
     this.#native = semaphore;
     this.#client = client;
+    this.#limit = limit;
     this.name = name;
   }
 
@@ -53,6 +74,7 @@ export class Semaphore {
    * `Permit.release`, so that a loss is noticed.
    */
   async run<T>(work: (permit: Permit) => T, options: AcquireOptions = {}): Promise<Awaited<T>> {
+    argument('a function', { work });
     const permit = await this.acquire(options);
     let value;
     try {
@@ -65,9 +87,10 @@ export class Semaphore {
     return value;
   }
 
-  async #acquired({ signal, ...options }: AcquireOptions, now: boolean): Promise<Permit> {
+  async #acquired(options: AcquireOptions, now: boolean): Promise<Permit> {
+    const { signal, ...terms } = checked(ACQUIRE, options);
     signal?.throwIfAborted();
-    const call = translated(() => this.#native.acquire(options, now));
+    const call = translated(() => this.#native.acquire(terms, now));
     return new Permit(await result<Native.Permit>(call, { signal }), this.#client);
   }
 
@@ -79,12 +102,15 @@ export class Semaphore {
   /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
    * has this version. The new version. */
   setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
-    return this.#call(() => this.#native.setLimit(limit, options.ifVersion));
+    return this.#call(() => {
+      const { ifVersion } = checked({ ifVersion: 'a number' }, options);
+      return this.#native.setLimit(argument('a number', { limit }), ifVersion);
+    });
   }
 
   /** Adds to the limit, and pins it; the new limit. */
   adjustLimit(number: number): Promise<number> {
-    return this.#call(() => this.#native.adjustLimit(number));
+    return this.#call(() => this.#native.adjustLimit(argument('a number', { number })));
   }
 
   /** Lets programs declare the limit again; the new version. */
@@ -94,7 +120,7 @@ export class Semaphore {
 
   /** Stops granting, for `ms` or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
   pause(ms?: number | null, reason = ''): Promise<void> {
-    return this.#call(() => this.#native.pause(ms, reason));
+    return this.#call(() => this.#native.pause(optional('a number', { ms }), argument('a string', { reason })));
   }
 
   /** Grants again. */
@@ -104,7 +130,7 @@ export class Semaphore {
 
   /** Refuses new requests, and those that wait. */
   closeLine(reason = ''): Promise<void> {
-    return this.#call(() => this.#native.closeLine(reason));
+    return this.#call(() => this.#native.closeLine(argument('a string', { reason })));
   }
 
   /** Opens the line again. */
@@ -114,12 +140,14 @@ export class Semaphore {
 
   /** Removes a holder or waiter. False if there is none of this name. */
   revoke(holder: string, reason = ''): Promise<boolean> {
-    return this.#call(() => this.#native.revoke(holder, reason));
+    return this.#call(() => this.#native.revoke(argument('a string', { holder }), argument('a string', { reason })));
   }
 
   /** Frees the units of a permit that was released and still counts, by its holder and token. */
   revokeCooling(holder: string, token: number): Promise<boolean> {
-    return this.#call(() => this.#native.revokeCooling(holder, token));
+    return this.#call(() =>
+      this.#native.revokeCooling(argument('a string', { holder }), argument('a number', { token })),
+    );
   }
 
   /** Deletes it from the store. False if the store has none; `IN_USE` if a permit is held or a request waits. */
@@ -134,12 +162,18 @@ export class Semaphore {
 
   /** The state, with at most `max` holders and waiters each. */
   async inspect(options: { max?: number } = {}): Promise<Inspection> {
-    return parsed<Inspection>(await this.#call(() => this.#native.inspect(options.max ?? 1000)));
+    const { max = 1000 } = checked({ max: 'a number' }, options);
+    return parsed<Inspection>(await this.#call(() => this.#native.inspect(max)));
   }
 
   /** The units that are free now. */
   available(): Promise<number> {
     return this.#call(() => this.#native.available());
+  }
+
+  /** @internal The text that `console.log` shows. */
+  [inspect.custom](depth: number, options: InspectOptions): string {
+    return shown('Semaphore', { name: this.name, limit: this.#limit }, depth, options);
   }
 
   async #call<T>(call: () => Native.Call): Promise<T> {

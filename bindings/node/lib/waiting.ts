@@ -6,6 +6,7 @@
 import { setMaxListeners } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import * as timers from 'node:timers';
 import { translated } from './errors.js';
 import type * as Native from './native.js';
 
@@ -26,6 +27,9 @@ function loaded(): typeof Native {
     throw new Error(`the package permits cannot run: ${problem}. To build one: ${remedy} source of permits`, { cause });
   }
 }
+
+// Taken when the package is loaded: a test of a program that replaces the timers later does not stop it.
+const { setImmediate, setInterval } = timers;
 
 interface Pending {
   call: Native.Call;

@@ -15,8 +15,8 @@ use crate::semaphore::{Options, Semaphore};
 pub(crate) struct Settings {
     /// The first part of every key; `permits` unless set.
     pub prefix: Option<String>,
-    /// The name of this program in lists of holders, and of its changes as an operator; host name and process
-    /// id unless set.
+    /// The name of this program: it begins the names of its holders, and is the origin of its changes as an
+    /// operator. Host name and process id unless set.
     pub label: Option<String>,
     /// The time for which a permit is valid without renewal, in milliseconds: 100 ms to 1 day, 15,000 unless
     /// set.
@@ -79,7 +79,10 @@ impl Settings {
 #[napi]
 pub(crate) fn connect(url: String, settings: Settings) -> Result<Call> {
     let builder = settings.builder(url)?;
-    Ok(Call::new(async move { Ok::<_, ConnectError>(Client { inner: builder.connect().await? }) }))
+    Ok(Call::new(async move {
+        let store = builder.address()?;
+        Ok::<_, ConnectError>(Client { store, inner: builder.connect().await? })
+    }))
 }
 
 /// Diagnoses a store.
@@ -92,6 +95,9 @@ pub(crate) fn diagnose(url: String, settings: Settings) -> Result<Call> {
 /// A session with a store.
 #[napi]
 pub struct Client {
+    /// The address of the store, without a password.
+    #[napi(readonly)]
+    pub store: String,
     inner: permits::Client,
 }
 

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import timers = require('node:timers');
 import { type Client, connect, LostError, NotNowError, Permit, type Semaphore } from 'permits';
 import { isIdle, LIMIT, Server, until, waiters } from './support.js';
 
@@ -144,6 +145,18 @@ for (const [store, url] of Object.entries(STORES)) {
       await permit.release();
       assert.deepEqual([await lost, await permit.lost, signal.aborted], [undefined, undefined, false]);
       await assert.rejects(permit.renew(), { code: 'RELEASED' });
+    });
+
+    test('fake timers stop no call', async (context) => {
+      for (const replaced of [globalThis, timers]) {
+        for (const name of ['setImmediate', 'setInterval', 'setTimeout'] as const) {
+          context.mock.method(replaced as typeof timers, name, () => ({ ref() {}, unref() {} }) as never);
+        }
+      }
+      // The second one is polled again in a later turn, so that both travel together.
+      const permits = await Promise.all([semaphore.acquire(), semaphore.acquire()]);
+      await Promise.all(permits.map((permit) => permit.release()));
+      context.mock.restoreAll();
     });
 
     test('await using and run release at the end of their blocks', async () => {

@@ -138,8 +138,8 @@ def connect(
     `local:` or `memory:`.
 
     - `prefix`: the first part of every key; `permits` unless set.
-    - `label`: the name of this program in lists of holders, and of its changes as an operator; host name and process id
-      unless set.
+    - `label`: the name of this program: it begins the names of its holders, and is the origin of its changes as an
+      operator; host name and process id unless set.
     - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
     - `keep`: the time for which semaphores keep permits that were released, as in `Client.semaphore`; 0 unless set.
     - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
