@@ -161,6 +161,7 @@ impl Shelves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::KEPT_TOKENS;
     use crate::protocol::{Grant, Holder, RequestId};
     use crate::session::permit_state::Requested;
     use crate::sys::process::Process;
@@ -205,6 +206,16 @@ mod tests {
             assert_eq!(again.grant().token, 7 + number);
             assert!(Moment::now().since(at) >= Duration::from_micros(number));
         }
+    }
+
+    #[test]
+    fn a_permit_that_has_no_token_left_is_not_kept() {
+        let (keep, [permit, _engine]) = (open(), granted(Moment::from_micros(0)));
+        for _ in 1..KEPT_TOKENS {
+            assert!(keep.put_back(&permit, Moment::now()) && take(&keep, Moment::now).is_some());
+        }
+        assert_eq!(permit.grant().token, 7 + KEPT_TOKENS - 1);
+        assert!(!keep.put_back(&permit, Moment::now()));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::session::engine::Engine;
 use crate::session::gathering::Sending;
 use crate::session::outbox::channel;
 use crate::session::pending_acquire::PendingAcquire;
+use crate::session::spec::AcquireSpec;
 use crate::store::{Executed, StoreError};
 use crate::sys::clock::{Moment, millis};
 
@@ -340,6 +341,27 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     assert!(is_renewal(&call));
     bench.answer(call, renewed(RenewOutcome::Lost));
     assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
+}
+
+/// Its place may be that of a later request, which has superseded it.
+#[test]
+fn a_request_that_lost_its_place_supersedes_no_other() {
+    let mut bench = Bench::new();
+    let spec = spec(&bench.session, "a", PermitTerms::new(1, millis(LEASE)), Declaration::Stored);
+    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { supersedes: true, ..spec });
+    pending.send();
+    let supersedes = |call: &Call| match &call.command.operation {
+        Operation::Acquire { requests, .. } => requests[0].supersedes,
+        other => panic!("{other:?}"),
+    };
+    let call = bench.call();
+    assert!(supersedes(&call));
+    bench.answer(call, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Lost));
+    assert!(!supersedes(&bench.call()));
 }
 
 #[test]
