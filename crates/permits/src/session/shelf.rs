@@ -230,6 +230,14 @@ mod tests {
     }
 
     #[test]
+    fn the_permit_that_was_used_last_is_used_next() {
+        let at = Moment::from_micros(0);
+        let (keep, [first, _engine], [last, _other]) = (open(), granted(at), granted(at));
+        assert!(keep.put_back(&first, Moment::now()) && keep.put_back(&last, Moment::now()));
+        assert!(Arc::ptr_eq(&take(&keep, Moment::now).expect("it is kept"), &last));
+    }
+
+    #[test]
     fn a_permit_that_has_a_token_is_used_before_one_that_has_none_yet() {
         let now = Moment::now();
         let (keep, [early, _engine]) = (open(), granted(Moment::from_micros(0)));

@@ -164,6 +164,16 @@ pub(crate) async fn other_terms_are_not_met_by_what_is_kept(fixture: &Fixture) {
     client.close().succeeds().await;
 }
 
+pub(crate) async fn another_weight_is_not_met_by_what_is_kept(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 2).keep(IDLE);
+    keeps(&semaphore).await;
+    let permit = semaphore.acquire_many(2).succeeds().await;
+    assert!(permit.weight() == 2 && !permit.is_granted_again());
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
+}
+
 pub(crate) async fn a_permit_with_other_terms_is_not_kept(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1).keep(IDLE);

@@ -19,6 +19,7 @@ use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
     PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
+use crate::session::Config;
 use crate::session::call::Call;
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
@@ -44,7 +45,11 @@ struct Bench {
 impl Bench {
     /// A session that is connected and has nothing.
     fn new() -> Self {
-        let (session, mut engine, messages) = queued_session(config("session", LEASE));
+        Self::with(config("session", LEASE))
+    }
+
+    fn with(config: Config) -> Self {
+        let (session, mut engine, messages) = queued_session(config);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
         engine.on_up(now);
@@ -362,6 +367,22 @@ fn a_request_that_lost_its_place_supersedes_no_other() {
     let renewal = bench.call();
     bench.answer(renewal, renewed(RenewOutcome::Lost));
     assert!(!supersedes(&bench.call()));
+}
+
+/// Under another limit, which the view of the session may have, it does not wait.
+#[test]
+fn a_waiter_that_the_store_forgot_requires_its_limit_again() {
+    let mut bench = Bench::new();
+    let spec = spec(&bench.session, "a", PermitTerms::new(1, millis(LEASE)), Declaration::Require(1));
+    let mut pending = PendingAcquire::new(&bench.session, spec);
+    pending.send();
+    let call = bench.call();
+    bench.answer(call, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Lost));
+    assert_eq!(bench.call().command.declaration, Declaration::Require(1));
 }
 
 #[test]

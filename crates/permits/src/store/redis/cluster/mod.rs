@@ -435,7 +435,7 @@ async fn refresh(shared: Arc<Shared>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::SessionId;
+    use crate::protocol::{Declaration, Operation, Recovery, SessionId};
     use crate::store::Sink;
     use crate::store::redis::script::Scripts;
 
@@ -492,5 +492,46 @@ mod tests {
             moved.map(|moved| (moved.semaphore.to_string(), moved.keeps, moved.to)).collect();
         assert_eq!(moved, [("kept".into(), true, after.clone()), ("used".into(), false, after)].into());
         assert!(inner.take_moved().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_keeps_nothing_leaves_the_subscription_to_recalls() {
+        let [before, after]: [Node; 2] = [("before".into(), 1), ("after".into(), 1)];
+        let used = [("kept", &before, true), ("used", &before, false), ("elsewhere", &after, true)];
+        let shared = session(Arc::default(), used);
+        for (name, channels) in [("kept", 2), ("used", 1)] {
+            let command = Command {
+                semaphore: Name::new(name).expect("valid"),
+                session: shared.options.session.clone(),
+                lease_ms: 15_000,
+                recovery: Recovery::Off,
+                declaration: Declaration::Stored,
+                operation: Operation::Renew(Vec::new()),
+            };
+            for node in [&before, &after] {
+                assert_eq!(shared.use_channels(&command, 0, node).len(), channels, "{name} on {node:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_either_subscription_of_a_semaphore_is_noticed() {
+        let [node, other]: [Node; 2] = [("here".into(), 1), ("there".into(), 1)];
+        for at in [0, 1] {
+            let used = [("kept", &node, true), ("used", &node, false), ("elsewhere", &other, true)];
+            let shared = session(Arc::default(), used);
+            let channels = shared.channels(&Name::new("kept").expect("valid"), true);
+            shared.channel_lost(&channels[at], &other);
+            assert_eq!(left(&shared), ["elsewhere", "kept", "used"], "it had moved already");
+            shared.channel_lost(&channels[at], &node);
+            assert_eq!(left(&shared), ["elsewhere", "used"]);
+        }
+    }
+
+    /// The semaphores whose subscriptions have not ended.
+    fn left(shared: &Shared) -> Vec<String> {
+        let mut inner = shared.lock();
+        let left = inner.subscriptions.iter_mut().filter(|(_, known)| known.node.is_some());
+        left.map(|(name, _)| name.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
