@@ -186,6 +186,7 @@ macro_rules! every_case {
                 a_released_grant_counts_for_as_long_as_asked: real_time,
                 a_grant_counts_for_what_it_really_cost: units_in_real_time,
                 a_grant_that_was_lost_counts_for_what_it_really_cost: real_time,
+                a_grant_of_a_client_that_closes_counts_for_what_it_really_cost: real_time,
                 a_grant_counts_for_the_limit_at_most: units_in_real_time,
                 a_grant_that_counts_is_not_served_by_what_is_kept: real_time,
                 what_does_not_count_is_not_counted: real_time,

@@ -110,6 +110,16 @@ pub(crate) async fn a_grant_that_was_lost_counts_for_what_it_really_cost(fixture
     assert_eq!(fixture.inspect(&semaphore).await.held, 0);
 }
 
+pub(crate) async fn a_grant_of_a_client_that_closes_counts_for_what_it_really_cost(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire_with(AcquireOptions::new().at_least(HOUR)).succeeds().await;
+    permit.count(0).expect("it counts");
+    client.close().succeeds().await;
+    assert_eq!(fixture.inspect(&fixture.semaphore(&other, 1)).await.held, 0);
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
+}
+
 pub(crate) async fn a_grant_counts_for_the_limit_at_most(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 4);
