@@ -336,3 +336,18 @@ impl PermitSet {
         self.permits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_of_a_later_line_is_what_the_earlier_ones_have_left() {
+        let limit = Wait::AtMost(permits_testkit::HOUR);
+        let mut progress = Progress { wait: limit, ..Progress::new(Vec::new()).expect("it is valid") };
+        assert_eq!(progress.wait_left(), Some(limit));
+        while progress.began == Some(Moment::now()) {}
+        let left = progress.wait_left().expect("it is an hour");
+        assert!(left < limit && left > Wait::No, "{left}");
+    }
+}

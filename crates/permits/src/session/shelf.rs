@@ -161,6 +161,7 @@ impl Shelves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::KEPT_TOKENS;
     use crate::protocol::{Grant, Holder, RequestId};
     use crate::session::permit_state::Requested;
     use crate::sys::process::Process;
@@ -208,6 +209,16 @@ mod tests {
     }
 
     #[test]
+    fn a_permit_that_has_no_token_left_is_not_kept() {
+        let (keep, [permit, _engine]) = (open(), granted(Moment::from_micros(0)));
+        for _ in 1..KEPT_TOKENS {
+            assert!(keep.put_back(&permit, Moment::now()) && take(&keep, Moment::now).is_some());
+        }
+        assert_eq!(permit.grant().token, 7 + KEPT_TOKENS - 1);
+        assert!(!keep.put_back(&permit, Moment::now()));
+    }
+
+    #[test]
     fn a_limit_that_is_required_is_the_last_one_that_was_reported() {
         let declaration = Declaration::Require(1);
         let (keep, [permit, _engine]) = (Keep { declaration, ..open() }, granted(Moment::from_micros(0)));
@@ -216,6 +227,14 @@ mod tests {
         assert!(keep.put_back(&permit, Moment::now()));
         assert!(keep.shelf.note(Notice::Reply { keepable: true, limit: 2, in_order: true }).is_empty());
         assert!(take().is_none());
+    }
+
+    #[test]
+    fn the_permit_that_was_used_last_is_used_next() {
+        let at = Moment::from_micros(0);
+        let (keep, [first, _engine], [last, _other]) = (open(), granted(at), granted(at));
+        assert!(keep.put_back(&first, Moment::now()) && keep.put_back(&last, Moment::now()));
+        assert!(Arc::ptr_eq(&take(&keep, Moment::now).expect("it is kept"), &last));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Limit, Lost, Permit, Semaphore};
-use permits_testkit::HANGS;
+use permits::{AcquireError, AcquireOptions, InvalidInput, Limit, Lost, Permit, Semaphore};
 use permits_testkit::sound::{Named as _, Succeeds as _};
+use permits_testkit::{HANGS, HOUR};
 
 use crate::fixture::Fixture;
 
@@ -17,6 +17,11 @@ async fn kept(semaphore: &Semaphore) -> (u64, u32) {
     let seen = (permit.token(), permit.slot());
     drop(permit);
     seen
+}
+
+/// Uses permits until one that was kept is used, and kept again.
+async fn keeps(semaphore: &Semaphore) {
+    while !semaphore.acquire().succeeds().await.is_granted_again() {}
 }
 
 pub(crate) async fn a_kept_permit_is_granted_again_without_a_call(fixture: &Fixture) {
@@ -139,17 +144,34 @@ pub(crate) async fn what_nobody_uses_is_given_back_in_time(fixture: &Fixture) {
 pub(crate) async fn other_terms_are_not_met_by_what_is_kept(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
-    let (token, _) = kept(&semaphore).await;
     for options in [
         AcquireOptions::new().label("night"),
         AcquireOptions::new().holder("web"),
+        AcquireOptions::new().lane("tenant-7"),
+        AcquireOptions::new().share(2),
         AcquireOptions::new().lease(Duration::from_secs(20)),
+        AcquireOptions::new().max_hold(HOUR),
         AcquireOptions::new().auto_renew(false),
     ] {
+        keeps(&semaphore).await;
         let permit = semaphore.acquire_with(options.clone()).succeeds().await;
-        assert!(permit.token() > token + 1, "{options:?}: by the store");
+        assert!(!permit.is_granted_again(), "{options:?}: by the store");
         permit.release().succeeds().await;
     }
+    keeps(&semaphore).await;
+    let nameless = semaphore.acquire_with(AcquireOptions::new().supersede()).await.expect_err("whose place?");
+    assert_eq!(nameless, AcquireError::Invalid(InvalidInput::SupersedesNone));
+    client.close().succeeds().await;
+}
+
+pub(crate) async fn another_weight_is_not_met_by_what_is_kept(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 2).keep(IDLE);
+    keeps(&semaphore).await;
+    let permit = semaphore.acquire_many(2).succeeds().await;
+    assert!(permit.weight() == 2 && !permit.is_granted_again());
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
 }
 
 pub(crate) async fn a_permit_with_other_terms_is_not_kept(fixture: &Fixture) {
@@ -311,7 +333,7 @@ pub(crate) async fn a_handle_that_declares_another_limit_is_not_served_by_what_i
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
     for limit in [Limit::Exactly(fixture.limit(1)), Limit::Stored] {
-        kept(&semaphore).await;
+        keeps(&semaphore).await;
         let before = semaphore.inspect().succeeds().await.counts.grants;
         let other = client.named(fixture.name(), limit).keep(IDLE);
         other.acquire().succeeds().await.release().succeeds().await;

@@ -83,6 +83,8 @@ pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: 
     let semaphore = fixture.semaphore(&client, 1);
     let first = semaphore.try_acquire().succeeds().await;
     let second = semaphore.try_acquire().await.expect("the pinned limit is higher");
+    let heavier = semaphore.acquire_many(limit + 2).await.expect_err("it can never fit");
+    assert_eq!(heavier, AcquireError::ExceedsLimit { weight: limit + 2, limit: limit + 1 });
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.limit, seen.limit_version, seen.pinned), (Some(limit + 1), version, true));
     drop((first, second));

@@ -100,6 +100,7 @@ macro_rules! every_case {
                 a_waiter_gets_the_permit_that_is_released_next: anything,
                 what_nobody_uses_is_given_back_in_time: real_time,
                 other_terms_are_not_met_by_what_is_kept: anything,
+                another_weight_is_not_met_by_what_is_kept: units,
                 a_permit_with_other_terms_is_not_kept: anything,
                 a_kept_permit_that_is_revoked_is_gone: anything,
                 operators_get_back_what_is_kept: anything,
@@ -184,7 +185,10 @@ macro_rules! every_case {
             rates {
                 a_released_grant_counts_for_as_long_as_asked: real_time,
                 a_grant_counts_for_what_it_really_cost: units_in_real_time,
+                a_grant_that_was_lost_counts_for_what_it_really_cost: real_time,
+                a_grant_of_a_client_that_closes_counts_for_what_it_really_cost: real_time,
                 a_grant_counts_for_the_limit_at_most: units_in_real_time,
+                a_grant_that_counts_is_not_served_by_what_is_kept: real_time,
                 what_does_not_count_is_not_counted: real_time,
                 a_try_succeeds_when_it_was_told_to: units_in_real_time,
                 a_permit_held_for_longer_is_free_at_once: real_time,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, InvalidInput, Lost};
+use permits::{AcquireError, AcquireOptions, InvalidInput, Lost, ReleaseError};
 use permits_testkit::sound::Succeeds as _;
 use permits_testkit::{HANGS, HOUR};
 use tokio::task::JoinSet;
@@ -97,6 +97,29 @@ pub(crate) async fn a_grant_counts_for_what_it_really_cost(fixture: &Fixture) {
     next.release().succeeds().await;
 }
 
+pub(crate) async fn a_grant_that_was_lost_counts_for_what_it_really_cost(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1);
+    let limit = Duration::from_millis(100);
+    let permit =
+        semaphore.acquire_with(AcquireOptions::new().at_least(HOUR).max_hold(limit)).succeeds().await;
+    permit.count(0).expect("it counts");
+    let lost = Lost::HeldTooLong { limit };
+    assert_eq!(lost_within(&permit, HANGS).await, Some(lost.clone()));
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(lost)));
+    assert_eq!(fixture.inspect(&semaphore).await.held, 0);
+}
+
+pub(crate) async fn a_grant_of_a_client_that_closes_counts_for_what_it_really_cost(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1);
+    let permit = semaphore.acquire_with(AcquireOptions::new().at_least(HOUR)).succeeds().await;
+    permit.count(0).expect("it counts");
+    client.close().succeeds().await;
+    assert_eq!(fixture.inspect(&fixture.semaphore(&other, 1)).await.held, 0);
+    assert_eq!(permit.release().await, Err(ReleaseError::Lost(Lost::Closed)));
+}
+
 pub(crate) async fn a_grant_counts_for_the_limit_at_most(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 4);
@@ -167,6 +190,20 @@ pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
     assert!(semaphore.revoke_cooling("web-3", token).succeeds().await);
     assert!(!semaphore.revoke_cooling("web-3", token).succeeds().await, "it is free");
     waiter.permit().await.release().succeeds().await;
+}
+
+pub(crate) async fn a_grant_that_counts_is_not_served_by_what_is_kept(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1).keep(HOUR);
+    while !semaphore.acquire().succeeds().await.is_granted_again() {}
+    let permit = semaphore.acquire_with(counted()).succeeds().await;
+    assert!(!permit.is_granted_again());
+    let token = permit.token();
+    drop(permit);
+    let next = semaphore.acquire().await.expect("it comes");
+    assert!(between(token, next.token()) >= WINDOW, "it was not kept");
+    next.release().succeeds().await;
+    client.close().succeeds().await;
 }
 
 /// Nothing that cools is kept, so no recall frees any of it: the try is refused with the time at which one

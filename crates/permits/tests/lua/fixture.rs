@@ -2,9 +2,9 @@
 
 use permits::model::{self, ServerClock, State};
 use permits::protocol::{
-    AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label, LimitChange, Name,
-    Operation, OperationKind, Pause, PermitTerms, Recovery, RenewRequest, Reply, RequestId, RequestKey,
-    SessionId,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label,
+    LaneName, LimitChange, Name, Operation, OperationKind, Pause, PermitTerms, Recovery, RenewRequest, Reply,
+    RequestId, RequestKey, SessionId,
 };
 use permits::store::StoreError;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
@@ -107,6 +107,13 @@ impl Both {
         got.answers
     }
 
+    pub(crate) fn acquired(&mut self, requests: Vec<AcquireRequest>) -> Vec<AcquireOutcome> {
+        let Answers::Acquire(outcomes) = self.same(&Operation::Acquire { queue_max: 100, requests }) else {
+            unreachable!()
+        };
+        outcomes
+    }
+
     /// Demands that the server's keys hold the model's state.
     #[track_caller]
     pub(crate) fn unchanged(&mut self) {
@@ -201,8 +208,21 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
     }
 }
 
+/// A request of this weight that waits in a lane.
+pub(crate) fn in_lane(name: &str, lane: &str, weight: u32) -> AcquireRequest {
+    let mut request = request(name);
+    request.terms.lane = LaneName::new(lane).expect("it is valid");
+    request.terms.weight = weight;
+    request
+}
+
 pub(crate) fn release(name: &str) -> Operation {
-    Operation::Release(vec![RequestKey { holder: holder(name), request: id(name) }.into()])
+    release_all(&[name])
+}
+
+pub(crate) fn release_all(names: &[&str]) -> Operation {
+    let release = |name: &&str| RequestKey { holder: holder(name), request: id(name) }.into();
+    Operation::Release(names.iter().map(release).collect())
 }
 
 pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {

@@ -1,5 +1,5 @@
-//! The Lua beyond random histories: its text, keys of other programs, full memory, vanished keys, and a clock
-//! that is set back.
+//! The Lua beyond random histories: its text, keys of other programs, full memory, vanished keys, a clock
+//! that is set back, and lanes in states that are rare.
 
 mod adopting;
 mod clock;
@@ -7,6 +7,7 @@ mod clock;
 mod dump;
 mod fixture;
 mod foreign_keys;
+mod lanes;
 mod memory;
 #[path = "../support/packed.rs"]
 mod packed;

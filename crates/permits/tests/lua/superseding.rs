@@ -1,27 +1,11 @@
 //! Requests that take the place of another of their holder, in one command with a promotion.
 
-use permits::protocol::{AcquireOutcome, AcquireRequest, Answers, Declaration, LaneName, Operation};
+use permits::protocol::{AcquireOutcome, AcquireRequest, Declaration};
 
-use crate::fixture::{Both, id, request};
-
-fn in_lane(name: &str, lane: &str, weight: u32) -> AcquireRequest {
-    let mut request = request(name);
-    request.terms.lane = LaneName::new(lane).expect("it is valid");
-    request.terms.weight = weight;
-    request
-}
+use crate::fixture::{Both, id, in_lane};
 
 fn superseding(request: AcquireRequest) -> AcquireRequest {
     AcquireRequest { request: id("newer"), supersedes: true, ..request }
-}
-
-impl Both {
-    fn acquired(&mut self, requests: Vec<AcquireRequest>) -> Vec<AcquireOutcome> {
-        let Answers::Acquire(outcomes) = self.same(&Operation::Acquire { queue_max: 10, requests }) else {
-            unreachable!()
-        };
-        outcomes
-    }
 }
 
 /// The lighter request and the waiter behind it are granted, so no lane waits any more. Those that begin then

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, Ended, Limit, Lost, Permit, Semaphore};
 use permits_testkit::documents::{self, LibraryMetric};
@@ -113,17 +113,25 @@ async fn a_grant_is_counted_with_its_wait_and_its_hold() {
 async fn a_kept_permit_is_held_by_no_caller_until_it_is_granted_again() {
     let (_client, semaphore) = semaphore("kept", 1).await;
     let semaphore = semaphore.keep(Duration::from_secs(5));
+    let began = Instant::now();
     drop(acquired(&semaphore).await);
+    let first = began.elapsed();
     becomes("kept", 0.0, 0.0);
     assert_eq!(semaphore.inspect().succeeds().await.held, 1, "it is kept");
+    tokio::time::sleep(first + Duration::from_millis(30)).await;
+    let began = Instant::now();
     let again = acquired(&semaphore).await;
     becomes("kept", 1.0, 0.0);
     again.release().succeeds().await;
+    let both = first + began.elapsed();
     becomes("kept", 0.0, 0.0);
     assert_eq!((of("permits_grants_total", "kept"), of("permits_local_grants_total", "kept")), (2.0, 1.0));
     for metric in ["permits_wait_seconds", "permits_hold_seconds"] {
         assert_eq!(recorder::samples(&format!("{metric}{{semaphore=kept}}")), 2, "{metric}");
     }
+    // Without the time between the two, and apart from what is less than a microsecond.
+    let held = of("permits_hold_seconds", "kept");
+    assert!(held <= both.as_secs_f64() + 0.001, "{held} s of {both:?}");
 }
 
 /// Each end of an acquisition that waits, and of one that was granted meanwhile.

@@ -4,23 +4,33 @@ use std::sync::Arc;
 
 use super::*;
 use crate::session::shelf::{Keep, Shelf};
-use crate::session::spec::AcquireSpec;
 
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A permit that the session may keep. Its shelf.
-fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
+/// A request whose permit the session may keep for `idle`, and the permission.
+fn request(bench: &mut Bench, idle: Duration) -> (PendingAcquire, Keep) {
     let terms = PermitTerms { keep: true, ..PermitTerms::new(1, millis(LEASE)) };
     let spec = spec(&bench.session, "a", terms, Declaration::Stored);
     let shelf = bench.session.shelf(&spec.semaphore);
-    let keep = Some(Keep { shelf: shelf.clone(), idle: IDLE, declaration: Declaration::Stored });
-    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { keep, ..spec });
+    let keep = Keep { shelf, idle, declaration: Declaration::Stored };
+    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { keep: Some(keep.clone()), ..spec });
     pending.send();
-    let call = bench.call();
-    let reply = Reply { keepable: true, ..reply(1, granted()) };
-    bench.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), bench.now);
+    (pending, keep)
+}
+
+/// Answers that no request needs units.
+fn answer_keepable(bench: &mut Bench, call: Call, answers: Answers) {
+    let reply = Reply { keepable: true, ..reply(1, answers) };
+    bench.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 1 }), bench.now);
     bench.engine.take_outbox().deliver(None);
-    (taken(&mut pending), shelf)
+}
+
+/// A permit that the session may keep. Its shelf.
+fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
+    let (mut pending, keep) = request(bench, IDLE);
+    let call = bench.call();
+    answer_keepable(bench, call, granted());
+    (taken(&mut pending), keep.shelf)
 }
 
 /// One that it keeps.
@@ -77,5 +87,86 @@ fn what_no_request_takes_is_released_in_time() {
     assert!(!shelf.is_empty());
     bench.pass(Duration::from_millis(1));
     assert!(shelf.is_empty());
+    assert_released(&mut bench);
+}
+
+/// As when a hash slot of a cluster has moved: a recall may have been missed.
+#[test]
+fn a_connection_that_comes_up_releases_what_is_kept() {
+    let mut bench = Bench::new();
+    let shelf = kept(&mut bench);
+    bench.engine.on_up(bench.now);
+    assert!(shelf.is_empty());
+    assert_released(&mut bench);
+}
+
+/// Recalls of a semaphore that the session has forgotten do not reach its shelf. The grant is pushed before
+/// the reply arrives, which says that others wait.
+#[test]
+fn nothing_is_kept_of_a_semaphore_that_was_forgotten_before_the_next_reply() {
+    let mut bench = Bench::new();
+    let _shelf = kept(&mut bench);
+    bench.pass(IDLE);
+    let release = bench.call();
+    answer_keepable(&mut bench, release, Answers::Release(vec![ReleaseOutcome::Held]));
+    assert!(bench.calls().is_empty(), "it is forgotten");
+    let (mut pending, _) = request(&mut bench, IDLE);
+    let call = bench.call();
+    bench.push(&asked(&call), EventKind::Granted(GRANT));
+    assert!(!taken(&mut pending).put_back(bench.now));
+}
+
+/// The store's next token is above it.
+#[test]
+fn the_release_of_a_recalled_permit_has_the_last_token_that_was_used() {
+    let mut bench = Bench::new();
+    let (mut pending, keep) = request(&mut bench, IDLE);
+    let call = bench.call();
+    answer_keepable(&mut bench, call, granted());
+    assert!(taken(&mut pending).put_back(bench.now));
+    bench.pass(Duration::from_millis(1));
+    let now = bench.now;
+    let again = keep.shelf.take(Declaration::Stored, |_| true, || now).expect("it is kept");
+    assert!(keep.put_back(&again, now));
+    bench.engine.on_recall(&Name::new("a").expect("valid"), now);
+    let call = bench.call();
+    let Operation::Release(releases) = &call.command.operation else { panic!("{:?}", call.command) };
+    assert_eq!(releases[0].last_token, Some(GRANT.token + 1));
+}
+
+/// It comes by another connection than the recall, which may have overtaken it.
+#[test]
+fn a_confirmation_by_replicas_allows_to_keep_nothing() {
+    let mut bench = Bench::with(Config { replicas: 1, ..config("session", LEASE) });
+    let (mut pending, _) = request(&mut bench, IDLE);
+    let call = bench.call();
+    answer_keepable(&mut bench, call, granted());
+    let confirmation = bench.call();
+    assert_eq!(confirmation.replicas, 1);
+    bench.engine.on_recall(&Name::new("a").expect("valid"), bench.now);
+    answer_keepable(&mut bench, confirmation, renewed(RenewOutcome::Held));
+    assert!(!taken(&mut pending).put_back(bench.now));
+}
+
+#[test]
+fn a_kept_permit_that_is_revoked_is_on_the_shelf_no_more() {
+    let mut bench = Bench::new();
+    let (mut held, shelf) = keepable(&mut bench);
+    let holder = (held.state.semaphore.clone(), held.state.holder.clone(), held.state.request.clone());
+    assert!(held.put_back(bench.now) && !shelf.is_empty());
+    bench.push(&holder, EventKind::Revoked("no".into()));
+    assert!(shelf.is_empty() && bench.calls().is_empty());
+}
+
+/// The store may count it for longer than the session, and no caller releases it.
+#[test]
+fn a_kept_permit_whose_lease_ends_is_released() {
+    let mut bench = Bench::new();
+    let (mut pending, keep) = request(&mut bench, 2 * LEASE);
+    let call = bench.call();
+    answer_keepable(&mut bench, call, granted());
+    assert!(taken(&mut pending).put_back(bench.now));
+    bench.pass(LEASE);
+    assert!(keep.shelf.is_empty());
     assert_released(&mut bench);
 }

@@ -19,12 +19,14 @@ use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
     PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
 };
+use crate::session::Config;
 use crate::session::call::Call;
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
 use crate::session::gathering::Sending;
 use crate::session::outbox::channel;
 use crate::session::pending_acquire::PendingAcquire;
+use crate::session::spec::AcquireSpec;
 use crate::store::{Executed, StoreError};
 use crate::sys::clock::{Moment, millis};
 
@@ -43,7 +45,11 @@ struct Bench {
 impl Bench {
     /// A session that is connected and has nothing.
     fn new() -> Self {
-        let (session, mut engine, messages) = queued_session(config("session", LEASE));
+        Self::with(config("session", LEASE))
+    }
+
+    fn with(config: Config) -> Self {
+        let (session, mut engine, messages) = queued_session(config);
         // Far ahead of the real clock, by which a permit that is dropped is found to be held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
         engine.on_up(now);
@@ -340,6 +346,43 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     assert!(is_renewal(&call));
     bench.answer(call, renewed(RenewOutcome::Lost));
     assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
+}
+
+/// Its place may be that of a later request, which has superseded it.
+#[test]
+fn a_request_that_lost_its_place_supersedes_no_other() {
+    let mut bench = Bench::new();
+    let spec = spec(&bench.session, "a", PermitTerms::new(1, millis(LEASE)), Declaration::Stored);
+    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { supersedes: true, ..spec });
+    pending.send();
+    let supersedes = |call: &Call| match &call.command.operation {
+        Operation::Acquire { requests, .. } => requests[0].supersedes,
+        other => panic!("{other:?}"),
+    };
+    let call = bench.call();
+    assert!(supersedes(&call));
+    bench.answer(call, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Lost));
+    assert!(!supersedes(&bench.call()));
+}
+
+/// Under another limit, which the view of the session may have, it does not wait.
+#[test]
+fn a_waiter_that_the_store_forgot_requires_its_limit_again() {
+    let mut bench = Bench::new();
+    let spec = spec(&bench.session, "a", PermitTerms::new(1, millis(LEASE)), Declaration::Require(1));
+    let mut pending = PendingAcquire::new(&bench.session, spec);
+    pending.send();
+    let call = bench.call();
+    bench.answer(call, waiting());
+    assert!(bench.calls().is_empty(), "it waits");
+    bench.pass(LEASE / 3);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Lost));
+    assert_eq!(bench.call().command.declaration, Declaration::Require(1));
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! The order of lanes in states that random histories seldom reach. The limit is 3.
+
+use permits::model::{LANES_MAX, Lane};
+use permits::protocol::{AcquireOutcome, LaneName};
+
+use crate::fixture::{Both, in_lane, release, release_all};
+
+impl Both {
+    /// Lets this many lanes have begun.
+    fn set_last_lane(&mut self, last: u64) {
+        self.state.as_mut().expect("there is one").lanes.last = last;
+        let script = "local packed = redis.call('HGET', KEYS[1], '\tstate')
+            local set = { string.sub(packed, 1, 105), struct.pack('<d', ARGV[1]), string.sub(packed, 114) }
+            redis.call('HSET', KEYS[1], '\tstate', table.concat(set))";
+        let key = self.keys[0].clone();
+        self.call(&["EVAL", script, "1", &key, &last.to_string()]);
+        self.unchanged();
+    }
+
+    fn owes(&self, lane: &str) -> bool {
+        let lanes = &self.state.as_ref().expect("there is one").lanes.known;
+        matches!(lanes.get(&LaneName::new(lane).expect("it is valid")), Some(Lane::Owes { .. }))
+    }
+}
+
+/// The numbers of lanes are used again. A lane with a lower number than the first one has more progress.
+#[test]
+fn a_lane_that_begins_when_the_numbers_begin_again_is_behind_the_first() {
+    let mut both = Both::start();
+    both.acquired(vec![in_lane("held", "", 3), in_lane("early", "early", 1)]);
+    both.set_last_lane(LANES_MAX - 1);
+    both.acquired(vec![in_lane("last", "last", 1)]);
+    both.same(&release("early"));
+    let outcomes = both.acquired(vec![in_lane("next", "next", 1)]);
+    assert_eq!(outcomes, [AcquireOutcome::Waiting { position: 1 }]);
+}
+
+/// After the first two grants of the release, two lanes have the same progress. The one that began first is
+/// behind the other one in the order of before.
+#[test]
+fn lanes_that_become_equal_within_a_release_are_served_in_the_order_in_which_they_began() {
+    let mut both = Both::start();
+    let held = ["held-1", "held-2", "held-3"];
+    both.acquired(held.map(|name| in_lane(name, "", 1)).into());
+    let of_first = ["first-1", "first-2", "first-3"].map(|name| in_lane(name, "first", 1));
+    let of_second = ["second-1", "second-2"].map(|name| in_lane(name, "second", 1));
+    both.acquired([&of_first[..], &of_second].concat());
+    both.same(&release("held-1"));
+    both.acquired(vec![in_lane("third-1", "third", 1)]);
+    both.same(&release_all(&["held-2", "held-3", "first-1"]));
+    let state = both.state.as_ref().expect("there is one");
+    let waiting: Vec<_> = state.queue.values().map(|holder| holder.as_str()).collect();
+    assert_eq!(waiting, ["first-3", "second-2"]);
+}
+
+/// Each lane with a number that 16 divides removes the lanes that owe nothing any more.
+#[test]
+fn a_lane_that_owes_more_than_the_first_is_not_forgiven_by_the_lanes_that_begin() {
+    let mut both = Both::start();
+    both.acquired(vec![in_lane("held", "", 3)]);
+    both.acquired(vec![
+        in_lane("first-1", "first", 1),
+        in_lane("first-2", "first", 1),
+        in_lane("light", "light", 1),
+        in_lane("heavy", "heavy", 3),
+    ]);
+    both.same(&release("held"));
+    both.same(&release_all(&["first-1", "light"]));
+    assert!(both.owes("light") && both.owes("heavy"));
+    let names: Vec<String> = (0..16).map(|number| format!("new-{number}")).collect();
+    both.acquired(names.iter().map(|name| in_lane(name, name, 1)).collect());
+    assert!(!both.owes("light") && both.owes("heavy"));
+}
