@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
 /// The runs after which [`cases_until`] gives up.
-const RUNS: usize = 10;
+const RUNS: usize = 40;
 
 /// Runs [`cases`] until `met`, because rare events do not come in every run.
 pub(crate) fn cases_until<S>(

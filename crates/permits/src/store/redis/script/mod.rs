@@ -23,7 +23,7 @@ use crate::protocol::{Command, OperationKind, layout};
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
 const LANES: [&str; 2] = [include_str!("lua/lanes.lua"), include_str!("lua/lane_heads.lua")];
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
     include_str!("lua/begin.lua"),
     include_str!("lua/era.lua"),
     include_str!("lua/slots.lua"),
@@ -34,6 +34,7 @@ const SHARED: [&str; 10] = [
     include_str!("lua/reap.lua"),
     include_str!("lua/refuse.lua"),
     include_str!("lua/promote.lua"),
+    include_str!("lua/turns.lua"),
 ];
 const FINISH: &str = include_str!("lua/finish.lua");
 

@@ -30,8 +30,7 @@ local function new_state()
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
     foremost = nil,  -- the lowest position of a request of the command that waits
-    new_turn = false, -- a waiter may have its turn to ask what time alone has granted
-    begun = math.huge, -- the shortest lease of permits that waiters were granted or that were put back
+    new_turn = false, begun = math.huge, -- a waiter may have its turn to ask; the shortest lease that began
     recovering = false, held_at_start = 0, reap_truncated = false, promote_truncated = false }
 end
 

@@ -36,32 +36,12 @@ end
 -- The next moment at which time alone changes something. The head of the queue asks then, since no session
 -- hands on what time frees. What a bound has cut off is asked for at once, by the session of the head; and by
 -- some others one after the other, since that one may be dead.
-local TURNS_MAX, TURN_US = 4, 200000
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
-local heads, new_turn = nil, s.new_turn
-if s.waiting > 0 and (cut or s.paused < PAUSED and (new_turn or s.begun < s.lease_max)) then
-  heads = lanes > 0 and heads_of_lanes(cut and 2 * TURNS_MAX or 1) or heads_of_queue(cut and PROMOTE_MAX or 1)
-  -- A permit that began may end before the head is renewed.
-  if not new_turn and not cut then
-    local _, _, _, lease = parts(heads[1], known[heads[1]])
-    new_turn = s.begun < lease
-  end
-end
-new_turn = new_turn and heads and not cut
-if new_turn or s.foremost then
+local heads = asking(cut)
+if #heads > 0 and not cut or s.foremost then
   at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < PAUSED and s.paused or math.huge)
 end
-if new_turn or cut and heads then
-  local turns = {}
-  for _, head in ipairs(heads) do
-    local _, _, _, _, request, from = parts(head, known[head])
-    if #turns < TURNS_MAX and not turns[from] then
-      local delay = cut and #turns * TURN_US or 1000 * at - now_us
-      turns[#turns + 1], turns[from] = from, true
-      emit(from, string.format('turn %s %.0f %s', request, math.max(1, delay), head))
-    end
-  end
-end
+announce(heads, cut, at)
 
 -- All sessions are to release what they keep, because from now on others need it, or because the limit is
 -- another one. They keep nothing again until a reply allows it.

@@ -40,8 +40,7 @@ local function grant_head(holder, room)
     return 0
   end
   if weight > room or not slot_left(s.limit) then return end
-  s.waits, s.new_turn = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0
-  s.begun = math.min(s.begun, lease)
+  s.waits, s.new_turn, s.begun = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0, math.min(s.begun, lease)
   local token, slot = grant(holder, known[holder], weight, lease)
   emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
   return weight
