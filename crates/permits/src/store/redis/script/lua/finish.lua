@@ -41,7 +41,18 @@ local heads = asking(cut)
 if #heads > 0 and not cut or s.foremost then
   at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < PAUSED and s.paused or math.huge)
 end
-announce(heads, cut, at)
+if #heads > 0 then
+  -- One session after the other; a script has room for few more local variables of its own.
+  local TURNS_MAX, TURN_US, turns = 4, 200000, {}
+  for _, head in ipairs(heads) do
+    local _, _, _, _, request, from = parts(head, known[head])
+    if #turns < TURNS_MAX and not turns[from] then
+      local delay = cut and #turns * TURN_US or 1000 * at - now_us
+      turns[#turns + 1], turns[from] = from, true
+      emit(from, string.format('turn %s %.0f %s', request, math.max(1, delay), head))
+    end
+  end
+end
 
 -- All sessions are to release what they keep, because from now on others need it, or because the limit is
 -- another one. They keep nothing again until a reply allows it.
