@@ -403,7 +403,7 @@ impl State {
 }
 
 /// The last token that its session may use, if it may keep this grant.
-pub(super) fn last_kept(grant: Grant) -> u64 {
+fn last_kept(grant: Grant) -> u64 {
     grant.token + KEPT_TOKENS - 1
 }
 

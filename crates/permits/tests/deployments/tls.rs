@@ -5,9 +5,14 @@ use permits_testkit::{Certificates, ClientCertificates, Server, skip};
 
 use crate::{connect, granted, in_line};
 
-/// The URL of a server, with files of certificates.
-fn url(server: &Server, files: &[(&str, &std::path::Path)]) -> String {
-    let files: Vec<String> = files.iter().map(|(name, path)| format!("{name}={}", path.display())).collect();
+/// The URL of a server, with the files of these certificates.
+fn url(server: &Server, certificates: &Certificates) -> String {
+    let files = [
+        ("tls_ca", certificates.authority().path()),
+        ("tls_cert", certificates.client().path()),
+        ("tls_key", certificates.client_key().path()),
+    ];
+    let files = files.map(|(name, path)| format!("{name}={}", path.display()));
     format!("{}?{}", server.url(), files.join("&"))
 }
 
@@ -18,12 +23,7 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
     }
     let certificates = Certificates::new();
     let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
-    let files = [
-        ("tls_ca", certificates.authority().path()),
-        ("tls_cert", certificates.client().path()),
-        ("tls_key", certificates.client_key().path()),
-    ];
-    let client = connect(&url(&server, &files)).await;
+    let client = connect(&url(&server, &certificates)).await;
     let semaphore = client.named("exports", 1);
     let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
@@ -40,12 +40,7 @@ async fn certificates_are_read_again_for_the_next_connection() {
     }
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
-    let files = [
-        ("tls_ca", certificates.authority().path()),
-        ("tls_cert", certificates.client().path()),
-        ("tls_key", certificates.client_key().path()),
-    ];
-    let client = connect(&url(&server, &files)).await;
+    let client = connect(&url(&server, &certificates)).await;
     client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;
     server.kill();
     certificates.replace_by(&others);
