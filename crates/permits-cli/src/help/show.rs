@@ -118,31 +118,27 @@ Examples:
   permits watch exports
   permits watch exports --interval 200ms
   permits watch --under api/
-  permits watch exports --json | jq -c 'select(.event == \"left\")'
+  permits watch exports --json | jq -c '[.at_ms, .held, .waiting, .grants]'
 
 Lines:
-  The state first, then a line for each change between two reads of the
-  store: permits granted and ended, requests that joined and left the
-  queue, the limit, its pin, pause, closed line and recovery. Times are
-  UTC. The semaphore need not exist yet. With --under each line has the
-  name, and semaphores are watched from their first use on.
+  The state first, then each state that differs from the one before: what
+  is held and by which holders, the number of waiters, the limit, its pin,
+  pause, closed line and recovery, and what the store has counted since. A
+  change by an operator has a line of its own. Times are UTC. The semaphore
+  need not exist yet. With --under semaphores are watched from their first
+  use on.
 
 Limits:
-  A permit that is granted and ends between two reads has no line of its
-  own. The store's counters have it: the line counted has their increases.
-  The cause of an end is inferred from them, and unknown if several are
-  possible. A read lists 1,000 holders and 1,000 waiters: while there are
-  more, changes of that list have no lines of their own. While the reader
-  of the output is behind, the store is not read.
+  What begins and ends between two reads is in no state. The store counts
+  it: 3 granted. While the reader of the output is behind, the store is not
+  read.
 
 JSON:
   {\"event\":\"state\",\"at_ms\", and the fields of permits status --json}
-  {\"event\":\"granted\",\"at_ms\",\"name\",\"held\",\"waiting\",\"holder\",
-   \"weight\",\"slot\",\"token\",\"label\"}
-  Other events: restored, cooling, left, queued, left_queue, limit, pinned,
-  unpinned, paused, resumed, closed, opened, recovering, recovered, counts,
-  reset, partial, unreachable, back. docs/monitoring.md describes them.
-  The schema is docs/watch.schema.json.
+  {\"event\":\"changed\",\"at_ms\",\"name\",\"change\",\"by\",\"text\",\"limit\",
+   \"holder\",\"reason\",\"age_ms\"}
+  {\"event\":\"unreachable\",\"at_ms\",\"name\",\"reason\"}
+  docs/monitoring.md describes them. The schema is docs/watch.schema.json.
 
 Unreachable:
   A store that cannot be reached is reported once, and read again at each

@@ -92,7 +92,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Inspects all, and prints the events since the last inspections.
+    /// Inspects all, and prints what has changed since the last inspections.
     async fn look(&mut self) -> Result<(), Failure> {
         let lines = Lines {
             output: self.output,

@@ -1,15 +1,11 @@
-//! `permits watch`: the changes of one semaphore, or of all under a prefix, a line each.
+//! `permits watch`: the states of one semaphore, or of all under a prefix, and the changes by operators, a
+//! line each.
 //!
-//! It inspects the semaphores at an interval. [`difference`] makes events of two inspections, [`event`] is
-//! their JSON and [`text`] their text. While the reader of standard output is behind, no inspection is taken:
-//! the next one shows the changes of a longer time.
+//! It inspects the semaphores at an interval, and prints a state that differs from the last one. While the
+//! reader of standard output is behind, no inspection is taken.
 
-mod difference;
-mod event;
 mod group;
-#[cfg(test)]
-mod tests;
-mod text;
+mod line;
 mod watcher;
 
 use crate::args::{Common, Watch};
@@ -19,7 +15,7 @@ use crate::output::Output;
 use crate::run::signals::Signals;
 use group::Group;
 
-/// Prints the changes until a signal arrives or the reader closes standard output.
+/// Prints them until a signal arrives or the reader closes standard output.
 pub(crate) async fn watch(common: &Common, options: &Watch) -> Result<u8, Failure> {
     let chosen = options.names.chosen()?;
     let mut signals = Signals::ending().map_err(Failure::system)?;

@@ -1,18 +1,16 @@
 //! One semaphore that is watched.
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use permits::{AdminError, Inspection, Semaphore};
 
-use super::difference::{differences, first};
-use super::event::{StateLine, WatchEvent, WatchLine};
-use super::text;
+use super::line::{Line, differ, new_changes, state, timestamp};
 use crate::clock::unix_ms;
 use crate::exit::Failure;
 use crate::names;
 use crate::output::Output;
 use crate::report;
-use crate::status::summary;
+use crate::status::StatusJson;
 use crate::text::printable;
 
 /// The lines of all watched semaphores.
@@ -22,14 +20,14 @@ pub(super) struct Lines<'a> {
     /// The store's URL without passwords.
     pub(super) store: &'a str,
     pub(super) json: bool,
-    /// Several semaphores are watched, so that each line has the name.
+    /// Several semaphores are watched: what concerns one of them ends nothing.
     pub(super) several: bool,
 }
 
 pub(super) struct Watcher {
     semaphore: Semaphore,
-    /// The last inspection, and the time of its request.
-    last: Option<(Inspection, Instant)>,
+    /// The last inspection.
+    last: Option<Inspection>,
     /// The store knew the semaphore at the last inspection.
     pub(super) is_known: bool,
     /// A key of another program looks like one of this semaphore.
@@ -43,13 +41,13 @@ impl Watcher {
         Self { semaphore, last: None, is_known: false, is_unreadable: false, unreachable: None }
     }
 
-    /// Inspects the semaphore and prints the events since the last inspection.
+    /// Inspects the semaphore. Prints the new changes by operators, and the state if it differs from the last
+    /// one.
     pub(super) async fn look(&mut self, lines: Lines<'_>) -> Result<(), Failure> {
         if self.is_unreadable {
             return Ok(());
         }
-        let requested = Instant::now();
-        let inspection = match self.semaphore.inspect().await {
+        let now = match self.semaphore.inspect().await {
             Ok(inspection) => inspection,
             Err(AdminError::Store(error))
                 if error.is_temporary() && (self.last.is_some() || lines.several) =>
@@ -64,56 +62,39 @@ impl Watcher {
             }
             Err(error) => return Err(error.into()),
         };
-        let at = SystemTime::now();
-        if self.unreachable.take().is_some() {
-            self.print(&WatchEvent::Back, at, Some(&inspection), false, lines);
+        let was_unreachable = self.unreachable.take().is_some();
+        self.is_known = names::is_used(&now);
+        let before = self.last.as_ref();
+        for change in before.map(|before| new_changes(before, &now)).unwrap_or_default() {
+            let text = || format!("{}: {} {}", now.name, change.by, change.change);
+            lines.print(change.at, text, Line::Changed { name: &now.name, change });
         }
-        self.is_known = names::is_used(&inspection);
-        let events = match &self.last {
-            None => first(&inspection),
-            Some((before, since)) => differences(before, &inspection, since.elapsed()),
-        };
-        let authored = events.iter().any(|event| matches!(event, WatchEvent::Changed { .. }));
-        events.iter().for_each(|event| self.print(event, at, Some(&inspection), authored, lines));
-        self.last = Some((inspection, requested));
+        if was_unreachable || before.is_none_or(|before| differ(before, &now)) {
+            let at = SystemTime::now();
+            let status = StatusJson::new(&now, lines.store.to_owned());
+            lines.print(at, || state(before, &now), Line::State { at_ms: unix_ms(at), status });
+        }
+        self.last = Some(now);
         Ok(())
     }
 
     /// Prints that the store cannot be reached, once until it can be.
     fn on_unreachable(&mut self, reason: String, lines: Lines<'_>) {
         if self.unreachable.is_none() {
-            let event = WatchEvent::Unreachable { reason: reason.clone() };
-            self.print(&event, SystemTime::now(), None, false, lines);
+            let (at, name) = (SystemTime::now(), self.semaphore.name());
+            let line = Line::Unreachable { at_ms: unix_ms(at), name, reason: &reason };
+            lines.print(at, || format!("{name}: unreachable: {reason}"), line);
             self.unreachable = Some(reason);
         }
     }
+}
 
-    /// Prints an event. `authored`: a change by an operator is among the events of the inspection.
-    fn print(
-        &self,
-        event: &WatchEvent,
-        at: SystemTime,
-        inspection: Option<&Inspection>,
-        authored: bool,
-        lines: Lines<'_>,
-    ) {
-        let (name, Lines { output, json, several, .. }) = (self.semaphore.name(), lines);
-        if !json {
-            if text::is_worth_a_line(event, authored) {
-                let state = || inspection.map(summary).unwrap_or_default();
-                output.write_text(printable(&text::line(event, at, several.then_some(name), state)));
-            }
-            return;
-        }
-        let at_ms = unix_ms(at);
-        match (event, inspection) {
-            (WatchEvent::State, Some(inspection)) => {
-                output.write(&StateLine::new(inspection, lines.store, at_ms));
-            }
-            _ => {
-                let (held, waiting) = inspection.map(|seen| (seen.held, seen.waiting)).unzip();
-                output.write(&WatchLine { event, at_ms, name, held, waiting });
-            }
+impl Lines<'_> {
+    fn print(self, at: SystemTime, text: impl FnOnce() -> String, line: Line<'_>) {
+        if self.json {
+            self.output.write(&line);
+        } else {
+            self.output.write_text(printable(&format!("{}  {}", timestamp(at), text())));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `permits watch`: the events of a real store, and its ends.
+//! `permits watch`: the states of a real store, the changes by operators, and its ends.
 
 use std::process::Command;
 
@@ -14,10 +14,9 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
 
 on_both_stores! {
-    the_events_of_a_semaphore,
+    states_that_differ_and_changes_have_a_line,
     a_signal_ends_it_with_0,
     an_unused_semaphore_is_watched_too,
-    more_than_1000_are_followed_by_number,
 }
 
 fn command(store: &dyn Store, name: &str, options: &[&str]) -> Command {
@@ -53,39 +52,40 @@ fn ended(watch: Running) {
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
 }
 
-fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
+fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     prepare(store, name);
     let watch = watch(store, name);
+    let grants = events(&watch.stdout())[0]["grants"].as_u64().expect("a number");
     let holder = Holder::start(store, name, "--limit 3 --holder web-1 --weight 2 --label nightly");
-    let granted = until(&watch, "granted", &[("holder", json!("web-1"))]);
+    let held = until(&watch, "state", &[("held", json!(2))]);
     let of_status = &status(store, name)["holders"][0];
-    for field in ["weight", "slot", "token", "label"] {
-        assert_eq!(granted[field], of_status[field], "{field}");
+    for field in ["holder", "weight", "slot", "token", "label"] {
+        assert_eq!(held["holders"][0][field], of_status[field], "{field}");
     }
-    assert_eq!(granted["held"], json!(2));
-    until(&watch, "limit", &[("before", json!(1)), ("limit", json!(3))]);
+    assert_eq!((&held["limit"], &held["grants"]), (&json!(3), &json!(grants + 1)));
     let waiter = Running::start(&mut run(store, name, "--holder web-2 --weight 3", "true"));
-    until(&watch, "queued", &[("holder", json!("web-2")), ("position", json!(0)), ("waiting", json!(1))]);
+    let waiting = until(&watch, "state", &[("waiting", json!(1))]);
+    assert_eq!(waiting["waiters"][0]["holder"], "web-2");
     revoke(store, name, "web-2", "");
     let revoked = until(&watch, "changed", &[("change", json!("revoked")), ("holder", json!("web-2"))]);
     assert_eq!((&revoked["text"], &revoked["limit"]), (&json!("revoked the waiter web-2"), &json!(null)));
-    until(&watch, "left_queue", &[("holder", json!("web-2")), ("cause", json!("revoked"))]);
+    until(&watch, "state", &[("waiting", json!(0)), ("revoked", json!(1))]);
     assert_eq!(waiter.finish().code, 75);
     holder.release();
-    until(&watch, "left", &[("holder", json!("web-1")), ("cause", json!("released")), ("held", json!(0))]);
-    let operations: &[(&[&str], &str)] = &[
-        (&["pause", name], "paused"),
-        (&["resume", name], "resumed"),
-        (&["close", name, "--reason", "moved"], "closed"),
-        (&["open", name], "opened"),
-        (&["limit", name, "5"], "pinned"),
-        (&["limit", name, "--unpin"], "unpinned"),
+    until(&watch, "state", &[("held", json!(0)), ("revoked", json!(1))]);
+    let operations: &[(&[&str], &str, Value)] = &[
+        (&["pause", name, "--reason", "deploy"], "pause_reason", json!("deploy")),
+        (&["resume", name], "paused", json!(false)),
+        (&["close", name, "--reason", "moved"], "closed", json!("moved")),
+        (&["open", name], "closed", json!(null)),
+        (&["limit", name, "5"], "limit", json!(5)),
+        (&["limit", name, "--unpin"], "limit_version", json!(4)),
     ];
-    for (arguments, event) in operations {
+    for (arguments, field, value) in operations {
         assert_eq!(output(&mut permits(&store.url(), *arguments)).code, 0);
-        until(&watch, event, &[]);
+        let shown = || events(&watch.stdout()).last().is_some_and(|last| last[*field] == *value);
+        assert!(wait::until(shown), "{field} {value}: {}", watch.stdout());
     }
-    assert_eq!(until(&watch, "closed", &[])["reason"], json!("moved"));
     let changed = events(&watch.stdout()).into_iter().filter(|event| event["event"] == "changed");
     let changes: Vec<Value> = changed.map(|event| event["change"].clone()).collect();
     assert_eq!(
@@ -93,17 +93,32 @@ fn the_events_of_a_semaphore(store: &dyn Store, name: &str) {
         ["revoked", "paused", "resumed", "line_closed", "line_opened", "limit_set", "unpinned"],
         "once each, in order"
     );
-    // Every grant is counted, whether an inspection saw its permit or not.
+    // Every grant is counted, whether a read saw its permit or not.
     for _ in 0..3 {
         assert_eq!(output(&mut run(store, name, "", "true")).code, 0);
     }
-    let sum = |field: &str| -> u64 {
-        let counts = events(&watch.stdout()).into_iter().filter(|event| event["event"] == "counts");
-        counts.map(|event| event[field].as_u64().expect("a number")).sum()
-    };
-    assert!(wait::until(|| sum("grants") == 4), "{}", watch.stdout());
-    let seen = events(&watch.stdout()).iter().filter(|event| event["event"] == "granted").count() as u64;
-    assert_eq!((seen + sum("unseen"), sum("revoked")), (4, 1), "{}", watch.stdout());
+    until(&watch, "state", &[("held", json!(0)), ("grants", json!(grants + 4))]);
+    // What differs in times alone has no line.
+    let states: Vec<Value> =
+        events(&watch.stdout()).into_iter().filter(|event| event["event"] == "state").collect();
+    for pair in states.windows(2) {
+        let of = |state: &Value| {
+            [
+                "limit",
+                "limit_version",
+                "held",
+                "waiting",
+                "paused",
+                "closed",
+                "pinned",
+                "grants",
+                "revoked",
+                "recovering_ms",
+            ]
+            .map(|field| state[field].clone())
+        };
+        assert_ne!(of(&pair[0]), of(&pair[1]), "{pair:?}");
+    }
     ended(watch);
 }
 
@@ -121,30 +136,7 @@ fn an_unused_semaphore_is_watched_too(store: &dyn Store, _: &str) {
     let watch = watch(store, "later");
     assert_eq!(events(&watch.stdout())[0]["limit"], Value::Null);
     assert_eq!(output(&mut permits(&store.url(), ["limit", "later", "2"])).code, 0);
-    until(&watch, "limit", &[("before", Value::Null), ("limit", json!(2))]);
-    ended(watch);
-}
-
-fn more_than_1000_are_followed_by_number(store: &dyn Store, name: &str) {
-    let client = permits::Client::connect(&store.url()).wait().expect("the store is up");
-    let semaphore = client.named(name, 1010);
-    let acquire = |_| semaphore.try_acquire().wait().expect("there are units");
-    let mut permits: Vec<_> = (0..999).map(acquire).collect();
-    let watch = watch(store, name);
-    permits.extend((0..3).map(acquire));
-    until(&watch, "partial", &[("holders", json!(true)), ("waiters", json!(false))]);
-    // The end of a permit while not all are listed.
-    drop(permits.pop());
-    until(&watch, "counts", &[("held", json!(1001)), ("unseen", Value::Null)]);
-    permits.truncate(1000);
-    until(&watch, "partial", &[("holders", json!(false))]);
-    until(&watch, "state", &[("held", json!(1000))]);
-    let left = |events: &[Value]| events.iter().filter(|event| event["event"] == "left").count();
-    assert_eq!(left(&events(&watch.stdout())), 0, "{}", watch.stderr());
-    // All are listed again, and an end has its line.
-    drop(permits.pop());
-    until(&watch, "left", &[("held", json!(999)), ("cause", json!("released"))]);
-    assert_eq!(left(&events(&watch.stdout())), 1);
+    until(&watch, "state", &[("limit", json!(2)), ("pinned", json!(true))]);
     ended(watch);
 }
 
@@ -153,11 +145,10 @@ fn an_unreachable_store_is_reported_once_and_read_again() {
     let (server, name) = fresh();
     let watch = watch(&server, &name);
     server.kill();
-    until(&watch, "unreachable", &[("held", Value::Null)]);
+    until(&watch, "unreachable", &[("name", json!(name))]);
     server.restart();
-    until(&watch, "back", &[]);
     // The server keeps nothing on disk.
-    until(&watch, "reset", &[]);
+    until(&watch, "state", &[("limit", Value::Null)]);
     watch.signal(Signal::TERM);
     let ended = watch.finish();
     assert_eq!(ended.code, 0);
@@ -225,6 +216,7 @@ fn people_get_sentences() {
     watch.prints(" closed the line: moved\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
     assert_eq!(refused.code, 75);
-    watch.prints("Z  counted: 1 refused\n");
+    watch.prints("CLOSED (moved)");
+    watch.prints("; 1 refused\n");
     ended(watch);
 }
