@@ -14,6 +14,9 @@ const LANES: usize = 1_000;
 /// The processes that share a queue, unless their number is what a workload is about.
 const QUEUE_PROCESSES: usize = 4;
 
+/// The most times in which a queue may grant nothing.
+const LONGEST: usize = 1_000;
+
 impl Bench {
     /// F: grants out of a queue of `length`, in four processes.
     pub(super) fn line(&mut self, system: &System, length: usize) -> Result<(), Failure> {
@@ -52,10 +55,13 @@ impl Bench {
         let mut processes = self.fill_queue(system, &mut holder, queue, count)?;
         holder.ask("free")?;
         sleep(Duration::from_secs_f64(self.scale.warm_up / 2.0));
-        let (grants, spent) = self.grants(&mut processes, Duration::from_secs_f64(self.scale.seconds))?;
-        if grants == 0.0 {
-            return Err("no grant".into());
-        }
+        let time = Duration::from_secs_f64(self.scale.seconds);
+        // On a busy machine a short time may pass without a grant.
+        let measured = (0..LONGEST).find_map(|_| {
+            let measured = self.grants(&mut processes, time);
+            measured.map(|(grants, spent)| (grants > 0.0).then_some((grants, spent))).transpose()
+        });
+        let (grants, spent) = measured.ok_or("no grant")??;
         for (figure, value) in [
             ("server_us", spent.processor_us / grants),
             ("calls", spent.calls / grants),
