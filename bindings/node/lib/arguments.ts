@@ -2,7 +2,8 @@
 // crosses to the native half.
 
 import { inspect } from 'node:util';
-import { InvalidInputError } from './errors.js';
+import { InvalidInputError, translated } from './errors.js';
+import { native } from './waiting.js';
 
 /** The types, in the words of the messages: is a value one of them? */
 const TYPES = {
@@ -36,16 +37,43 @@ export function optional<T>(type: Type, named: Record<string, T>): T {
   return value === undefined || value === null ? value : argument(type, named);
 }
 
-/** The options, each of its type. */
+/** The options, each of its type, and none that is unknown. */
 export function options<T extends object>(types: Types<NoInfer<T>>, options: T): T {
   argument('an object', { options });
-  for (const [name, type] of Object.entries<Type>(types)) {
-    const value = (options as Record<string, unknown>)[name];
+  for (const [name, value] of Object.entries(options)) {
+    translated(() => native.checkField(name, Object.keys(types)));
     if (value !== undefined) {
-      argument(type, { [name]: value });
+      argument((types as Record<string, Type>)[name] as Type, { [name]: value });
     }
   }
   return options;
+}
+
+/** The options of an acquisition, which the native half checks, except for the signal. */
+export function request<T extends { signal?: AbortSignal | undefined }>(options: T): T {
+  const { signal } = argument('an object', { options });
+  optional('an AbortSignal', { signal })?.throwIfAborted();
+  return options;
+}
+
+/** The options of an acquisition as JSON; `undefined` if there are none. */
+export function json(options: object): string | undefined {
+  return Object.keys(options).length === 0 ? undefined : JSON.stringify(options, plain);
+}
+
+/** The value of an option. One that JSON cannot have becomes another that is refused, too. */
+function plain(name: string, value: unknown): unknown {
+  switch (typeof value) {
+    case 'number':
+      return Number.isFinite(value) ? value : name === 'timeout' && value === Infinity ? undefined : String(value);
+    case 'bigint':
+      return `${value}n`;
+    case 'function':
+    case 'symbol':
+      return [];
+    default:
+      return value;
+  }
 }
 
 /** The error of an argument that is not as expected. It shows no contents of an object, which may be secret. */

@@ -1,12 +1,12 @@
 // `connect` and `Client`: what concerns several semaphores.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, invalid, optional, options as checked, type Types } from './arguments.js';
+import { argument, invalid, json, optional, options as checked, request, type Types } from './arguments.js';
 import { translated } from './errors.js';
 import { type Diagnosis, parsed } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
-import { ACQUIRE, type AcquireOptions, Semaphore } from './semaphore.js';
+import { type AcquireOptions, Semaphore } from './semaphore.js';
 import { shown } from './shown.js';
 import { native, result } from './waiting.js';
 
@@ -92,11 +92,10 @@ export class Client implements AsyncDisposable {
     requests: Iterable<Semaphore | readonly [Semaphore, Omit<AcquireOptions, 'signal'>]>,
     options: AcquireOptions = {},
   ): Promise<PermitSet> {
-    const { signal, ...common } = checked(ACQUIRE, options);
-    signal?.throwIfAborted();
+    const { signal, ...common } = request(options);
     const pairs = [...argument('an iterable', { requests })].map(pair);
     const semaphores = pairs.map(([semaphore]) => semaphore.native);
-    const terms = pairs.map(([, own]) => ({ ...common, ...own }));
+    const terms = pairs.map(([, own]) => json({ ...common, ...own }));
     const call = translated(() => this.#native.acquireAll(semaphores, terms));
     const permits = await result<Native.Permit[]>(call, { signal });
     return new PermitSet(permits.map((permit) => new Permit(permit, this.#native)));
@@ -144,10 +143,10 @@ export class Client implements AsyncDisposable {
 }
 
 /** A request of `acquireAll`: a semaphore, and its own options. */
-function pair(request: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [Semaphore, AcquireOptions] {
-  const [semaphore, own = {}] = Array.isArray(request) ? request : [request];
+function pair(one: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [Semaphore, AcquireOptions] {
+  const [semaphore, own = {}] = Array.isArray(one) ? one : [one];
   if (!(semaphore instanceof Semaphore)) {
     throw invalid('a request', 'a semaphore, or one and its options', semaphore);
   }
-  return [semaphore, checked(ACQUIRE, own)];
+  return [semaphore, argument('an object', { options: own })];
 }

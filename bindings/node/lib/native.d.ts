@@ -28,7 +28,7 @@ export declare class Client {
    */
   semaphore(name: string, limit: number | undefined | null, exactly: boolean, keep?: number | undefined | null): Semaphore
   /** Permits of several semaphores, all or none, each with the options at its index. */
-  acquireAll(semaphores: Array<Semaphore>, options: Array<Options>): Call
+  acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>): Call
   /** The names of all semaphores. */
   list(): Call
   /** Takes over the permit of a handle. */
@@ -76,8 +76,8 @@ export declare class Permit {
 
 /** A named line with a limit. */
 export declare class Semaphore {
-  /** Acquires a permit. With `now`, it does not wait. */
-  acquire(options: Options, now: boolean): Call
+  /** Acquires a permit. With `now`, it does not wait. The options are JSON. */
+  acquire(options: string | undefined | null, now: boolean): Call
   declare(): Call
   setLimit(limit: number, version?: number | undefined | null): Call
   adjustLimit(number: number): Call
@@ -94,40 +94,14 @@ export declare class Semaphore {
   available(): Call
 }
 
+/** Refuses the name of an option that is none of those that are known. */
+export declare function checkField(name: string, known: Array<string>): void
+
 /** Connects to a store. */
 export declare function connect(url: string, settings: Settings): Call
 
 /** Diagnoses a store. */
 export declare function diagnose(url: string, settings: Settings): Call
-
-/** Options of an acquisition. One that is absent has the default of the library. */
-export interface Options {
-  /** The number of units; 1 unless set. */
-  weight?: number
-  /** The longest wait, in milliseconds; without end unless set. */
-  timeout?: number
-  /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
-  holder?: string
-  /** A note for operators, shown beside the holder; none unless set. */
-  label?: string
-  /** The lease, in milliseconds; that of the client unless set. */
-  lease?: number
-  /** False if only `renew` renews the permit. */
-  autoRenew?: boolean
-  /**
-   * The time for which the units count from the grant on, even if they are released before, in
-   * milliseconds.
-   */
-  atLeast?: number
-  /** The lane: requests of one lane are granted in order, and lanes take turns. */
-  lane?: string
-  /** The share of the lane: 1 to 1,000, 1 unless set. */
-  share?: number
-  /** The longest time for which it is held, in milliseconds; without limit unless set. */
-  maxHold?: number
-  /** True to take the place in line of an earlier request of the same holder. */
-  supersede?: boolean
-}
 
 /** Settings of a client. One that is absent has the default of the library. */
 export interface Settings {

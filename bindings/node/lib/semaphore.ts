@@ -1,7 +1,7 @@
 // `Semaphore`: acquisitions and administration.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, optional, options as checked, type Types } from './arguments.js';
+import { argument, json, optional, options as checked, request } from './arguments.js';
 import { NotNowError, translated } from './errors.js';
 import { type Inspection, parsed } from './inspection.js';
 import type * as Native from './native.js';
@@ -9,27 +9,33 @@ import { Permit } from './permit.js';
 import { shown } from './shown.js';
 import { result } from './waiting.js';
 
-/** Options of an acquisition. Times are milliseconds. */
-export interface AcquireOptions extends Native.Options {
+/** Options of an acquisition. Times are milliseconds. One that is absent has its default. */
+export interface AcquireOptions {
+  /** The number of units; 1 unless set. */
+  weight?: number | undefined;
+  /** The longest wait; without end unless set. */
+  timeout?: number | undefined;
+  /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
+  holder?: string | undefined;
+  /** A note for operators, shown beside the holder. */
+  label?: string | undefined;
+  /** The lane: requests of one lane are granted in order, and lanes take turns. */
+  lane?: string | undefined;
+  /** The share of the lane: 1 to 1,000, 1 unless set. */
+  share?: number | undefined;
+  /** The lease; that of the client unless set. */
+  lease?: number | undefined;
+  /** The time for which the units count from the grant on, even if they are released before. */
+  atLeast?: number | undefined;
+  /** The longest time for which it is held; without limit unless set. */
+  maxHold?: number | undefined;
+  /** False if only `renew` renews the permit. */
+  autoRenew?: boolean | undefined;
+  /** True to take the place in line of an earlier request of the same holder. */
+  supersede?: boolean | undefined;
   /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
-
-/** @internal */
-export const ACQUIRE: Types<AcquireOptions> = {
-  weight: 'a number',
-  timeout: 'a number',
-  holder: 'a string',
-  label: 'a string',
-  lease: 'a number',
-  autoRenew: 'a boolean',
-  atLeast: 'a number',
-  lane: 'a string',
-  share: 'a number',
-  maxHold: 'a number',
-  supersede: 'a boolean',
-  signal: 'an AbortSignal',
-};
 
 /** A named line with a limit. */
 export class Semaphore {
@@ -88,9 +94,8 @@ export class Semaphore {
   }
 
   async #acquired(options: AcquireOptions, now: boolean): Promise<Permit> {
-    const { signal, ...terms } = checked(ACQUIRE, options);
-    signal?.throwIfAborted();
-    const call = translated(() => this.#native.acquire(terms, now));
+    const { signal, ...terms } = request(options);
+    const call = translated(() => this.#native.acquire(json(terms), now));
     return new Permit(await result<Native.Permit>(call, { signal }), this.#client);
   }
 

@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::convert::{self, count, duration};
 use crate::failure::{Failure, thrown};
 use crate::permit::Permit;
-use crate::semaphore::{Options, Semaphore};
+use crate::semaphore::Semaphore;
 
 /// Settings of a client. One that is absent has the default of the library.
 #[napi(object, object_to_js = false)]
@@ -132,12 +132,12 @@ impl Client {
     pub fn acquire_all(
         &self,
         semaphores: Vec<ClassInstance<'_, Semaphore>>,
-        options: Vec<Options>,
+        options: Vec<Option<String>>,
     ) -> Result<Call> {
         let semaphores = semaphores.iter().map(|semaphore| semaphore.inner.clone());
         let requests = semaphores
             .zip(options)
-            .map(|(semaphore, options)| Ok((semaphore, options.into_options()?)))
+            .map(|(semaphore, options)| Ok((semaphore, convert::request(options.as_deref())?)))
             .collect::<Result<Vec<_>>>()?;
         let acquire = self.inner.acquire_all(requests);
         Ok(Call::new(async move {

@@ -1,19 +1,24 @@
 //! Arguments from JavaScript, whose numbers are all `f64`, and results for it.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use napi::bindgen_prelude::Result;
+use napi_derive::napi;
 use permits::error::InvalidInput;
-use permits::{Diagnosis, PermitHandle};
+use permits::{AcquireOptions, Diagnosis, PermitHandle, check};
+use permits_bindings::Language;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, thrown};
 
 /// A time in milliseconds.
 pub(crate) fn duration(name: &str, ms: f64) -> Result<Duration> {
-    Duration::try_from_secs_f64(ms / 1000.0)
-        .map_err(|_| thrown(Failure::invalid(format!("{name} is a time of at least 0 ms, not {ms}"))))
+    Language::JavaScript.duration(name, ms).map_err(thrown)
+}
+
+/// A request of the options as JSON.
+pub(crate) fn request(options: Option<&str>) -> Result<AcquireOptions> {
+    Language::JavaScript.request(options).map_err(thrown)
 }
 
 pub(crate) fn milliseconds(time: Duration) -> f64 {
@@ -22,27 +27,12 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
 
 /// A number of units or another count, of at least `least`.
 pub(crate) fn count(name: &str, least: u32, number: f64) -> Result<u32> {
-    ranged(name, least..=u32::MAX, number, "")
+    permits_bindings::count(name, least, number).map_err(thrown)
 }
 
 /// A limit.
 pub(crate) fn limit(number: f64) -> Result<u32> {
-    ranged("the limit", 1..=u32::MAX, number, "; to stop all grants, pause the semaphore")
-}
-
-/// The share of a lane.
-pub(crate) fn share(number: f64) -> Result<u32> {
-    ranged("the share", 1..=1000, number, "")
-}
-
-fn ranged(name: &str, allowed: RangeInclusive<u32>, number: f64, advice: &str) -> Result<u32> {
-    let (least, most) = (*allowed.start(), *allowed.end());
-    if number.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&number) {
-        return Ok(number as u32);
-    }
-    Err(thrown(Failure::invalid(format!(
-        "{name} is a whole number from {least} to {most}, not {number}{advice}"
-    ))))
+    permits_bindings::limit(number).map_err(thrown)
 }
 
 /// A whole number of at least `least`. All of the library's are below 2^53.
@@ -51,6 +41,13 @@ pub(crate) fn whole(name: &str, least: f64, number: f64) -> Result<i64> {
         return Ok(number as i64);
     }
     Err(thrown(Failure::invalid(format!("{name} is a whole number, not {number}"))))
+}
+
+/// Refuses the name of an option that is none of those that are known.
+#[napi]
+pub(crate) fn check_field(name: String, known: Vec<String>) -> Result<()> {
+    let known: Vec<_> = known.iter().map(String::as_str).collect();
+    check::field(&name, &known).map_err(thrown)
 }
 
 pub(crate) fn handle(text: &str) -> Result<PermitHandle> {

@@ -4,7 +4,7 @@
 //! JSON in the message of an error, of which `lib/errors.ts` makes the class.
 
 use napi::Status;
-use permits_bindings::{Attribute, Kind};
+use permits_bindings::{Attribute, Kind, camel_case};
 use serde_json::{Map, Value, json};
 
 pub(crate) use permits_bindings::Failure;
@@ -22,9 +22,7 @@ fn class(failure: &Failure) -> &'static str {
 
 /// The property for an attribute: in camel case, times in milliseconds.
 fn property((name, value): &(&'static str, Attribute)) -> (String, Value) {
-    let mut words = name.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    let name = words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]));
+    let name = camel_case(name);
     match value {
         Attribute::Text(text) => (name, text.as_str().into()),
         Attribute::Number(number) => (name, (*number).into()),

@@ -4,81 +4,11 @@ use std::future::Future;
 
 use napi::bindgen_prelude::{Result, ToNapiValue};
 use napi_derive::napi;
-use permits::{AcquireError, AcquireOptions, AdminError, check};
+use permits::{AcquireError, AdminError};
 
 use crate::call::Call;
 use crate::convert::{self, count, duration, whole};
-use crate::failure::thrown;
 use crate::permit::Permit;
-
-/// Options of an acquisition. One that is absent has the default of the library.
-#[napi(object, object_to_js = false)]
-pub struct Options {
-    /// The number of units; 1 unless set.
-    pub weight: Option<f64>,
-    /// The longest wait, in milliseconds; without end unless set.
-    pub timeout: Option<f64>,
-    /// The name of this acquisition, which no two permits of a semaphore share; a unique one unless set.
-    pub holder: Option<String>,
-    /// A note for operators, shown beside the holder; none unless set.
-    pub label: Option<String>,
-    /// The lease, in milliseconds; that of the client unless set.
-    pub lease: Option<f64>,
-    /// False if only `renew` renews the permit.
-    pub auto_renew: Option<bool>,
-    /// The time for which the units count from the grant on, even if they are released before, in
-    /// milliseconds.
-    pub at_least: Option<f64>,
-    /// The lane: requests of one lane are granted in order, and lanes take turns.
-    pub lane: Option<String>,
-    /// The share of the lane: 1 to 1,000, 1 unless set.
-    pub share: Option<f64>,
-    /// The longest time for which it is held, in milliseconds; without limit unless set.
-    pub max_hold: Option<f64>,
-    /// True to take the place in line of an earlier request of the same holder.
-    pub supersede: Option<bool>,
-}
-
-impl Options {
-    pub(crate) fn into_options(self) -> Result<AcquireOptions> {
-        let mut options = AcquireOptions::new();
-        if let Some(weight) = self.weight {
-            options = options.weight(count("the weight", 1, weight)?);
-        }
-        if let Some(timeout) = self.timeout.filter(|timeout| *timeout != f64::INFINITY) {
-            options = options.timeout(duration("the timeout", timeout)?);
-        }
-        if let Some(holder) = self.holder {
-            options = options.holder(holder);
-        }
-        if let Some(label) = self.label {
-            options = options.label(label);
-        }
-        if let Some(lease) = self.lease {
-            options = options.lease(duration("the lease", lease)?);
-        }
-        if let Some(renew) = self.auto_renew {
-            options = options.auto_renew(renew);
-        }
-        if let Some(time) = self.at_least {
-            options = options.at_least(duration("atLeast", time)?);
-        }
-        if let Some(lane) = self.lane {
-            check::lane(&lane).map_err(thrown)?;
-            options = options.lane(lane);
-        }
-        if let Some(share) = self.share {
-            options = options.share(convert::share(share)?);
-        }
-        if let Some(time) = self.max_hold {
-            options = options.max_hold(duration("maxHold", time)?);
-        }
-        if self.supersede == Some(true) {
-            options = options.supersede();
-        }
-        Ok(options)
-    }
-}
 
 /// A named line with a limit.
 #[napi]
@@ -103,10 +33,10 @@ impl Semaphore {
 
 #[napi]
 impl Semaphore {
-    /// Acquires a permit. With `now`, it does not wait.
+    /// Acquires a permit. With `now`, it does not wait. The options are JSON.
     #[napi]
-    pub fn acquire(&self, options: Options, now: bool) -> Result<Call> {
-        let options = options.into_options()?;
+    pub fn acquire(&self, options: Option<String>, now: bool) -> Result<Call> {
+        let options = convert::request(options.as_deref())?;
         let options = if now { options.no_wait() } else { options };
         let acquire = self.inner.acquire_with(options);
         Ok(Call::new(async move { Ok::<_, AcquireError>(Permit::new(acquire.await?)) }))

@@ -10,7 +10,7 @@ use crate::call::{Call, Outcome, Work, outcome};
 use crate::convert::{self, DiagnosisFields, count, duration};
 use crate::failure::{Failure, Raise as _};
 use crate::permit::Permit;
-use crate::semaphore::{Options, Semaphore};
+use crate::semaphore::Semaphore;
 
 /// Settings from Python. What is `None` has the default of the library.
 #[derive(FromPyObject)]
@@ -111,9 +111,9 @@ impl Client {
     }
 
     /// Permits of several semaphores, all or none.
-    fn acquire_all(&self, requests: Vec<(Py<Semaphore>, Options)>) -> PyResult<Call> {
-        let request = |(semaphore, options): (Py<Semaphore>, Options)| {
-            Ok((semaphore.get().inner.clone(), options.into_options()?))
+    fn acquire_all(&self, requests: Vec<(Py<Semaphore>, Option<String>)>) -> PyResult<Call> {
+        let request = |(semaphore, options): (Py<Semaphore>, Option<String>)| {
+            Ok((semaphore.get().inner.clone(), convert::request(options.as_deref())?))
         };
         let requests = requests.into_iter().map(request).collect::<PyResult<Vec<(_, AcquireOptions)>>>()?;
         Ok(Call::of(Several(self.inner.acquire_all(requests))))

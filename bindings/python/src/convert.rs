@@ -1,39 +1,31 @@
 //! Arguments from Python, and results for it.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use permits::{Diagnosis, Inspection};
+use permits::{AcquireOptions, Diagnosis, Inspection};
+use permits_bindings::Language;
 use pyo3::prelude::*;
 
-use crate::failure::{Failure, Raise as _};
+use crate::failure::Raise;
 
 /// A time in seconds.
 pub(crate) fn duration(name: &str, seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Failure::invalid(format!("{name} is a time of at least 0 s, not {seconds}")).raised())
+    Language::Python.duration(name, seconds).map_err(Raise::raised)
 }
 
 /// A number of units or another count, of at least `least`.
 pub(crate) fn count(name: &str, least: u32, number: i64) -> PyResult<u32> {
-    ranged(name, least..=u32::MAX, number, "")
+    permits_bindings::count(name, least, number as f64).map_err(Raise::raised)
 }
 
 /// A limit.
 pub(crate) fn limit(number: i64) -> PyResult<u32> {
-    ranged("the limit", 1..=u32::MAX, number, "; to stop all grants, pause the semaphore")
+    permits_bindings::limit(number as f64).map_err(Raise::raised)
 }
 
-/// The share of a lane.
-pub(crate) fn share(number: i64) -> PyResult<u32> {
-    ranged("the share", 1..=1000, number, "")
-}
-
-fn ranged(name: &str, allowed: RangeInclusive<u32>, number: i64, advice: &str) -> PyResult<u32> {
-    u32::try_from(number).ok().filter(|found| allowed.contains(found)).ok_or_else(|| {
-        let (least, most) = (allowed.start(), allowed.end());
-        Failure::invalid(format!("{name} is a number from {least} to {most}, not {number}{advice}")).raised()
-    })
+/// A request of the options as JSON.
+pub(crate) fn request(options: Option<&str>) -> PyResult<AcquireOptions> {
+    Language::Python.request(options).map_err(Raise::raised)
 }
 
 /// An inspection as JSON, of which `_types.py` makes the classes.

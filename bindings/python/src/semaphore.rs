@@ -4,72 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use permits::{Acquire, AcquireOptions, AdminError, check};
+use permits::{Acquire, AdminError};
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
 use crate::convert::{self, count, duration};
-use crate::failure::{Failure, Raise as _};
 use crate::permit::Permit;
-
-/// Options of an acquisition. What is `None` has the default of the library.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Options {
-    weight: Option<i64>,
-    /// Without end if it is infinite.
-    timeout: Option<f64>,
-    holder: Option<String>,
-    label: Option<String>,
-    lease: Option<f64>,
-    auto_renew: Option<bool>,
-    at_least: Option<f64>,
-    lane: Option<String>,
-    share: Option<i64>,
-    max_hold: Option<f64>,
-    supersede: Option<bool>,
-}
-
-impl Options {
-    pub(crate) fn into_options(self) -> PyResult<AcquireOptions> {
-        let mut options = AcquireOptions::new();
-        if let Some(weight) = self.weight {
-            options = options.weight(count("the weight", 1, weight)?);
-        }
-        if let Some(timeout) = self.timeout.filter(|timeout| *timeout != f64::INFINITY) {
-            options = options.timeout(duration("the timeout", timeout)?);
-        }
-        if let Some(holder) = self.holder {
-            options = options.holder(holder);
-        }
-        if let Some(label) = self.label {
-            options = options.label(label);
-        }
-        if let Some(lease) = self.lease {
-            options = options.lease(duration("the lease", lease)?);
-        }
-        if let Some(renew) = self.auto_renew {
-            options = options.auto_renew(renew);
-        }
-        if let Some(time) = self.at_least {
-            options = options.at_least(duration("at_least", time)?);
-        }
-        if let Some(lane) = self.lane {
-            check::lane(&lane).map_err(|error| Failure::invalid(error.to_string()).raised())?;
-            options = options.lane(lane);
-        }
-        if let Some(share) = self.share {
-            options = options.share(convert::share(share)?);
-        }
-        if let Some(time) = self.max_hold {
-            options = options.max_hold(duration("max_hold", time)?);
-        }
-        if self.supersede == Some(true) {
-            options = options.supersede();
-        }
-        Ok(options)
-    }
-}
 
 /// A named line with a limit.
 #[pyclass(frozen, module = "permits._permits")]
@@ -95,8 +35,8 @@ impl Semaphore {
 #[pymethods]
 impl Semaphore {
     /// An acquisition, and its holder.
-    fn acquire(&self, options: Options) -> PyResult<(Call, String)> {
-        let acquire = self.inner.acquire_with(options.into_options()?);
+    fn acquire(&self, options: Option<&str>) -> PyResult<(Call, String)> {
+        let acquire = self.inner.acquire_with(convert::request(options)?);
         let holder = acquire.holder().to_owned();
         Ok((Call::of(One(acquire)), holder))
     }

@@ -329,7 +329,7 @@ def test_several_are_acquired_all_or_none(client: permits.Client, name: str) -> 
     assert is_idle(wide) and is_idle(narrow)
     with pytest.raises(permits.InvalidInputError):
         client.acquire_all([wide, wide]).wait()
-    with pytest.raises(TypeError):
+    with pytest.raises(permits.InvalidInputError, match='write "weight"'):
         client.acquire_all([(wide, {"wieght": 1})])  # type: ignore[typeddict-unknown-key]
     assert len(client.acquire_all([]).wait()) == 0
     with pytest.raises(permits.LostError), client.acquire_all([wide, narrow]) as both:
@@ -572,7 +572,7 @@ def test_a_function_is_limited(client: permits.Client, name: str) -> None:
 
     with pytest.raises(TypeError):
         semaphore.limit(generator)
-    with pytest.raises(TypeError):
+    with pytest.raises(permits.InvalidInputError, match='write "weight"'):
         semaphore.limit(wieght=3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"`client.semaphore\('.*', 3\)`"):
         semaphore.limit(3)  # type: ignore[call-overload]

@@ -34,7 +34,6 @@ mod report;
 mod revoke;
 mod run;
 mod serve;
-mod similar;
 mod status;
 mod table;
 mod text;

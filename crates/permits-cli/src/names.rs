@@ -7,6 +7,7 @@
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
+use permits::check::similar;
 use permits::{AdminError, Client, Inspection, Limit};
 use serde_json::json;
 use tokio::time::timeout;
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 use crate::args::{Chosen, Targets};
 use crate::exit::{self, Failure};
 use crate::report;
-use crate::similar::similar;
 
 /// The most names in a question.
 const SHOWN: usize = 3;

@@ -12,6 +12,30 @@ use std::time::Duration;
 
 use crate::protocol::{self, Holder, InvalidInput, Label, LaneName, Name};
 use crate::sys::clock::millis;
+pub use crate::sys::similar::similar;
+
+/// The most characters of an unknown name in a message.
+const SHOWN: usize = 40;
+
+/// Checks the name of a field, as of a request in JSON, against those that are known.
+///
+/// # Errors
+/// [`InvalidInput::Unknown`], with the name that was meant, if `name` is none of them.
+pub fn field(name: &str, known: &[&str]) -> Result<(), InvalidInput> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let meant = similar(name, known.iter().map(|&known| known.to_owned()).collect());
+    let advice = match meant.first() {
+        Some(meant) => format!("write {meant:?}"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    let name = match name.char_indices().nth(SHOWN) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…", &name[..end]),
+    };
+    Err(InvalidInput::Unknown { name, advice })
+}
 
 /// Checks the name of a semaphore: 1 to 200 bytes of printable UTF-8.
 ///

@@ -60,7 +60,7 @@
 //! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
-//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json` |
+//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json`; [`AcquireOptions`] as JSON |
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{AcquireError, InvalidInput};
+use crate::error::AcquireError;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::AcquireOptions;
-use crate::protocol::{
-    Holder, Label, LaneName, Name, PermitTerms, check_at_least, check_lease, check_max_hold, check_share,
-};
+use crate::protocol::{Name, PermitTerms};
 use crate::session::callers::{PermitGuard, Session};
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::Keep;
@@ -48,7 +46,7 @@ impl Requests {
             terms.weight == options.weight
                 && terms.lease_ms == lease_ms
                 && terms.label.as_str() == label
-                && (terms.lane.as_str(), terms.share) == (lane, options.share)
+                && (terms.lane.as_str(), terms.share) == (lane, options.share.unwrap_or(1))
         };
         let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
         permit.observe_local_grant();
@@ -58,32 +56,12 @@ impl Requests {
 
     /// Checks the options, and makes a request of them, which is sent when it is polled.
     pub(crate) fn start(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
-        if options.weight == 0 {
-            Err(InvalidInput::ZeroWeight)?;
-        }
-        let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        let terms = PermitTerms {
-            weight: options.weight,
-            lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
-            at_least_ms: check_at_least(at_least_ms)?,
-            label: Label::new(options.label.as_deref().unwrap_or_default())?,
-            keep: self.keep.is_some() && options.may_be_kept(),
-            lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
-            share: check_share(options.share)?,
-        };
-        if let Some(time) = options.max_hold {
-            check_max_hold(time)?;
-        }
-        if options.supersedes && options.holder.is_none() {
-            Err(InvalidInput::SupersedesNone)?;
-        }
-        let keep = self.keep.as_ref().filter(|_| terms.keep).map(|keep| keep.within(terms.lease()));
-        let holder = options.holder.map(|holder| Holder::new(&holder)).transpose()?;
-        let names = self.session.new_names(holder);
+        let keep = self.keep.is_some() && options.may_be_kept();
+        let terms = PermitTerms { keep, ..options.terms(self.session.lease())? };
+        let keep = self.keep.as_ref().filter(|_| keep).map(|keep| keep.within(terms.lease()));
+        let names = self.session.new_names(options.named_holder()?);
         let spec = AcquireSpec {
-            wait: options.wait,
-            auto_renew: options.auto_renew,
-            max_hold: options.max_hold,
+            client: options.client,
             supersedes: options.supersedes,
             keep,
             meters: self.meters.clone(),

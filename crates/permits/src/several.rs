@@ -146,7 +146,7 @@ impl Progress {
         if let Some(pair) = requests.windows(2).find(|pair| pair[0].0.name() == pair[1].0.name()) {
             return Err(AcquireAllError::Twice { semaphore: pair[0].0.name().to_owned() });
         }
-        let wait = requests.iter().map(|(_, options)| options.wait).min().unwrap_or(Wait::Forever);
+        let wait = requests.iter().map(|(_, options)| options.client.wait).min().unwrap_or(Wait::Forever);
         let mut checked = VecDeque::with_capacity(requests.len());
         for (semaphore, options) in requests {
             let (acquire, semaphore) = (semaphore.acquire_with(options), semaphore.name().to_owned());

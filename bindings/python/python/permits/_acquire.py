@@ -96,7 +96,7 @@ class Acquisition(Unheld, Generic[H]):
 class Acquire(Acquisition[Permit]):
     """The acquisition of a permit, made by `Semaphore.acquire`."""
 
-    def __init__(self, native: _permits.Semaphore, options: dict[str, object], name: str, client: object) -> None:
+    def __init__(self, native: _permits.Semaphore, options: str | None, name: str, client: object) -> None:
         call, self._holder = native.acquire(options)
         super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}")
 

@@ -12,7 +12,7 @@ from . import _exit, _permits
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, diagnosis, native_options, seconds
+from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, diagnosis, request, seconds
 from ._waiting import result, wait
 
 Request = Union[Semaphore, "tuple[Semaphore, AcquireOptions]"]
@@ -51,13 +51,13 @@ class Client:
         other, in an order that all programs share, so that no two programs wait for one another forever. The shortest
         timeout is that of the whole wait. The attribute `semaphore` of an error is the semaphore that was not acquired.
         """
-        pairs: List[tuple[_permits.Semaphore, dict[str, object]]] = []
-        for request in requests:
-            semaphore, options = (request, AcquireOptions()) if isinstance(request, Semaphore) else request
+        pairs: List[tuple[_permits.Semaphore, str | None]] = []
+        for each in requests:
+            semaphore, options = (each, AcquireOptions()) if isinstance(each, Semaphore) else each
             if timeout is not None and options.get("timeout") is None:
                 options = options.copy()
                 options["timeout"] = timeout
-            pairs.append((semaphore._native, native_options(options)))
+            pairs.append((semaphore._native, request(options)))
         return AcquireAll(self._native.acquire_all(pairs), self)
 
     def list(self) -> List[str]:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from . import _permits
 from ._acquire import Acquire
 from ._permit import Unheld
-from ._types import AcquireOptions, Inspection, Seconds, inspection, native_options, seconds
+from ._types import AcquireOptions, Inspection, Seconds, inspection, request, seconds
 from ._waiting import result, wait
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,83 +35,43 @@ class Semaphore(Unheld):
         """The name."""
         return self._name
 
-    def acquire(
-        self,
-        *,
-        weight: int = 1,
-        timeout: Seconds | None = None,
-        holder: str | None = None,
-        label: str | None = None,
-        lease: Seconds | None = None,
-        auto_renew: bool = True,
-        at_least: Seconds | None = None,
-        lane: str | None = None,
-        share: int = 1,
-        max_hold: Seconds | None = None,
-        supersede: bool = False,
-    ) -> Acquire:
-        """Acquires `weight` units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
+    def acquire(self, **options: Unpack[AcquireOptions]) -> Acquire:
+        """Acquires units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
-        - `timeout`: the longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it does not wait, and raises
-          `NoPermitsError` unless it is granted now: a `CoolingError` if it is known when. Without one, it waits without end.
+        - `weight`: the number of units; 1 unless set.
+        - `timeout`: the longest wait; with 0 it does not wait, without one it waits without end.
         - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
         - `label`: a note for operators, shown beside the holder.
+        - `lane`, `share`: a tenant, a user, a kind of work; lanes that wait get units in proportion to their shares.
         - `lease`: the time for which it is valid without renewal; the client's unless set.
-        - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
         - `at_least`: the time for which the grant counts, also if it is released earlier.
-        - `lane`: a tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion
-          to their shares.
-        - `share`: the share of the lane, 1 to 1,000, the same in all its requests.
         - `max_hold`: the longest time for which it is held. Then it is lost.
-        - `supersede`: `True` takes the place in line of an earlier request of the same `holder`, which gets a `SupersededError`.
+        - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
+        - `supersede`: `True` takes the place in line of an earlier request of the same `holder`.
+
+        `AcquireOptions` says more about each.
         """
-        options = AcquireOptions(
-            weight=weight,
-            timeout=timeout,
-            holder=holder,
-            label=label,
-            lease=lease,
-            auto_renew=auto_renew,
-            at_least=at_least,
-            lane=lane,
-            share=share,
-            max_hold=max_hold,
-            supersede=supersede,
-        )
         return self._acquire(options)
 
     def _acquire(self, options: AcquireOptions) -> Acquire:
-        return Acquire(self._native, native_options(options), self._name, self._client)
+        return Acquire(self._native, request(options), self._name, self._client)
 
     @overload
     def limit(self, function: F) -> F: ...
     @overload
-    def limit(
-        self,
-        *,
-        weight: int = 1,
-        timeout: Seconds | None = None,
-        holder: str | None = None,
-        label: str | None = None,
-        lease: Seconds | None = None,
-        at_least: Seconds | None = None,
-        lane: str | None = None,
-        share: int = 1,
-        max_hold: Seconds | None = None,
-        supersede: bool = False,
-    ) -> Callable[[F], F]: ...
-    def limit(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    def limit(self, **options: Unpack[AcquireOptions]) -> Callable[[F], F]: ...
+    def limit(self, function: Callable[..., Any] | None = None, **options: Unpack[AcquireOptions]) -> Any:
         """A decorator: each call of the function, async or not, holds a permit. Takes the options of `acquire`."""
         if function is not None and not callable(function):
             raise TypeError(
                 f"limit() decorates a function, and {function!r} is none: write `@semaphore.limit`, and the number in "
                 f"`client.semaphore({self._name!r}, {function!r})`"
             )
-        checked = AcquireOptions(**options)  # type: ignore[typeddict-item]
-        native_options(checked)
+        # A wrong option is found before the first call.
+        self._native.acquire(request(options))
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            return self._limited(function, checked)
+            return self._limited(function, options)
 
         return decorate if function is None else decorate(function)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,19 +21,33 @@ Recovery = Literal["off", "interval", "strict"]
 
 
 class AcquireOptions(TypedDict, total=False):
-    """The options of `Semaphore.acquire`, for `Client.acquire_all`."""
+    """The options of `Semaphore.acquire`. One that is absent or `None` has its default."""
 
     weight: int
+    """The number of units; 1 unless set."""
     timeout: Optional[Seconds]
+    """The longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it
+    does not wait, and raises `NoPermitsError` unless it is granted now: a `CoolingError` if it is known when. Without one,
+    it waits without end."""
     holder: Optional[str]
+    """Its name, of which there is at most one in the semaphore. Unique unless set."""
     label: Optional[str]
-    lease: Optional[Seconds]
-    auto_renew: bool
-    at_least: Optional[Seconds]
+    """A note for operators, shown beside the holder."""
     lane: Optional[str]
-    share: int
+    """A tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion to their
+    shares."""
+    share: Optional[int]
+    """The share of the lane, 1 to 1,000, the same in all its requests; 1 unless set."""
+    lease: Optional[Seconds]
+    """The time for which it is valid without renewal; the client's unless set."""
+    at_least: Optional[Seconds]
+    """The time for which the grant counts, also if it is released earlier."""
     max_hold: Optional[Seconds]
+    """The longest time for which it is held. Then it is lost."""
+    auto_renew: bool
+    """`False` leaves the renewal to `Permit.renew`."""
     supersede: bool
+    """`True` takes the place in line of an earlier request of the same `holder`, which gets a `SupersededError`."""
 
 
 class PermitStatus(Enum):
@@ -221,21 +237,26 @@ def seconds(time: Seconds | None) -> float | None:
     return time.total_seconds() if isinstance(time, timedelta) else time
 
 
-def native_options(options: AcquireOptions) -> dict[str, object]:
-    """The options of an acquisition, as the native half reads them."""
-    unknown = set(options) - AcquireOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
-    return {
-        "weight": options.get("weight"),
-        "timeout": seconds(options.get("timeout")),
-        "holder": options.get("holder"),
-        "label": options.get("label"),
-        "lease": seconds(options.get("lease")),
-        "auto_renew": options.get("auto_renew"),
-        "at_least": seconds(options.get("at_least")),
-        "lane": options.get("lane"),
-        "share": options.get("share"),
-        "max_hold": seconds(options.get("max_hold")),
-        "supersede": options.get("supersede"),
-    }
+def request(options: AcquireOptions) -> str | None:
+    """The options of an acquisition as JSON for the native half, which checks them."""
+    given: dict[str, object] = dict(options)
+    if given.get("timeout") == math.inf:
+        del given["timeout"]
+    return json.dumps({name: _plain(value) for name, value in given.items()}, default=_number) if given else None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    # JSON has no other numbers.
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> object:
+    """A number of another type, such as those of numpy. What is none becomes a value that is refused."""
+    for convert in (operator.index, float):
+        try:
+            return convert(value)
+        except (TypeError, ValueError):
+            pass
+    return []

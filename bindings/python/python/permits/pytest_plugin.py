@@ -13,15 +13,18 @@ import os
 import re
 from collections.abc import Generator
 from pathlib import Path
-from typing import NoReturn, Optional, Tuple, Union
+from typing import TYPE_CHECKING, NoReturn, Optional, Tuple, Union
 
 import pytest
 
 from ._client import Client, connect
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, Seconds
+from ._types import AcquireOptions
 from .errors import LostError, NotNowError, PermitsError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _HELD = pytest.StashKey[PermitSet]()
 _CLIENT = pytest.StashKey[Tuple[int, Client]]()
@@ -101,21 +104,9 @@ def _permit(request: pytest.FixtureRequest) -> Union[Permit, PermitSet]:
 
 
 def permit(
-    name: str,
-    limit: Optional[int] = None,
-    *,
-    weight: int = 1,
-    timeout: Optional[Seconds] = None,
-    holder: Optional[str] = None,
-    label: Optional[str] = None,
-    lease: Optional[Seconds] = None,
-    at_least: Optional[Seconds] = None,
-    lane: Optional[str] = None,
-    share: int = 1,
+    name: str, limit: Optional[int] = None, **options: Unpack[AcquireOptions]
 ) -> tuple[str, Optional[int], AcquireOptions]:
     """The arguments of a mark: those of `Client.semaphore` and of `Semaphore.acquire`."""
-    options = AcquireOptions(weight=weight, timeout=timeout, holder=holder, lease=lease, at_least=at_least)
-    options.update(AcquireOptions(label=label, lane=lane, share=share))
     return name, limit, options
 
 

@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::args::{Also, Common, LaneArg, Request};
+use crate::args::{Also, Common, Request};
 use crate::clock::milliseconds;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
@@ -140,37 +140,20 @@ impl<'a> Requested<'a> {
     /// The semaphores with their options, that of NAME first.
     fn requests(&self, client: &Client) -> Result<Vec<(Semaphore, AcquireOptions)>, InvalidInput> {
         let request = self.request;
-        let mut options = AcquireOptions::new();
-        if request.no_wait {
-            options = options.no_wait();
-        } else if let Some(wait) = request.wait {
-            options = options.timeout(wait.saturating_sub(self.began.elapsed()));
-        }
-        if let Some(holder) = &request.holder {
-            options = options.holder(holder);
-        }
-        if let Some(time) = request.max_hold {
-            options = options.max_hold(time);
-        }
-        if request.supersede {
-            options = options.supersede();
-        }
-        if let Some(label) = &self.label {
-            options = options.label(label);
-        }
-        let also = self.also.iter().map(|also| (also.name.as_str(), also.limit, also.weight, &also.lane));
-        let first = (self.name, request.limit, request.weight, &request.lane);
-        let all = [first].into_iter().chain(also);
-        let at_least = |name: &str| if name == self.name { request.at_least } else { Duration::ZERO };
-        all.map(|(name, limit, weight, lane)| {
+        let others = self.also.iter().map(|also| (also.name.as_str(), also.limit, Some(also)));
+        let all = [(self.name, request.limit, None)].into_iter().chain(others);
+        all.map(|(name, limit, also)| {
             let limit = match limit {
                 Some(limit) if request.require_limit => Limit::Exactly(limit),
                 Some(limit) => Limit::Declared(limit),
                 None => Limit::Stored,
             };
-            let mut options = options.clone().weight(weight).at_least(at_least(name));
-            if let Some(LaneArg { name, share }) = lane {
-                options = options.lane(name).share(*share);
+            let mut options = request.options(also);
+            if let Some(wait) = request.wait {
+                options = options.timeout(wait.saturating_sub(self.began.elapsed()));
+            }
+            if let Some(label) = &self.label {
+                options = options.label(label);
             }
             Ok((client.semaphore(name, limit)?, options))
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use permits::Recovery;
+use permits::{AcquireOptions, Recovery};
 
 use super::value::{self, Also, LaneArg};
 use crate::exit;
@@ -86,6 +86,42 @@ pub(crate) struct Request {
     pub(crate) conflict_exit_code: u8,
 }
 
+impl Request {
+    /// The options of the request for NAME, or for another semaphore.
+    pub(crate) fn options(&self, also: Option<&Also>) -> AcquireOptions {
+        let (weight, lane, at_least) = match also {
+            None => (self.weight, &self.lane, self.at_least),
+            Some(also) => (also.weight, &also.lane, Duration::ZERO),
+        };
+        let mut options = AcquireOptions::new().weight(weight).at_least(at_least);
+        if self.no_wait {
+            options = options.no_wait();
+        }
+        if let Some(wait) = self.wait {
+            options = options.timeout(wait);
+        }
+        if let Some(holder) = &self.holder {
+            options = options.holder(holder);
+        }
+        if let Some(label) = &self.label {
+            options = options.label(label);
+        }
+        if let Some(LaneArg { name, share }) = lane {
+            options = options.lane(name).share(*share);
+        }
+        if let Some(lease) = self.lease {
+            options = options.lease(lease);
+        }
+        if let Some(time) = self.max_hold {
+            options = options.max_hold(time);
+        }
+        if self.supersede {
+            options = options.supersede();
+        }
+        options
+    }
+}
+
 // The other semaphores of a request for several permits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Others {
@@ -114,6 +150,37 @@ impl From<RecoveryArg> for Recovery {
             RecoveryArg::Off => Self::Off,
             RecoveryArg::Interval => Self::Interval,
             RecoveryArg::Strict => Self::Strict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        request: Request,
+    }
+
+    #[test]
+    fn every_option_has_a_flag() {
+        let flags = "request --weight 2 --wait 1500ms --holder h --label l --lane tenant-7=3 --lease 20s --at-least 60s \
+                     --max-hold 90s --supersede";
+        let request = Flags::try_parse_from(flags.split_whitespace()).expect("the flags are right").request;
+        let expected = json!({
+            "weight": 2, "timeout_ms": 1500, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
+            "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "supersede": true,
+        });
+        assert_eq!(serde_json::to_value(request.options(None)).expect("texts and numbers"), expected);
+        let fields = expected.as_object().expect("an object");
+        // run and hold renew, and who acquires renews by another command.
+        for field in AcquireOptions::FIELDS.iter().filter(|field| **field != "auto_renew") {
+            assert!(fields.contains_key(*field), "{field}");
         }
     }
 }

@@ -48,6 +48,14 @@ pub enum InvalidInput {
         /// Its offset, in bytes.
         at: usize,
     },
+    /// The name of a field or option that does not exist.
+    #[error("{name:?} is unknown: {advice}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The name that was meant, or all.
+        advice: String,
+    },
     /// A limit of 0.
     #[error("the limit is 0: it must be at least 1 (to stop all grants, pause the semaphore)")]
     ZeroLimit,
@@ -88,6 +96,12 @@ pub enum InvalidInput {
         /// The requested time.
         time: Duration,
     },
+    /// A request with a share, and without a lane.
+    #[error("a share is that of a lane: name the lane")]
+    ShareOfNoLane,
+    /// A request that supersedes others of its holder, and does not wait.
+    #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
+    SupersedesNow,
     /// A request that supersedes others of its holder, and names no holder.
     #[error("a request supersedes those of the same holder: give it a holder")]
     SupersedesNone,

@@ -125,7 +125,7 @@ impl PendingAcquire {
     /// Replaces the wait limit. Has no effect once the request is begun.
     pub(crate) fn set_wait(&mut self, wait: Wait) {
         if let Progress::Unsent(spec) = &mut self.progress {
-            spec.wait = wait;
+            spec.client.wait = wait;
         }
     }
 
@@ -189,7 +189,7 @@ impl PendingAcquire {
     }
 
     fn open_span(&mut self, spec: &mut AcquireSpec) {
-        let span = AcquireSpan::open(spec.semaphore.as_str(), spec.terms.weight, spec.wait);
+        let span = AcquireSpan::open(spec.semaphore.as_str(), spec.terms.weight, spec.client.wait);
         spec.span = span.id();
         self.span = Some(span);
     }

@@ -24,12 +24,8 @@ pub(crate) struct AcquireSpec {
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
     pub(crate) terms: PermitTerms,
-    pub(crate) wait: Wait,
-    /// Renew it in the background once it is held. A waiter is always renewed.
-    pub(crate) auto_renew: bool,
+    pub(crate) client: ClientTerms,
     pub(crate) limit: Arc<LimitDeclaration>,
-    /// The longest time for which its permit is held.
-    pub(crate) max_hold: Option<Duration>,
     /// It takes the place of an earlier request of its holder.
     pub(crate) supersedes: bool,
     /// Set if its permit may be kept, and a kept one may serve it.
@@ -53,10 +49,8 @@ impl AcquireSpec {
             holder,
             request,
             terms,
-            wait: Wait::Forever,
-            auto_renew: true,
+            client: ClientTerms::default(),
             limit,
-            max_hold: None,
             supersedes: false,
             keep: None,
             position: Arc::default(),
@@ -72,7 +66,7 @@ impl AcquireSpec {
             holder: self.holder.clone(),
             request: self.request.clone(),
             terms: self.terms.clone(),
-            max_hold: self.max_hold,
+            max_hold: self.client.max_hold,
             meters: self.meters.clone(),
         }
     }
@@ -80,6 +74,22 @@ impl AcquireSpec {
     /// Its names in the store.
     pub(super) fn key(&self) -> RequestKey {
         RequestKey { holder: self.holder.clone(), request: self.request.clone() }
+    }
+}
+
+/// The terms of a request that its client applies: the store does not know them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientTerms {
+    pub(crate) wait: Wait,
+    /// Renew it in the background once it is held. A waiter is always renewed.
+    pub(crate) auto_renew: bool,
+    /// The longest time for which its permit is held.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Default for ClientTerms {
+    fn default() -> Self {
+        Self { wait: Wait::Forever, auto_renew: true, max_hold: None }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The system, as a client needs it: a clock that counts while the machine is suspended, threads and runtimes
-//! in the background, random numbers, the identity of the process, texts of URLs.
+//! in the background, random numbers, the identity of the process, texts of URLs, and what was meant by a
+//! misspelt name.
 
 pub(crate) mod background;
 pub(crate) mod block_on;
@@ -7,3 +8,4 @@ pub mod clock;
 pub(crate) mod entropy;
 pub(crate) mod percent;
 pub(crate) mod process;
+pub(crate) mod similar;

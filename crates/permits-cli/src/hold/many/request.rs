@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
-use permits::{AcquireOptions, InvalidInput, Limit, check};
+use permits::{AcquireOptions, Limit, check};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use crate::similar::similar;
 use crate::text;
 
 /// The longest id that is a string, in bytes.
@@ -18,26 +16,12 @@ const MAX_ID: usize = 64;
 /// The greatest id that is a number: every parser of JSON keeps those up to 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// The columns of an unknown field in the answer.
+/// The columns of a repeated field in the answer.
 const SHOWN_COLUMNS: usize = 40;
 
-/// The fields of each kind of line. The second one says of which kind it is.
-const ACQUIRE: [&str; 14] = [
-    "id",
-    "acquire",
-    "limit",
-    "weight",
-    "timeout_ms",
-    "holder",
-    "label",
-    "lane",
-    "share",
-    "lease_ms",
-    "at_least_ms",
-    "max_hold_ms",
-    "supersede",
-    "require_limit",
-];
+/// The fields of each kind of line; of a request, those beside its options. The second one says of which kind
+/// it is.
+const ACQUIRE: [&str; 4] = ["id", "acquire", "limit", "require_limit"];
 const RELEASE: [&str; 3] = ["id", "release", "count"];
 const RENEW: [&str; 2] = ["id", "renew"];
 
@@ -151,14 +135,15 @@ fn id(value: Option<Value>) -> Result<Id, String> {
 }
 
 fn wish(mut fields: Fields) -> Result<Wish, String> {
-    let all = [&ACQUIRE[..], &RELEASE[..], &RENEW[..]];
+    let acquire = [&ACQUIRE, AcquireOptions::FIELDS].concat();
+    let all = [&acquire[..], &RELEASE[..], &RENEW[..]];
     let kinds: Vec<_> = all.into_iter().filter(|kind| fields.0.contains_key(kind[1])).collect();
     let known = match kinds[..] {
         [known] => known,
         _ => &all.concat(),
     };
-    if let Some(unknown) = fields.0.keys().find(|name| !known.contains(&name.as_str())) {
-        return Err(unknown_field(unknown, known));
+    for name in fields.0.keys() {
+        check::field(name, known).map_err(|error| error.to_string())?;
     }
     if kinds.len() != 1 {
         return Err("the line must have one of \"acquire\", \"release\" and \"renew\"".to_owned());
@@ -173,16 +158,12 @@ fn wish(mut fields: Fields) -> Result<Wish, String> {
     }
 }
 
-fn unknown_field(name: &str, known: &[&str]) -> String {
-    let shown = text::truncate(name, SHOWN_COLUMNS);
-    match similar(name, known.iter().map(|&name| name.to_owned()).collect()).first() {
-        Some(meant) => format!("{shown:?} is no field here: write {meant:?}"),
-        None => format!("{shown:?} is no field here: the fields are {}", known.join(", ")),
-    }
-}
-
 fn request(mut fields: Fields) -> Result<Request, String> {
-    let name = fields.text("acquire", check::name)?.unwrap_or_default();
+    let name = match fields.0.remove("acquire") {
+        Some(Value::String(name)) => name,
+        _ => return Err("\"acquire\" must be a string".to_owned()),
+    };
+    check::name(&name).map_err(|error| error.to_string())?;
     let required = fields.flag("require_limit")?;
     let limit = match fields.units("limit", 1)? {
         Some(limit) if required => Limit::Exactly(limit),
@@ -190,48 +171,10 @@ fn request(mut fields: Fields) -> Result<Request, String> {
         None if required => return Err("\"require_limit\" needs a \"limit\"".to_owned()),
         None => Limit::Stored,
     };
-    let at_least = fields.time("at_least_ms", check::at_least)?.unwrap_or_default();
-    let mut options = AcquireOptions::new().at_least(at_least);
-    if let Some(weight) = fields.units("weight", 1)? {
-        options = options.weight(weight);
-    }
-    let timeout = fields.time("timeout_ms", |_| Ok(()))?;
-    if let Some(timeout) = timeout {
-        options = options.timeout(timeout);
-    }
-    let holder = fields.text("holder", check::holder)?;
-    if fields.flag("supersede")? {
-        if holder.is_none() || timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err("\"supersede\" needs a \"holder\", and a wait".to_owned());
-        }
-        options = options.supersede();
-    }
-    if let Some(holder) = holder {
-        options = options.holder(holder);
-    }
-    let label = fields.text("label", check::label)?;
-    let has_label = label.is_some();
-    if let Some(label) = label {
-        options = options.label(label);
-    }
-    let lane = fields.text("lane", check::lane)?;
-    if let Some(share) = fields.units("share", 1)? {
-        check::share(share).map_err(|error| format!("\"share\": {error}"))?;
-        if lane.is_none() {
-            return Err("\"share\" needs a \"lane\"".to_owned());
-        }
-        options = options.share(share);
-    }
-    if let Some(lane) = lane {
-        options = options.lane(lane);
-    }
-    if let Some(lease) = fields.time("lease_ms", check::lease)? {
-        options = options.lease(lease);
-    }
-    if let Some(time) = fields.time("max_hold_ms", check::max_hold)? {
-        options = options.max_hold(time);
-    }
-    Ok(Request { name, limit, options, has_label, counts: !at_least.is_zero() })
+    let has_label = fields.0.get("label").is_some_and(|label| !label.is_null());
+    let counts = fields.0.get("at_least_ms").and_then(Value::as_f64).is_some_and(|time| time > 0.0);
+    let options = AcquireOptions::deserialize(Value::Object(fields.0)).map_err(|error| error.to_string())?;
+    Ok(Request { name, limit, options, has_label, counts })
 }
 
 /// The fields of a line that are not read yet.
@@ -251,37 +194,10 @@ impl Fields {
         }
     }
 
-    fn text(
-        &mut self,
-        name: &str,
-        check: impl Fn(&str) -> Result<(), InvalidInput>,
-    ) -> Result<Option<String>, String> {
-        match self.0.remove(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => match check(&text) {
-                Ok(()) => Ok(Some(text)),
-                Err(error) => Err(format!("{name:?}: {error}")),
-            },
-            Some(_) => Err(format!("{name:?} must be a string")),
-        }
-    }
-
     fn units(&mut self, name: &str, least: u32) -> Result<Option<u32>, String> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         let units =
             value.as_u64().and_then(|units| u32::try_from(units).ok()).filter(|units| *units >= least);
         units.map(Some).ok_or_else(|| format!("{name:?} must be an integer from {least} to {}", u32::MAX))
-    }
-
-    fn time(
-        &mut self,
-        name: &str,
-        check: impl Fn(Duration) -> Result<(), InvalidInput>,
-    ) -> Result<Option<Duration>, String> {
-        let Some(value) = self.0.remove(name) else { return Ok(None) };
-        let Some(time) = value.as_u64().map(Duration::from_millis) else {
-            return Err(format!("{name:?} must be a number of milliseconds, an integer from 0"));
-        };
-        check(time).map(|()| Some(time)).map_err(|error| format!("{name:?}: {error}"))
     }
 }

@@ -209,7 +209,7 @@ impl SemaphoreSession {
                 holder: spec.holder.clone(),
                 request: spec.request.clone(),
                 terms: spec.terms.clone(),
-                wait: spec.wait != Wait::No,
+                wait: spec.client.wait != Wait::No,
                 // One that has lost its place may have lost it to a later request.
                 supersedes: spec.supersedes && entry.acquisition.last_answer_us == 0,
             });

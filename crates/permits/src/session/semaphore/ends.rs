@@ -51,7 +51,7 @@ impl SemaphoreSession {
                 self.step(request, Input::Expired, None, now, context);
             }
             None => {
-                let late = match entry.spec.wait {
+                let late = match entry.spec.client.wait {
                     Wait::AtMost(waited) => AcquireError::TimedOut { waited },
                     Wait::No => AcquireError::NoPermits,
                     Wait::Forever => return,

@@ -34,7 +34,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn needs_renewal(&self) -> bool {
-        self.acquisition.needs_renewal(self.spec.auto_renew)
+        self.acquisition.needs_renewal(self.spec.client.auto_renew)
     }
 
     /// Answers the caller, if it still waits.

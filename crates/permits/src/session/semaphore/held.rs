@@ -77,7 +77,7 @@ impl SemaphoreSession {
             // Of two parts released at once, the later message may come first.
             TermsChange::Weight(weight) => entry.spec.terms.weight = entry.spec.terms.weight.min(weight),
             TermsChange::AutoRenew(renew) => {
-                entry.spec.auto_renew = renew;
+                entry.spec.client.auto_renew = renew;
                 self.plan_renewal(request);
             }
             TermsChange::Lease(lease) => {

@@ -137,7 +137,7 @@ impl SemaphoreSession {
     ) {
         self.use_shelf(&spec);
         let request = spec.request.clone();
-        let longest = match spec.wait {
+        let longest = match spec.client.wait {
             // Of the store, for its answer.
             Wait::No => Some(call_timeout(context.config.lease)),
             Wait::AtMost(limit) => Some(limit),
@@ -200,7 +200,7 @@ impl SemaphoreSession {
             Effect::None => {}
             Effect::Send => drop(self.unsent.insert(entry.arrival, request.clone())),
             Effect::Wait { position } => {
-                if entry.spec.wait == Wait::No {
+                if entry.spec.client.wait == Wait::No {
                     if std::mem::replace(&mut entry.recalls, true) {
                         return;
                     }
@@ -325,7 +325,7 @@ impl SemaphoreSession {
         let session = Session::from(context.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
-        let until = entry.spec.max_hold.map_or(until, |longest| until.min(now + longest));
+        let until = entry.spec.client.max_hold.map_or(until, |longest| until.min(now + longest));
         let permit = PermitState::new(entry.spec.requested(), grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());

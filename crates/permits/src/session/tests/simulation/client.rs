@@ -12,7 +12,7 @@ use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::{Keep, Shelf};
-use crate::session::spec::{AcquireSpec, Wait};
+use crate::session::spec::{AcquireSpec, ClientTerms, Wait};
 use crate::session::tests::spec;
 use crate::sys::clock::{Moment, millis};
 
@@ -62,7 +62,7 @@ impl Client {
             }
         }
         let spec = spec(&self.session, "simulated", terms, declaration);
-        let spec = AcquireSpec { wait, keep, ..spec };
+        let spec = AcquireSpec { client: ClientTerms { wait, ..spec.client }, keep, ..spec };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);

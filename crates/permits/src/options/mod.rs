@@ -1,10 +1,20 @@
 //! [`AcquireOptions`] and [`Limit`]: the arguments of a semaphore and its acquisitions.
+//!
+//! An option is described here once: its rules in [`AcquireOptions::checked`], its name and type in JSON,
+//! from which other languages and `permits hold` make a request, in `fields`.
+
+#[cfg(feature = "serde")]
+mod fields;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::protocol::{Declaration, InvalidInput};
-use crate::session::spec::Wait;
+use crate::protocol::{
+    Declaration, Holder, InvalidInput, Label, LaneName, MIN_LEASE_MS, PermitTerms, check_at_least,
+    check_lease, check_max_hold, check_share,
+};
+use crate::session::spec::{ClientTerms, Wait};
+use crate::sys::clock::millis;
 
 /// Options of an acquisition.
 ///
@@ -23,19 +33,17 @@ use crate::session::spec::Wait;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AcquireOptions {
     pub(crate) weight: u32,
     pub(crate) holder: Option<String>,
     pub(crate) label: Option<String>,
-    pub(crate) wait: Wait,
     pub(crate) lease: Option<Duration>,
-    pub(crate) auto_renew: bool,
     pub(crate) at_least: Duration,
     pub(crate) lane: Option<String>,
-    pub(crate) share: u32,
-    pub(crate) max_hold: Option<Duration>,
+    pub(crate) share: Option<u32>,
     pub(crate) supersedes: bool,
+    pub(crate) client: ClientTerms,
 }
 
 impl Default for AcquireOptions {
@@ -51,20 +59,75 @@ impl AcquireOptions {
             weight: 1,
             holder: None,
             label: None,
-            wait: Wait::Forever,
             lease: None,
-            auto_renew: true,
             at_least: Duration::ZERO,
             lane: None,
-            share: 1,
-            max_hold: None,
+            share: None,
             supersedes: false,
+            client: ClientTerms::default(),
         }
+    }
+
+    /// Checks all rules, also those between options: for programs that have the options before they have a
+    /// client. Each acquisition checks them by itself.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] for the first rule that is broken.
+    ///
+    /// # Examples
+    /// ```
+    /// use permits::AcquireOptions;
+    ///
+    /// assert!(AcquireOptions::new().lane("tenant-7").share(2).checked().is_ok());
+    /// assert!(AcquireOptions::new().share(2).checked().is_err(), "a share of which lane?");
+    /// ```
+    pub fn checked(self) -> Result<Self, InvalidInput> {
+        self.terms(Duration::from_millis(MIN_LEASE_MS))?;
+        self.named_holder()?;
+        Ok(self)
+    }
+
+    /// The terms of the permit, with this lease unless the options have one.
+    pub(crate) fn terms(&self, lease: Duration) -> Result<PermitTerms, InvalidInput> {
+        if self.weight == 0 {
+            return Err(InvalidInput::ZeroWeight);
+        }
+        if self.lane.as_ref().is_some_and(String::is_empty) {
+            return Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES });
+        }
+        if self.share.is_some() && self.lane.is_none() {
+            return Err(InvalidInput::ShareOfNoLane);
+        }
+        if self.supersedes && self.holder.is_none() {
+            return Err(InvalidInput::SupersedesNone);
+        }
+        if self.supersedes && self.client.wait == Wait::No {
+            return Err(InvalidInput::SupersedesNow);
+        }
+        if let Some(time) = self.client.max_hold {
+            check_max_hold(time)?;
+        }
+        let at_least_ms = u64::try_from(self.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Ok(PermitTerms {
+            weight: self.weight,
+            lease_ms: check_lease(millis(self.lease.unwrap_or(lease)))?,
+            at_least_ms: check_at_least(at_least_ms)?,
+            label: Label::new(self.label.as_deref().unwrap_or_default())?,
+            keep: false,
+            lane: LaneName::new(self.lane.as_deref().unwrap_or_default())?,
+            share: check_share(self.share.unwrap_or(1))?,
+        })
+    }
+
+    /// The holder, if the options name one.
+    pub(crate) fn named_holder(&self) -> Result<Option<Holder>, InvalidInput> {
+        self.holder.as_deref().map(Holder::new).transpose()
     }
 
     /// Returns true if a permit that is asked for so may be kept by its client.
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.holder.is_none() && self.auto_renew && self.at_least.is_zero() && self.max_hold.is_none()
+        let ClientTerms { auto_renew, max_hold, .. } = self.client;
+        self.holder.is_none() && auto_renew && self.at_least.is_zero() && max_hold.is_none()
     }
 
     /// The number of units: at least 1, at most the limit; 1 unless set.
@@ -98,7 +161,7 @@ impl AcquireOptions {
     /// has left calls about the semaphore without an answer for 250 ms.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
+        self.client.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
         self
     }
 
@@ -106,7 +169,7 @@ impl AcquireOptions {
     /// be granted now; with [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
     #[must_use]
     pub fn no_wait(mut self) -> Self {
-        self.wait = Wait::No;
+        self.client.wait = Wait::No;
         self
     }
 
@@ -122,7 +185,7 @@ impl AcquireOptions {
     /// renewed.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
-        self.auto_renew = renew;
+        self.client.auto_renew = renew;
         self
     }
 
@@ -181,7 +244,7 @@ impl AcquireOptions {
     /// ```
     #[must_use]
     pub fn max_hold(mut self, time: Duration) -> Self {
-        self.max_hold = Some(time);
+        self.client.max_hold = Some(time);
         self
     }
 
@@ -189,7 +252,7 @@ impl AcquireOptions {
     /// same lane: that request is refused with
     /// [`AcquireError::Superseded`](crate::AcquireError::Superseded). So of each holder the newest request
     /// waits, and none loses its turn: for builds and deployments of which only the last one matters. While
-    /// the holder has a permit, the request is refused, as without this.
+    /// the holder has a permit, the request is refused, as without this. It must name a holder, and wait.
     ///
     /// A request whose call has failed is sent again, and may then take the place of one that came after it.
     #[must_use]
@@ -198,11 +261,10 @@ impl AcquireOptions {
         self
     }
 
-    /// The lane, up to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. An empty one is none.
-    /// Requests of one lane are granted in the order in which they came. Lanes that wait get units in
-    /// proportion to their [share](Self::share), so a thousand requests of one tenant do not stand before the
-    /// first of another. All requests that name no lane are one lane; so a line without lanes has one order.
-    /// None unless set.
+    /// The lane, 1–120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
+    /// granted in the order in which they came. Lanes that wait get units in proportion to their
+    /// [share](Self::share), so a thousand requests of one tenant do not stand before the first of another.
+    /// All requests that name no lane are one lane; so a line without lanes has one order. None unless set.
     ///
     /// Lanes order a line, and cost nothing where none waits: what is granted at once counts for no lane.
     /// The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).
@@ -226,12 +288,12 @@ impl AcquireOptions {
         self
     }
 
-    /// The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten
-    /// times the units of one with the share 1. Each request brings the share at which its grant counts, so
-    /// all requests of a lane should have the same.
+    /// The share of the [lane](Self::lane), 1 to 1,000; 1 unless set. While two lanes wait, one with the
+    /// share 10 gets ten times the units of one with the share 1. Each request brings the share at which its
+    /// grant counts, so all requests of a lane should have the same.
     #[must_use]
     pub fn share(mut self, share: u32) -> Self {
-        self.share = share;
+        self.share = Some(share);
         self
     }
 }

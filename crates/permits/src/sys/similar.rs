@@ -6,8 +6,8 @@ const MOST: usize = 3;
 /// The least length of a name that is searched for inside of others.
 const MIN_PART: usize = 3;
 
-/// The names that contain `name`, or differ from it in few characters; the most similar first.
-pub(crate) fn similar(name: &str, known: Vec<String>) -> Vec<String> {
+/// The names that contain `name`, or differ from it in few characters: the most similar first, at most three.
+pub fn similar(name: &str, known: Vec<String>) -> Vec<String> {
     let wanted = name.to_lowercase();
     let most = (wanted.chars().count() / 3).max(1);
     let difference = |other: &str| {
