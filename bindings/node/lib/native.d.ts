@@ -94,8 +94,8 @@ export declare class Semaphore {
   available(): Call
 }
 
-/** Connects to a store. */
-export declare function connect(url: string, settings: Settings): Call
+/** Connects to a store. `program` is the name of the program that the interpreter runs. */
+export declare function connect(url: string, settings: Settings, program: string): Call
 
 /** Diagnoses a store. */
 export declare function diagnose(url: string, settings: Settings): Call
@@ -108,7 +108,7 @@ export interface Options {
   timeout?: number
   /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
   holder?: string
-  /** A note for operators, shown beside the holder; none unless set. */
+  /** A note for operators, shown beside the holder; that of the client unless set. */
   label?: string
   /** The lease, in milliseconds; that of the client unless set. */
   lease?: number
@@ -134,8 +134,9 @@ export interface Settings {
   /** The first part of every key; `permits` unless set. */
   prefix?: string
   /**
-   * The name of this program: it begins the names of its holders, and is the origin of its changes as an
-   * operator. Host name and process id unless set.
+   * The label of acquisitions that have none of their own, and the author of this client's changes. Unless
+   * set, the label is the name of the program, and the author its host name and process id. An empty label
+   * is none.
    */
   label?: string
   /**

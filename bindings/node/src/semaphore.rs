@@ -20,7 +20,7 @@ pub struct Options {
     pub timeout: Option<f64>,
     /// The name of this acquisition, which no two permits of a semaphore share; a unique one unless set.
     pub holder: Option<String>,
-    /// A note for operators, shown beside the holder; none unless set.
+    /// A note for operators, shown beside the holder; that of the client unless set.
     pub label: Option<String>,
     /// The lease, in milliseconds; that of the client unless set.
     pub lease: Option<f64>,

@@ -131,7 +131,8 @@ pub struct ChangeInfo {
     /// The change.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub change: OperatorChange,
-    /// The label of the client that made it: see [`ClientBuilder::label`](crate::ClientBuilder::label).
+    /// The label of the client that made it, else its host name and process id: see
+    /// [`ClientBuilder::label`](crate::ClientBuilder::label).
     pub by: String,
     /// The time of the change, by the store's clock.
     #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_ms::time"))]

@@ -84,7 +84,8 @@ impl AcquireOptions {
     }
 
     /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at
-    /// most 120 bytes of printable UTF-8. Many holders may have the same. None unless set.
+    /// most 120 bytes of printable UTF-8. Many holders may have the same.
+    /// [That of the client](crate::ClientBuilder::label) unless set. An empty label is none.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());

@@ -42,7 +42,7 @@ impl Requests {
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
         let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
-        let label = options.label.as_deref().unwrap_or_default();
+        let label = options.label.as_deref().unwrap_or(self.session.label().as_str());
         let lane = options.lane.as_deref().unwrap_or_default();
         let fits = |terms: &PermitTerms| {
             terms.weight == options.weight
@@ -62,11 +62,15 @@ impl Requests {
             Err(InvalidInput::ZeroWeight)?;
         }
         let at_least_ms = u64::try_from(options.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let label = match options.label.as_deref() {
+            Some(label) => Label::new(label)?,
+            None => self.session.label().clone(),
+        };
         let terms = PermitTerms {
             weight: options.weight,
             lease_ms: check_lease(millis(options.lease.unwrap_or(self.session.lease())))?,
             at_least_ms: check_at_least(at_least_ms)?,
-            label: Label::new(options.label.as_deref().unwrap_or_default())?,
+            label,
             keep: self.keep.is_some() && options.may_be_kept(),
             lane: LaneName::new(options.lane.as_deref().unwrap_or_default())?,
             share: check_share(options.share)?,

@@ -52,7 +52,7 @@ class Semaphore(Unheld):
         - `timeout`: the longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it does not wait, and raises
           `NoPermitsError` unless it is granted now: a `CoolingError` if it is known when. Without one, it waits without end.
         - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
-        - `label`: a note for operators, shown beside the holder.
+        - `label`: a note for operators, shown beside the holder; that of the client unless set.
         - `lease`: the time for which it is valid without renewal; the client's unless set.
         - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
         - `at_least`: the time for which the grant counts, also if it is released earlier.

@@ -99,7 +99,7 @@ class ChangeInfo:
 
     change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
     by: str
-    """The label of the client that made it."""
+    """The label of the client that made it, else its host name and process id."""
     at: float
     """The time of the change, in seconds since 1970, by the store's clock."""
     age: float

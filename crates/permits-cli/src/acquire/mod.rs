@@ -60,7 +60,7 @@ pub(crate) struct Requested<'a> {
     request: &'a Request,
     also: &'a [Also],
     caller: Caller<'a>,
-    label: Option<String>,
+    label: String,
     began: Instant,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Requested<'a> {
     }
 
     async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
-        let mut target = Target::of(self.common)?;
+        let mut target = Target::of(self.common)?.with_label(self.label.clone());
         if self.common.verbose > 0 {
             report::say(format_args!("store {}", target.store));
         }
@@ -154,9 +154,6 @@ impl<'a> Requested<'a> {
         }
         if request.supersede {
             options = options.supersede();
-        }
-        if let Some(label) = &self.label {
-            options = options.label(label);
         }
         let also = self.also.iter().map(|also| (also.name.as_str(), also.limit, also.weight, &also.lane));
         let first = (self.name, request.limit, request.weight, &request.lane);

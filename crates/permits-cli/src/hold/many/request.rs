@@ -63,8 +63,6 @@ pub(super) struct Request {
     pub(super) name: String,
     pub(super) limit: Limit,
     pub(super) options: AcquireOptions,
-    /// It names a label, which may be empty.
-    pub(super) has_label: bool,
     /// Its grant counts for some time, so its release may correct the units.
     pub(super) counts: bool,
 }
@@ -209,9 +207,7 @@ fn request(mut fields: Fields) -> Result<Request, String> {
     if let Some(holder) = holder {
         options = options.holder(holder);
     }
-    let label = fields.text("label", check::label)?;
-    let has_label = label.is_some();
-    if let Some(label) = label {
+    if let Some(label) = fields.text("label", check::label)? {
         options = options.label(label);
     }
     let lane = fields.text("lane", check::lane)?;
@@ -231,7 +227,7 @@ fn request(mut fields: Fields) -> Result<Request, String> {
     if let Some(time) = fields.time("max_hold_ms", check::max_hold)? {
         options = options.max_hold(time);
     }
-    Ok(Request { name, limit, options, has_label, counts: !at_least.is_zero() })
+    Ok(Request { name, limit, options, counts: !at_least.is_zero() })
 }
 
 /// The fields of a line that are not read yet.
