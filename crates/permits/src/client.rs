@@ -416,7 +416,7 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub fn diagnose(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(true)?.await.map_err(|_| thread_ended()) })
+        Reply::new(async move { self.start_diagnosis(true)?.await.unwrap_or_else(|_| Err(thread_ended())) })
     }
 
     /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its
@@ -428,11 +428,14 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Dropped before it is ready, the diagnosis continues in the background.
     pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(false)?.await.map_err(|_| thread_ended()) })
+        Reply::new(async move { self.start_diagnosis(false)?.await.unwrap_or_else(|_| Err(thread_ended())) })
     }
 
     /// Starts a diagnosis, with the operations on a semaphore of its own if `self_test` is true.
-    fn start_diagnosis(self, self_test: bool) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
+    fn start_diagnosis(
+        self,
+        self_test: bool,
+    ) -> Result<oneshot::Receiver<Result<Diagnosis, ConnectError>>, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
