@@ -178,7 +178,7 @@ impl Difference<'_> {
             token: holder.token,
             cause: cause(&by_store(&holder.holder, self.could_expire(holder)), Cause::Released),
             label: holder.label.clone(),
-            held_ms: milliseconds(holder.age),
+            held_ms: milliseconds(holder.age + self.elapsed),
         }));
         events.extend(waiters.iter().map(|waiter| {
             let Inspection { closed, limit, .. } = self.now;
@@ -194,7 +194,7 @@ impl Difference<'_> {
                 weight: waiter.weight,
                 cause,
                 label: waiter.label.clone(),
-                waited_ms: milliseconds(waiter.age),
+                waited_ms: milliseconds(waiter.age + self.elapsed),
             }
         }));
         events

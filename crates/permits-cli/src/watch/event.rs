@@ -41,7 +41,7 @@ pub(super) enum WatchEvent {
         token: u64,
         cause: Cause,
         label: Option<String>,
-        /// The time from its grant to the last inspection that has it.
+        /// The time from its grant to the first inspection that no longer has it.
         held_ms: u64,
     },
     Queued {
@@ -55,7 +55,7 @@ pub(super) enum WatchEvent {
         weight: u32,
         cause: Cause,
         label: Option<String>,
-        /// The time from its start to the last inspection that has it.
+        /// The time from its start to the first inspection that no longer has it.
         waited_ms: u64,
     },
     Limit {

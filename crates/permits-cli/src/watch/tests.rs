@@ -59,7 +59,7 @@ fn grants(grants: u64) -> Counts {
 }
 
 fn left(name: &str, token: u64, cause: Cause) -> WatchEvent {
-    WatchEvent::Left { holder: name.into(), weight: 1, token, cause, label: None, held_ms: 9000 }
+    WatchEvent::Left { holder: name.into(), weight: 1, token, cause, label: None, held_ms: 10_000 }
 }
 
 fn left_queue(name: &str, cause: Cause) -> WatchEvent {
@@ -68,7 +68,7 @@ fn left_queue(name: &str, cause: Cause) -> WatchEvent {
         weight: 2,
         cause,
         label: Some("nightly".into()),
-        waited_ms: 9000,
+        waited_ms: 10_000,
     }
 }
 
@@ -286,8 +286,8 @@ fn a_line_begins_with_the_time() {
     }
     assert_eq!(line(&granted("a", 1)), "2026-11-22T17:14:15Z  a was granted, slot 0");
     assert_eq!(of(&granted("a", 1), Some("exports")), "2026-11-22T17:14:15Z  exports: a was granted, slot 0");
-    assert_eq!(line(&left("a", 1, Cause::Released)), "2026-11-22T17:14:15Z  a left after 9.0 s, released");
-    let cancelled = "2026-11-22T17:14:15Z  \"nightly\" (a) left the queue after 9.0 s, cancelled";
+    assert_eq!(line(&left("a", 1, Cause::Released)), "2026-11-22T17:14:15Z  a left after 10 s, released");
+    let cancelled = "2026-11-22T17:14:15Z  \"nightly\" (a) left the queue after 10 s, cancelled";
     assert_eq!(line(&left_queue("a", Cause::Cancelled)), cancelled);
     let refused = Counts { refused: 2, grants: 3, ..Counts::default() };
     let expected = "2026-11-22T17:14:15Z  counted: 3 granted, 2 refused, of which 3 ended between two reads";
