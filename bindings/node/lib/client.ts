@@ -1,5 +1,6 @@
 // `connect` and `Client`: what concerns several semaphores.
 
+import { basename } from 'node:path';
 import { inspect, type InspectOptions } from 'node:util';
 import { argument, invalid, json, optional, options as checked, request, type Types } from './arguments.js';
 import { translated } from './errors.js';
@@ -53,7 +54,13 @@ process.on('exit', closeAll);
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   argument('a string', { url });
-  return new Client(await result<Native.Client>(translated(() => native.connect(url, checked(CONNECT, options)))));
+  const settings = checked(CONNECT, options);
+  return new Client(await result<Native.Client>(translated(() => native.connect(url, settings, program()))));
+}
+
+/** The name of the program: the file of its script. */
+function program(): string {
+  return basename(process.argv[1] ?? process.execPath);
 }
 
 /** Finds the problems of a store, with advice: what `permits doctor` prints. */

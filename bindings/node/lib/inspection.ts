@@ -84,7 +84,7 @@ export interface LaneInfo {
 /** A change by an operator, in an {@link Inspection}. */
 export interface ChangeInfo {
   change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'revoked';
-  /** The label of the client that made it. */
+  /** The label of the client that made it, else its host name and process id. */
   by: string;
   /** The time of the change, in milliseconds since 1970, by the store's clock. */
   atMs: number;

@@ -97,8 +97,8 @@ export declare class Semaphore {
 /** Refuses the name of an option that is none of those that are known. */
 export declare function checkField(name: string, known: Array<string>): void
 
-/** Connects to a store. */
-export declare function connect(url: string, settings: Settings): Call
+/** Connects to a store. `program` is the name of the program that the interpreter runs. */
+export declare function connect(url: string, settings: Settings, program: string): Call
 
 /** Diagnoses a store. */
 export declare function diagnose(url: string, settings: Settings): Call
@@ -108,8 +108,9 @@ export interface Settings {
   /** The first part of every key; `permits` unless set. */
   prefix?: string
   /**
-   * The name of this program: it begins the names of its holders, and is the origin of its changes as an
-   * operator. Host name and process id unless set.
+   * The label of acquisitions that have none of their own, and the author of this client's changes. Unless
+   * set, the label is the name of the program, and the author its host name and process id. An empty label
+   * is none.
    */
   label?: string
   /**

@@ -17,7 +17,7 @@ export interface AcquireOptions {
   timeout?: number | undefined;
   /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
   holder?: string | undefined;
-  /** A note for operators, shown beside the holder. */
+  /** A note for operators, shown beside the holder; that of the client unless set. */
   label?: string | undefined;
   /** The lane: requests of one lane are granted in order, and lanes take turns. */
   lane?: string | undefined;

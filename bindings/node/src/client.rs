@@ -15,8 +15,9 @@ use crate::semaphore::Semaphore;
 pub(crate) struct Settings {
     /// The first part of every key; `permits` unless set.
     pub prefix: Option<String>,
-    /// The name of this program: it begins the names of its holders, and is the origin of its changes as an
-    /// operator. Host name and process id unless set.
+    /// The label of acquisitions that have none of their own, and the author of this client's changes. Unless
+    /// set, the label is the name of the program, and the author its host name and process id. An empty label
+    /// is none.
     pub label: Option<String>,
     /// The time for which a permit is valid without renewal, in milliseconds: 100 ms to 1 day, 15,000 unless
     /// set.
@@ -75,10 +76,10 @@ impl Settings {
     }
 }
 
-/// Connects to a store.
+/// Connects to a store. `program` is the name of the program that the interpreter runs.
 #[napi]
-pub(crate) fn connect(url: String, settings: Settings) -> Result<Call> {
-    let builder = settings.builder(url)?;
+pub(crate) fn connect(url: String, settings: Settings, program: String) -> Result<Call> {
+    let builder = settings.builder(url)?.program(program);
     Ok(Call::new(async move {
         let store = builder.address()?;
         Ok::<_, ConnectError>(Client { store, inner: builder.connect().await? })

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import timers = require('node:timers');
 import { type Client, connect, LostError, NotNowError, Permit, type Semaphore } from 'permits';
@@ -75,6 +75,19 @@ for (const [store, url] of Object.entries(STORES)) {
       assert.equal(both.leaseMs, 30_000);
       await both.release();
       assert.deepEqual([both.isHeld, both.status, both.remainingMs], [false, 'released', 0]);
+    });
+
+    test('the label of a client is that of its acquisitions', async () => {
+      const [store, common] = [url(), { recovery: 'off', prefix: randomUUID() } as const];
+      const clients = [await connect(store, { label: 'exporter-7', ...common }), await connect(store, common)];
+      const [own, others] = clients.map((client) => client.semaphore('s', 4)) as [Semaphore, Semaphore];
+      const permits = [await own.acquire(), await own.acquire({ label: 'a' }), await own.acquire({ label: '' })];
+      permits.push(await others.acquire());
+      const labels = new Set((await others.inspect()).holders.map((holder) => holder.label));
+      assert.deepEqual(labels, new Set(['exporter-7', 'a', null, basename(process.argv[1] as string)]));
+      assert.ok(permits[0]?.holder.includes(`:${process.pid}/`));
+      for (const permit of permits) await permit.release();
+      for (const client of clients) await client.close();
     });
 
     test('a try returns null when too few units are free', async () => {

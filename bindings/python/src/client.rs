@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 use std::{future::Future, pin::Pin};
 
-use permits::{AcquireAll, AcquireAllError, AcquireOptions, Limit, PermitHandle, Recovery};
+use permits::{AcquireAll, AcquireAllError, AcquireOptions, ConnectError, Limit, PermitHandle, Recovery};
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
@@ -65,11 +65,14 @@ impl Settings {
     }
 }
 
-/// Connects to a store.
+/// Connects to a store. `program` is the name of the program that the interpreter runs.
 #[pyfunction]
-pub(crate) fn connect(url: String, settings: Settings) -> PyResult<Call> {
-    let builder = settings.builder(url)?;
-    Ok(Call::new(async move { builder.connect().await.map(|inner| Client { inner }) }))
+pub(crate) fn connect(url: String, settings: Settings, program: String) -> PyResult<Call> {
+    let builder = settings.builder(url)?.program(program);
+    Ok(Call::new(async move {
+        let store = builder.address()?;
+        Ok::<_, ConnectError>(Client { store, inner: builder.connect().await? })
+    }))
 }
 
 /// Diagnoses a store.
@@ -82,6 +85,9 @@ pub(crate) fn diagnose(url: String, settings: Settings) -> PyResult<Call> {
 /// A session with a store.
 #[pyclass(frozen, module = "permits._permits")]
 pub(crate) struct Client {
+    /// The address of the store, without a password.
+    #[pyo3(get)]
+    store: String,
     inner: permits::Client,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 
 import permits
@@ -218,6 +219,24 @@ called.wait()
         assert program.end() == (0, "can't start new thread\nrevoked permits-watch\n", "")
     with permits.connect(server.url, recovery="off") as client:
         assert is_idle(client.semaphore(name, 1))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="a module with one state is refused in a subinterpreter")
+def test_a_subinterpreter_that_is_left_does_not_hold_up_the_end(server: Server, name: str) -> None:
+    text = '''
+    import _xxsubinterpreters, sys
+    work = f"""if True:
+        import permits
+        client = permits.connect({sys.argv[1]!r}, recovery="off")
+        permit = client.semaphore({sys.argv[2]!r}, 1).acquire().wait()
+        print("held", flush=True)
+    """
+    interpreter = _xxsubinterpreters.create()
+    _xxsubinterpreters.run_string(interpreter, work)
+    '''
+    with Program(text, server.url, name) as program:
+        assert program.line() == "held"
+        assert program.end() == (0, "", "")
 
 
 def test_a_killed_process_loses_its_permit(client: permits.Client, url: str, name: str) -> None:

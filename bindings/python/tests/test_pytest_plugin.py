@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -31,7 +32,7 @@ class Project:
     def run(self, tests: str, *options: str) -> tuple[int, str]:
         """Runs tests, in processes of their own if there are several: the exit code, and the output."""
         self.pytester.makepyfile(test_it=tests)
-        command = ["-q", "-ra", "-p", "no:cacheprovider", "--strict-markers", "-p", "permits.pytest_plugin"]
+        command = ["-q", "-ra", "-p", "no:cacheprovider", "--strict-markers", "-p", "permits._pytest_entry"]
         if "-n" in options:
             ran = self.pytester.runpytest_subprocess(*command, "-p", "xdist", *options, timeout=LIMIT)
         else:
@@ -44,13 +45,36 @@ class Project:
             return client.list() == sorted(names) and all(is_idle(client.semaphore(name)) for name in names)
 
 
+def test_before_pytest_8_marked_tests_fail_and_others_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest imports the entry point in every run, used or not."""
+    entry = importlib.util.find_spec("permits._pytest_entry")
+    assert entry is not None and entry.origin is not None
+    pytester.makepyfile(entry_of_old=Path(entry.origin).read_text().replace("pytest.__version__", "'7.4.4'"))
+    pytester.makepyfile("""
+        import pytest
+
+        @pytest.mark.permit("gpu", 2)
+        def test_marked(): pass
+
+        def test_other(): pass
+    """)
+    pytester.syspathinsert()
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    options = ["-p", "no:cacheprovider", "-W", "ignore::pytest.PytestUnknownMarkWarning", "-p", "entry_of_old"]
+    ran = pytester.runpytest_inprocess(*options)
+    ran.assert_outcomes(passed=1, errors=1)
+    ran.stdout.fnmatch_lines(["*the mark permit needs pytest 8 or newer, and this is 7.4.4"])
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(pytester, monkeypatch)
 
 
 def test_the_package_names_the_plugin() -> None:
-    entry = 'permits = "permits.pytest_plugin"'
+    entry = 'permits = "permits._pytest_entry"'
     assert f"[project.entry-points.pytest11]\n{entry}\n" in (ROOT / "bindings/python/pyproject.toml").read_text()
     for package in importlib.metadata.distributions():
         # Unless it is used without being installed.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -73,6 +75,39 @@ def test_a_permit_has_slot_token_weight_and_holder(client: permits.Client, name:
         assert (holder.slot, holder.token, holder.label) == (one.slot, one.token, "a note")
     assert one.status is PermitStatus.RELEASED and one.remaining() == 0 and one.weight == 3
     assert is_idle(semaphore)
+
+
+def test_the_label_of_a_client_is_that_of_its_acquisitions(
+    url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bin/test-program"])
+    labelled = permits.connect(url, label="exporter-7", recovery="off")
+    with labelled as client, permits.connect(url, recovery="off") as other:
+        semaphore, others = client.semaphore(name, 4), other.semaphore(name, 4)
+        with semaphore.acquire() as one, semaphore.acquire(label="a note"), semaphore.acquire(label=""), others.acquire():
+            labels = {holder.label for holder in semaphore.inspect().holders}
+            assert labels == {"exporter-7", "a note", None, "test-program"}
+            assert f":{os.getpid()}/" in one.holder
+
+
+@pytest.mark.parametrize(
+    ("argv", "label"),
+    [
+        (["/srv/worker.py", "secret"], "worker.py"),
+        (["/srv/exporter/__main__.py"], "exporter"),
+        (["-c"], os.path.basename(sys.executable)),
+        ([""], os.path.basename(sys.executable)),
+        ([], os.path.basename(sys.executable)),
+        (["a\tb\udcff"], "a\ufffdb?"),
+        (["x" * 200], "x" * 120),
+    ],
+)
+def test_without_a_label_the_program_is_named(
+    argv: list[str], label: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    with permits.connect("memory:") as client, client.semaphore(name, 1).acquire():
+        assert client.semaphore(name).inspect().holders[0].label == label
 
 
 def test_lanes_take_turns(client: permits.Client, name: str) -> None:

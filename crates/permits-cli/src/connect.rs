@@ -68,9 +68,9 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// Sets the author of the changes that the client makes.
-    pub(crate) fn with_author(mut self, by: String) -> Self {
-        self.builder = self.builder.label(by);
+    /// Sets the label of the client: that of its acquisitions, and the author of its changes.
+    pub(crate) fn with_label(mut self, label: String) -> Self {
+        self.builder = self.builder.label(label);
         self
     }
 
@@ -94,7 +94,10 @@ pub(crate) async fn viewer(common: &Common, json: bool) -> Result<Client, Failur
 /// A client for a verb that makes changes in the name of `author`.
 pub(crate) async fn author(common: &Common, author: &Author) -> Result<Client, Failure> {
     let by = author.by.clone().unwrap_or_else(user_and_host);
-    operate(Target::of(common)?.with_author(by), common, false).await
+    if by.is_empty() {
+        return Err(Failure::new(USAGE, "--by is empty: name the author, or leave it out"));
+    }
+    operate(Target::of(common)?.with_label(by), common, false).await
 }
 
 /// The default author of changes: `USER@HOST`.

@@ -6,7 +6,7 @@ use crate::args::{Common, List};
 use crate::exit::{self, Failure};
 use crate::inspected::ListRow;
 use crate::table::{Row, Table};
-use crate::{connect, each, names, report};
+use crate::{connect, each, names, report, text};
 
 /// Prints a line for each semaphore. An empty list is no failure.
 pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure> {
@@ -62,5 +62,5 @@ fn human(listed: &[ListRow]) -> String {
     };
     let rows = listed.iter().map(row).collect();
     let head = ["NAME", "HELD", "LIMIT", "WAITING"];
-    Table { head, essential: head.len(), text: "", rows }.print()
+    Table { head, essential: head.len(), text: "", rows }.print(text::columns())
 }

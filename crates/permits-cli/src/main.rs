@@ -41,6 +41,8 @@ mod top;
 mod units;
 mod watch;
 
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -121,7 +123,11 @@ fn filter(args: &Args) -> Result<Filter, Failure> {
     Ok(Filter::from(level))
 }
 
+/// The runtime of the verb. tokio panics if there are no descriptors for its pair of sockets, which wakes it
+/// for signals. So as many as a runtime has are opened first.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
+    drop(pairs.map_err(Failure::system)?);
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::system)
 }
 

@@ -15,11 +15,17 @@ use crate::inspected::{
 };
 use crate::names;
 use crate::table::{Row, Table, Text};
-use crate::text::{duration, paused};
+use crate::text::{columns, duration, paused};
 use crate::units::{self, HeldUnits};
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
+
+/// The least number of waits of which there is a bound for 95 %.
+const MANY: u64 = 20;
+
+/// The column with the token of a holder, the widest and the least used one.
+const TOKEN: usize = 3;
 
 /// Prints the semaphores. One that the store does not know is printed, too, since that is its state, and is a
 /// failure.
@@ -94,11 +100,15 @@ pub(crate) fn closed(reason: &str) -> String {
 /// The waits of requests that were granted out of the line; `None` if there were none.
 pub(crate) fn waits(waits: &Waits) -> Option<String> {
     let (number, mean) = (waits.number(), duration(waits.mean()?));
+    let text = format!("{number} waited, {mean} on average");
+    if number < MANY {
+        return Some(text);
+    }
     let bound = waits.within(0.95).map_or_else(
         || format!("more than {}", duration(WAIT_BOUNDS[WAIT_BOUNDS.len() - 1])),
         |bound| format!("at most {bound:?}"),
     );
-    Some(format!("{number} waited, {mean} on average, 95 % {bound}"))
+    Some(format!("{text}, 95 % {bound}"))
 }
 
 /// The use and the state of a semaphore in a line.
@@ -122,7 +132,7 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 
 fn human(inspection: &Inspection) -> String {
     let Inspection { holders, waiters, lanes, .. } = inspection;
-    let mut text = summary(inspection) + "\n";
+    let (mut text, columns) = (summary(inspection) + "\n", columns());
     if inspection.waiting > 0
         && let Some(waits) = waits(&inspection.waits)
     {
@@ -141,7 +151,8 @@ fn human(inspection: &Inspection) -> String {
         // Those that cool are no longer there.
         let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
         let rows = holding.into_iter().chain(cooling).map(row).collect();
-        let _ = write!(text, "\n{}", Table { head, essential: head.len(), text: title, rows }.print());
+        let table = Table { head, essential: head.len(), text: title, rows };
+        let _ = write!(text, "\n{}", table.print_sparing(TOKEN, columns));
         more(&mut text, unlisted_units(inspection), "units held by others");
     }
     if !waiters.is_empty() {
@@ -153,7 +164,7 @@ fn human(inspection: &Inspection) -> String {
         let head = ["WAITER", "WEIGHT", "BEFORE", "AGE"];
         let rows = waiters.iter().map(row).collect();
         let table = Table { head, essential: head.len(), text: title, rows };
-        let _ = write!(text, "\n{}", table.print());
+        let _ = write!(text, "\n{}", table.print(columns));
         more(&mut text, unlisted_waiters(inspection), "waiting");
     }
     if !lanes.is_empty() {
@@ -164,7 +175,7 @@ fn human(inspection: &Inspection) -> String {
         };
         let rows = lanes.iter().map(row).collect();
         let table = Table { head: ["LANE", "WAITING", "HELD"], essential: 3, text: "", rows };
-        let _ = write!(text, "\n{}", table.print());
+        let _ = write!(text, "\n{}", table.print(columns));
     }
     if !inspection.changes.is_empty() {
         let row = |info: &ChangeInfo| {
@@ -173,7 +184,7 @@ fn human(inspection: &Inspection) -> String {
         };
         let rows = inspection.last_changes().map(row).collect();
         let table = Table { head: ["OPERATOR", "AGE"], essential: 2, text: "LAST CHANGES", rows };
-        let _ = write!(text, "\n{}", table.print());
+        let _ = write!(text, "\n{}", table.print(columns));
     }
     text
 }

@@ -5,7 +5,7 @@
 //! one of the first is left out in any window. A text
 //! with several forms is never left out: it takes a shorter form, and numbers go first.
 
-use crate::text::{printable, truncate, width};
+use crate::text::{printable, truncate, truncate_middle, width};
 
 /// The width down to which names are truncated to make room for a number.
 const MIN_NAME: usize = 11;
@@ -131,7 +131,7 @@ impl<const N: usize> Table<N> {
         left = left - name + for_forms;
         let with_text = for_forms > 2 || (shows_text && left >= 2 + MIN_TEXT);
         let line = |cells: [&str; N], text: &Text| {
-            let first = truncate(&printable(cells[0]), name);
+            let first = truncate_middle(&printable(cells[0]), name);
             let mut line = format!("{first}{:padding$}", "", padding = name - width(&first));
             for (cell, width) in cells.iter().zip(widths).take(kept).skip(1) {
                 line += &format!("  {cell:>width$}");
@@ -146,9 +146,23 @@ impl<const N: usize> Table<N> {
         std::iter::once(line(self.head, &title)).chain(rows).collect()
     }
 
-    /// The heading and the rows as lines of any width.
-    pub(crate) fn print(&self) -> String {
-        self.lines(usize::MAX).into_iter().map(|line| line + "\n").collect()
+    /// The heading and the rows, in lines of at most `columns`.
+    pub(crate) fn print(&self, columns: usize) -> String {
+        self.lines(columns).into_iter().map(|line| line + "\n").collect()
+    }
+
+    /// Prints as [`print`](Self::print) does, without the column `spared` if the table does not fit with it.
+    pub(crate) fn print_sparing(mut self, spared: usize, columns: usize) -> String {
+        if self.lines(usize::MAX).iter().any(|line| width(line) > columns) {
+            self.head[spared..].rotate_left(1);
+            for row in &mut self.rows {
+                row.cells[spared..].rotate_left(1);
+                // An empty column behind the essential ones is left out.
+                row.cells[N - 1].clear();
+            }
+            self.essential = self.essential.min(N - 1);
+        }
+        self.print(columns)
     }
 }
 
@@ -177,28 +191,28 @@ NAME                HELD       LIMIT  STATE
 日本の輸出の許可証     1  4294967295  as it should be
 b                     12           3
 ";
-        assert_eq!(table().print(), expected);
+        assert_eq!(table().print(usize::MAX), expected);
         assert_eq!(table().lines(78).join("\n"), expected.trim_end());
     }
 
     #[test]
     fn columns_that_do_not_fit_are_left_out_from_the_last() {
-        assert_eq!(lines(47)[1], "日本の輸出…      1  4294967295  as it should be");
-        assert_eq!(lines(40)[1], "日本の輸出…     1  4294967295  as it sh…");
+        assert_eq!(lines(47)[1], "日本の輸…証      1  4294967295  as it should be");
+        assert_eq!(lines(40)[1], "日本の…証       1  4294967295  as it sh…");
         assert_eq!(lines(36)[1], "日本の輸出の許可証     1  4294967295");
-        assert_eq!(lines(31)[1], "日本の輸出の…     1  4294967295");
+        assert_eq!(lines(31)[1], "日本の輸…可証     1  4294967295");
         assert_eq!(lines(28)[1], "日本の輸出の許可証     1");
-        assert_eq!(lines(18)[1], "日本の輸出…      1");
-        assert_eq!(lines(10), ["NAME", "日本の輸…", "b"]);
+        assert_eq!(lines(18)[1], "日本の輸…証      1");
+        assert_eq!(lines(10), ["NAME", "日本の…証", "b"]);
     }
 
     #[test]
     fn a_text_is_shown_in_place_of_numbers_that_are_not_essential() {
         let line =
             |essential, columns| Table { essential, ..table() }.lines(columns)[1].trim_end().to_owned();
-        assert_eq!(line(2, 52), "日本の輸出の許可…     1  4294967295  as it should be");
+        assert_eq!(line(2, 52), "日本の輸出…可証       1  4294967295  as it should be");
         assert_eq!(line(2, 42), "日本の輸出の許可証     1  as it should be");
-        assert_eq!(line(3, 42), "日本の輸出…     1  4294967295  as it shou…");
+        assert_eq!(line(3, 42), "日本の…証       1  4294967295  as it shou…");
         assert_eq!(line(2, 24), "日本の輸出の許可証     1");
     }
 
@@ -210,10 +224,19 @@ b                     12           3
         let line = |columns| table.lines(columns)[1].trim_end().to_owned();
         assert_eq!(line(80), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by hand)");
         assert_eq!(line(64), "日本の輸出の許可証     1  4294967295  PAUSED, limit pinned (by …");
-        assert_eq!(line(60), "日本の輸出の許…      1  4294967295  PAUSED, limit pinned");
-        assert_eq!(line(40), "日本の輸出…     1  4294967295  PL");
-        assert_eq!(line(20), "日本の輸出の許…   PL");
-        assert_eq!(line(12), "日本の…   PL");
+        assert_eq!(line(60), "日本の輸出…可証      1  4294967295  PAUSED, limit pinned");
+        assert_eq!(line(40), "日本の…証       1  4294967295  PL");
+        assert_eq!(line(20), "日本の輸出…可証   PL");
+        assert_eq!(line(12), "日本…証   PL");
+    }
+
+    #[test]
+    fn the_spared_column_goes_first() {
+        let first = |columns| table().print_sparing(1, columns).lines().nth(1).map(str::to_owned);
+        let whole = "日本の輸出の許可証     1  4294967295  as it should be";
+        assert_eq!(first(usize::MAX).as_deref(), Some(whole));
+        assert_eq!(first(width(whole)).as_deref(), Some(whole));
+        assert_eq!(first(48).as_deref(), Some("日本の輸出の許可証  4294967295  as it should be"));
     }
 
     #[test]

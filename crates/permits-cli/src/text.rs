@@ -66,6 +66,29 @@ pub(crate) fn truncate(text: &str, columns: usize) -> String {
     wrap(text, columns, 1).pop().unwrap_or_default()
 }
 
+/// Cuts the middle of `text` out, with an ellipsis in its place: names differ at both ends.
+pub(crate) fn truncate_middle(text: &str, columns: usize) -> String {
+    if width(text) <= columns || columns < 2 {
+        return truncate(text, columns);
+    }
+    let whole = Span::raw(text);
+    let mut symbols: Vec<&str> =
+        whole.styled_graphemes(Style::new()).map(|grapheme| grapheme.symbol).collect();
+    // More of the start, where a holder has its host and its process.
+    let for_end = (columns - 1) / 3;
+    let start = symbols.drain(..prefix_len(&symbols, columns - 1 - for_end)).collect::<String>();
+    symbols.reverse();
+    symbols.truncate(prefix_len(&symbols, for_end));
+    symbols.reverse();
+    format!("{start}…{}", symbols.concat())
+}
+
+/// The width of the terminal of standard output; without one there is no limit.
+pub(crate) fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(usize::MAX)
+}
+
 /// The two largest units, rounded down.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -131,6 +154,24 @@ mod tests {
             ("e\u{301}e\u{301}e\u{301}", 2, "e\u{301}…"),
         ] {
             assert_eq!(truncate(text, columns), expected, "{text:?} in {columns}");
+            assert!(width(expected) <= columns);
+        }
+    }
+
+    #[test]
+    fn the_middle_of_a_long_name_is_cut_out() {
+        for (text, columns, expected) in [
+            ("api/tenant-0042", 15, "api/tenant-0042"),
+            ("api/tenant-0042", 12, "api/tena…042"),
+            ("api/tenant-0042", 11, "api/ten…042"),
+            ("api/tenant-0042", 2, "a…"),
+            ("api/tenant-0042", 1, "…"),
+            ("api/tenant-0042", 0, ""),
+            ("日本の輸出の許可証", 11, "日本の…証"),
+            ("日本の輸出の許可証", 13, "日本の輸…可証"),
+            ("日本の輸出の許可証", 2, "…"),
+        ] {
+            assert_eq!(truncate_middle(text, columns), expected, "{text:?} in {columns}");
             assert!(width(expected) <= columns);
         }
     }

@@ -61,6 +61,13 @@ pub fn label(label: &str) -> Result<(), InvalidInput> {
     Label::new(label).map(drop)
 }
 
+/// A label made of any text, such as the name of a program: control characters are replaced, and the end
+/// beyond 120 bytes is cut.
+#[must_use]
+pub fn label_from(text: &str) -> String {
+    protocol::label_from(text).as_str().to_owned()
+}
+
 /// Checks the name of a lane: 1 to 120 bytes of printable UTF-8.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
 //! [`Client`]: one session with a store.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -9,7 +10,7 @@ use crate::error::{AdminError, CloseError, ConnectError};
 use crate::observe::meters::SessionMeters;
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    InvalidInput, Label, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix,
+    InvalidInput, Label, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix, label_from,
 };
 use crate::reply::Reply;
 use crate::semaphore::Semaphore;
@@ -111,6 +112,7 @@ impl Client {
             url: url.into(),
             prefix: "permits".into(),
             label: None,
+            program: None,
             lease: LEASE,
             keep: Duration::ZERO,
             recovery: None,
@@ -237,6 +239,7 @@ pub struct ClientBuilder {
     url: String,
     prefix: String,
     label: Option<String>,
+    program: Option<String>,
     lease: Duration,
     keep: Duration,
     recovery: Option<Recovery>,
@@ -266,10 +269,18 @@ impl ClientBuilder {
         self
     }
 
-    /// The name of this program in lists of holders, and of its changes as an operator: 1 to 120 bytes of
-    /// printable UTF-8. Host name and process id unless set.
+    /// The label of acquisitions that have [none of their own](crate::AcquireOptions::label), and the author
+    /// of this client's changes: at most 120 bytes of printable UTF-8. Unless set, the label is the file name
+    /// of the program, and the author is its host name and process id. An empty label is none.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// The program's name, if the executable is an interpreter. For the packages of other languages.
+    #[doc(hidden)]
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.program = Some(name.into());
         self
     }
 
@@ -405,7 +416,7 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub fn diagnose(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(true)?.await.map_err(|_| thread_ended()) })
+        Reply::new(async move { self.start_diagnosis(true)?.await.unwrap_or_else(|_| Err(thread_ended())) })
     }
 
     /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its
@@ -417,11 +428,14 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Dropped before it is ready, the diagnosis continues in the background.
     pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(false)?.await.map_err(|_| thread_ended()) })
+        Reply::new(async move { self.start_diagnosis(false)?.await.unwrap_or_else(|_| Err(thread_ended())) })
     }
 
     /// Starts a diagnosis, with the operations on a semaphore of its own if `self_test` is true.
-    fn start_diagnosis(self, self_test: bool) -> Result<oneshot::Receiver<Diagnosis>, ConnectError> {
+    fn start_diagnosis(
+        self,
+        self_test: bool,
+    ) -> Result<oneshot::Receiver<Result<Diagnosis, ConnectError>>, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
@@ -439,11 +453,14 @@ impl ClientBuilder {
 
     fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
-        let label = self.label.unwrap_or_else(default_label);
-        if label.is_empty() {
-            Err(InvalidInput::Empty { what: "the label", max: Label::MAX_BYTES })?;
-        }
-        let label = Label::new(&label)?;
+        let process = process_name();
+        let author = self.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&process);
+        let author = Label::new(author)?;
+        let label = match (&self.label, &self.program) {
+            (Some(label), _) => Label::new(label)?,
+            (None, Some(program)) => label_from(program),
+            (None, None) => label_from(&program_name()),
+        };
         let most = address.max_waiters();
         let queue_max = match self.max_waiters {
             Some(max) if max > most => Err(InvalidInput::MaxWaiters { max, most })?,
@@ -457,7 +474,9 @@ impl ClientBuilder {
         let operations = OperationKind::ALL.iter().map(|kind| kind.name());
         let config = Config {
             session: new_session()?,
+            process,
             label,
+            author,
             lease: self.lease,
             keep: self.keep,
             recovery: self.recovery.or(of_url).unwrap_or_default(),
@@ -479,8 +498,14 @@ fn new_session() -> Result<SessionId, ConnectError> {
     bytes.map(SessionId::from_entropy).map_err(|error| ConnectError::Entropy { reason: error.to_string() })
 }
 
-/// Host name and process id.
-fn default_label() -> String {
+/// The file name of the program; empty if the process has none.
+fn program_name() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Host name and process id, in plain ASCII.
+fn process_name() -> String {
     #[cfg(unix)]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     #[cfg(not(unix))]

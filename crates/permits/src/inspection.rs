@@ -131,7 +131,8 @@ pub struct ChangeInfo {
     /// The change.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub change: OperatorChange,
-    /// The label of the client that made it: see [`ClientBuilder::label`](crate::ClientBuilder::label).
+    /// The label of the client that made it, else its host name and process id: see
+    /// [`ClientBuilder::label`](crate::ClientBuilder::label).
     pub by: String,
     /// The time of the change, by the store's clock.
     #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_ms::time"))]
@@ -238,13 +239,23 @@ impl OperatorChange {
     }
 }
 
+/// The time in the largest unit of which it is a multiple.
+fn exact(time: Duration) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let divides = |(seconds, _): &(u64, &str)| time.as_secs().is_multiple_of(*seconds);
+    match units.into_iter().find(divides) {
+        Some((seconds, unit)) if time.subsec_nanos() == 0 => format!("{} {unit}", time.as_secs() / seconds),
+        _ => format!("{time:?}"),
+    }
+}
+
 impl fmt::Display for OperatorChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LimitSet(limit) => write!(f, "set the limit to {limit}"),
             Self::Unpinned => f.write_str("unpinned the limit"),
             Self::Paused { time: None, .. } => f.write_str("paused"),
-            Self::Paused { time: Some(time), .. } => write!(f, "paused for {time:?}"),
+            Self::Paused { time: Some(time), .. } => write!(f, "paused for {}", exact(*time)),
             Self::Resumed => f.write_str("resumed"),
             Self::LineClosed(_) => f.write_str("closed the line"),
             Self::LineOpened => f.write_str("opened the line"),

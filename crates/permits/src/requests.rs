@@ -40,7 +40,7 @@ impl Requests {
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
         let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
-        let label = options.label.as_deref().unwrap_or_default();
+        let label = options.label.as_deref().unwrap_or(self.session.label().as_str());
         let lane = options.lane.as_deref().unwrap_or_default();
         let fits = |terms: &PermitTerms| {
             terms.weight == options.weight
@@ -57,7 +57,7 @@ impl Requests {
     /// Checks the options, and makes a request of them, which is sent when it is polled.
     pub(crate) fn start(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
         let keep = self.keep.is_some() && options.may_be_kept();
-        let terms = PermitTerms { keep, ..options.terms(self.session.lease())? };
+        let terms = PermitTerms { keep, ..options.terms(self.session.lease(), self.session.label())? };
         let keep = self.keep.as_ref().filter(|_| keep).map(|keep| keep.within(terms.lease()));
         let names = self.session.new_names(options.named_holder()?);
         let spec = AcquireSpec {

@@ -4,6 +4,8 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from types import TracebackType
 from typing import List, Union
@@ -22,8 +24,8 @@ class Client:
     """A session with a store, made by `connect` or `aconnect`.
 
     It has a background thread, which keeps the connection and renews permits. It is a context manager, which closes it, and
-    it is closed when the interpreter exits. It serves all threads and event loops of a process. In a forked child every
-    operation raises `ForkedError`: connect in the child.
+    it is closed when the interpreter exits. It serves all threads and event loops of a process. In a forked child every call
+    of the store raises `ForkedError`, and its permits are lost: connect in the child.
     """
 
     def __init__(self, native: _permits.Client) -> None:
@@ -105,6 +107,9 @@ class Client:
         _exit.closed(self)
         await result(self._native.close())
 
+    def __repr__(self) -> str:
+        return f"<Client {self._native.store!r}>"
+
     def __enter__(self) -> Client:
         return self
 
@@ -138,8 +143,8 @@ def connect(
     `local:` or `memory:`.
 
     - `prefix`: the first part of every key; `permits` unless set.
-    - `label`: the name of this program: it begins the names of its holders, and is the origin of its changes as an
-      operator; host name and process id unless set.
+    - `label`: the label of acquisitions that have none of their own, and the author of this client's changes. Unless
+      set, the label is the name of the program, and the author its host name and process id. An empty label is none.
     - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
     - `keep`: the time for which semaphores keep permits that were released, as in `Client.semaphore`; 0 unless set.
     - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
@@ -148,7 +153,7 @@ def connect(
     - `store_timeout`: the time for which the store may be unreachable before operations fail; 30 s unless set.
     """
     settings = _settings(prefix, label, lease, keep, recovery, max_waiters, replicas, store_timeout)
-    return Client(wait(_permits.connect(url, settings)))
+    return Client(wait(_permits.connect(url, settings, _program())))
 
 
 async def aconnect(
@@ -165,7 +170,7 @@ async def aconnect(
 ) -> Client:
     """As `connect`, on asyncio."""
     settings = _settings(prefix, label, lease, keep, recovery, max_waiters, replicas, store_timeout)
-    return Client(await result(_permits.connect(url, settings)))
+    return Client(await result(_permits.connect(url, settings, _program())))
 
 
 def diagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
@@ -176,6 +181,16 @@ def diagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = Non
 async def adiagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
     """As `diagnose`, on asyncio."""
     return diagnosis(await result(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+
+
+def _program() -> str:
+    """The name of the program: the file of a script, the package of `python -m`."""
+    path = (getattr(sys, "argv", None) or [""])[0]
+    if os.path.basename(path) == "__main__.py":
+        path = os.path.dirname(path)
+    name = os.path.basename(path)
+    name = os.path.basename(sys.executable or "python") if name in ("", "-c", "-m") else name
+    return name.encode(errors="replace").decode()  # a name of a file may be no valid text
 
 
 def _settings(

@@ -45,6 +45,11 @@ def closed(client: Client) -> None:
 
 def _close_all() -> None:
     exit_begins()
+    if sys.is_finalizing():
+        # Of a subinterpreter that the end of the process ends: a thread that waits would never continue.
+        for client in list(_open):
+            client._native.close().start()
+        return
     try:
         _watching.stop()
     finally:

@@ -41,7 +41,7 @@ class Semaphore(Unheld):
         - `weight`: the number of units; 1 unless set.
         - `timeout`: the longest wait; with 0 it does not wait, without one it waits without end.
         - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
-        - `label`: a note for operators, shown beside the holder.
+        - `label`: a note for operators, shown beside the holder; that of the client unless set.
         - `lane`, `share`: a tenant, a user, a kind of work; lanes that wait get units in proportion to their shares.
         - `lease`: the time for which it is valid without renewal; the client's unless set.
         - `at_least`: the time for which the grant counts, also if it is released earlier.

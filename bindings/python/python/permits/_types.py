@@ -32,7 +32,7 @@ class AcquireOptions(TypedDict, total=False):
     holder: Optional[str]
     """Its name, of which there is at most one in the semaphore. Unique unless set."""
     label: Optional[str]
-    """A note for operators, shown beside the holder."""
+    """A note for operators, shown beside the holder; that of the client unless set."""
     lane: Optional[str]
     """A tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion to their
     shares."""
@@ -115,7 +115,7 @@ class ChangeInfo:
 
     change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
     by: str
-    """The label of the client that made it."""
+    """The label of the client that made it, else its host name and process id."""
     at: float
     """The time of the change, in seconds since 1970, by the store's clock."""
     age: float

@@ -1,6 +1,6 @@
 """The pytest plugin: `@pytest.mark.permit("gpu", 2)` holds a permit during a test, and the fixture `permit` gives it.
 
-pytest loads it by the entry point of the package. No other module imports it, so that the others need no pytest. A permit
+pytest loads it by the entry point of the package, `_pytest_entry`. No other module imports it, so that the others need no pytest. A permit
 is acquired after the marks that skip a test were read and before its first fixture, and is released after its last one.
 """
 

@@ -12,9 +12,6 @@ use crate::exit::{self, Failure};
 /// The environment variable with the label. An empty one means none.
 const LABEL: &str = "PERMITS_LABEL";
 
-/// The most bytes of a label.
-const MAX_LABEL: usize = 120;
-
 /// The program that uses the permit.
 #[derive(Clone, Copy)]
 pub(crate) enum Caller<'a> {
@@ -27,24 +24,21 @@ pub(crate) enum Caller<'a> {
 impl Caller<'_> {
     /// The label of the acquisitions: `given`, else that of the environment, else the user and the program's
     /// name. Arguments may contain secrets, and every user of the store can read a label.
-    pub(crate) fn label(self, given: Option<&str>) -> Result<Option<String>, Failure> {
-        let label = match (given, env::var(LABEL)) {
-            (Some(given), _) => given.to_owned(),
+    pub(crate) fn label(self, given: Option<&str>) -> Result<String, Failure> {
+        match (given, env::var(LABEL)) {
+            (Some(given), _) => Ok(given.to_owned()),
             (None, Ok(label)) => {
                 let wrong = |error| Failure::new(exit::USAGE, format!("{LABEL}: {error}"));
-                check::label(&label).map_err(wrong)?;
-                label
+                check::label(&label).map(|()| label.clone()).map_err(wrong)
             }
-            (None, Err(VarError::NotPresent)) => self.default_label(),
+            (None, Err(VarError::NotPresent)) => Ok(self.default_label()),
             (None, Err(VarError::NotUnicode(_))) => {
-                return Err(Failure::new(exit::USAGE, format!("{LABEL} is not UTF-8")));
+                Err(Failure::new(exit::USAGE, format!("{LABEL} is not UTF-8")))
             }
-        };
-        Ok(Some(label).filter(|label| !label.is_empty()))
+        }
     }
 
     fn default_label(self) -> String {
-        let mut label = format!("{}: ", connect::user());
         let program = match self {
             Self::Command(command) => {
                 let name = command.first().and_then(|program| Path::new(program).file_name());
@@ -52,13 +46,7 @@ impl Caller<'_> {
             }
             Self::Verb(verb) => format!("permits {verb}"),
         };
-        for character in program.chars().filter(|character| !character.is_control()) {
-            if label.len() + character.len_utf8() > MAX_LABEL {
-                break;
-            }
-            label.push(character);
-        }
-        label
+        check::label_from(&format!("{}: {program}", connect::user()))
     }
 
     /// True if an argument behind the command is this option.

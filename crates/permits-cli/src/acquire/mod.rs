@@ -60,7 +60,7 @@ pub(crate) struct Requested<'a> {
     request: &'a Request,
     also: &'a [Also],
     caller: Caller<'a>,
-    label: Option<String>,
+    label: String,
     began: Instant,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Requested<'a> {
     }
 
     async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
-        let mut target = Target::of(self.common)?;
+        let mut target = Target::of(self.common)?.with_label(self.label.clone());
         if self.common.verbose > 0 {
             report::say(format_args!("store {}", target.store));
         }
@@ -151,9 +151,6 @@ impl<'a> Requested<'a> {
             let mut options = request.options(also);
             if let Some(wait) = request.wait {
                 options = options.timeout(wait.saturating_sub(self.began.elapsed()));
-            }
-            if let Some(label) = &self.label {
-                options = options.label(label);
             }
             Ok((client.semaphore(name, limit)?, options))
         })

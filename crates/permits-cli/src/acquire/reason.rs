@@ -44,8 +44,8 @@ pub(super) struct Reason {
 }
 
 impl Reason {
-    /// The reason in `line`, with labels and names of at most `columns` columns. An error is the reason why
-    /// it is not known.
+    /// The reason in `line`, with labels of at most `columns` columns, or names if there are none. An error
+    /// is the reason why it is not known.
     pub(super) async fn inspect(line: &Line, columns: usize) -> Result<Self, Self> {
         let unknown = |text: String| {
             let fields = json!({ "reason": text });
@@ -104,9 +104,12 @@ fn describe(inspection: &Inspection, is_own_parent: bool, columns: usize) -> Str
 
 /// A holder and its age, or the rest of its cooling.
 fn named(info: &HolderInfo, columns: usize) -> String {
-    let label = info.label.as_deref().unwrap_or_default();
-    let name_columns = if label.is_empty() { columns } else { columns / 2 };
-    let who = told(&text::truncate(label, columns), &text::truncate(&info.holder, name_columns));
+    let who = match info.label.as_deref() {
+        // In a status line there is room for one of them, and the age.
+        Some(label) if columns < usize::MAX => format!("{:?}", text::truncate(label, columns)),
+        Some(label) => told(label, &info.holder),
+        None => text::truncate(&info.holder, columns),
+    };
     match info.cooling {
         true => format!("{who}, free in {}", text::age(info.lease_remaining.max(Duration::from_secs(1)))),
         false => format!("{who} for {}", text::age(info.age)),

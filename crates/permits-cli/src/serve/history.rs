@@ -27,7 +27,7 @@ const COARSE: Duration = Duration::from_secs(20);
 /// The most points of a semaphore: with one read a second, those of [`FINE`] and the merged ones before.
 const MAX_POINTS: usize = 470;
 
-/// The most semaphores with points. With [`MAX_POINTS`] of 80 bytes each, 75 MB if all of them change in each
+/// The most semaphores with points. With [`MAX_POINTS`] of 88 bytes each, 83 MB if all of them change in each
 /// second.
 const MAX_SEMAPHORES: usize = 2_000;
 
@@ -38,6 +38,8 @@ pub(super) struct Point {
     pub(super) at_ms: u64,
     pub(super) limit: Option<u32>,
     pub(super) held: u64,
+    /// Those of the held units that cool.
+    pub(super) cooling: u64,
     pub(super) waiting: u64,
     #[serde(flatten)]
     pub(super) passed: Passed,
@@ -61,13 +63,16 @@ pub(super) struct History {
 impl Point {
     /// A point of a semaphore that the store does not have.
     fn absent(at_ms: u64) -> Self {
-        Self { at_ms, limit: None, held: 0, waiting: 0, passed: Passed::default() }
+        Self { at_ms, limit: None, held: 0, cooling: 0, waiting: 0, passed: Passed::default() }
     }
 
-    /// The point with the numbers of an earlier one.
+    /// The point with the numbers of an earlier one: the most units that were held, and the most at work.
     fn merged(self, earlier: Self) -> Self {
+        let at_work = |point: &Self| point.held - point.cooling;
+        let held = self.held.max(earlier.held);
         Self {
-            held: self.held.max(earlier.held),
+            held,
+            cooling: held - at_work(&self).max(at_work(&earlier)),
             waiting: self.waiting.max(earlier.waiting),
             passed: self.passed.and(earlier.passed),
             ..self
@@ -116,7 +121,8 @@ impl History {
         });
         for (row, passed) in rows.filter(|(row, _)| row.unreadable.is_none()) {
             let ListRow { limit, held, waiting, .. } = *row;
-            let point = Point { at_ms, limit, held, waiting, passed };
+            let cooling = held - row.in_use();
+            let point = Point { at_ms, limit, held, cooling, waiting, passed };
             if let Some(points) = self.series.get_mut(&row.name) {
                 add(points, point, read_before_ms);
             } else if self.series.len() < MAX_SEMAPHORES {
@@ -144,7 +150,7 @@ impl History {
 /// Adds a point, unless nothing has passed and its numbers are those of the last point. Before grants it adds
 /// a point at the time of the read before, unless there is one.
 fn add(points: &mut VecDeque<Point>, point: Point, read_before_ms: u64) {
-    let numbers = |point: &Point| (point.limit, point.held, point.waiting);
+    let numbers = |point: &Point| (point.limit, point.held, point.cooling, point.waiting);
     let last = points.back().copied().unwrap_or(Point::absent(0));
     let has_passed = point.passed != Passed::default();
     if has_passed && last.at_ms < read_before_ms {
@@ -242,7 +248,8 @@ pub(super) mod tests {
         record(&mut history, 1_000, &[]);
         history.record(2_000, [(&row("a", 3), granted(3))].into_iter());
         let first = Point::absent(1_000);
-        let second = Point { at_ms: 2_000, limit: Some(4), held: 3, waiting: 0, passed: granted(3) };
+        let second =
+            Point { at_ms: 2_000, limit: Some(4), held: 3, cooling: 0, waiting: 0, passed: granted(3) };
         assert_eq!(history.points("a", WINDOW).1, [first, second]);
     }
 
@@ -288,6 +295,21 @@ pub(super) mod tests {
         // Those of the first point of all are unknown.
         let grants: u64 = points.iter().map(|point| point.passed.grants).sum();
         assert_eq!(grants, 2_000 - 2 * 19);
+    }
+
+    #[test]
+    fn older_points_lose_no_peak_of_the_units_at_work() {
+        let mut history = History::default();
+        // At work, then cooling, with more that cool later.
+        for (second, held, cooling) in
+            [(41, 3, 0), (50, 3, 3), (55, 4, 4), (345, 4, 4), (346, 4, 4), (400, 0, 0)]
+        {
+            let mut row = row("a", held);
+            row.units.cooling = cooling;
+            record(&mut history, second * 1_000, &[row]);
+        }
+        let points = history.points("a", WINDOW).1;
+        assert_eq!((points[0].at_ms, points[0].held, points[0].cooling), (55_000, 4, 1));
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         report::say(format_args!("store {}", target.store));
     }
     let store = target.store.clone();
-    let target = target.with_author(format!("serve by {}", user_and_host()));
+    let target = target.with_label(format!("serve by {}", user_and_host()));
     let client = tokio::select! {
         biased;
         _ = signals.next() => return Ok(exit::SUCCESS),

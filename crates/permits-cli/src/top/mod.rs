@@ -70,7 +70,7 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
             format!("top needs a terminal that it can draw on: {instead}"),
         ));
     }
-    let target = Target::of(common)?.with_author(user_and_host());
+    let target = Target::of(common)?.with_label(user_and_host());
     let mut model = Model::new(target.store.clone(), options.name, Instant::now());
     (model.order, model.busy) = (options.sort, options.busy);
     let builder = target.builder.clone();

@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use permits_testkit::Server;
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Running, gate, without_home};
+use crate::support::{Running, gate, output, status, without_home};
 
 /// A script: its name, how often it runs, and how many run at once at most.
 type Script = (&'static str, usize, usize);
@@ -105,13 +108,18 @@ fn shell(server: &Server, commands: &str) -> Command {
     command
 }
 
+/// Makes a script that the commands start.
+fn add_script(directory: &TempDir, name: &str, text: &str) {
+    let path = directory.path().join(name);
+    fs::write(&path, text).expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
+}
+
 /// Starts `copies` of the commands at once, and returns the log of the scripts.
 pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String {
     let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
     for script in scripts {
-        let path = directory.path().join(script);
-        fs::write(&path, SCRIPT).expect("it can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        add_script(&directory, script, SCRIPT);
     }
     let running: Vec<Running> =
         (0..copies).map(|_| Running::start(shell(&server, commands).current_dir(directory.path()))).collect();
@@ -156,6 +164,42 @@ fn the_commands_of_the_cookbook_do_what_it_says() {
         let expected: BTreeMap<&str, usize> = scripts.iter().map(|(name, runs, _)| (*name, *runs)).collect();
         assert_eq!(runs, expected, "{heading}");
     }
+}
+
+/// Ends with 29 after a 429 of the server at `$API`.
+const CALL_API: &str = r#"#!/bin/bash
+exec 3<>"/dev/tcp/127.0.0.1/$API"
+printf 'GET / HTTP/1.0\r\n\r\n' >&3
+read -r _ code _ <&3
+[ "$code" != 429 ] || exit 29
+"#;
+
+#[test]
+fn a_429_pauses_the_line_of_all_hosts() {
+    let page = page();
+    let commands = &commands(&page)["When the API says no"];
+    let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
+    add_script(&directory, "call-api.sh", CALL_API);
+    let api = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = api.local_addr().expect("it is bound").port().to_string();
+    let busy = "HTTP/1.0 429 Too Many Requests\r\nRetry-After: 30\r\n\r\n";
+    let answer = std::thread::spawn(move || {
+        let mut call = api.accept()?.0;
+        // A request that is not read is reset with the connection.
+        call.read_exact(&mut [0; 18])?;
+        call.write_all(busy.as_bytes())
+    });
+    let called = output(shell(&server, commands).current_dir(directory.path()).env("API", port));
+    assert_eq!(called.code, 29, "the command ends as the script does: {called:?}");
+    answer.join().expect("no panic").expect("it was called");
+    let status = status(&server, "api");
+    assert_eq!(
+        (&status["held"], &status["paused"], &status["pause_reason"]),
+        (&json!(0), &json!(true), &json!("429"))
+    );
+    assert!(status["pause_remaining_ms"].as_u64().is_some_and(|left| left <= 30_000), "{status}");
+    let next = output(&mut shell(&server, "permits run api --no-wait true"));
+    assert_eq!(next.code, 75, "it waits for the end of the pause: {next:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod hold;
 mod kubernetes;
 mod lanes;
 mod languages;
+mod limits;
 mod line;
 mod list;
 mod log;

@@ -229,8 +229,8 @@ impl Fixture {
             names.array().iter().map(|name| name.text().to_owned()).collect::<Vec<_>>()
         });
         let holders = all.iter().filter(|name| !waiters.contains(name));
-        let numbers: Vec<usize> = holders.filter_map(|name| parse_unique_holder(name)).collect();
-        (0..WORKERS).filter(|index| numbers.contains(&self.workers[*index].number)).collect()
+        let processes: Vec<u32> = holders.filter_map(|name| parse_unique_holder(name)).collect();
+        (0..WORKERS).filter(|index| processes.contains(&self.workers[*index].pid())).collect()
     }
 
     /// A time out of this range of milliseconds.

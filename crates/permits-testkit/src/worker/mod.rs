@@ -45,7 +45,7 @@ pub struct WorkerSettings {
     pub url: String,
     /// The prefix of the keys.
     pub prefix: String,
-    /// The first part of the client's label and of its holders' names.
+    /// The first part of the client's label and of the names that its requests set.
     pub label: String,
     /// The semaphores. Loops draw one of them for each turn; single acquisitions use the first.
     pub semaphores: Vec<String>,

@@ -37,10 +37,10 @@ fn label(settings: &WorkerSettings) -> String {
     format!("{}.{}", settings.label, settings.number)
 }
 
-/// The worker whose client named this holder; `None` for a holder that a request named.
-pub fn parse_unique_holder(holder: &str) -> Option<usize> {
-    let (label, _) = holder.split_once('/')?;
-    label.rsplit_once('.')?.1.parse().ok()
+/// The id of the process whose client named this holder; `None` for a holder that a request named.
+pub fn parse_unique_holder(holder: &str) -> Option<u32> {
+    let (process, _) = holder.split_once('/')?;
+    process.rsplit_once(':')?.1.parse().ok()
 }
 
 /// The worker and the tag of a holder; `None` for a holder that is not a worker's.
@@ -407,6 +407,6 @@ fn a_holder_tells_its_worker() {
     let settings = WorkerSettings { number: 3, ..WorkerSettings::new(1, NO_STEP) };
     assert_eq!(parse_holder(&holder(&settings, "loop1.20")), Some((3, "loop1.20")));
     assert_eq!(parse_holder("web-3"), None);
-    assert_eq!(parse_unique_holder(&format!("{}/5e1.7", label(&settings))), Some(3));
+    assert_eq!(parse_unique_holder("web-3:20098/5e1.7"), Some(20_098));
     assert_eq!(parse_unique_holder("worker.3.loop1.20"), None);
 }

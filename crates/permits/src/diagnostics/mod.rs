@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::finding::{Finding, Severity};
+use crate::error::ConnectError;
 use crate::store::{Address, MemoryName};
 use crate::sys::background::{SpawnError, spawn_with_runtime};
 
@@ -48,15 +49,13 @@ pub(crate) fn start(
     prefix: String,
     lease: Duration,
     self_test: bool,
-) -> Result<oneshot::Receiver<Diagnosis>, SpawnError> {
-    let (answer, diagnosed) = oneshot::channel();
-    spawn_with_runtime(address.uses_sockets(), move || async move {
+) -> Result<oneshot::Receiver<Result<Diagnosis, ConnectError>>, SpawnError> {
+    spawn_with_runtime(address.uses_sockets(), move |answer| async move {
         let findings = diagnose(&address, &prefix, lease, self_test).await;
         // The receiver may have been dropped.
-        let _ = answer.send(Diagnosis { store: address.to_string(), findings });
+        let _ = answer.send(Ok(Diagnosis { store: address.to_string(), findings }));
         || ()
-    })?;
-    Ok(diagnosed)
+    })
 }
 
 /// The findings about a store. `lease` is the caller's usual lease.

@@ -82,13 +82,13 @@ impl AcquireOptions {
     /// assert!(AcquireOptions::new().share(2).checked().is_err(), "a share of which lane?");
     /// ```
     pub fn checked(self) -> Result<Self, InvalidInput> {
-        self.terms(Duration::from_millis(MIN_LEASE_MS))?;
+        self.terms(Duration::from_millis(MIN_LEASE_MS), &Label::default())?;
         self.named_holder()?;
         Ok(self)
     }
 
-    /// The terms of the permit, with this lease unless the options have one.
-    pub(crate) fn terms(&self, lease: Duration) -> Result<PermitTerms, InvalidInput> {
+    /// The terms of the permit, with this lease and label unless the options have others.
+    pub(crate) fn terms(&self, lease: Duration, label: &Label) -> Result<PermitTerms, InvalidInput> {
         if self.weight == 0 {
             return Err(InvalidInput::ZeroWeight);
         }
@@ -112,7 +112,7 @@ impl AcquireOptions {
             weight: self.weight,
             lease_ms: check_lease(millis(self.lease.unwrap_or(lease)))?,
             at_least_ms: check_at_least(at_least_ms)?,
-            label: Label::new(self.label.as_deref().unwrap_or_default())?,
+            label: self.label.as_deref().map_or_else(|| Ok(label.clone()), Label::new)?,
             keep: false,
             lane: LaneName::new(self.lane.as_deref().unwrap_or_default())?,
             share: check_share(self.share.unwrap_or(1))?,
@@ -147,7 +147,8 @@ impl AcquireOptions {
     }
 
     /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at
-    /// most 120 bytes of printable UTF-8. Many holders may have the same. None unless set.
+    /// most 120 bytes of printable UTF-8. Many holders may have the same.
+    /// [That of the client](crate::ClientBuilder::label) unless set. An empty label is none.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());

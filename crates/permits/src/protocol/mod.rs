@@ -27,7 +27,7 @@ pub use self::layout::pretend_layout;
 pub use self::names::{
     Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, PAUSE_MAX, RequestId,
     SessionId, check_at_least, check_lease, check_max_hold, check_pause, check_prefix, check_reason,
-    check_share,
+    check_share, label_from,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,

@@ -69,22 +69,20 @@ pub enum InvalidInput {
     #[error("the weight is 0: a permit takes at least 1 unit")]
     ZeroWeight,
     /// A lease outside the allowed range.
-    #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to {MAX_LEASE_MS} ms (one day)")]
+    #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to 1 day")]
     Lease {
         /// The requested lease, in milliseconds.
         lease_ms: u64,
     },
     /// A grant that would count for too long.
-    #[error(
-        "a grant that counts for at least {at_least_ms} ms is out of range: at most {MAX_LEASE_MS} ms (one day)"
-    )]
+    #[error("a grant that counts for at least {at_least_ms} ms is out of range: at most 1 day")]
     AtLeast {
         /// The requested time, in milliseconds.
         at_least_ms: u64,
     },
     /// A pause that would be empty or too long.
     #[error(
-        "a pause of {time:?} is out of range: 1 ms to {PAUSE_MAX:?} (366 days); without a time it has no end"
+        "a pause of {} ms is out of range: 1 ms to 366 days; without a time it has no end", time.as_millis()
     )]
     Pause {
         /// The requested time.
@@ -219,6 +217,19 @@ pub fn check_prefix(prefix: &str) -> Result<(), InvalidInput> {
     } else {
         Err(InvalidInput::Prefix { prefix: prefix.to_owned() })
     }
+}
+
+/// The longest beginning of a text that is a label, with control characters replaced.
+pub fn label_from(text: &str) -> Label {
+    let mut label = String::new();
+    for character in text.chars() {
+        let character = if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+        if label.len() + character.len_utf8() > Label::MAX_BYTES {
+            break;
+        }
+        label.push(character);
+    }
+    Label(label.into())
 }
 
 fn check_text(what: &'static str, text: &str, max: usize) -> Result<Arc<str>, InvalidInput> {
@@ -443,4 +454,12 @@ impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+#[test]
+fn a_label_is_made_of_any_text() {
+    assert_eq!(label_from("a\tb\u{0}c").as_str(), "a\u{fffd}b\u{fffd}c");
+    assert_eq!(label_from(&"\u{e4}".repeat(61)).as_str(), "\u{e4}".repeat(60));
+    assert_eq!(label_from(&format!("x{}", "\u{e4}".repeat(60))).as_str().len(), 119);
+    assert_eq!(label_from(""), Label::default());
 }

@@ -16,8 +16,8 @@ use super::spec::{AcquireSpec, Declarations, LimitDeclaration};
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
 use crate::protocol::{
-    AdoptRequest, ChangeOrigin, Declaration, Holder, Name, Operation, ReleaseRequest, Reply, RequestId,
-    RequestKey,
+    AdoptRequest, ChangeOrigin, Declaration, Holder, Label, Name, Operation, ReleaseRequest, Reply,
+    RequestId, RequestKey,
 };
 use crate::store::StoreError;
 use crate::sys::clock::Moment;
@@ -246,6 +246,11 @@ impl Session {
         self.shared.config.lease
     }
 
+    /// The label of acquisitions that have none of their own.
+    pub(crate) fn label(&self) -> &Label {
+        &self.shared.config.label
+    }
+
     /// The time for which semaphores keep permits that are not used, unless they have one of their own.
     pub(crate) fn keep(&self) -> Duration {
         self.shared.config.keep
@@ -293,13 +298,13 @@ impl Session {
 
     /// The origin of another change by an operator.
     pub(crate) fn new_change(&self) -> ChangeOrigin {
-        ChangeOrigin { request: self.new_request(), by: self.shared.config.label.clone() }
+        ChangeOrigin { request: self.new_request(), by: self.shared.config.author.clone() }
     }
 
     /// The names of another request, for this holder; without one, for a holder that is unique.
     pub(crate) fn new_names(&self, holder: Option<Holder>) -> (Holder, RequestId) {
-        let (request, label) = (self.new_request(), self.shared.config.label.as_str());
-        let unique = || Holder::new(&format!("{label}/{request}")).expect("labels are checked");
+        let (request, process) = (self.new_request(), &self.shared.config.process);
+        let unique = || Holder::new(&format!("{process}/{request}")).expect("it is short and plain");
         (holder.unwrap_or_else(unique), request)
     }
 

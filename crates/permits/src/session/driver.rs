@@ -342,8 +342,7 @@ pub(crate) fn start(
     address: store::Address,
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
-    let (opened, answer) = oneshot::channel();
-    spawn_with_runtime(address.uses_sockets(), move || async {
+    let answer = spawn_with_runtime(address.uses_sockets(), move |opened| async {
         let driver = run(config, address, prefix, opened).await;
         // Answer after the runtime has shut down, so that a process forked next inherits no open connection.
         || {

@@ -62,7 +62,12 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) session: SessionId,
+    /// Host name and process id: the start of the names of holders.
+    pub(crate) process: String,
+    /// The label of acquisitions that have none of their own.
     pub(crate) label: Label,
+    /// The author of changes.
+    pub(crate) author: Label,
     pub(crate) lease: Duration,
     /// The time for which semaphores keep permits that are not used; zero if they keep none.
     pub(crate) keep: Duration,

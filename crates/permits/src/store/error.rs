@@ -65,10 +65,7 @@ pub enum StoreError {
         supported: u32,
     },
     /// The stored state of the semaphore is damaged. Nothing was changed.
-    #[error(
-        "semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force`, or \
-         Semaphore::delete_unreadable"
-    )]
+    #[error("semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force`")]
     Unreadable {
         /// The semaphore.
         semaphore: String,

@@ -212,7 +212,8 @@ pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fix
 }
 
 pub(crate) async fn the_newest_request_of_a_holder_takes_the_place(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
+    let client = fixture.connect(fixture.builder().label("")).await;
+    let other = fixture.client().await;
     let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
     let build = || AcquireOptions::new().holder("build/main").supersede();
     let held = semaphore.acquire().succeeds().await;

@@ -111,6 +111,24 @@ async fn an_unknown_service_is_named() {
     assert!(reason.contains("unknown"), "{reason}");
 }
 
+/// An operator looks for the address in the sentinels, since the URL does not have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_that_is_announced_and_not_reached_is_named() {
+    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
+    let sentinel = &set.sentinels()[0];
+    sentinel.command(&["SENTINEL", "MONITOR", "elsewhere", "127.0.0.1", "1", "1"]);
+    let url = set.url().replace("/service", "/elsewhere");
+    let connecting = builder(&url).store_timeout(Duration::ZERO).connect();
+    let Err(ConnectError::Store(StoreError::Unreachable { reason })) = in_time(connecting).await else {
+        panic!("no server runs there")
+    };
+    let announced = format!(
+        "127.0.0.1:1, the address that the sentinel {} announced for \"elsewhere\": connection refused",
+        sentinel.address()
+    );
+    assert!(reason.starts_with(&announced), "{reason}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_examination_asks_the_sentinels_and_the_server_that_they_name() {
     let set = Sentinels::builder().min_replicas_to_write(1).start();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use permits::StoreError;
 use permits::protocol::{
     AcquireRequest, AdoptRequest, Grant, Holder, LimitChange, Name, Operation, OperationKind, PermitTerms,
-    RenewRequest, RequestId, RequestKey, SessionId,
+    RenewRequest, RequestId, RequestKey, SessionId, Waits,
 };
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
@@ -255,10 +256,47 @@ fn any_value_is_a_reply_or_an_error() {
 /// Shows that the tests above pass the first check.
 #[test]
 fn a_sound_reply_is_understood() {
-    let mut items: Vec<Sent> = [5, 1, -1, 3, 1, 0, 0, 0].map(Sent::Int).into();
-    items.extend([Sent::Bulk(b"granted".into()), Sent::Int(7), Sent::Int(2)]);
-    let reply = decode_reply(&Sent::Array(items).bytes(), &operations(1)[0], &name()).expect("it is sound");
+    let sound = with_fields(&[Sent::Bulk(b"granted".into()), Sent::Int(7), Sent::Int(2)]);
+    let reply = decode_reply(&sound, &operations(1)[0], &name()).expect("it is sound");
     assert_eq!((reply.now_us, reply.limit), (5, 3));
+}
+
+/// A reply with these fields, behind those that each reply begins with.
+fn with_fields(fields: &[Sent]) -> Vec<u8> {
+    let first = [5, 1, -1, 3, 1, 0, 0, 0].map(Sent::Int);
+    Sent::Array([&first, fields].concat()).bytes()
+}
+
+/// An operator sees reasons on a terminal, also those of a store to which others can write.
+#[test]
+fn a_reason_with_a_control_character_is_refused() {
+    let text = |text: &str| Sent::Bulk(text.into());
+    let zeros = |count| vec![Sent::Int(0); count];
+    let closed = |reason: &str| with_fields(&[text("line_closed"), text(reason), Sent::Int(0)]);
+    // Held, waiting, and the numbers behind the reasons: counts, waits, holders, changes, waiters.
+    let inspected = |paused: &str, closed: &str| {
+        let reasons = [Sent::Int(1), Sent::Int(-1), text(paused), Sent::Int(1), text(closed)];
+        let numbers = 4 + 1 + Waits::default().numbers.len() + 3;
+        with_fields(&[zeros(2), reasons.into(), zeros(numbers)].concat())
+    };
+    let all = operations(1);
+    let (acquire, renew, inspect) = (&all[0], &all[2], &all[9]);
+    let (plain, forged) = ("moved", "moved\u{1b}[2J");
+    for (sound, malformed, operation) in [
+        (closed(plain), closed(forged), acquire),
+        (closed(plain), closed(forged), renew),
+        (inspected(plain, plain), inspected(forged, plain), inspect),
+        (inspected(plain, plain), inspected(plain, forged), inspect),
+    ] {
+        decode_reply(&sound, operation, &name()).expect("it is sound");
+        let refused = decode_reply(&malformed, operation, &name());
+        assert!(matches!(refused, Err(StoreError::Malformed { .. })), "{refused:?}");
+    }
+    for event in ["revoked session.2 web-4", "line_closed session.4 web-6"] {
+        let message = |reason| format!("12 exports\n{event}\t{reason}");
+        assert_eq!(decode_message(&session(), message(plain).as_bytes()).map(|events| events.len()), Ok(1));
+        decode_message(&session(), message(forged).as_bytes()).expect_err("it has a control character");
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) async fn hold(common: &Common) -> Result<u8, Failure> {
     let client = tokio::select! {
         biased;
         end = ending.next() => return Ok(end.code()),
-        client = connect(common) => client,
+        client = connect(common, label) => client,
     };
     let client = match client {
         Ok(client) => client,
@@ -57,7 +57,7 @@ pub(super) async fn hold(common: &Common) -> Result<u8, Failure> {
             return Err(failure);
         }
     };
-    let store = Store::new(client, label);
+    let store = Store::new(client);
     let writer = Writer::Standard(output);
     let ending = async { ending.next().await };
     let end = LocalSet::new().run_until(Connection::run(store.clone(), lines, writer, ending)).await;
@@ -78,9 +78,9 @@ pub(super) async fn listen(common: &Common, path: &Path) -> Result<u8, Failure> 
     let client = tokio::select! {
         biased;
         signal = signals.next() => return Ok(End::Signal(signal).code()),
-        client = connect(common) => client?,
+        client = connect(common, label) => client?,
     };
-    let store = Store::new(client, label);
+    let store = Store::new(client);
     exit::print(format!("listening on unix:{}\n", path.display()));
     let serve = async {
         let (ending, _) = watch::channel(None);

@@ -47,8 +47,6 @@ pub(super) struct Request {
     pub(super) name: String,
     pub(super) limit: Limit,
     pub(super) options: AcquireOptions,
-    /// It names a label, which may be empty.
-    pub(super) has_label: bool,
     /// Its grant counts for some time, so its release may correct the units.
     pub(super) counts: bool,
 }
@@ -171,10 +169,9 @@ fn request(mut fields: Fields) -> Result<Request, String> {
         None if required => return Err("\"require_limit\" needs a \"limit\"".to_owned()),
         None => Limit::Stored,
     };
-    let has_label = fields.0.get("label").is_some_and(|label| !label.is_null());
     let counts = fields.0.get("at_least_ms").and_then(Value::as_f64).is_some_and(|time| time > 0.0);
     let options = AcquireOptions::deserialize(Value::Object(fields.0)).map_err(|error| error.to_string())?;
-    Ok(Request { name, limit, options, has_label, counts })
+    Ok(Request { name, limit, options, counts })
 }
 
 /// The fields of a line that are not read yet.

@@ -19,9 +19,9 @@ pub(super) const MAX_REQUESTS: usize = 100_000;
 /// The default store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects to the store.
-pub(super) async fn connect(common: &Common) -> Result<Client, Failure> {
-    let mut target = Target::of(common)?;
+/// Connects to the store. `label` is that of requests that name none.
+pub(super) async fn connect(common: &Common, label: String) -> Result<Client, Failure> {
+    let mut target = Target::of(common)?.with_label(label);
     if common.verbose > 0 {
         report::say(format_args!("store {}", target.store));
     }
@@ -32,8 +32,6 @@ pub(super) async fn connect(common: &Common) -> Result<Client, Failure> {
 /// The client of all programs, and the number of their requests.
 pub(super) struct Store {
     client: Client,
-    /// The label of requests that name none.
-    label: Option<String>,
     requests: Cell<usize>,
 }
 
@@ -41,8 +39,8 @@ pub(super) struct Store {
 pub(super) struct Place(Rc<Store>);
 
 impl Store {
-    pub(super) fn new(client: Client, label: Option<String>) -> Rc<Self> {
-        Rc::new(Self { client, label, requests: Cell::default() })
+    pub(super) fn new(client: Client) -> Rc<Self> {
+        Rc::new(Self { client, requests: Cell::default() })
     }
 
     /// A place for another request. `None` if there are [`MAX_REQUESTS`].
@@ -56,10 +54,7 @@ impl Store {
 
     /// A request, which is sent when it is polled.
     pub(super) fn acquire(&self, request: Request) -> Result<Acquire, InvalidInput> {
-        let Request { name, limit, mut options, has_label, .. } = request;
-        if let Some(label) = self.label.as_ref().filter(|_| !has_label) {
-            options = options.label(label);
-        }
+        let Request { name, limit, options, .. } = request;
         Ok(self.client.semaphore(name, limit)?.acquire_with(options))
     }
 

@@ -118,6 +118,11 @@ export class Detail {
   // Fetches the semaphore. One fetch at a time, and none for a page that is not visible.
   async refresh(now) {
     if (this.name === null || (!now && (this.fetching || document.hidden))) return;
+    // A browser takes these names for steps in a path, encoded or not.
+    if (this.name === "." || this.name === "..") {
+      this.explain([], [["", `A browser cannot ask for this name: permits status ${this.name}`]], true);
+      return;
+    }
     this.stop?.abort();
     const stop = (this.stop = new AbortController());
     const name = this.name;
@@ -185,13 +190,14 @@ export class Detail {
     const minute = known < MINUTE_MS ? duration(known) : "minute";
     const passed = passedBetween(points, now - MINUTE_MS, now);
     const waits = summary(passed.waits);
-    const held = status.limit === null ? String(status.held) : `${status.held} of ${status.limit}`;
+    const inUse = status.held - status.cooling;
+    const held = status.limit === null ? String(inUse) : `${inUse} of ${status.limit}`;
     const marks = status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));
     this.graphs.draw(points, marks, { now, window }, {
       held: [held, ...apart(status).map(([, text]) => text)].join(", "),
       waiting: String(status.waiting),
       grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
-      wait: waits ? `mean ${waits.mean}, 95 % ${waits.most} in the last ${minute}` : "",
+      wait: waits ? `${waits.text} in the last ${minute}` : "",
     });
   }
 

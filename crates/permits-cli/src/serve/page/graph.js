@@ -12,6 +12,8 @@ const MINUTE_MS = 60000;
 // The bounds of the classes of waits; the last one has none.
 const BOUNDS = ["10 ms", "100 ms", "1 s", "10 s", "100 s"];
 const CLASSES = BOUNDS.length + 1;
+// The least number of waits of which there is a bound for 95 %.
+const MANY = 20;
 
 function add(svg, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
@@ -66,24 +68,33 @@ export function summary({ total_us, numbers }) {
     return bound ? `≤ ${bound}` : `> ${BOUNDS.at(-1)}`;
   };
   // The bounds say no more than their classes.
-  return number > 0 ? { number, mean: seconds(total_us / number), half: within(0.5), most: within(0.95) } : null;
+  if (number <= 0) return null;
+  const mean = seconds(total_us / number);
+  // Of fewer waits one may be all of the last 5 %.
+  const most = number < MANY ? "" : `, 95 % ${within(0.95)}`;
+  return { number, text: `mean ${mean}${most}`, detail: `mean ${mean}, half ${within(0.5)}${most}` };
 }
 
 // The point that is valid at a time.
 const pointAt = (points, at) => points.findLast((point) => point.at_ms <= at);
+
+// The held units that do not cool.
+const inUse = (point) => point.held - point.cooling;
 
 const clock = (at) => new Date(at).toLocaleTimeString();
 
 // The graphs: what each draws, and its reading at a time.
 const GRAPHS = [
   {
-    id: "held", title: "Held", draw: (graph) => graph.steps("held", true),
+    id: "held", title: "Held", draw: (graph) => graph.held(),
     read: (points, { at }) => {
       const point = pointAt(points, at);
-      return point && (point.limit === null ? String(point.held) : `${point.held} of ${point.limit}`);
+      if (!point) return undefined;
+      const cooling = point.cooling ? `, cooling ${point.cooling}` : "";
+      return `${inUse(point)}${point.limit === null ? "" : ` of ${point.limit}`}${cooling}`;
     },
   },
-  { id: "waiting", title: "Waiting", draw: (graph) => graph.steps("waiting", false), read: (points, { at }) => pointAt(points, at)?.waiting },
+  { id: "waiting", title: "Waiting", draw: (graph) => graph.steps([["", (point) => point.waiting]]), read: (points, { at }) => pointAt(points, at)?.waiting },
   {
     id: "grants", title: "Granted", draw: (graph) => graph.bars(),
     read: (points, { from, step }) => `${Math.round(passedBetween(points, from, from + step).grants)} in ${step / 1000} s`,
@@ -92,7 +103,7 @@ const GRAPHS = [
     id: "wait", title: "Wait", draw: (graph) => graph.heat(),
     read: (points, { from, step }) => {
       const waits = summary(passedBetween(points, from, from + step).waits);
-      return waits ? `mean ${waits.mean}, half ${waits.half}, 95 % ${waits.most}` : "none ended";
+      return waits ? waits.detail : "none ended";
     },
   },
 ];
@@ -157,22 +168,33 @@ class Graph {
     add(svg, "text", { x: (LEFT + width - RIGHT) / 2, y: height - 3, "text-anchor": "middle" }, note);
   }
 
-  // The numbers of a field, valid until the next point, and the limits.
-  steps(field, hasLimit) {
+  // The units that are held, above those that cool too, and the limits.
+  held() {
+    const limit = (point) => point.limit ?? 0;
+    const draw = this.steps([[" cooling", (point) => point.held], ["", inUse]], limit);
+    if (draw) add(this.svg, "path", { class: "limit", d: `M${draw(limit).join(" L")}` });
+  }
+
+  // Numbers of points, each valid until the next point, in the order in which they are drawn, with their classes. Returns
+  // the function from the numbers of points to corners.
+  steps(series, most = () => 0) {
     const { points, time } = this.graphs;
-    const values = points.flatMap((point) => (hasLimit ? [point[field], point.limit ?? 0] : [point[field]]));
+    const values = points.flatMap((point) => [most(point), ...series.map(([, value]) => value(point))]);
     this.grid(round(Math.max(1, ...values)));
-    if (!points.length) return;
+    if (!points.length) return null;
     const corners = (value) =>
       points.flatMap((point, index) => {
         const y = this.y(value(point)).toFixed(1);
         return [`${this.x(point.at_ms).toFixed(1)} ${y}`, `${this.x(points[index + 1]?.at_ms ?? time.now).toFixed(1)} ${y}`];
       });
-    const curve = corners((point) => point[field]).join(" L");
     const start = this.x(points[0].at_ms).toFixed(1);
-    add(this.svg, "path", { class: "area", d: `M${start} ${this.y(0)} L${curve} L${this.x(time.now).toFixed(1)} ${this.y(0)} Z` });
-    add(this.svg, "path", { class: "curve", d: `M${curve}` });
-    if (hasLimit) add(this.svg, "path", { class: "limit", d: `M${corners((point) => point.limit ?? 0).join(" L")}` });
+    for (const [className, value] of series) {
+      const curve = corners(value).join(" L");
+      const ground = `${this.x(time.now).toFixed(1)} ${this.y(0)} Z`;
+      add(this.svg, "path", { class: `area${className}`, d: `M${start} ${this.y(0)} L${curve} L${ground}` });
+      add(this.svg, "path", { class: `curve${className}`, d: `M${curve}` });
+    }
+    return corners;
   }
 
   // The grants as bars of equal times, the last of which is not over.

@@ -27,7 +27,7 @@ function fillUsage(cell, row) {
   bar.className = `usage ${severity(longestWait(row))}`;
   // The units at work are drawn above those that may be kept, and these above all that are held.
   [row.held, uncooled, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
-  setText(bar.querySelector("span"), row.unreadable === null ? `${row.held} / ${row.limit ?? "–"}` : "–");
+  setText(bar.querySelector("span"), row.unreadable === null ? `${uncooled} / ${row.limit ?? "–"}` : "–");
   setTip(cell, [`${working} at work`, ...apart(row).map(([, text]) => text)].join(", "));
 }
 
@@ -136,6 +136,7 @@ export class List {
   constructor(elements, onOpen) {
     Object.assign(this, { elements, onOpen });
     this.rows = new Map();
+    this.isRead = false;
     this.omitted = 0;
     this.sort = null;
     this.part = "all";
@@ -146,7 +147,10 @@ export class List {
       isTree: true,
       id: "semaphore",
       keyOf: (row) => (row.members ? `group ${row.isIdle ? "" : row.name}` : `semaphore ${row.name}`),
-      empty: () => (this.rows.size ? "No semaphore matches." : "There are no semaphores. The first request for a permit makes one."),
+      empty: () => {
+        if (!this.isRead) return "Nothing has been read yet.";
+        return this.rows.size ? "No semaphore matches." : "There are no semaphores. The first request for a permit makes one.";
+      },
       onOpen: (row) => (row.members ? this.fold(row, !row.expanded) : onOpen(row.name)),
       onFold: (row, isOpen) => row.members && row.expanded !== isOpen && this.fold(row, isOpen),
       onSort: (key) => this.sortBy(key),
@@ -180,6 +184,7 @@ export class List {
 
   // Applies an event. Returns the names that have changed.
   apply(name, data) {
+    this.isRead = true;
     const rows = name === "all" ? data.semaphores : data.changed;
     if (name === "all") this.rows.clear();
     for (const row of rows) this.rows.set(row.name, { ...row, read: Date.now() });

@@ -24,6 +24,8 @@ function say(text) {
 function setState(text, className) {
   setText(byId("state"), text);
   byId("state").className = className;
+  // What is shown is older then.
+  document.querySelector("main").classList.toggle("stale", className === "down");
 }
 
 function setProblem(text) {

@@ -117,9 +117,9 @@ fn it_fits_whatever_size_the_terminal_is_given() {
     prepare(&server, &long);
     let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1");
     let mut view = View::top(&server, &["--sort", "name"]);
-    view.shows("-is-wide-a…");
+    view.shows("> a-name-that-is-longer-than-the-");
     view.resize(5, 20);
-    view.shows("> a-name-that…     0");
+    view.shows("> a-name-t…de-     0");
     view.types("jp");
     view.shows("(y/n)");
     view.types("n\r");

@@ -24,7 +24,9 @@ use crate::protocol::{Answers, Declaration, Label, Name, PermitTerms, Recovery, 
 fn config(session: &str, lease: Duration) -> Config {
     Config {
         session: SessionId::new(session).expect("valid"),
-        label: Label::new("label").expect("it is valid"),
+        process: "host:1".to_owned(),
+        label: Label::default(),
+        author: Label::default(),
         lease,
         keep: Duration::ZERO,
         recovery: Recovery::Off,

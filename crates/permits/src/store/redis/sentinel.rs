@@ -33,15 +33,21 @@ const SWITCHED: &str = "+switch-master";
 /// The server, or the sentinels that name it.
 #[derive(Clone)]
 pub(crate) enum Endpoint {
+    /// A server that the URL names.
     Server(Box<Server>),
+    /// A node of a cluster that other nodes name.
+    Node(Box<Server>),
     Sentinels(Arc<SentinelGroup>),
 }
 
 impl Endpoint {
-    /// The server to connect to now.
-    pub(super) async fn server(&self, timeout: Duration) -> Result<Server, StoreError> {
+    /// The server to connect to now, and its address in an error: with its origin, unless it is the URL's.
+    pub(super) async fn server(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
         match self {
-            Self::Server(server) => Ok((**server).clone()),
+            Self::Server(server) => Ok(((**server).clone(), server.to_string())),
+            Self::Node(server) => {
+                Ok(((**server).clone(), format!("{server}, an address that the cluster announced")))
+            }
             Self::Sentinels(group) => group.ask(timeout.min(SENTINEL_TIMEOUT)).await,
         }
     }
@@ -50,7 +56,7 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(server) => server.fmt(f),
+            Self::Server(server) | Self::Node(server) => server.fmt(f),
             Self::Sentinels(group) => write!(f, "service {:?}", group.address.service),
         }
     }
@@ -73,10 +79,10 @@ impl SentinelGroup {
         self.address.sentinels.len()
     }
 
-    /// The primary that the newest configuration names.
-    async fn ask(&self, timeout: Duration) -> Result<Server, StoreError> {
+    /// The primary that the newest configuration names, and its address in an error.
+    async fn ask(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
         let (newest, mut errors) = self.ask_each(timeout).await;
-        let Some(named) = newest else {
+        let Some((named, sentinel)) = newest else {
             // An error that lasts counts more than a sentinel that is away.
             if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
                 return Err(errors.swap_remove(lasting));
@@ -88,23 +94,26 @@ impl SentinelGroup {
         };
         let server = self.address.server.at(&named.host, named.port);
         *self.lock() = Some((named.host, named.port));
-        Ok(server)
+        let service = &self.address.service;
+        let place = format!("{server}, the address that the sentinel {sentinel} announced for {service:?}");
+        Ok((server, place))
     }
 
     /// The primary that the newest configuration names, and the errors of the sentinels that name none.
     pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
         let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
-        let server = newest.map(|named| self.address.server.at(&named.host, named.port));
+        let server = newest.map(|(named, _)| self.address.server.at(&named.host, named.port));
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
-    async fn ask_each(&self, timeout: Duration) -> (Option<NamedPrimary>, Vec<StoreError>) {
+    async fn ask_each(&self, timeout: Duration) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
         let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
-        let mut newest: Option<NamedPrimary> = None;
+        let mut newest: Option<(NamedPrimary, &Server)> = None;
         let mut errors = Vec::new();
         for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
             match answer {
-                Ok(named) => newest = newest.max(Some(named)),
+                Ok(named) if newest.as_ref().is_some_and(|(newest, _)| *newest > named) => {}
+                Ok(named) => newest = Some((named, sentinel)),
                 Err(error) => errors.push(error.at(sentinel)),
             }
         }

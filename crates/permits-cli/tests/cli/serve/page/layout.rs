@@ -125,7 +125,7 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
     let browser = Browser::start();
     browser.open(&format!("http://{}/#/mails", serve.address));
     browser.until("document.querySelector('#holders tr.row')");
-    assert_eq!(browser.text("#held-now"), "2 of 3, cooling 2");
+    assert_eq!(browser.text("#held-now"), "0 of 3, cooling 2");
     assert_eq!(browser.text("#holders .badge"), "cooling");
     assert!(!browser.text("#holders td.lease").contains("cooling"), "{}", browser.text("#holders"));
     for (name, badge, widths) in
@@ -136,6 +136,8 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
         let rects = format!("return [...{row}.querySelectorAll('rect')]");
         let drawn = browser.script(&format!("{rects}.map((rect) => rect.getAttribute('width'))"));
         assert_eq!(drawn, json!(widths), "{name}: held, not cooling, at work for certain");
+        let number = browser.script(&format!("return {row}.querySelector('.usage span').innerText"));
+        assert_eq!(number, if name == "mails" { "0 / 3" } else { "2 / 4" });
         let colours = browser.script(&format!("{rects}.map((rect) => getComputedStyle(rect).fill)"));
         let colours: BTreeSet<&str> =
             colours.as_array().into_iter().flatten().filter_map(Value::as_str).collect();

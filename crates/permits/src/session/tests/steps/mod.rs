@@ -218,7 +218,7 @@ fn a_grant_that_no_caller_waits_for_is_given_back() {
 fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
     let mut bench = Bench::new();
     let (mut pending, (name, holder, request)) = bench.waiting("a");
-    let other = Holder::new("label/other.0").expect("valid");
+    let other = Holder::new("host:1/other.0").expect("valid");
     let foreign = RequestId::new("session-2.0").expect("valid");
     for news in [EventKind::Granted(GRANT), EventKind::Revoked("no".into()), EventKind::Refused] {
         bench.push(&(name.clone(), other.clone(), request.clone()), news.clone());

@@ -98,7 +98,10 @@ impl Cluster {
         let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
         let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, stale });
         let (map, server) = shared.ask_for_map().await?;
-        shared.config(&server).connect(&BTreeSet::new(), &shared.wire, Arc::new(NoReceiver)).await?;
+        shared
+            .config(Endpoint::Server(Box::new(server)))
+            .connect(&BTreeSet::new(), &shared.wire, Arc::new(NoReceiver))
+            .await?;
         shared.lock().map = map;
         shared.options.sink.report(&mut vec![Report::Up]);
         let refreshing = tokio::spawn(refresh(shared.clone())).abort_handle();
@@ -209,8 +212,8 @@ impl Shared {
         }
     }
 
-    fn config(&self, server: &Server) -> ConnectConfig {
-        ConnectConfig::new(Endpoint::Server(Box::new(server.clone())), true, &self.options)
+    fn config(&self, endpoint: Endpoint) -> ConnectConfig {
+        ConnectConfig::new(endpoint, true, &self.options)
     }
 
     /// The connection to a node, which is begun if the node is new.
@@ -219,7 +222,11 @@ impl Shared {
         if let Some(connected) = inner.nodes.get(node) {
             return connected.clone();
         }
-        let config = self.config(&self.seeds[0].at(&node.0, node.1));
+        let is_of_url = |seed: &&Server| seed.host_and_port() == Some((&node.0, node.1));
+        let config = self.config(match self.seeds.iter().find(is_of_url) {
+            Some(seed) => Endpoint::Server(Box::new(seed.clone())),
+            None => Endpoint::Node(Box::new(self.seeds[0].at(&node.0, node.1))),
+        });
         let owner = Arc::new(NodeOwner { shared: Arc::downgrade(self), node: node.clone() });
         let managed = ManagedConnection::begin(config, self.wire.clone(), owner, &self.runtime);
         let connected = Arc::new(managed);

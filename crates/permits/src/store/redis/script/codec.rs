@@ -3,13 +3,11 @@
 //!
 //! The part that all operations share. An operation's own arguments and answers are in [`ops`].
 
-use std::sync::Arc;
-
 use super::ops;
 use super::values::{Decoded, Fields, Malformed};
 use crate::protocol::{
     Command, Declaration, Event, EventKind, Grant, Holder, Name, Operation, Reply, RequestId, SessionId,
-    Window,
+    Window, check_reason,
 };
 use crate::store::redis::keys;
 use crate::store::redis::resp::{Cmd, Value, cmd};
@@ -104,7 +102,7 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
         }
         "revoked" => {
             let (holder, reason) = rest.split_once('\t')?;
-            (holder, EventKind::Revoked(Arc::from(reason)))
+            (holder, EventKind::Revoked(check_reason(reason).ok()?))
         }
         "turn" => {
             let (delay_us, holder) = rest.split_once(' ')?;
@@ -112,7 +110,7 @@ fn decode_event(line: &str) -> Option<(RequestId, Holder, EventKind)> {
         }
         "line_closed" => {
             let (holder, reason) = rest.split_once('\t')?;
-            (holder, EventKind::LineClosed(Arc::from(reason)))
+            (holder, EventKind::LineClosed(check_reason(reason).ok()?))
         }
         "refused" => (rest, EventKind::Refused),
         "superseded" => (rest, EventKind::Superseded),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{Grant, Holder, Label, LaneName, ReleaseOutcome};
+use crate::protocol::{Grant, Holder, Label, LaneName, ReleaseOutcome, check_reason};
 use crate::store::redis::resp::Value;
 
 /// A value from a script that does not fit the script's header.
@@ -67,10 +67,14 @@ impl Fields {
         }
     }
 
-    /// The reason of a closed line, in the place of two numbers.
     pub(super) fn reason(&mut self) -> Decoded<Arc<str>> {
-        let (reason, _) = (self.text()?, self.integer()?);
-        Ok(reason.into())
+        check_reason(&self.text()?).map_err(|invalid| Malformed(invalid.to_string()))
+    }
+
+    /// The reason of a closed line, in the place of two numbers.
+    pub(super) fn line_closed(&mut self) -> Decoded<Arc<str>> {
+        let (reason, _) = (self.reason()?, self.integer()?);
+        Ok(reason)
     }
 
     pub(super) fn holder(&mut self) -> Decoded<Holder> {

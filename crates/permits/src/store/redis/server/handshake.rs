@@ -5,6 +5,7 @@
 //! that lacks the scripts another one.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl ConnectConfig {
         wire: &Wire,
         receiver: Arc<dyn Receiver>,
     ) -> Result<(Connection, Vec<String>), StoreError> {
-        let server = self.with_timeout(self.endpoint.server(CONNECT_TIMEOUT)).await?;
+        let (server, place) = within(&self.endpoint, self.endpoint.server(CONNECT_TIMEOUT)).await?;
         let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
         let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
         commands.extend(has_sentinels.then(|| info("replication")));
@@ -88,7 +89,7 @@ impl ConnectConfig {
             load(&connection, wire, checks).await?;
             Ok((connection, memory, role, moved))
         };
-        let (connection, memory, role, moved) = self.with_timeout(connecting).await?;
+        let (connection, memory, role, moved) = within(&place, connecting).await?;
         if role.is_some_and(|info| field(&info, "role") != Some("master")) {
             // The sentinels are about to name another server, or this one has not been promoted yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
@@ -101,7 +102,8 @@ impl ConnectConfig {
 
     /// Another connection, unchecked and without subscriptions.
     pub(super) async fn connect_unchecked(&self) -> Result<Connection, StoreError> {
-        connect(&self.endpoint.server(CONNECT_TIMEOUT).await?, self.times).await
+        let (server, _) = self.endpoint.server(CONNECT_TIMEOUT).await?;
+        connect(&server, self.times).await
     }
 
     /// The command that ends the subscription to a channel.
@@ -128,18 +130,16 @@ impl ConnectConfig {
             .arg(if self.in_cluster { "S" } else { "" });
         probe
     }
+}
 
-    async fn with_timeout<T>(
-        &self,
-        connecting: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(result) => result.map_err(|error| error.at(&self.endpoint)),
-            Err(_) => Err(StoreError::Unreachable {
-                reason: format!("{}: no connection within {CONNECT_TIMEOUT:?}", self.endpoint),
-            }),
-        }
-    }
+/// Connects in time. `place` begins the errors.
+async fn within<T>(
+    place: &impl Display,
+    connecting: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let silent = || StoreError::Unreachable { reason: format!("no connection within {CONNECT_TIMEOUT:?}") };
+    let connected = timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(silent()));
+    connected.map_err(|error| error.at(place))
 }
 
 fn info(section: &str) -> Cmd {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
@@ -205,7 +204,7 @@ async fn answers_tls(server: &Server) -> bool {
 /// The first byte of the server's reply to `question`.
 async fn first_answer(server: &Server, question: &[u8]) -> Option<u8> {
     let asking = async {
-        let mut stream = TcpStream::connect(server.host_and_port()?).await.ok()?;
+        let mut stream = stream::connect(server).await.ok()?;
         stream.write_all(question).await.ok()?;
         stream.read_u8().await.ok()
     };

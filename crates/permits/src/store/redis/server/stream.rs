@@ -2,7 +2,7 @@
 //! task waits for bytes to read.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host, tcp};
+use tokio::net::{TcpStream, tcp};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::store::redis::address::{Secured, Server, ServerAddress};
@@ -56,13 +57,13 @@ async fn open_tls(_: &Server, secured: Secured) -> io::Result<(Readable, Writabl
 }
 
 /// Connects to the first of the host's addresses that replies. Each has a head start before the next one.
-async fn connect(server: &Server) -> io::Result<TcpStream> {
+pub(super) async fn connect(server: &Server) -> io::Result<TcpStream> {
     let Some(host_and_port) = server.host_and_port() else {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"));
     };
     let mut attempts = FuturesUnordered::new();
     let mut failed = io::Error::other("the host has no address");
-    for address in lookup_host(host_and_port).await? {
+    for address in addresses(host_and_port).await? {
         attempts.push(connect_to(address));
         tokio::select! {
             Some(attempt) = attempts.next() => match attempt {
@@ -79,6 +80,22 @@ async fn connect(server: &Server) -> io::Result<TcpStream> {
         }
     }
     Err(failed)
+}
+
+/// The addresses of a host. A name is looked up on a thread of its own: a look-up cannot be cancelled, and
+/// that of tokio panics if there can be no thread.
+async fn addresses((host, port): (&str, u16)) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let (answer, found) = oneshot::channel();
+    let host = host.to_owned();
+    std::thread::Builder::new().name("permits-lookup".into()).spawn(move || {
+        let addresses = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+        // The connection may have been given up.
+        drop(answer.send(addresses));
+    })?;
+    found.await.map_err(io::Error::other)?
 }
 
 async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {

@@ -44,7 +44,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         return Ok(AcquireOutcome::Granted(fields.grant()?));
     }
     if tag == "line_closed" {
-        return Ok(AcquireOutcome::Refused(Refusal::LineClosed(fields.reason()?)));
+        return Ok(AcquireOutcome::Refused(Refusal::LineClosed(fields.line_closed()?)));
     }
     if tag == "paused" {
         let (remaining, _) = (fields.integer()?, fields.integer()?);

@@ -19,11 +19,11 @@ pub(super) fn encode(cmd: &mut Cmd, max: u32) {
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
-    let (remaining, reason) = (fields.integer()?, fields.text()?.into());
+    let (remaining, reason) = (fields.integer()?, fields.reason()?);
     let pause = InspectedPause { remaining_ms: u64::try_from(remaining).ok(), reason };
     let paused = paused.then_some(pause);
-    let (closed, reason) = (fields.flag()?, fields.text()?);
-    let closed = closed.then(|| reason.into());
+    let (closed, reason) = (fields.flag()?, fields.reason()?);
+    let closed = closed.then_some(reason);
     let counts = Counts {
         grants: fields.number()?,
         refused: fields.number()?,

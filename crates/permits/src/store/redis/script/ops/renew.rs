@@ -25,7 +25,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<RenewOutcome> {
         return Ok(RenewOutcome::Granted(fields.grant()?));
     }
     if tag == "line_closed" {
-        return Ok(RenewOutcome::LineClosed(fields.reason()?));
+        return Ok(RenewOutcome::LineClosed(fields.line_closed()?));
     }
     let (position, _) = (fields.number()?, fields.integer()?);
     Ok(match tag.as_str() {
