@@ -11,6 +11,8 @@ use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
 use crate::reply::Reply;
 use crate::session::callers::{PermitGuard, TermsChange};
+#[cfg(test)]
+use crate::session::permit_state::HeldPermit;
 use crate::session::permit_state::PermitStatus;
 use crate::sys::clock::{Moment, millis};
 
@@ -44,6 +46,12 @@ impl fmt::Debug for Permit {
 impl Permit {
     pub(crate) fn new(guard: PermitGuard) -> Self {
         Self { guard }
+    }
+
+    /// The state that it shares with its session.
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &HeldPermit {
+        &self.guard.state
     }
 
     /// The name of the semaphore.

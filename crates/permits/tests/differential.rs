@@ -11,6 +11,7 @@
 mod support {
     pub(crate) mod coverage;
     pub(crate) mod dump;
+    pub(crate) mod ideas;
     pub(crate) mod packed;
     pub(crate) mod run;
     pub(crate) mod simulation;
@@ -246,13 +247,13 @@ fn lua_equals_the_model_for_a_few_holders() {
     let redis = RefCell::new(Redis::start());
     let met = || {
         let coverage = &redis.borrow().coverage;
-        coverage.missing(SMALL).is_empty() && coverage.missing_pairs().is_empty()
+        coverage.missing(SMALL).is_empty() && coverage.pairs.missing().is_empty()
     };
     cases_until(200, FEW, &histories(150), |history| redis.borrow_mut().run(history), met);
     let redis = redis.into_inner();
     println!("{} steps", redis.steps);
     redis.coverage.assert_met(SMALL);
-    redis.coverage.assert_pairs_met();
+    redis.coverage.pairs.assert_met();
 }
 
 #[test]

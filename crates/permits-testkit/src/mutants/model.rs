@@ -260,6 +260,13 @@ pub fn publishes_twice(state: &mut Option<State>, server: &Clock<'_>, command: &
     (reply, events)
 }
 
+/// Lets no head know when time alone frees units.
+pub fn announces_no_turn(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let (reply, mut events) = apply(state, server, command);
+    events.retain(|event| !matches!(event.kind, EventKind::Turn(_)));
+    (reply, events)
+}
+
 /// Frees the units of a released grant at once, before the time for which it counts has passed.
 pub fn forgets_the_time(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     change(state, |state| state.entries.values_mut().for_each(|entry| entry.terms.at_least_ms = 0));

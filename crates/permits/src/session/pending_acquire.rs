@@ -114,6 +114,11 @@ impl PendingAcquire {
         &self.holder
     }
 
+    #[cfg(test)]
+    pub(super) fn request(&self) -> &RequestId {
+        &self.request
+    }
+
     pub(crate) fn position(&self) -> Option<u64> {
         self.position.get()
     }

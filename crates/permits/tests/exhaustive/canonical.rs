@@ -2,8 +2,8 @@
 //!
 //! Times count from now, and all times more than a lease ago are one; requests are numbered by how many their
 //! client has made since, tokens and tickets by their order; the progress of lanes counts from the first one;
-//! clients of the same weight and lane are interchangeable. Fields of the model that serve operators or other
-//! commands (sequence, versions) are left out.
+//! clients of the same weight, lane and lease are interchangeable. Fields of the model that serve operators
+//! or other commands (sequence, versions) are left out.
 //!
 //! So endless renewals and ticks return to a known key, and the exploration covers every reachable world.
 
@@ -35,9 +35,9 @@ pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
     part(0) << 64 | part(1)
 }
 
-/// The permutations of clients that keep each weight and lane in its place.
+/// The permutations of clients that keep each weight, lane and lease in its place.
 fn orders(scope: &Scope) -> Vec<Vec<usize>> {
-    let terms = |client: usize| (scope.weights[client], scope.lane(client));
+    let terms = |client: usize| (scope.weights[client], scope.lane(client), scope.lease_of(client));
     let clients = 0..scope.weights.len();
     let mut orders = vec![Vec::new()];
     for place in clients.clone() {
@@ -215,6 +215,7 @@ impl Writer<'_> {
         let Some(state) = state else { return };
         self.put(state.limit);
         self.flag(state.pinned);
+        self.put(state.lease_max_ms / TICK_MS);
         // While it is in use the expiry is extended again and again; only the end counts.
         let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
         self.until(if state.pinned { 0 } else { expires });

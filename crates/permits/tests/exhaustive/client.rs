@@ -118,10 +118,11 @@ pub(crate) struct Client {
     pub(crate) keeping: Keeping,
 }
 
-/// The circumstances of all clients.
+/// The circumstances of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances {
     pub(crate) now: u32,
+    /// The lease of its requests.
     pub(crate) lease: u32,
     /// Clients keep what they release.
     pub(crate) keep: bool,

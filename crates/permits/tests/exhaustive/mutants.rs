@@ -77,6 +77,12 @@ fn what_is_freed_and_kept_is_seen() {
 }
 
 #[test]
+fn a_head_that_is_not_told_of_a_shorter_lease_is_seen() {
+    let scope = mutant(model::announces_no_turn);
+    breaks("P7, asked for", Scope { weights: &[1, 1, 1], leases: &[3, 2, 3], ..scope });
+}
+
+#[test]
 fn a_grant_that_counts_too_short_is_seen() {
     breaks("P17", Scope { at_least: 2, ..mutant(model::forgets_the_time) });
 }

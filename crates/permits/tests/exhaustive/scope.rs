@@ -76,8 +76,10 @@ pub(crate) struct Scope {
     pub(crate) limit: u32,
     /// The limit that an operator sets.
     pub(crate) other_limit: u32,
-    /// In ticks.
+    /// The longest lease, in ticks.
     pub(crate) lease: u32,
+    /// The lease of each client's requests, if they differ.
+    pub(crate) leases: &'static [u32],
     /// The time for which each grant counts, in ticks.
     pub(crate) at_least: u32,
     /// Clients keep what they release.
@@ -110,6 +112,7 @@ impl Scope {
             limit: 1,
             other_limit: 1,
             lease: 3,
+            leases: &[],
             at_least: 0,
             keep: false,
             recovery: Recovery::Interval,
@@ -132,6 +135,11 @@ impl Scope {
     /// The lane of a client's requests, and its share.
     pub(crate) fn lane(&self, client: usize) -> (&'static str, u32) {
         self.lanes.get(client).copied().unwrap_or(("", 1))
+    }
+
+    /// The lease of a client's requests, in ticks.
+    pub(crate) fn lease_of(&self, client: usize) -> u32 {
+        self.leases.get(client).copied().unwrap_or(self.lease)
     }
 
     /// The length of a recovery window, in ticks.

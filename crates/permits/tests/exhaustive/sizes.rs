@@ -39,6 +39,11 @@ fn rates(at_least: u32, budget: Budget) -> Scope {
     Scope { at_least, name: "rates", ..crashes(budget) }
 }
 
+/// A client with a short lease between two with a long one: one holds the unit, and the others wait for it.
+fn leases(budget: Budget) -> Scope {
+    Scope { leases: &[3, 2, 3], begin: ALL_WAIT, limit: 1, name: "leases", ..crowd(budget) }
+}
+
 /// Clients that keep what they release.
 fn keeps(scope: Scope, name: &'static str) -> Scope {
     Scope { keep: true, name, ..scope }
@@ -150,6 +155,11 @@ fn a_lane_that_owes_breaks_nothing() {
     ];
     let budget = Budget { acquisitions: 4, ..three(0) };
     holds_in(Scope { begin: BEGIN, lease: 1, name: "lanes, owing", ..lanes(budget) }, 1);
+}
+
+#[test]
+fn leases_of_two_lengths_break_nothing() {
+    holds_in(leases(three(0)), 1);
 }
 
 #[test]

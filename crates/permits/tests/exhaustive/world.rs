@@ -130,8 +130,10 @@ impl World {
         self.now_ms() * 1000 + u64::from(self.commands)
     }
 
-    fn known(&self, scope: &Scope) -> Circumstances {
-        Circumstances { now: self.now, lease: scope.lease, keep: scope.keep, behaviour: scope.behaviour }
+    /// The circumstances of a client, by its number.
+    fn known<'a>(&self, scope: &'a Scope) -> impl Fn(usize) -> Circumstances + use<'a> {
+        let (now, &Scope { keep, behaviour, .. }) = (self.now, scope);
+        move |client| Circumstances { now, lease: scope.lease_of(client), keep, behaviour }
     }
 
     /// After a step: checks the properties of the state, and computes its key.
@@ -161,26 +163,26 @@ impl World {
             Action::Acquire(client) => {
                 self.left.acquisitions -= 1;
                 if self.clients[client].keeps() {
-                    let granted = self.clients[client].grant_again(known);
+                    let granted = self.clients[client].grant_again(known(client));
                     granted.into_iter().for_each(|grant| properties::judge_token(self, grant));
                 } else {
-                    self.clients[client].acquire(known);
+                    self.clients[client].acquire(known(client));
                 }
             }
-            Action::Ask(client) => self.clients[client].send_acquire(known),
-            Action::Renew(client) => self.clients[client].renew(known),
+            Action::Ask(client) => self.clients[client].send_acquire(known(client)),
+            Action::Renew(client) => self.clients[client].renew(known(client)),
             Action::Release(client) => {
                 // Each step takes a microsecond at least.
                 self.commands += u32::from(scope.keep);
                 let granted = self.clients[client].entry.as_ref().and_then(Entry::held);
                 let passed = granted.map_or(0, |(grant, _)| self.now_us().saturating_sub(grant.token));
-                self.clients[client].release(Duration::from_micros(passed), known);
+                self.clients[client].release(Duration::from_micros(passed), known(client));
             }
-            Action::GiveBack(client) => self.clients[client].give_back(known),
-            Action::SendRelease(client) => self.clients[client].send_release(known),
+            Action::GiveBack(client) => self.clients[client].give_back(known(client)),
+            Action::SendRelease(client) => self.clients[client].send_release(known(client)),
             Action::Cancel(client) => {
                 self.left.cancels -= 1;
-                self.clients[client].cancel(known);
+                self.clients[client].cancel(known(client));
             }
             Action::Crash(client) => self.crash(client),
             Action::Execute(client, kind) => {
@@ -208,25 +210,25 @@ impl World {
                 let returned = self.clients[client].call(kind).and_then(|call| call.reply.as_ref());
                 let (returned_us, run) = returned.map_or((0, self.run), |reply| (reply.now_us, reply.run));
                 self.lost_recalls.retain(|lost| lost.client != client || lost.at_us > returned_us);
-                self.clients[client].on_return(kind, known);
+                self.clients[client].on_return(kind, known(client));
                 if run < self.run {
                     // The end of its connection is behind it.
-                    self.clients[client].note(Notice::Unsure, known);
+                    self.clients[client].note(Notice::Unsure, known(client));
                 }
             }
             Action::Lose(client, kind) => {
                 self.left.losses -= 1;
-                self.clients[client].on_failure(kind, known);
+                self.clients[client].on_failure(kind, known(client));
             }
             Action::GiveUp(client, kind) => {
                 self.left.losses -= 1;
                 let call = self.clients[client].call(kind).expect("it is on its way").clone();
                 self.late.push(Late { client, kind, call });
-                self.clients[client].on_failure(kind, known);
+                self.clients[client].on_failure(kind, known(client));
             }
             Action::Push(number) => {
                 let Message { client, request, grant, .. } = self.messages.remove(number);
-                self.clients[client].on_push(request, grant, known);
+                self.clients[client].on_push(request, grant, known(client));
             }
             Action::LoseMessage(number) => {
                 self.left.losses -= 1;
@@ -235,7 +237,7 @@ impl World {
             }
             Action::Recall(number) => {
                 let Recall { client, .. } = self.recalls.remove(number);
-                self.clients[client].note(Notice::Recall, known);
+                self.clients[client].note(Notice::Recall, known(client));
             }
             Action::LoseRecall(number) => {
                 self.left.losses -= 1;
@@ -280,8 +282,8 @@ impl World {
         self.now += 1;
         self.commands = 0;
         let known = self.known(scope);
-        for client in &mut self.clients {
-            client.pass(known);
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client.pass(known(number));
         }
     }
 
@@ -309,11 +311,11 @@ impl World {
         self.recalls.clear();
         self.lost_recalls.clear();
         let known = self.known(scope);
-        for client in &mut self.clients {
-            client.note(Notice::Unsure, known);
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client.note(Notice::Unsure, known(number));
             for kind in KINDS {
                 if client.call(kind).is_some_and(|call| call.reply.is_none()) {
-                    client.on_failure(kind, known);
+                    client.on_failure(kind, known(number));
                 }
             }
         }
@@ -328,7 +330,7 @@ impl World {
         call: &Call,
     ) -> (Outcome, StoreReply, u64) {
         let (holder, request) = (holder(client, call.request), request(client, call.request));
-        let lease_ms = u64::from(scope.lease) * TICK_MS;
+        let lease_ms = u64::from(scope.lease_of(client)) * TICK_MS;
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
         let (lane, share) = scope.lane(client);
         let terms = PermitTerms {
@@ -378,7 +380,7 @@ impl World {
         let command = Command {
             semaphore: Name::new("exports").expect("it is valid"),
             session: SessionId::new(&format!("s{client}")).expect("it is plain"),
-            lease_ms: u64::from(scope.lease) * TICK_MS,
+            lease_ms: u64::from(scope.lease_of(client)) * TICK_MS,
             recovery: scope.recovery,
             declaration,
             operation,

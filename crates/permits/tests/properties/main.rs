@@ -13,6 +13,8 @@
 
 #[path = "../support/coverage.rs"]
 mod coverage;
+#[path = "../support/ideas.rs"]
+mod ideas;
 mod lanes;
 mod mutants;
 #[path = "../support/run.rs"]
@@ -319,11 +321,11 @@ fn every_command_keeps_the_properties() {
     let check = |history: &History| Run::history(&mut coverage.borrow_mut(), history);
     let met = || {
         let coverage = coverage.borrow();
-        coverage.missing(SMALL).is_empty() && coverage.missing_pairs().is_empty()
+        coverage.missing(SMALL).is_empty() && coverage.pairs.missing().is_empty()
     };
     cases_until(400, FEW, &histories(150), check, met);
     coverage.borrow().assert_met(SMALL);
-    coverage.borrow().assert_pairs_met();
+    coverage.borrow().pairs.assert_met();
     coverage.borrow().assert_met(&["waiter withdrawn"]);
 }
 

@@ -3,16 +3,26 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use permits::model::{Damage, Entry, REAP_MAX, State};
+use permits::model::{Damage, REAP_MAX, State};
 use permits::protocol::{
     AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitOutcome, Operation,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
 };
 
+use super::ideas::{self, Pairs};
+
 /// The number of times that each case happened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Coverage {
     counts: BTreeMap<String, u64>,
+    /// The pairs of ideas that have met.
+    pub(crate) pairs: Pairs,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self { counts: BTreeMap::new(), pairs: Pairs::new(&ideas::OF_A_STORE, &[&ideas::COMMANDS]) }
+    }
 }
 
 /// The cases that histories of a few holders must meet.
@@ -93,92 +103,7 @@ pub(crate) const CROWDED: &[&str] = &[
     "renew: reclaimed far above the slots made",
 ];
 
-/// The ideas of requests and operators of which each pair must meet: both in one command, or one in a command
-/// and the other in the state that the command finds or leaves.
-const IDEAS: [&str; 9] = [
-    "weights",
-    "lanes",
-    "keep",
-    "at least",
-    "count",
-    "supersede",
-    "pause with an end",
-    "hand-over",
-    "exactly",
-];
-
-/// The ideas that are commands of their own: no two of them are in one.
-const COMMANDS: [&str; 3] = ["count", "supersede", "hand-over"];
-
-/// Each pair of [`IDEAS`] that can meet.
-fn pairs() -> impl Iterator<Item = String> {
-    let all = (0..IDEAS.len())
-        .flat_map(|first| IDEAS[first + 1..].iter().map(move |second| (IDEAS[first], *second)));
-    all.filter(|(first, second)| !COMMANDS.contains(first) || !COMMANDS.contains(second))
-        .map(|(first, second)| pair(first, second))
-}
-
-fn pair(first: &str, second: &str) -> String {
-    format!("{first} × {second}")
-}
-
-/// The ideas in a state.
-fn ideas_of(state: &State, now_ms: u64) -> impl Fn(&str) -> bool + use<> {
-    let any = |has: fn(&Entry) -> bool| state.entries.values().any(has);
-    let found = [
-        ("weights", any(|entry| entry.terms.weight > 1)),
-        ("lanes", any(|entry| entry.terms.lane.as_str() != "")),
-        ("keep", any(|entry| entry.terms.keep)),
-        ("at least", any(|entry| entry.terms.at_least_ms > 0)),
-        ("pause with an end", state.pause_ends_ms().is_some_and(|ends_ms| ends_ms > now_ms)),
-    ];
-    move |idea| found.contains(&(idea, true))
-}
-
 impl Coverage {
-    /// Counts the pairs of ideas that meet in one command.
-    fn note_ideas(
-        &mut self,
-        now_ms: u64,
-        states: [Option<&State>; 2],
-        command: &Command,
-        (reply, events): (&Reply, &[Event]),
-    ) {
-        let is_counted = |release: &ReleaseRequest| release.counted.is_some();
-        let mut met = vec![
-            ("exactly", matches!(command.declaration, Declaration::Require(limit) if limit == reply.limit)),
-            ("hand-over", matches!(reply.answers, Answers::Adopt(true))),
-            ("supersede", events.iter().any(|event| matches!(event.kind, EventKind::Superseded))),
-            ("count", matches!(&command.operation, Operation::Release(all) if all.iter().any(is_counted))),
-        ];
-        for state in states.into_iter().flatten() {
-            let has = ideas_of(state, now_ms);
-            met.extend(IDEAS.iter().map(|idea| (*idea, has(idea))));
-        }
-        let met: Vec<&str> = IDEAS.into_iter().filter(|idea| met.contains(&(idea, true))).collect();
-        for (at, first) in met.iter().enumerate() {
-            met[at + 1..].iter().for_each(|second| self.count(&pair(first, second)));
-        }
-    }
-
-    /// The pairs of ideas that have not met yet.
-    pub(crate) fn missing_pairs(&self) -> Vec<String> {
-        pairs().filter(|pair| !self.counts.contains_key(pair)).collect()
-    }
-
-    /// # Panics
-    /// If two ideas never met.
-    pub(crate) fn assert_pairs_met(&self) {
-        let missing = self.missing_pairs();
-        assert!(missing.is_empty(), "never met: {missing:?}");
-        let rarest = pairs().min_by_key(|pair| self.counts[pair]).expect("there are pairs");
-        println!(
-            "{} pairs of ideas met; the rarest, {rarest}, {} times",
-            pairs().count(),
-            self.counts[&rarest]
-        );
-    }
-
     /// Counts the cases of one command. `before` is the model's state before it.
     pub(crate) fn note(
         &mut self,
@@ -192,7 +117,7 @@ impl Coverage {
         self.add(before.is_some_and(|state| state.is_expired(now_ms)), "idle state expired");
         let before = before.filter(|state| !state.is_expired(now_ms));
         self.note_answers(now_ms, before, command, reply);
-        self.note_ideas(now_ms, [before, after], command, (reply, events));
+        self.pairs.note(&ideas::of_command(now_ms, [before, after], command, (reply, events)));
         let ends = before.and_then(State::pause_ends_ms);
         self.add(ends.is_some_and(|ends_ms| ends_ms <= now_ms), "pause ended by time");
         self.add(reply.replaced_limit.is_some(), "limit replaced");

@@ -10,6 +10,7 @@
 //! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
 
 mod holder;
+mod kept;
 mod watchdog;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,7 +23,6 @@ pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
 use super::timers;
 use crate::error::Lost;
-use crate::keeping::{is_token_due, is_token_left};
 use crate::observe::events;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::observe::span::AcquireSpan;
@@ -169,60 +169,9 @@ impl PermitState {
         &self.granted
     }
 
-    /// The token of the last grant by the session itself, if there was one.
-    pub(crate) fn last_token(&self) -> Option<u64> {
-        (self.granted_again.load(Ordering::Relaxed) > 0).then(|| self.grant().token)
-    }
-
-    /// Returns true if it may be granted to another request of the session: it is held on the terms on which
-    /// it was granted, there is another token for it, and no other reference to it, through which the next
-    /// holder's loss would be seen.
-    pub(super) fn can_be_granted_again(self: &Arc<Self>, now: Moment) -> bool {
-        is_token_left(self.granted_again.load(Ordering::Relaxed))
-            && self.is_held(now)
-            && !self.has_other_terms.load(Ordering::Relaxed)
-            // The engine's and the holder's.
-            && Arc::strong_count(self) == 2
-    }
-
-    /// Parts it from the signal that its last holder may have passed on: a loss is the next holder's.
-    pub(super) fn forget_watchers(&self) {
-        if !self.is_watched.swap(false, Ordering::Relaxed) {
-            return;
-        }
-        let key = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(key) = key {
-            watchdog::forget(key);
-        }
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = CancellationToken::new();
-    }
-
     /// Cancelled when it is lost.
     fn signal(&self) -> CancellationToken {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Returns true if the next token is not ahead of the time.
-    pub(super) fn has_token(&self, now: Moment) -> bool {
-        is_token_due(self.granted_again.load(Ordering::Relaxed), now.since(self.granted_at))
-    }
-
-    /// Waits until the next token is not ahead of the time, and returns that time. For one that is so by some
-    /// microseconds: less than it takes to sleep.
-    pub(super) fn await_token(&self, mut now: Moment, clock: impl Fn() -> Moment) -> Moment {
-        while !self.has_token(now) {
-            std::hint::spin_loop();
-            now = clock();
-        }
-        now
-    }
-
-    /// Grants it to another request of the session. Returns false if it was lost.
-    pub(super) fn grant_again(&self, now: Moment) -> bool {
-        self.granted_again.fetch_add(1, Ordering::Relaxed);
-        self.held_since.store(now.as_micros(), Ordering::Relaxed);
-        self.held.renew();
-        self.is_held(now)
     }
 
     /// Returns true if the deadline has not passed, and it has not ended. Ends nothing.
@@ -233,12 +182,6 @@ impl PermitState {
     /// Notes that its holder changes its terms.
     pub(super) fn note_other_terms(&self) {
         self.has_other_terms.store(true, Ordering::Relaxed);
-    }
-
-    /// Passes over the tokens up to this one, which were used before it was handed over.
-    pub(crate) fn pass_tokens(&self, last: u64) {
-        let used = last.saturating_sub(self.grant.token);
-        self.granted_again.store(u32::try_from(used).unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// The number of units.

@@ -92,7 +92,6 @@ impl PollSchedule {
     /// Notes the new roles of a command's requests.
     pub(super) fn on_reply(&mut self, command: &Command, answers: &Answers) {
         let semaphore = &command.semaphore;
-        self.keeps |= command.kept_for_ms() > 0;
         for (request, status) in command.operation.entries(answers) {
             match status {
                 RequestStatus::Holding => self.set_role(semaphore, request, Some(Role::Holder)),
@@ -100,6 +99,7 @@ impl PollSchedule {
                 RequestStatus::Gone => self.set_role(semaphore, request, None),
             }
         }
+        self.keeps |= command.kept_for_ms() > 0 && !self.roles.is_empty();
     }
 
     /// Forgets a request whose permit the session has handed over.
@@ -143,7 +143,10 @@ impl PollSchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Declaration, Grant, Operation, Recovery, RenewOutcome, RequestKey, SessionId};
+    use crate::protocol::{
+        AcquireOutcome, AcquireRequest, Declaration, Grant, Holder, Operation, PermitTerms, Recovery,
+        Refusal, RenewOutcome, RenewRequest, RequestKey, SessionId,
+    };
 
     const NONE: Duration = Duration::ZERO;
 
@@ -159,10 +162,10 @@ mod tests {
     }
 
     fn renewed(schedule: &mut PollSchedule, request: &str, answer: RenewOutcome) {
-        let renew = crate::protocol::RenewRequest {
-            holder: crate::protocol::Holder::new(request).expect("valid"),
+        let renew = RenewRequest {
+            holder: Holder::new(request).expect("valid"),
             request: RequestId::new(request).expect("valid"),
-            terms: crate::protocol::PermitTerms::new(1, 1000),
+            terms: PermitTerms::new(1, 1000),
             lease_version: 0,
             grant: None,
         };
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(schedule.interval(NONE), None);
         renewed(&mut schedule, "a", RenewOutcome::Granted(Grant { token: 1, slot: 0 }));
         assert_eq!(schedule.interval(NONE), Some(HOLDER_INTERVAL));
-        let holder = crate::protocol::Holder::new("a").expect("valid");
+        let holder = Holder::new("a").expect("valid");
         let release = RequestKey { holder, request: RequestId::new("a").expect("valid") };
         schedule.on_reply(&command(Operation::Release(vec![release.into()])), &Answers::Release(Vec::new()));
         assert_eq!(schedule.interval(NONE), None);
@@ -188,6 +191,26 @@ mod tests {
         schedule.forget(&Name::new("exports").expect("valid"), &RequestId::new("a").expect("valid"));
         assert_eq!(schedule.interval(NONE), None);
         assert!(schedule.roles.is_empty() && schedule.queues.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_keeps_a_permit_is_reached_soon_though_another_request_was_refused() {
+        let request = |name| AcquireRequest {
+            holder: Holder::new(name).expect("valid"),
+            request: RequestId::new(name).expect("valid"),
+            terms: PermitTerms { keep: true, ..PermitTerms::new(1, 1000) },
+            wait: true,
+            supersedes: false,
+        };
+        let refused = AcquireOutcome::Refused(Refusal::ExceedsLimit);
+        let granted = AcquireOutcome::Granted(Grant { token: 1, slot: 0 });
+        for answers in [[refused.clone(), granted.clone()], [granted, refused]] {
+            let mut schedule = PollSchedule::default();
+            let requests = ["a", "b"].map(request).into();
+            let acquire = command(Operation::Acquire { queue_max: 1, requests });
+            schedule.on_reply(&acquire, &Answers::Acquire(answers.into()));
+            assert_eq!(schedule.interval(NONE), Some(IDLE_INTERVAL_MAX));
+        }
     }
 
     #[test]

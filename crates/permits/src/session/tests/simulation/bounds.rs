@@ -104,14 +104,10 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     world.turn(0);
     let soon = world.now + Duration::from_millis(100);
     run_until(&mut world, soon);
-    assert_eq!(world.state.as_ref().expect("it was just used").held, 0, "released");
+    assert_eq!(world.state().expect("it was just used").held, 0, "released");
 
     world.execute(&sent);
-    assert_eq!(
-        world.state.as_ref().expect("it was just used").held,
-        u64::from(LIMIT),
-        "granted to no caller"
-    );
+    assert_eq!(world.state().expect("it was just used").held, u64::from(LIMIT), "granted to no caller");
     let began = world.now;
     world.acquire(1);
     world.turn(1);

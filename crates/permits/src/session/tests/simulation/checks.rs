@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::world::{LEASE, LIMIT, RECALL_ARRIVES_US, World};
+use super::ideas::{Ideas, OTHER};
+use super::world::{LEASE, LIMIT, RECALL_ARRIVES_US, SIMULATED, World};
+use crate::error::{AcquireError, Ended};
 use crate::model::{EntryState, ServerClock};
 use crate::protocol::Grant;
 use crate::session::callers::PermitGuard;
+use crate::session::permit_state::HeldPermit;
 
 impl World {
     /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
     /// to arrive.
     pub(super) fn check_recalled(&self, seed: u64) {
-        let head = self.state.as_ref().and_then(|state| state.queue.first_key_value());
+        let head = self.state().and_then(|state| state.queue.first_key_value());
         let Some((ticket, holder)) = head else { return };
         if self.now_us() > ticket + RECALL_ARRIVES_US {
             let keeper = self.clients.iter().position(|client| !client.shelf.is_empty());
@@ -23,9 +26,29 @@ impl World {
     pub(super) fn check(&mut self, seed: u64) {
         let units = self.believed();
         assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {seed})");
+        let units = self.believed_in_sets(OTHER);
+        assert!(units <= LIMIT, "P2: {units} units of the other semaphore, of {LIMIT} (seed {seed})");
     }
 
-    /// The units that clients believe they hold.
+    /// A caller whose time is up while the store does not answer has not learned that others hold the units:
+    /// its error is the store's.
+    pub(super) fn check_refusal(&self, number: usize, error: AcquireError) {
+        match error {
+            AcquireError::NoPermits | AcquireError::TimedOut { .. } => {
+                assert!(
+                    !self.clients[number].was_deaf,
+                    "client {number} has no answer, and its caller: {error}"
+                );
+            }
+            AcquireError::Recovering { .. }
+            | AcquireError::Cooling { .. }
+            | AcquireError::Ended(Ended::Closed) => {}
+            AcquireError::Store(error) if error.is_temporary() => {}
+            other => assert!(self.is_due_to_an_idea(&other), "an acquisition failed: {other}"),
+        }
+    }
+
+    /// The units that clients believe they hold, of [`SIMULATED`](super::world::SIMULATED).
     pub(super) fn believed(&mut self) -> u32 {
         let mut units = 0;
         for number in 0..self.clients.len() {
@@ -34,9 +57,13 @@ impl World {
             let before = client.held.len();
             client.held.retain(|held| held.state.deadline(now).is_some());
             self.seen.lost += before - client.held.len();
-            units += client.held.iter().map(|held| held.state.weight()).sum::<u32>();
+            let held = client.held.iter().map(|held| &held.state);
+            // Its holder may not know yet.
+            let is_revoked =
+                |permit: &HeldPermit| self.ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(permit));
+            units += held.filter(|permit| !is_revoked(permit)).map(|permit| permit.weight()).sum::<u32>();
         }
-        units
+        units + self.believed_in_sets(SIMULATED)
     }
 
     /// Everything is dropped and no more faults happen: everything is released.
@@ -45,7 +72,11 @@ impl World {
         for client in &mut self.clients {
             client.pending.clear();
             client.held.clear();
+            client.acquiring.clear();
+            client.sets.clear();
+            client.adopting.clear();
         }
+        self.silent_until = self.now;
         let end = self.now + 6 * LEASE;
         while self.now < end {
             self.advance();
@@ -57,9 +88,8 @@ impl World {
         }
         let run_id = self.run_id.to_string();
         let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms: u64::MAX / 2 };
-        if let Some(state) = &self.state
-            && !state.is_expired(server.now_us / 1000)
-        {
+        let states = self.states.values().flatten();
+        for state in states.filter(|state| !state.is_expired(server.now_us / 1000)) {
             let alive: Vec<_> = state
                 .entries
                 .values()
@@ -74,8 +104,12 @@ impl World {
     }
 }
 
-/// P4: the tokens of each slot rise.
-pub(super) fn rises(last_of_slots: &mut BTreeMap<u32, u64>, held: &PermitGuard) {
+/// P4: the tokens of each slot rise. Of a permit that was revoked, the slot may have another holder before
+/// its own holder knows.
+pub(super) fn rises(last_of_slots: &mut BTreeMap<u32, u64>, ideas: &Option<Ideas>, held: &PermitGuard) {
+    if ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(&held.state)) {
+        return;
+    }
     let Grant { token, slot } = held.state.grant();
     let last = last_of_slots.insert(slot, token);
     assert!(last.is_none_or(|last| last < token), "P4: slot {slot} has token {token} after {last:?}");

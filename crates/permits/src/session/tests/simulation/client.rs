@@ -6,15 +6,39 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::world::{Coming, LEASE, LIMIT};
-use crate::protocol::{Declaration, PermitTerms};
+use super::ideas::Adopting;
+use super::world::{Coming, LEASE, LIMIT, SIMULATED};
+use crate::protocol::{Declaration, Holder, PermitTerms};
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::{AcquireSpec, ClientTerms, Wait};
 use crate::session::tests::spec;
+use crate::several::{AcquireAll, PermitSet};
 use crate::sys::clock::{Moment, millis};
+
+/// A request of a program.
+pub(super) struct Ask {
+    pub(super) terms: PermitTerms,
+    pub(super) wait: Wait,
+    pub(super) declaration: Declaration,
+    pub(super) max_hold: Option<Duration>,
+    /// The holder, whose earlier request it supersedes.
+    pub(super) holder: Option<Holder>,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            terms: PermitTerms::new(1, millis(LEASE)),
+            wait: Wait::Forever,
+            declaration: Declaration::Declare(LIMIT),
+            max_hold: None,
+            holder: None,
+        }
+    }
+}
 
 pub(super) struct Client {
     pub(super) engine: Engine,
@@ -22,10 +46,22 @@ pub(super) struct Client {
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) pending: Vec<PendingAcquire>,
     pub(super) held: Vec<PermitGuard>,
+    /// Sets that it acquires, and that it holds.
+    pub(super) acquiring: Vec<AcquireAll>,
+    pub(super) sets: Vec<PermitSet>,
+    pub(super) adopting: Vec<Adopting>,
     pub(super) frozen: bool,
     /// The events while it was frozen.
     pub(super) backlog: Vec<Coming>,
     pub(super) connected: bool,
+    /// The last report was that the store cannot be reached.
+    pub(super) is_down: bool,
+    /// The last call has failed, and its callers still wait.
+    pub(super) has_failed: bool,
+    /// When a call last returned, by its clock.
+    pub(super) heard_at: Moment,
+    /// The store had not answered it for some time when its engine last checked the times of callers.
+    pub(super) was_deaf: bool,
     /// Calls on one connection arrive in their order.
     pub(super) last_arrival: Moment,
     /// So do replies and recalls.
@@ -38,21 +74,11 @@ pub(super) struct Client {
 
 impl Client {
     /// Acquires a permit at `now` of its clock. Returns it if the client has kept it.
-    pub(super) fn acquire(
-        &mut self,
-        weight: u32,
-        at_least: Duration,
-        wait: Wait,
-        now: Moment,
-    ) -> Option<PermitGuard> {
-        let keeps = !self.keep.is_zero() && at_least.is_zero();
-        let terms = PermitTerms {
-            at_least_ms: millis(at_least),
-            keep: keeps,
-            ..PermitTerms::new(weight, millis(LEASE))
-        };
-        let declaration = Declaration::Declare(LIMIT);
-        let keep = keeps.then(|| Keep { shelf: self.shelf.clone(), idle: self.keep, declaration });
+    pub(super) fn acquire(&mut self, ask: Ask, now: Moment) -> Option<PermitGuard> {
+        let Ask { mut terms, wait, declaration, max_hold, holder } = ask;
+        terms.keep = !self.keep.is_zero() && terms.at_least_ms == 0 && max_hold.is_none() && holder.is_none();
+        let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
+        let keep = terms.keep.then(|| keep.within(terms.lease()));
         if let Some(keep) = &keep {
             let shown = Cell::new(now);
             let clock = || shown.replace(shown.get() + Duration::from_micros(1));
@@ -61,8 +87,11 @@ impl Client {
                 return Some(PermitGuard::new(permit, self.session.clone(), Some(keep.clone())));
             }
         }
-        let spec = spec(&self.session, "simulated", terms, declaration);
-        let spec = AcquireSpec { client: ClientTerms { wait, ..spec.client }, keep, ..spec };
+        let spec = spec(&self.session, SIMULATED, terms, declaration);
+        let supersedes = holder.is_some();
+        let holder = holder.unwrap_or_else(|| spec.holder.clone());
+        let client = ClientTerms { wait, max_hold, ..spec.client };
+        let spec = AcquireSpec { client, keep, supersedes, holder, ..spec };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);

@@ -1,5 +1,7 @@
 //! The faults of a simulation: servers that forget, clients that are cut off, freeze or vanish.
 
+use std::time::Duration;
+
 use super::world::{Coming, LEASE, World};
 use crate::store::{Report, StoreError};
 
@@ -7,7 +9,7 @@ impl World {
     /// The server loses its state, and restarts within a fraction of a renewal interval.
     pub(super) fn restart(&mut self) {
         self.seen.restarts += 1;
-        self.state = None;
+        self.states.clear();
         self.run_id += 1;
         self.server_began = self.now;
         let down = || StoreError::Unreachable { reason: "restarting".into() };
@@ -56,6 +58,13 @@ impl World {
         self.feed(client, Coming::Reports(client, Report::Down(down)));
         self.made += 1;
         self.coming.insert((self.now + 3 * LEASE / 2, self.made), Coming::Reports(client, Report::Up));
+    }
+
+    /// The server does not execute what arrives: some calls are lost, others are executed in the end.
+    pub(super) fn silence(&mut self) {
+        let longest = u64::try_from(LEASE.as_micros()).expect("it is short");
+        let end = self.now + Duration::from_micros(self.random.u64(1..longest));
+        self.silent_until = self.silent_until.max(end);
     }
 
     pub(super) fn fault(&mut self) {

@@ -9,17 +9,18 @@ mod bounds;
 mod checks;
 mod client;
 mod faults;
+mod ideas;
+#[path = "../../../../tests/support/ideas.rs"]
+mod pairs;
 mod sets;
 mod world;
 
-use std::time::Duration;
-
+use self::client::Ask;
 use self::world::{CLIENTS, Seen, World};
 use crate::model::{Entry, EntryState};
 use crate::protocol::Recovery;
 use crate::session::callers::Message;
 use crate::session::outbox::channel;
-use crate::session::spec::Wait;
 
 const STEPS: usize = 1500;
 
@@ -105,7 +106,7 @@ fn no_waiter_waits_for_what_others_keep() {
             // Crowds and calm by turns: in a calm few clients ask, and what they release is kept.
             let number = world.random.usize(0..if step / 500 % 4 == 0 { clients } else { 3 });
             if world.clients[number].pending.is_empty() {
-                world.ask(number, 1, Duration::ZERO, Wait::Forever);
+                world.ask(number, Ask::default());
                 world.turn(number);
             }
             let holders = (0..clients).filter(|number| !world.clients[*number].held.is_empty());
@@ -205,7 +206,7 @@ fn a_closing_engine_answers_everybody_and_ends() {
         assert!(world.clients[number].engine.is_finished());
         assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
     }
-    let state = world.state.expect("it has just been used");
+    let state = world.state().expect("it has just been used");
     let cools = |entry: &Entry| matches!(entry.place, EntryState::Cooling(_));
     assert!(state.entries.values().all(cools), "nothing is held, and nothing waits: {state:?}");
 }

@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checks::rises;
-use super::client::Client;
-use crate::error::{AcquireError, Ended};
-use crate::model::{self, ServerClock, State};
-use crate::protocol::{Command, Name, Operation, Recovery, Reply};
+use super::client::{Ask, Client};
+use super::ideas::Ideas;
+use crate::model::{self, EntryState, ServerClock, State};
+use crate::protocol::{Command, Name, Operation, PermitTerms, Recovery, Reply};
 use crate::session::Config;
-use crate::session::call::Call;
+use crate::session::call::{Call, CallKind};
 use crate::session::callers::TermsChange;
 use crate::session::gathering::{Answering, Sending};
 use crate::session::spec::Wait;
 use crate::session::tests::{config, queued_session};
 use crate::store::{Executed, Report, StoreError};
-use crate::sys::clock::Moment;
+use crate::sys::clock::{Moment, millis};
+use crate::timing::SILENT_AFTER;
+
+/// The semaphore of all requests but those of sets, which have another one, too.
+pub(super) const SIMULATED: &str = "simulated";
 
 pub(super) const LIMIT: u32 = 3;
 pub(super) const LEASE: Duration = Duration::from_secs(6);
@@ -74,7 +78,7 @@ pub(super) struct World {
     /// The server's clock at the beginning, in microseconds, and the simulation's.
     pub(super) epoch_us: u64,
     pub(super) began: Moment,
-    pub(super) state: Option<State>,
+    pub(super) states: BTreeMap<Name, Option<State>>,
     pub(super) run_id: u32,
     pub(super) server_began: Moment,
     pub(super) coming: BTreeMap<(Moment, u64), Coming>,
@@ -88,8 +92,12 @@ pub(super) struct World {
     pub(super) sluggish: bool,
     /// Replies arrive in the order of their calls, as on one connection.
     pub(super) in_order: bool,
-    /// The last token of each slot, by any client.
+    /// Until then the server does not execute what arrives.
+    pub(super) silent_until: Moment,
+    /// The last token of each slot of [`SIMULATED`], by any client.
     last_of_slots: BTreeMap<u32, u64>,
+    /// If the programs and operators do all that they can.
+    pub(super) ideas: Option<Ideas>,
 }
 
 impl World {
@@ -106,7 +114,7 @@ impl World {
             now,
             epoch_us: 1_800_000_000_000_000,
             began: now,
-            state: None,
+            states: BTreeMap::new(),
             run_id: 0,
             server_began: now,
             coming: BTreeMap::new(),
@@ -117,7 +125,9 @@ impl World {
             recovery,
             sluggish: false,
             in_order: false,
+            silent_until: now,
             last_of_slots: BTreeMap::new(),
+            ideas: None,
         };
         for number in 0..clients {
             let client = world.new_client(number);
@@ -134,7 +144,7 @@ impl World {
         let config = config(&format!("client{number}-{}", self.made), LEASE);
         let config = Config { recovery: self.recovery, ..config };
         let (session, engine, messages) = queued_session(config);
-        let shelf = session.shelf(&Name::new("simulated").expect("valid"));
+        let shelf = session.shelf(&Name::new(SIMULATED).expect("valid"));
         Client {
             shelf,
             engine,
@@ -142,9 +152,16 @@ impl World {
             messages,
             pending: Vec::new(),
             held: Vec::new(),
+            acquiring: Vec::new(),
+            sets: Vec::new(),
+            adopting: Vec::new(),
             frozen: false,
             backlog: Vec::new(),
             connected: true,
+            is_down: false,
+            has_failed: false,
+            heard_at: self.now,
+            was_deaf: false,
             last_arrival: self.now,
             last_reply: self.now,
             last_recall: self.now,
@@ -159,6 +176,11 @@ impl World {
                 self.clients[number].keep = Duration::from_millis(self.random.u64(1..2000));
             }
         }
+    }
+
+    /// The state of [`SIMULATED`].
+    pub(super) fn state(&self) -> Option<&State> {
+        self.states.get(&Name::new(SIMULATED).expect("valid"))?.as_ref()
     }
 
     pub(super) fn rate(&self, client: usize) -> u128 {
@@ -227,6 +249,14 @@ impl World {
             self.seen.request_lost += 1;
             return self.no_answer(client, call, "request lost");
         }
+        if self.now < self.silent_until {
+            if self.chance(50) {
+                self.made += 1;
+                let late = Coming::ArrivesLate(call.command.clone());
+                self.coming.insert((self.silent_until, self.made), late);
+            }
+            return self.no_answer(client, call, "the server is silent");
+        }
         let reply = self.execute(&call.command);
         if self.chance(self.trouble / 2) {
             self.seen.reply_lost += 1;
@@ -253,8 +283,8 @@ impl World {
     }
 
     /// Sends a recall to the sessions that may keep permits.
-    fn recall(&mut self) {
-        let keepers = self.state.iter().flat_map(State::keepers);
+    fn recall(&mut self, semaphore: &Name) {
+        let keepers = self.states.get(semaphore).into_iter().flatten().flat_map(State::keepers);
         let is_one = |client: &Client, keeper| client.engine.session_id() == keeper;
         let to = keepers.filter_map(|keeper| self.clients.iter().position(|client| is_one(client, keeper)));
         for to in to.collect::<Vec<_>>() {
@@ -268,7 +298,7 @@ impl World {
             let at = at.max(self.clients[to].last_reply);
             self.clients[to].last_recall = at.max(self.clients[to].last_recall);
             self.made += 1;
-            let recall = Report::Recall(Name::new("simulated").expect("valid"));
+            let recall = Report::Recall(semaphore.clone());
             self.coming.insert((at, self.made), Coming::Reports(to, recall));
         }
     }
@@ -277,14 +307,21 @@ impl World {
         let run_id = self.run_id.to_string();
         let uptime_ms = self.now.since(self.server_began).as_millis() as u64;
         let server = ServerClock { now_us: self.now_us(), run_id: &run_id, uptime_ms };
-        let held_before = self.state.as_ref().map_or(0, |state| state.held);
-        let keepable = model::keepable_limit(self.state.as_ref(), server.now_us);
-        let (reply, events) = model::apply(&mut self.state, &server, command);
-        if model::recalls(keepable, self.state.as_ref(), &reply, server.now_us) {
-            self.recall();
+        let mut state = self.states.remove(&command.semaphore).flatten();
+        let before = state.clone();
+        let held_before = before.as_ref().map_or(0, |state| state.held);
+        let keepable = model::keepable_limit(state.as_ref(), server.now_us);
+        let (reply, events) = model::apply(&mut state, &server, command);
+        let is_recalled = model::recalls(keepable, state.as_ref(), &reply, server.now_us);
+        let after = self.states.entry(command.semaphore.clone()).or_insert(state).clone();
+        if is_recalled {
+            self.recall(&command.semaphore);
         }
-        if let Some(state) = &self.state {
-            assert!(state.held <= LIMIT.into(), "P1: {} units held of {LIMIT}", state.held);
+        self.note_ideas([before.as_ref(), after.as_ref()], command, (&reply, &events));
+        if let Some(state) = &after {
+            // A correction may count for more than there is.
+            let held = if self.ideas.is_some() { holding(state) } else { state.held };
+            assert!(held <= LIMIT.into(), "P1: {held} units held of {LIMIT}");
             if matches!(command.operation, Operation::Renew(_))
                 && events.is_empty()
                 && state.held > held_before
@@ -321,19 +358,30 @@ impl World {
         if client.frozen && !matches!(coming, Coming::Thaws(_)) {
             return client.backlog.push(coming);
         }
-        client.engine.on_time(now);
+        self.on_time(number);
+        let client = &mut self.clients[number];
         match coming {
             Coming::Returns(_, call, result) => {
+                if is_watched(&call) {
+                    client.heard_at = now;
+                    client.has_failed |= result.is_err();
+                }
+                // It may have been on its way when the connection ended.
+                client.is_down &= result.is_err();
+                if call.sent.semaphore.as_str() == SIMULATED && result.is_ok() {
+                    // A try is refused by a reply, too.
+                    (client.has_failed, client.was_deaf) = (false, false);
+                }
                 let result = result.map(|reply| Executed { reply, confirmed: 0 });
                 client.engine.on_return(call.sent, result, now);
             }
             Coming::Reports(_, report) => match report {
                 Report::Up => {
-                    client.connected = true;
+                    (client.connected, client.is_down) = (true, false);
                     client.engine.on_up(now);
                 }
                 Report::Down(error) => {
-                    client.connected = false;
+                    (client.connected, client.is_down) = (false, true);
                     client.engine.on_down(error, now);
                 }
                 Report::Event(event) => client.engine.on_event(event, now),
@@ -350,6 +398,28 @@ impl World {
             Coming::Arrives(..) | Coming::ArrivesLate(_) => unreachable!("they arrive at the server"),
         }
         self.turn(number);
+    }
+
+    /// The engine of a client does what is due by its clock.
+    fn on_time(&mut self, number: usize) {
+        let (now, deaf) = (self.clock(number), self.is_deaf(number));
+        let client = &mut self.clients[number];
+        client.was_deaf = deaf;
+        client.engine.on_time(now);
+    }
+
+    /// Returns true if the client knows of an outage, or has calls in flight of which none has returned for
+    /// some time.
+    fn is_deaf(&self, number: usize) -> bool {
+        let client = &self.clients[number];
+        let sent = self.coming.values().filter_map(|coming| match coming {
+            Coming::Arrives(of, call) | Coming::Returns(of, call, _) if *of == number && is_watched(call) => {
+                (call.command.session == *client.engine.session_id()).then_some(call.sent.sent_at)
+            }
+            _ => None,
+        });
+        let silent = |first: Moment| self.clock(number).since(first.max(client.heard_at)) >= SILENT_AFTER;
+        client.is_down || client.has_failed || !client.pending.is_empty() && sent.min().is_some_and(silent)
     }
 
     /// The client's thread takes its messages, and makes its calls; its program takes its permits.
@@ -370,26 +440,24 @@ impl World {
         let calls = if answers_first { Vec::new() } else { client.engine.calls(sending, now) };
         let is_left = answers_first || client.engine.has_gathered();
         client.engine.take_outbox().deliver(None);
+        let mut refusals = Vec::new();
         for mut pending in std::mem::take(&mut client.pending) {
             match pending.try_take() {
                 Some(Ok(held)) => {
                     assert!(held.state.deadline(now).is_some(), "P3: reported as held after its deadline");
                     self.seen.granted += 1;
-                    rises(&mut self.last_of_slots, &held);
+                    rises(&mut self.last_of_slots, &self.ideas, &held);
                     client.held.push(held);
                 }
-                Some(Err(
-                    AcquireError::NoPermits
-                    | AcquireError::Recovering { .. }
-                    | AcquireError::Cooling { .. }
-                    | AcquireError::TimedOut { .. }
-                    | AcquireError::Ended(Ended::Closed),
-                )) => {}
-                Some(Err(AcquireError::Store(error))) if error.is_temporary() => {}
-                Some(Err(other)) => panic!("an acquisition failed: {other}"),
+                Some(Err(error)) => refusals.push(error),
                 None => client.pending.push(pending),
             }
         }
+        client.has_failed &= !client.pending.is_empty();
+        for error in refusals {
+            self.check_refusal(number, error);
+        }
+        self.take_more(number);
         for call in calls {
             self.send(number, call);
         }
@@ -401,16 +469,17 @@ impl World {
 
     /// A client asks for all units.
     pub(super) fn acquire(&mut self, number: usize) {
-        self.ask(number, LIMIT, Duration::ZERO, Wait::Forever);
+        let terms = PermitTerms::new(LIMIT, millis(LEASE));
+        self.ask(number, Ask { terms, ..Ask::default() });
     }
 
     /// A client asks for a permit, and has it at once if it has kept one.
-    pub(super) fn ask(&mut self, number: usize, weight: u32, at_least: Duration, wait: Wait) {
+    pub(super) fn ask(&mut self, number: usize, ask: Ask) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
-        if let Some(again) = client.acquire(weight, at_least, wait, now) {
+        if let Some(again) = client.acquire(ask, now) {
             self.seen.granted_again += 1;
-            rises(&mut self.last_of_slots, &again);
+            rises(&mut self.last_of_slots, &self.ideas, &again);
             client.held.push(again);
         }
     }
@@ -435,12 +504,13 @@ impl World {
             1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8000))),
             _ => Wait::Forever,
         };
-        let at_least = Duration::from_millis(if self.chance(20) { self.random.u64(1..8000) } else { 0 });
+        let at_least_ms = if self.chance(20) { self.random.u64(1..8000) } else { 0 };
         let lease = LEASE / self.random.u32(1..4);
         let client = &mut self.clients[number];
         match action {
             0..=3 if client.pending.len() < 3 => {
-                self.ask(number, weight, at_least, wait);
+                let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, millis(LEASE)) };
+                self.ask(number, Ask { terms, wait, ..Ask::default() });
             }
             4 if !client.pending.is_empty() => {
                 self.seen.cancelled += 1;
@@ -483,11 +553,21 @@ impl World {
             }
             (_, Some((at, client))) => {
                 self.now = self.now.max(at);
-                let now = self.clock(client);
-                self.clients[client].engine.on_time(now);
+                self.on_time(client);
                 self.turn(client);
             }
             _ => self.now = self.now + Duration::from_millis(1),
         }
     }
+}
+
+/// The units of permits that are held.
+fn holding(state: &State) -> u64 {
+    let holding = state.entries.values().filter(|entry| matches!(entry.place, EntryState::Holding(_)));
+    holding.map(|entry| u64::from(entry.terms.weight)).sum()
+}
+
+/// Returns true if it is a call about the requests for [`SIMULATED`].
+fn is_watched(call: &Call) -> bool {
+    call.sent.semaphore.as_str() == SIMULATED && !matches!(call.sent.kind, CallKind::Single(_))
 }

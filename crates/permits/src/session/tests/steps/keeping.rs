@@ -170,3 +170,15 @@ fn a_kept_permit_whose_lease_ends_is_released() {
     assert!(keep.shelf.is_empty());
     assert_released(&mut bench);
 }
+
+/// It has no holder that could lose it.
+#[test]
+fn a_session_that_closes_releases_what_it_keeps_and_loses_none_of_it() {
+    let mut bench = Bench::new();
+    let (mut held, shelf) = keepable(&mut bench);
+    assert!(held.put_back(bench.now) && !shelf.is_empty());
+    bench.session.send(Message::Close { answer: None });
+    assert_released(&mut bench);
+    assert!(shelf.is_empty());
+    assert_eq!(held.state.reason(), None);
+}

@@ -2,7 +2,9 @@
 //! error is the store's.
 
 use super::*;
+use crate::error::RenewError;
 use crate::model::RECALL_US;
+use crate::session::engine::TIMEOUTS_EVERY;
 use crate::session::spec::Wait;
 use crate::timing::call_timeout;
 
@@ -135,6 +137,24 @@ fn an_outage_that_is_over_is_no_reason() {
     bench.answer(renewal, renewed(RenewOutcome::Waiting { position: 0 }));
     bench.pass(SECOND);
     assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+}
+
+/// The permit has a deadline of its own.
+#[test]
+fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_end() {
+    let mut bench = Bench::new();
+    let held = bench.held("a", LEASE);
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    let (semaphore, request) = (held.state.semaphore.clone(), held.state.request.clone());
+    let (answer, mut renewal) = channel();
+    bench.session.send(Message::Renew { semaphore: semaphore.clone(), request, answer });
+    let (declaration, operation) = (Declaration::Stored, Operation::Inspect { max: 0 });
+    let (answer, mut inspection) = channel();
+    bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
+    assert!(bench.calls().is_empty(), "there is no connection");
+    bench.pass(TIMEOUTS_EVERY);
+    assert!(matches!(renewal.try_recv(), Ok(Err(RenewError::Store(StoreError::Unreachable { .. })))));
+    assert!(inspection.try_recv().is_err(), "its time is not up");
 }
 
 /// A try waits no longer than one call may take.

@@ -62,6 +62,26 @@ fn a_call_without_an_answer_is_released_again() {
     assert_releases(&bench.call(), &asked);
 }
 
+/// A call that is executed late begins a lease, in which a release is worth sending.
+#[test]
+fn a_release_that_is_asked_for_twice_is_sent_for_as_long_as_the_later_one() {
+    let mut bench = Bench::new();
+    let pending = bench.acquire("a", LEASE);
+    let call = bench.call();
+    let asked = asked(&call);
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    drop(pending);
+    assert!(bench.calls().is_empty(), "there is no connection");
+    bench.pass(LEASE / 2);
+    bench.no_answer(call);
+    bench.engine.on_up(bench.now);
+    let release = bench.call();
+    bench.pass(LEASE * 3 / 4);
+    bench.no_answer(release);
+    bench.pass(LEASE / 8);
+    assert_releases(&bench.call(), &asked);
+}
+
 /// A permit whose renewal is in flight.
 fn held_and_renewed(bench: &mut Bench) -> (PermitGuard, (Name, Holder, RequestId), Call) {
     let mut pending = bench.acquire("a", LEASE);

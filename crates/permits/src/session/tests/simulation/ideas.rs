@@ -1,0 +1,356 @@
+//! Everything that programs and operators can do, in one world, so that each idea meets each other one.
+//!
+//! Beside the ideas that a store sees, which `tests/support/ideas.rs` has, there are those of clients and
+//! operators. Two of them meet if a command is executed while both are there.
+
+use std::collections::BTreeSet;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::cases;
+use super::client::{Ask, Client};
+use super::pairs::{self, Idea, Pairs};
+use super::world::{CLIENTS, LEASE, LIMIT, SIMULATED, World};
+use crate::error::{AcquireError, AdoptError};
+use crate::model::{EntryState, State};
+use crate::options::{AcquireOptions, Limit};
+use crate::protocol::{
+    AdoptRequest, Answers, Command, Declaration, Event, Holder, LaneName, LimitChange, Name, Operation,
+    Pause, PermitTerms, Recovery, ReleaseOutcome, Reply, RequestId,
+};
+use crate::semaphore::Semaphore;
+use crate::session::callers::{Message, PermitGuard, TermsChange};
+use crate::session::outbox::channel;
+use crate::session::permit_state::HeldPermit;
+use crate::session::spec::Wait;
+use crate::several::AcquireAll;
+use crate::sys::clock::millis;
+
+/// The other semaphore of each set.
+pub(super) const OTHER: &str = "simulated/other";
+
+const SHORT_LEASE: Duration = Duration::from_millis(1_500);
+
+/// The ideas of clients and operators.
+const OF_CLIENTS: [Idea; 8] = [
+    "sets",
+    "longest hold",
+    "leases of two lengths",
+    "closed line",
+    "pinned limit",
+    "revocation",
+    "loss of state",
+    "outage",
+];
+
+/// An adoption that waits for its reply, and the last token that was used before.
+pub(super) type Adopting = (oneshot::Receiver<Result<PermitGuard, AdoptError>>, Option<u64>);
+
+/// The ideas of a world.
+pub(super) struct Ideas {
+    pairs: Pairs,
+    /// The holders that were revoked and may not know it.
+    revoked: BTreeSet<RequestId>,
+    /// The requests whose permits have a longest hold.
+    limited: BTreeSet<RequestId>,
+    /// Permits that were handed over, for any client to adopt.
+    handles: Vec<AdoptRequest>,
+}
+
+impl Ideas {
+    fn new() -> Self {
+        let ideas: Vec<Idea> = pairs::OF_A_STORE.into_iter().chain(OF_CLIENTS).collect();
+        let apart: [&[Idea]; 3] = [
+            &["count", "supersede", "hand-over", "revocation"],
+            // Only acquisitions require a limit.
+            &["count", "exactly", "hand-over", "revocation"],
+            // There is no waiter.
+            &["supersede", "closed line"],
+        ];
+        let pairs = Pairs::new(&ideas, &apart);
+        Self { pairs, revoked: BTreeSet::new(), limited: BTreeSet::new(), handles: Vec::new() }
+    }
+
+    pub(super) fn is_revoked(&self, permit: &HeldPermit) -> bool {
+        self.revoked.contains(&permit.request)
+    }
+}
+
+impl Client {
+    /// The permits of its sets.
+    fn in_sets(&self) -> impl Iterator<Item = &HeldPermit> {
+        self.sets.iter().flat_map(|set| set.permits()).map(|permit| permit.state())
+    }
+
+    fn has_outage(&self) -> bool {
+        self.is_down || self.has_failed
+    }
+}
+
+impl World {
+    /// Counts the ideas that meet in a command.
+    pub(super) fn note_ideas(
+        &mut self,
+        states: [Option<&State>; 2],
+        command: &Command,
+        (reply, events): (&Reply, &[Event]),
+    ) {
+        let Some(ideas) = &mut self.ideas else { return };
+        if let (Operation::Revoke { holder, .. }, Answers::Revoke(ReleaseOutcome::Held), Some(before)) =
+            (&command.operation, &reply.answers, states[0])
+        {
+            ideas.revoked.extend(before.entries.get(holder).map(|entry| entry.request.clone()));
+        }
+        let now_ms = self.epoch_us / 1000 + self.now.since(self.began).as_millis() as u64;
+        let any = |is_so: &dyn Fn(&State) -> bool| states.iter().flatten().any(|state| is_so(state));
+        let found = [
+            (
+                "sets",
+                self.clients.iter().any(|client| !client.sets.is_empty() || !client.acquiring.is_empty()),
+            ),
+            (
+                "longest hold",
+                any(&|state| state.entries.values().any(|entry| ideas.limited.contains(&entry.request))),
+            ),
+            ("leases of two lengths", any(&has_two_leases)),
+            ("closed line", any(&|state| state.closed.is_some())),
+            ("pinned limit", any(&|state| state.pinned)),
+            ("revocation", matches!(&reply.answers, Answers::Revoke(was) if *was != ReleaseOutcome::Unknown)),
+            ("loss of state", any(&|state| state.recovering_until_ms > now_ms)),
+            ("outage", self.now < self.silent_until || self.clients.iter().any(Client::has_outage)),
+        ];
+        let mut here = pairs::of_command(now_ms, states, command, (reply, events));
+        here.extend(found.into_iter().filter(|(_, is_here)| *is_here).map(|(idea, _)| idea));
+        ideas.pairs.note(&here);
+    }
+
+    /// The units of a semaphore that programs believe they hold in sets.
+    pub(super) fn believed_in_sets(&self, semaphore: &str) -> u32 {
+        let Some(ideas) = &self.ideas else { return 0 };
+        let of_client = |number: usize| {
+            let now = self.clock(number);
+            let held = self.clients[number].in_sets().filter(move |permit| permit.deadline(now).is_some());
+            held.filter(|permit| permit.semaphore.as_str() == semaphore && !ideas.is_revoked(permit))
+        };
+        (0..self.clients.len()).flat_map(of_client).map(|permit| permit.weight()).sum()
+    }
+
+    /// Returns true if programs or operators do what a request is refused for.
+    pub(super) fn is_due_to_an_idea(&self, error: &AcquireError) -> bool {
+        self.ideas.is_some()
+            && matches!(
+                error,
+                AcquireError::ExceedsLimit { .. }
+                    | AcquireError::LimitMismatch { .. }
+                    | AcquireError::LineClosed { .. }
+                    | AcquireError::Paused { .. }
+                    | AcquireError::AlreadyHeld { .. }
+                    | AcquireError::Superseded { .. }
+                    | AcquireError::Revoked { .. }
+            )
+    }
+
+    /// The program of a client takes what it has adopted, and its sets.
+    pub(super) fn take_more(&mut self, number: usize) {
+        let now = self.clock(number);
+        let client = &mut self.clients[number];
+        for (mut receiver, last_token) in std::mem::take(&mut client.adopting) {
+            match receiver.try_recv() {
+                Ok(Ok(permit)) => {
+                    assert!(permit.state.deadline(now).is_some(), "P3: adopted after its deadline");
+                    permit.state.pass_tokens(last_token.unwrap_or(0));
+                    client.held.push(permit);
+                }
+                Ok(Err(_)) | Err(oneshot::error::TryRecvError::Closed) => {}
+                Err(oneshot::error::TryRecvError::Empty) => client.adopting.push((receiver, last_token)),
+            }
+        }
+        for mut set in std::mem::take(&mut client.acquiring) {
+            match Pin::new(&mut set).poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(set)) => client.sets.push(set),
+                Poll::Ready(Err(_)) => {}
+                Poll::Pending => client.acquiring.push(set),
+            }
+        }
+        client.sets.retain(|set| set.permits().iter().all(|permit| permit.state().deadline(now).is_some()));
+    }
+
+    /// A program or an operator does any of all things.
+    fn act_in_any_way(&mut self, number: usize) {
+        if self.clients[number].frozen {
+            return;
+        }
+        let held = self.clients[number].held.len();
+        match self.random.u32(0..20) {
+            0..=5 if self.clients[number].pending.len() < 3 => {
+                let ask = self.any_request();
+                let is_limited = ask.max_hold.is_some();
+                self.ask(number, ask);
+                let asked = self.clients[number].pending.last().map(|pending| pending.request().clone());
+                let ideas = self.ideas.as_mut().expect("there are some");
+                ideas.limited.extend(asked.filter(|_| is_limited));
+            }
+            6 => drop(self.clients[number].pending.pop()),
+            7..=10 if held > 0 => self.release_one(number),
+            11..=13 if held > 0 => self.change(number),
+            14 if held > 0 => self.hand_over(number),
+            15 | 16 => self.adopt(number),
+            17 => self.use_sets(number),
+            18 => self.operate(number),
+            _ => {}
+        }
+        self.turn(number);
+    }
+
+    fn any_request(&mut self) -> Ask {
+        let lane = if self.chance(40) { ["a", "b"][self.random.usize(0..2)] } else { "" };
+        let lease = if self.chance(30) { SHORT_LEASE } else { LEASE };
+        let terms = PermitTerms {
+            at_least_ms: if self.chance(30) { self.random.u64(1..6_000) } else { 0 },
+            lane: LaneName::new(lane).expect("valid"),
+            share: self.random.u32(1..4),
+            ..PermitTerms::new(if self.chance(30) { 2 } else { 1 }, millis(lease))
+        };
+        let wait = match self.random.u32(0..4) {
+            0 => Wait::No,
+            1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8_000))),
+            _ => Wait::Forever,
+        };
+        let exactly = self.chance(15);
+        let max_hold = self.chance(15).then(|| Duration::from_millis(self.random.u64(500..4_000)));
+        Ask {
+            terms,
+            wait,
+            declaration: if exactly { Declaration::Require(LIMIT) } else { Declaration::Declare(LIMIT) },
+            max_hold,
+            holder: self.chance(20).then(|| Holder::new("job").expect("valid")),
+        }
+    }
+
+    /// The holder of a permit changes its terms, or corrects the units that it counts for.
+    fn change(&mut self, number: usize) {
+        let (units, lease) = (self.random.u32(0..=LIMIT), [LEASE, SHORT_LEASE][self.random.usize(0..2)]);
+        let client = &self.clients[number];
+        let permit = &client.held[self.random.usize(0..client.held.len())].state;
+        if permit.granted_terms().at_least_ms > 0 {
+            return permit.count(units);
+        }
+        let rest = if units > 1 { permit.give_back(1) } else { None };
+        client.session.change_terms(permit, rest.map_or(TermsChange::Lease(lease), TermsChange::Weight));
+    }
+
+    fn hand_over(&mut self, number: usize) {
+        let client = &mut self.clients[number];
+        let permit = client.held.swap_remove(self.random.usize(0..client.held.len()));
+        let (state, session) = (&permit.state, &client.session);
+        let handle = AdoptRequest {
+            holder: state.holder.clone(),
+            request: state.request.clone(),
+            terms: state.terms(),
+            grant: state.stored_grant(),
+            new_request: session.new_request(),
+            last_token: state.last_token(),
+        };
+        permit.hand_over();
+        self.ideas.as_mut().expect("there are some").handles.push(handle);
+    }
+
+    fn adopt(&mut self, number: usize) {
+        let Some(handle) = self.ideas.as_mut().and_then(|ideas| ideas.handles.pop()) else { return };
+        let client = &mut self.clients[number];
+        let (answer, receiver) = channel();
+        client.adopting.push((receiver, handle.last_token));
+        let adopt = Box::new(AdoptRequest { new_request: client.session.new_request(), ..handle });
+        client.session.send(Message::Adopt {
+            semaphore: Name::new(SIMULATED).expect("valid"),
+            adopt,
+            answer,
+        });
+    }
+
+    /// Acquires a set, or drops what there is of one.
+    fn use_sets(&mut self, number: usize) {
+        let weights = [self.random.u32(1..3), self.random.u32(1..=LIMIT)];
+        let client = &mut self.clients[number];
+        if client.acquiring.is_empty() && client.sets.is_empty() {
+            let requests = [SIMULATED, OTHER].into_iter().zip(weights).map(|(name, weight)| {
+                let semaphore = Semaphore::new(client.session.clone(), name, Limit::Declared(LIMIT));
+                (semaphore.expect("valid"), AcquireOptions::new().weight(weight))
+            });
+            client.acquiring.push(AcquireAll::new(requests));
+        } else {
+            client.acquiring.clear();
+            client.sets.clear();
+        }
+    }
+
+    /// An operator changes something, and does not wait for the reply.
+    fn operate(&mut self, number: usize) {
+        let holder = self.state().and_then(|state| {
+            let holders =
+                state.entries.iter().filter(|(_, entry)| !matches!(entry.place, EntryState::Cooling(_)));
+            holders.map(|(holder, _)| holder.clone()).next()
+        });
+        let kind = self.random.u32(0..8);
+        let (limit, for_ms) = (self.random.u32(1..=LIMIT), Some(self.random.u64(100..2_000)));
+        let session = &self.clients[number].session;
+        let (origin, reason) = (session.new_change(), "for a reason".into());
+        let set_limit =
+            |change| Operation::SetLimit { origin: origin.clone(), change, expected_version: None };
+        let operation = match (kind, holder) {
+            (0, _) => set_limit(LimitChange::Set(limit)),
+            (1, _) => set_limit(LimitChange::Unpin),
+            (2, _) => Operation::Pause { origin, pause: Some(Pause { for_ms, reason }) },
+            (3, _) => Operation::CloseLine { origin, reason: Some(reason) },
+            (4 | 5, _) => Operation::CloseLine { origin, reason: None },
+            (_, Some(holder)) => Operation::Revoke { origin, holder, cooling: None, reason },
+            _ => return,
+        };
+        let (answer, _) = channel();
+        let (semaphore, declaration) = (Name::new(SIMULATED).expect("valid"), Declaration::Stored);
+        session.send(Message::Admin { semaphore, declaration, operation, answer });
+    }
+}
+
+fn has_two_leases(state: &State) -> bool {
+    let mut leases = state.entries.values().map(|entry| entry.terms.lease_ms);
+    let first = leases.next();
+    leases.any(|lease| Some(lease) != first)
+}
+
+#[test]
+fn all_ideas_at_once_break_nothing() {
+    const STEPS: usize = 3_000;
+    const SEEDS: u64 = 20;
+    let mut ideas = Some(Ideas::new());
+    for seed in 0.. {
+        let mut world = World::new(seed, 2, Recovery::Strict);
+        world.let_some_keep();
+        world.ideas = ideas.take();
+        for _ in 0..STEPS {
+            let number = world.random.usize(0..CLIENTS);
+            if world.chance(40) {
+                world.act_in_any_way(number);
+            }
+            match world.random.u32(0..2_000) {
+                0..=3 => world.cut_off(number),
+                4..=7 => world.silence(),
+                8..=200 => world.fault(),
+                _ => {}
+            }
+            world.advance();
+            world.check(seed);
+        }
+        world.settle(seed);
+        ideas = world.ideas.map(|ideas| Ideas { pairs: ideas.pairs, ..Ideas::new() });
+        let are_missing = ideas.as_ref().is_some_and(|ideas| !ideas.pairs.missing().is_empty());
+        if seed + 1 >= SEEDS * cases() && (!are_missing || seed > 10 * SEEDS) {
+            break;
+        }
+    }
+    ideas.expect("they are put back").pairs.assert_met();
+}
