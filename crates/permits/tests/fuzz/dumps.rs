@@ -73,7 +73,7 @@ fn decode(parts: &[Pairs; 6]) -> Result<permits::model::State, String> {
 #[test]
 fn a_sound_dump_is_read() {
     let state = decode(&sound()).expect("it is sound");
-    assert_eq!((state.held, state.entries.len(), state.queue.len(), state.lanes.known.len()), (1, 3, 2, 3));
+    assert_eq!((state.held, state.entries.len(), state.queue.len(), state.lanes.known().len()), (1, 3, 2, 3));
 }
 
 #[test]
