@@ -1,11 +1,12 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
 -- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_heads ·
--- [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin · era · slots ·
--- entries · pending · order · forget · reap · refuse · promote · the command's own files · finish.
+-- [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin · era · entries ·
+-- slots · pending · order · forget · reap · refuse · promote · the command's own files · head · finish. That of
+-- inspect, which writes nothing, is clock · read · lanes · begin · era · entries · view · head · its own files.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.
--- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets
+-- Contract: a command appends its answers to `reply`, behind the eight fields that head sets; it sets
 --   `s.foremost` to the lowest position of its requests that wait; it calls `promote` once it has decided.
 --   All else is in `s`, until finish.
 --
@@ -26,7 +27,6 @@ local function new_state()
     lost = false,    -- some of the keys have vanished, by eviction or by hand
     deleted = false, -- the command has deleted the keys
     prolonged = false, -- the command has set when the state expires
-    extends = true,  -- the command extends the life of the state
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
     foremost = nil,  -- the lowest position of a request of the command that waits
@@ -46,7 +46,7 @@ if packed then
   s.existed, s.kept = true, s.pinned == 1 or s.paused == PAUSED or s.reason ~= nil
   if s.paused <= now_ms then s.paused = 0 end
   if not s.kept and now_ms >= s.expires then
-    redis.call('DEL', unpack(KEYS))
+    if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
     s, lanes, last_lane = new_state(), 0, 0
   end
 end
@@ -67,7 +67,7 @@ if s.lost then
     if kind ~= 'zset' and kind ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
   end
   if s.existed then s.changes = redis.call('HGET', state_key, CHANGES) or nil end
-  redis.call('DEL', unpack(KEYS))
+  if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   s.reason_stored = false
   s.held, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, math.huge
   -- Their sessions may have used all tokens of the last grant.

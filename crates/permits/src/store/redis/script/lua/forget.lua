@@ -1,15 +1,5 @@
 -- Forgetting entries, and the end of the next lease.
 
--- The ms until which the units of a grant stay taken, even if its holder leaves.
-local function counts_until(token, at_least)
-  return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
-end
-
--- Passes over all tokens of a grant, if its session may have used them.
-local function spend_tokens(token, keeps)
-  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + KEPT_TOKENS - 1) end
-end
-
 -- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or
 -- cool if their grants count for longer. If the last tokens that their sessions used are not known, all of
 -- those grants are spent.

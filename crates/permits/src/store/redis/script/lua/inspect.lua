@@ -12,9 +12,6 @@
 -- Cost      about 9 calls; O(listed)
 
 local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
-
-allow_at_maxmemory()
-promote()
 local listed = 0
 
 local function list(...)
@@ -41,7 +38,7 @@ local function list_all(scored, each)
 end
 
 if max > 0 then
-  list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
+  list_all(holders_alive(max),
     function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps, lane)
       local tab = string.find(holder, '\t', 1, true)
       local name = tab and string.sub(holder, 1, tab - 1) or holder
@@ -58,3 +55,4 @@ if max > 0 then
   reply[NUMBERS + 2] = listed
   for k = 1, math.min(#lanes, INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
 end
+return reply
