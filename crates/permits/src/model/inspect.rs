@@ -56,6 +56,7 @@ impl Execution<'_> {
         let lanes = lanes.into_iter().take(INSPECT_LANES_MAX);
         Answers::Inspect(Box::new(Inspected {
             held: state.held,
+            cooling: state.cooling,
             waiting: state.queue.len() as u64,
             paused: state.is_paused().then(|| InspectedPause {
                 remaining_ms: state.pause_ends_ms().map(|ends_ms| ends_ms - self.now_ms),

@@ -38,6 +38,7 @@ fn sound() -> [Pairs; 6] {
         ("lease_max", "15000"),
         ("expires", "1790000060000"),
         ("cools_until", "0"),
+        ("cooling", "0"),
         ("kept_until", "1790000015000"),
         ("grants", "2"),
         ("refused", "1"),

@@ -1,9 +1,9 @@
 //! Inspections of states in which leases have ended. None of them writes: see `Both::same`.
 
 use permits::model::{REAP_MAX, VIEW_MAX};
-use permits::protocol::{Answers, Inspected, LimitChange, Operation, PermitTerms};
+use permits::protocol::{AcquireRequest, Answers, Inspected, LimitChange, Operation, PermitTerms};
 
-use crate::fixture::{Both, acquire, acquire_among, change_limit, in_lane, renew, request};
+use crate::fixture::{Both, acquire, acquire_among, change_limit, id, in_lane, release_all, renew, request};
 
 const LEASE_US: u64 = 3_000_000;
 
@@ -28,6 +28,12 @@ impl Both {
 
 fn holders(seen: &Inspected) -> Vec<(&str, bool)> {
     seen.holders.iter().map(|holder| (holder.holder.as_str(), holder.cooling)).collect()
+}
+
+/// A request whose grant counts for this time.
+fn counting(name: &str, at_least_ms: u64) -> AcquireRequest {
+    let request = request(name);
+    AcquireRequest { terms: PermitTerms { at_least_ms, ..request.terms }, ..request }
 }
 
 fn waiters(seen: &Inspected) -> Vec<&str> {
@@ -57,18 +63,36 @@ fn an_ended_lease_is_passed_over_and_its_unit_is_granted_by_the_next_command() {
 #[test]
 fn what_cools_from_the_end_of_its_lease_on_is_listed_by_its_own_end() {
     let mut both = Both::start();
-    let counting = |name: &str, at_least_ms| {
-        let mut request = request(name);
-        request.terms = PermitTerms { at_least_ms, ..request.terms };
-        request
-    };
     both.acquired(vec![counting("long", 60_000), counting("short", 30_000), counting("ended", 1_000)]);
     both.set_time(both.now_us + LEASE_US);
     for max in [1, 2, 9] {
         let seen = both.seen(max);
-        assert_eq!((seen.held, seen.counts.expired), (2, 3));
+        assert_eq!((seen.held, seen.cooling, seen.counts.expired), (2, 2, 3));
         assert_eq!(holders(&seen), [("short", true), ("long", true)][..2.min(max as usize)]);
     }
+}
+
+/// More than an inspection lists.
+#[test]
+fn all_units_that_cool_are_counted() {
+    let mut both = Both::start();
+    both.same(&change_limit("l1", LimitChange::Set(3_000)));
+    let names: Vec<String> = (0..1_500).map(|number| format!("h{number}")).collect();
+    for names in names.chunks(500) {
+        both.acquired(names.iter().map(|name| counting(name, 60_000)).collect());
+        both.same(&release_all(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    both.same(&acquire(&["works"]));
+    let seen = both.seen(2);
+    assert_eq!((seen.held, seen.cooling), (1_501, 1_500));
+    let freed = seen.holders.iter().find(|holder| holder.cooling).expect("it is listed").clone();
+    let (holder, cooling) = (freed.holder, Some(freed.grant.token));
+    both.same(&Operation::Revoke { origin: id("r1").into(), holder, cooling, reason: "".into() });
+    assert_eq!(both.seen(0).cooling, 1_499);
+    both.set_time(both.now_us + 60_000_000);
+    assert_eq!((both.seen(0).held, both.seen(0).cooling), (0, 0));
+    both.same(&Operation::Renew(Vec::new()));
+    assert_eq!((both.seen(0).held, both.seen(0).cooling), (0, 0));
 }
 
 #[test]

@@ -101,6 +101,7 @@ pub(crate) fn decode(
         paused_until_ms: if paused < 0 { -1 - paused } else { paused }.unsigned_abs(),
         closed,
         held: field("held")?,
+        cooling: field("cooling")?,
         last_token: field("last_token")?,
         last_ticket: field("last_ticket")?,
         slots_made: field("slots_made")?,

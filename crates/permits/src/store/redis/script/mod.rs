@@ -8,8 +8,9 @@
 //!
 //! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the
 //! files in [`LANES`], that course again, the files in [`FOUND`] and [`SHARED`], the operation's general
-//! course, `head` and `finish`, in this order. The script of `inspect` has no file that writes. The headers of the Lua files describe the arguments that Rust encodes and the
-//! answers that Rust decodes; a test compares them.
+//! course, `head` and `finish`, in this order. The script of `inspect` has no file that writes. The headers
+//! of the Lua files describe the arguments that Rust encodes and the answers that Rust decodes; a test
+//! compares them.
 
 mod change;
 pub(super) mod codec;

@@ -16,9 +16,9 @@ if stays then
   local keep = s.pinned == 1 or s.paused == PAUSED or s.reason
   local extended = s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  local fields, gone = { STATE, struct.pack('<Bddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+  local fields, gone = { STATE, struct.pack('<Bdddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
     s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
-    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
+    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
   write_lanes(fields, gone)
   redis.call('HSET', state_key, unpack(fields))
   if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end

@@ -1,10 +1,10 @@
--- view: the state as it is now, for a script that writes nothing: without the entries whose leases have ended,
--- which the next command that may write reaps. As there, the units of some holders cool from then on.
+-- view: the state as it is now, for a script that writes nothing: without the entries whose leases have
+-- ended, which the next command that may write reaps. As there, the units of some holders cool from then on.
 
 -- The most entries that are passed over, and how many are read at once.
 local VIEW_MAX, AT_ONCE = 10000, 1000
--- The entries that have ended; how many waiters among them, in all and in each lane; and the holders that cool
--- from then on: their names and the ms at which that ends.
+-- The entries that have ended; how many waiters among them, in all and in each lane; and the holders that
+-- cool from then on: their names and the ms at which that ends.
 local ended, waiters_ended, ended_in, cooled = {}, 0, {}, {}
 
 local function pass_over(holder)
@@ -16,9 +16,9 @@ local function pass_over(holder)
   spend_tokens(token, keeps)
   if until_ms > now_ms then
     local cooling = string.format('%s\t%.0f', holder, token)
-    known[cooling], cooled[#cooled + 1] = known[holder], { cooling, until_ms }
+    known[cooling], cooled[#cooled + 1], s.cooling = known[holder], { cooling, until_ms }, s.cooling + weight
   elseif token > 0 then
-    s.held = s.held - weight
+    s.held, s.cooling = s.held - weight, s.cooling - (tab and weight or 0)
   else
     waiters_ended, ended_in[lane] = waiters_ended + 1, (ended_in[lane] or 0) + 1
   end
