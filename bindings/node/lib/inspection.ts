@@ -17,6 +17,8 @@ export interface Inspection {
   closed: string | null;
   /** The held units. */
   held: number;
+  /** Those of the held units whose holders have gone, and that stay taken: see `atLeast`. */
+  cooling: number;
   /** The number of waiters. */
   waiting: number;
   /** The time for which the store still grants no free units after a restart. */

@@ -62,7 +62,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).set_limit(0), "pause"),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits6:n"), "handle"),
+        (lambda client: client.adopt("permits7:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(

@@ -380,7 +380,9 @@ def test_a_grant_counts_for_at_least_a_time(client: permits.Client, name: str) -
     with pytest.raises(permits.CoolingError) as refused:
         semaphore.acquire(timeout=0).wait()
     assert 0 < refused.value.remaining <= 60.001
-    (cooling,) = semaphore.inspect().holders
+    seen = semaphore.inspect()
+    (cooling,) = seen.holders
+    assert (seen.held, seen.cooling) == (1, 1)
     assert cooling.cooling and semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert not semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert is_idle(semaphore)

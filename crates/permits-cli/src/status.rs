@@ -63,8 +63,7 @@ pub(crate) struct StatusJson<'a> {
     store: String,
     oldest_holder_age_ms: Option<u64>,
     oldest_waiter_age_ms: Option<u64>,
-    #[serde(flatten)]
-    units: HeldUnits,
+    may_be_kept: u64,
 }
 
 impl<'a> StatusJson<'a> {
@@ -74,7 +73,7 @@ impl<'a> StatusJson<'a> {
             store,
             oldest_holder_age_ms: oldest_holder_age_ms(inspection),
             oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
-            units: HeldUnits::of(inspection),
+            may_be_kept: HeldUnits::of(inspection).may_be_kept,
         }
     }
 }

@@ -2,8 +2,8 @@
 //! of `--at-least` has passed, although their holders have gone. Those that may be kept are possibly unused:
 //! their client keeps a permit for its next request, and releases it when another client needs the units.
 //!
-//! Both count as held in the store. They are counted in the list of an inspection. If that is not whole,
-//! there may be more.
+//! Both count as held in the store, which knows the sum of those that cool. Those that may be kept are
+//! counted in the list of an inspection: if that is not whole, there may be more.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) fn lease(info: &HolderInfo, rest: fn(Duration) -> String) -> String {
 /// The held units of one semaphore that differ from those at work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HeldUnits {
-    /// Those that cool, of the listed holders.
+    /// Those that cool.
     pub(crate) cooling: u64,
     /// Those that may be kept, of the listed holders.
     pub(crate) may_be_kept: u64,
@@ -45,7 +45,7 @@ impl HeldUnits {
             counted.map(|info| u64::from(info.weight)).sum()
         };
         Self {
-            cooling: units(|info| info.cooling),
+            cooling: inspection.cooling,
             may_be_kept: units(|info| info.may_be_kept),
             is_partial: units(|_| true) < inspection.held,
         }
@@ -61,7 +61,7 @@ impl HeldUnits {
         let Self { cooling, may_be_kept, is_partial } = self;
         let more = if is_partial { "+" } else { "" };
         let texts = [
-            (cooling > 0).then(|| format!("cooling {cooling}{more}")),
+            (cooling > 0).then(|| format!("cooling {cooling}")),
             (may_be_kept > 0).then(|| format!("{may_be_kept}{more} may be kept")),
         ];
         texts.into_iter().flatten().reduce(|text, other| format!("{text}, {other}"))

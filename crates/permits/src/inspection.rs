@@ -33,6 +33,9 @@ pub struct Inspection {
     pub closed: Option<String>,
     /// The held units.
     pub held: u64,
+    /// Those of the held units that cool: their holders have gone. See
+    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
+    pub cooling: u64,
     /// The number of waiters.
     pub waiting: u64,
     /// The time for which the store still grants no free units after a restart; zero otherwise.
@@ -382,6 +385,7 @@ impl Inspection {
             pause_reason: listed.paused.map(|pause| pause.reason.to_string()),
             closed: listed.closed.map(|reason| reason.to_string()),
             held: listed.held,
+            cooling: listed.cooling,
             waiting: listed.waiting,
             recovering: Duration::from_millis(reply.recovering_ms),
             counts: listed.counts,

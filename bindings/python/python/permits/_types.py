@@ -157,6 +157,8 @@ class Inspection:
     """The reason for which the line is closed; `None` if it is open."""
     held: int
     """The held units."""
+    cooling: int
+    """Those of the held units whose holders have gone, and that stay taken: see `at_least`."""
     waiting: int
     """The number of waiters."""
     recovering: float

@@ -49,7 +49,7 @@ struct Metric {
     value: fn(&ListRow) -> Option<f64>,
 }
 
-const METRICS: [Metric; 15] = [
+const METRICS: [Metric; 16] = [
     Metric {
         name: "permits_semaphore_limit",
         help: "Units that may be held at once; absent if no limit is set.",
@@ -57,8 +57,13 @@ const METRICS: [Metric; 15] = [
     },
     Metric {
         name: "permits_semaphore_held",
-        help: "Units that are held.",
+        help: "Units that are held, with those that cool.",
         value: |row| Some(row.held as f64),
+    },
+    Metric {
+        name: "permits_semaphore_cooling",
+        help: "Held units whose holders have gone, and that stay taken for some time.",
+        value: |row| Some(row.units.cooling as f64),
     },
     Metric {
         name: "permits_semaphore_may_be_kept",

@@ -21,7 +21,7 @@ use crate::inspected::ListRow;
 use crate::reader::{Reading, StoreReader};
 
 /// The most holders and waiters of a row that are listed. The head of the line shows the longest wait. Of
-/// more holders, only these are known to cool or not.
+/// more holders, only these are known to be kept or not.
 const LISTED: u32 = 100;
 
 /// The interval of diagnoses.

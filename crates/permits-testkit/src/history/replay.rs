@@ -215,7 +215,9 @@ impl<'a> SemaphoreReplay<'a> {
         let from = self.led_here.len() as u64;
         let restarted = self.run_id != record.run_id;
         self.run_id = &record.run_id;
-        let to = record.reply.sequence.saturating_sub(1);
+        // An inspection has the number of the command before it.
+        let counts = u64::from(!record.command.only_looks());
+        let to = record.reply.sequence.saturating_sub(counts);
         if to == from {
             return Ok(());
         }
@@ -261,10 +263,10 @@ impl<'a> SemaphoreReplay<'a> {
             let what = format!("the store recalled: {}, and the model: {recalled}", record.recalled);
             return Err(Violation::new("events", what));
         }
-        if self.state.is_some() {
-            self.led_here.push(record);
-        } else {
-            self.forget();
+        match &self.state {
+            _ if command.only_looks() => {}
+            Some(_) => self.led_here.push(record),
+            None => self.forget(),
         }
         Ok(events)
     }

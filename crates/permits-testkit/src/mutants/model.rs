@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, Lane, PAUSED, ServerClock as Clock, State, apply};
+use permits::model::{EntryState, Lane, Lanes, PAUSED, ServerClock as Clock, State, apply};
 use permits::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Recovery,
     RenewOutcome, Reply, RequestKey,
@@ -311,16 +311,18 @@ pub fn remembers_one_change(state: &mut Option<State>, server: &Clock<'_>, comma
 /// Puts a lane that gets its first waiter before all others.
 pub fn puts_new_lanes_first(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let waits = |lane: &Lane| matches!(lane, Lane::Waits { .. });
-    let before = state.as_ref().map(|state| state.lanes.known.clone()).unwrap_or_default();
+    let before = state.as_ref().map(|state| state.lanes.known().clone()).unwrap_or_default();
     let outcome = apply(state, server, command);
     change(state, |state| {
         let waited = |name: &LaneName| before.get(name).is_some_and(waits);
-        let is_new = state.lanes.known.iter().any(|(name, lane)| waits(lane) && !waited(name));
-        for (name, lane) in &mut state.lanes.known {
+        let mut known = state.lanes.known().clone();
+        let is_new = known.iter().any(|(name, lane)| waits(lane) && !waited(name));
+        for (name, lane) in &mut known {
             if let Lane::Waits { progress, .. } = lane {
                 progress.0 += f64::from(u8::from(is_new && waited(name)));
             }
         }
+        state.lanes = Lanes::new(state.lanes.last, known);
     });
     outcome
 }
@@ -329,12 +331,14 @@ pub fn puts_new_lanes_first(state: &mut Option<State>, server: &Clock<'_>, comma
 pub fn charges_no_lane(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let outcome = apply(state, server, command);
     change(state, |state| {
-        state.lanes.known.retain(|_, lane| matches!(lane, Lane::Waits { .. }));
-        for lane in state.lanes.known.values_mut() {
+        let mut known = state.lanes.known().clone();
+        known.retain(|_, lane| matches!(lane, Lane::Waits { .. }));
+        for lane in known.values_mut() {
             if let Lane::Waits { progress, .. } = lane {
                 progress.0 = 0.0;
             }
         }
+        state.lanes = Lanes::new(state.lanes.last, known);
     });
     outcome
 }

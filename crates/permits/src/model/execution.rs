@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::state::{Damage, EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
+use super::state::{EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
     Answers, Change, ChangeEffect, ChangeOrigin, Command, DeleteOutcome, Event, EventKind, Holder, MAX_BATCH,
     ReleaseOutcome, Reply,
@@ -36,8 +36,6 @@ pub(super) struct Execution<'a> {
     /// The shortest lease, in milliseconds, of the permits that waiters were granted or that were put back:
     /// the waiters behind them know of no end of it.
     pub(super) begun_ms: Option<u64>,
-    /// True if the command extends the life of the state.
-    pub(super) extends: bool,
     /// True if the command has deleted the state.
     pub(super) deleted: bool,
     /// The limit that the declaration has replaced.
@@ -67,7 +65,6 @@ impl<'a> Execution<'a> {
             turn_is_new: false,
             begun_ms: None,
             window_ms: 0,
-            extends: !command.only_looks() || damage == Some(Damage::StateLost),
             deleted: false,
             replaced_limit: None,
             events: Vec::new(),
@@ -83,12 +80,12 @@ impl<'a> Execution<'a> {
         execution
     }
 
-    /// Removes expired entries: holders first, then waiters; at most [`REAP_MAX`].
-    pub(super) fn reap(&mut self) {
+    /// Removes expired entries: holders first, then waiters; at most `max`.
+    pub(super) fn reap(&mut self, max: usize) {
         let now = signed(self.now_ms);
         let expired = self.state.leases.range((-now, Holder::min())..(now + 1, Holder::min()));
-        let expired: Vec<Holder> = expired.rev().take(REAP_MAX).map(|(_, holder)| holder.clone()).collect();
-        self.reap_truncated = expired.len() == REAP_MAX;
+        let expired: Vec<Holder> = expired.rev().take(max).map(|(_, holder)| holder.clone()).collect();
+        self.reap_truncated = expired.len() == max;
         for holder in expired {
             self.state.spend_tokens(&holder);
             self.state.counts.expired += u64::from(!holder.is_cooling());
@@ -202,36 +199,42 @@ impl<'a> Execution<'a> {
     pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
         self.announce_turns();
         let is_cut = self.is_cut();
-        let is_in_the_way = matches!(answers, Answers::Delete(DeleteOutcome::InUse { .. }));
-        let keepable = self.state.is_keepable(self.now_ms) && !is_in_the_way;
         let state = &mut self.state;
         if state.held == 0 {
             state.slots_made = 0;
             state.free.clear();
         }
-        if self.extends && state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
+        if state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
         let stays =
             !self.deleted && (self.existed || state.limit > 0 || state.is_paused() || state.is_kept());
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
-        let reply = Reply {
+        let recheck_ms = if is_cut {
+            Some(0)
+        } else {
+            let turn = answers.foremost().map(|position| state.turn_ms(self.now_ms, position));
+            turn.map(|at| at.saturating_sub(self.now_ms).max(1))
+        };
+        let reply = Reply { recheck_ms, ..self.reply(answers) };
+        (stays.then_some(self.state), reply, self.events)
+    }
+
+    /// The reply, without the time of the next renewal.
+    pub(super) fn reply(&self, answers: Answers) -> Reply {
+        let state = &self.state;
+        let is_in_the_way = matches!(answers, Answers::Delete(DeleteOutcome::InUse { .. }));
+        Reply {
             now_us: self.now_us.max(state.last_token),
             sequence: state.sequence,
-            recheck_ms: if is_cut {
-                Some(0)
-            } else {
-                let turn = answers.foremost().map(|position| state.turn_ms(self.now_ms, position));
-                turn.map(|at| at.saturating_sub(self.now_ms).max(1))
-            },
+            recheck_ms: None,
             limit: state.limit,
             limit_version: state.limit_version,
             pinned: state.pinned,
             recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
             replaced_limit: self.replaced_limit,
-            keepable,
+            keepable: state.is_keepable(self.now_ms) && !is_in_the_way,
             answers,
-        };
-        (stays.then_some(self.state), reply, self.events)
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The list of holders and waiters, and of changes by operators.
 
 use super::execution::Execution;
-use super::state::Entry;
+use super::state::{Entry, ServerClock, State, signed};
 use crate::protocol::{
-    Answers, Holder, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter,
+    Answers, Command, Holder, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter,
+    Reply,
 };
 
 /// The most holders, and the most waiters, that one command lists.
@@ -12,12 +13,24 @@ pub const INSPECT_MAX: u32 = 1_000;
 /// The most lanes that one command lists, of the first [`INSPECT_MAX`] ones.
 pub const INSPECT_LANES_MAX: usize = 32;
 
+/// The most expired entries that an inspection passes over. The next ones count as if they were alive, and
+/// are not listed.
+pub const VIEW_MAX: usize = 10_000;
+
+/// The reply to an inspection of this state as it is now: without the entries whose leases have ended.
+/// Waiters that would be granted by a command wait.
+pub(super) fn inspect(state: Option<State>, server: &ServerClock<'_>, command: &Command, max: u32) -> Reply {
+    let mut execution = Execution::begin(state, server, command);
+    execution.reap(VIEW_MAX);
+    execution.reply(execution.list(max))
+}
+
 impl Execution<'_> {
-    pub(super) fn inspect(&mut self, max: u32) -> Answers {
-        self.promote();
+    fn list(&self, max: u32) -> Answers {
         let state = &self.state;
         let max = max.min(INSPECT_MAX) as usize;
-        let holders = state.leases.range((0, Holder::min())..).take(max).filter_map(|(deadline, holder)| {
+        let alive = (signed(self.now_ms) + 1, Holder::min());
+        let holders = state.leases.range(alive..).take(max).filter_map(|(deadline, holder)| {
             let entry = &state.entries[holder];
             let grant = entry.place.taken()?;
             let lease_remaining_ms = deadline.unsigned_abs().saturating_sub(self.now_ms);
@@ -43,6 +56,7 @@ impl Execution<'_> {
         let lanes = lanes.into_iter().take(INSPECT_LANES_MAX);
         Answers::Inspect(Box::new(Inspected {
             held: state.held,
+            cooling: state.cooling,
             waiting: state.queue.len() as u64,
             paused: state.is_paused().then(|| InspectedPause {
                 remaining_ms: state.pause_ends_ms().map(|ends_ms| ends_ms - self.now_ms),

@@ -37,7 +37,7 @@ impl State {
     }
 
     fn entry_fault(&self) -> Option<String> {
-        let (mut held, mut waiting) = (0, 0);
+        let (mut held, mut cooling, mut waiting) = (0, 0, 0);
         for (holder, entry) in &self.entries {
             let known = match entry.place {
                 EntryState::Waiting(ticket) => {
@@ -49,6 +49,7 @@ impl State {
                 EntryState::Holding(grant) | EntryState::Cooling(grant) => {
                     held += u64::from(entry.terms.weight);
                     let cools = matches!(entry.place, EntryState::Cooling(_));
+                    cooling += if cools { u64::from(entry.terms.weight) } else { 0 };
                     entry.deadline > 0 && grant.token <= self.last_token && holder.is_cooling() == cools
                 }
             };
@@ -61,9 +62,11 @@ impl State {
                 ));
             }
         }
-        let counts = (self.held, self.queue.len(), self.leases.len());
-        (counts != (held, waiting, self.entries.len())).then(|| {
-            format!("{counts:?} units held, waiters and leases, but {held} and {waiting} in entries")
+        let counts = (self.held, self.cooling, self.queue.len(), self.leases.len());
+        (counts != (held, cooling, waiting, self.entries.len())).then(|| {
+            format!(
+                "{counts:?} units held, cooling, waiters and leases, but {held}, {cooling} and {waiting} in entries"
+            )
         })
     }
 

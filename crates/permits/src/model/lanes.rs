@@ -15,7 +15,7 @@
 //! n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has named a
 //! lane since the queue was empty, no lane is known, and the queue has one order: that of the tickets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::protocol::{LaneName, PermitTerms};
@@ -62,12 +62,33 @@ impl Ord for Progress {
 
 /// The lanes of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "StoredLanes"))]
 pub struct Lanes {
     /// The number of lanes that have begun; 0 while no lane is known.
     pub last: u64,
-    /// The lanes that wait or owe.
-    pub known: BTreeMap<LaneName, Lane>,
+    known: BTreeMap<LaneName, Lane>,
+    /// The lanes that wait, in the order of their progress: each of thousands is looked up in it.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    order: VecDeque<Place>,
+}
+
+/// A lane that waits: its progress, its number and its name.
+pub(super) type Place = (Progress, u64, LaneName);
+
+/// [`Lanes`] as a store keeps them.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredLanes {
+    last: u64,
+    known: BTreeMap<LaneName, Lane>,
+}
+
+#[cfg(feature = "serde")]
+impl From<StoredLanes> for Lanes {
+    fn from(StoredLanes { last, known }: StoredLanes) -> Self {
+        Self::new(last, known)
+    }
 }
 
 /// A lane that is known.
@@ -90,6 +111,16 @@ pub enum Lane {
     },
 }
 
+impl Lane {
+    /// Its place among the lanes that wait, if it is one of them.
+    fn place(&self, name: LaneName) -> Option<Place> {
+        match *self {
+            Self::Waits { number, progress, .. } => Some((progress, number, name)),
+            Self::Owes { .. } => None,
+        }
+    }
+}
+
 /// The tickets of a lane.
 pub(super) fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
     match lane.as_str() {
@@ -99,19 +130,53 @@ pub(super) fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
 }
 
 impl Lanes {
-    /// The lanes with waiters.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (Progress, u64, &LaneName)> {
-        self.known.iter().filter_map(|(name, lane)| match lane {
-            &Lane::Waits { number, progress, .. } => Some((progress, number, name)),
-            Lane::Owes { .. } => None,
-        })
+    /// These lanes.
+    pub fn new(last: u64, known: BTreeMap<LaneName, Lane>) -> Self {
+        let mut order: Vec<Place> =
+            known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
+        order.sort_unstable();
+        Self { last, known, order: order.into() }
     }
 
-    /// The lanes with waiters, in the order of their progress.
-    pub(super) fn in_order(&self) -> Vec<(Progress, u64, &LaneName)> {
-        let mut lanes: Vec<_> = self.waiting().collect();
-        lanes.sort_unstable();
-        lanes
+    /// The lanes that wait or owe.
+    pub fn known(&self) -> &BTreeMap<LaneName, Lane> {
+        &self.known
+    }
+
+    /// The lanes that wait, in the order of their progress.
+    pub(super) fn in_order(&self) -> &VecDeque<Place> {
+        &self.order
+    }
+
+    /// The number of lanes that are before this one; `None` if it does not wait.
+    pub(super) fn rank(&self, name: &LaneName) -> Option<usize> {
+        self.order.binary_search(&self.known.get(name)?.place(name.clone())?).ok()
+    }
+
+    /// Sets what is known of a lane; nothing, if it neither waits nor owes.
+    pub(super) fn set(&mut self, name: &LaneName, lane: Option<Lane>) {
+        if let Some(rank) = self.rank(name) {
+            self.order.remove(rank);
+        }
+        match lane {
+            Some(lane) => {
+                if let Some(place) = lane.place(name.clone()) {
+                    let rank = self.order.partition_point(|other| *other < place);
+                    self.order.insert(rank, place);
+                }
+                self.known.insert(name.clone(), lane);
+            }
+            None => drop(self.known.remove(name)),
+        }
+    }
+
+    /// The first ticket of a lane that waits, and the number of its tickets that were given before this one,
+    /// which is given now.
+    pub(super) fn give_ticket(&mut self, name: &LaneName) -> Option<(u64, u64)> {
+        let Some(Lane::Waits { number, next, .. }) = self.known.get_mut(name) else { return None };
+        let given = *next;
+        *next += u64::from(given < TICKETS);
+        Some((*number * TICKETS, given))
     }
 
     /// Removes lanes that do not owe beyond `first`, the lowest first: at most [`FORGIVEN_MAX`].

@@ -42,6 +42,7 @@ impl State {
         // Their sessions may have used all tokens of the last grant.
         self.last_token += if self.kept_until_ms > 0 { KEPT_TOKENS - 1 } else { 0 };
         self.held = 0;
+        self.cooling = 0;
         self.slots_made = 0;
         self.entries.clear();
         self.queue.clear();

@@ -10,10 +10,11 @@
 //! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a
 //!    loss of state (`recovery`);
 //! 2. **reap**: remove expired entries (`execution`);
-//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `line`,
-//!    `inspect`);
+//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `line`);
 //! 4. **promote**: grant the head of the queue while it fits, strictly in order (`grant`);
 //! 5. **finish**: sequence number, expiry, and the time of the next renewal (`execution`).
+//!
+//! An inspection (`inspect`) takes the first two steps on a copy, and changes nothing.
 //!
 //! Newcomers are decided on after the promotion, so a newcomer never overtakes.
 //!
@@ -35,11 +36,11 @@ mod renew;
 mod state;
 
 use self::execution::Execution;
-use crate::protocol::{Command, Event, Operation, Reply};
+use crate::protocol::{Answers, Command, Event, Operation, Reply};
 
 pub use self::execution::REAP_MAX;
 pub use self::grant::PROMOTE_MAX;
-pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX};
+pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX, VIEW_MAX};
 pub use self::lanes::{LANES_MAX, Lane, Lanes, Progress};
 pub use self::recovery::IDENTITY_EVERY_US;
 pub use self::state::{
@@ -49,8 +50,11 @@ pub use self::state::{
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.
 pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Command) -> (Reply, Vec<Event>) {
+    if let Operation::Inspect { max } = command.operation {
+        return (inspect::inspect(state.clone(), server, command, max), Vec::new());
+    }
     let mut execution = Execution::begin(state.take(), server, command);
-    execution.reap();
+    execution.reap(REAP_MAX);
     let answers = match &command.operation {
         Operation::Acquire { queue_max, requests } => execution.acquire(*queue_max, requests),
         Operation::Release(requests) => execution.release(requests),
@@ -66,7 +70,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         }
         // The model's state is always readable.
         Operation::Delete { .. } => execution.delete(),
-        Operation::Inspect { max } => execution.inspect(*max),
+        Operation::Inspect { .. } => unreachable!("it was answered"),
     };
     let (left, reply, events) = execution.finish(answers);
     *state = left;
@@ -88,5 +92,6 @@ pub fn keepable_limit(state: Option<&State>, now_us: u64) -> Option<u32> {
 pub fn recalls(before: Option<u32>, after: Option<&State>, reply: &Reply, now_us: u64) -> bool {
     let may_be_kept = after.is_some_and(|state| state.may_be_kept(now_us / 1000));
     let changed = |limit| limit > 0 && reply.limit != limit;
-    before.is_some_and(|limit| !reply.keepable || changed(limit)) && may_be_kept
+    let changes_nothing = matches!(reply.answers, Answers::Inspect(_));
+    !changes_nothing && before.is_some_and(|limit| !reply.keepable || changed(limit)) && may_be_kept
 }

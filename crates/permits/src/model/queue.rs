@@ -1,14 +1,14 @@
 //! The order of the queue: tickets, and with [lanes](super::lanes) their progress.
 
-use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Progress, TICKETS, cost, tickets};
+use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Place, Progress, TICKETS, cost, tickets};
 use super::state::{Entry, EntryState, State};
 use crate::protocol::{Holder, LaneName};
 
 impl State {
     /// The ticket of the head of the queue.
     pub(super) fn head(&self) -> Option<u64> {
-        match self.lanes.waiting().min() {
-            Some((_, number, lane)) => self.queue.range(tickets(lane, number)).next(),
+        match self.lanes.in_order().front() {
+            Some((_, number, lane)) => self.queue.range(tickets(lane, *number)).next(),
             None => self.queue.first_key_value(),
         }
         .map(|(ticket, _)| *ticket)
@@ -16,10 +16,10 @@ impl State {
 
     /// The waiters that are granted next while each fits, at most `max`.
     pub fn heads(&self, max: usize) -> Vec<&Holder> {
-        let mut lanes: Vec<_> = self
-            .lanes
-            .waiting()
-            .map(|(progress, number, lane)| (progress, number, self.queue.range(tickets(lane, number))))
+        // No lane behind the first `max` can have one of them.
+        let first = self.lanes.in_order().iter().take(max);
+        let mut lanes: Vec<_> = first
+            .map(|(progress, number, lane)| (*progress, *number, self.queue.range(tickets(lane, *number))))
             .collect();
         if lanes.is_empty() {
             return self.queue.values().take(max).collect();
@@ -55,15 +55,12 @@ impl State {
             self.begin_lane(&LaneName::default())?;
         }
         if is_named || self.lanes.last > 0 {
-            if !matches!(self.lanes.known.get(lane), Some(Lane::Waits { .. })) {
+            if !matches!(self.lanes.known().get(lane), Some(Lane::Waits { .. })) {
                 self.begin_lane(lane)?;
             }
-            if let Some(Lane::Waits { number, next, .. }) = self.lanes.known.get_mut(lane)
-                && is_named
-            {
-                let ticket = *number * TICKETS + *next;
-                *next += u64::from(*next < TICKETS);
-                return Some(ticket).filter(|ticket| tickets(lane, *number).contains(ticket));
+            if is_named {
+                let (first, given) = self.lanes.give_ticket(lane)?;
+                return (given < TICKETS).then_some(first + given);
             }
         }
         // A ticket is the time at which it was assigned, as a token is.
@@ -73,12 +70,12 @@ impl State {
 
     /// Gives a lane its progress and a number that no other lane with waiters has.
     fn begin_lane(&mut self, name: &LaneName) -> Option<()> {
-        let first = self.lanes.waiting().min().map(|(progress, number, _)| (progress, number));
-        let until = match self.lanes.known.get(name) {
+        let first = self.lanes.in_order().front().map(|(progress, number, _)| (*progress, *number));
+        let until = match self.lanes.known().get(name) {
             Some(Lane::Owes { until }) => *until,
             _ => Progress::default(),
         };
-        if self.queue.len() as u64 >= LANES_MAX && self.lanes.waiting().count() as u64 >= LANES_MAX {
+        if self.lanes.in_order().len() as u64 >= LANES_MAX {
             return None;
         }
         let number = loop {
@@ -94,7 +91,7 @@ impl State {
             // Behind the first lane, also when the numbers begin again.
             Some((first, of_first)) => Progress(first.0 + if number > of_first { 0.0 } else { 1.0 }),
         };
-        self.lanes.known.insert(name.clone(), Lane::Waits { number, progress, next: 0 });
+        self.lanes.set(name, Some(Lane::Waits { number, progress, next: 0 }));
         if let Some((first, _)) = first
             && number % FORGIVES_EVERY == 0
         {
@@ -108,32 +105,28 @@ impl State {
         if self.queue.is_empty() {
             self.lanes = Lanes::default();
         }
-        let Some(Lane::Waits { number, progress, .. }) = self.lanes.known.get_mut(lane) else { return };
+        let Some(&Lane::Waits { number, progress, next }) = self.lanes.known().get(lane) else { return };
         let after = Progress(progress.0 + cost);
-        if self.queue.range(tickets(lane, *number)).next().is_some() {
-            *progress = after;
-        } else if after > Progress::default() {
-            self.lanes.known.insert(lane.clone(), Lane::Owes { until: after });
-        } else {
-            self.lanes.known.remove(lane);
-        }
+        let still_waits = self.queue.range(tickets(lane, number)).next().is_some();
+        let left = match after {
+            progress if still_waits => Some(Lane::Waits { number, progress, next }),
+            until if until > Progress::default() => Some(Lane::Owes { until }),
+            _ => None,
+        };
+        self.lanes.set(lane, left);
     }
 
     /// The number of waiters that are to be granted before this one; with lanes, if each of them has as many
     /// and an equal share.
     pub(crate) fn position(&self, holder: &Holder, ticket: u64) -> u64 {
         let lane = self.entries.get(holder).map(|entry| &entry.terms.lane);
-        let known = lane.and_then(|lane| Some((lane, self.lanes.known.get(lane)?)));
-        let Some((lane, &Lane::Waits { number, progress, .. })) = known else {
+        let Some(rank) = lane.and_then(|lane| self.lanes.rank(lane)) else {
             return self.queue.range(..ticket).count() as u64;
         };
-        let before = self.queue.range(*tickets(lane, number).start()..ticket).count();
-        // Without sorting them: a renewal of many waiters asks for the position of each.
-        let (mut lanes, mut rank) = (0, 0);
-        for other in self.lanes.waiting() {
-            (lanes, rank) = (lanes + 1, rank + usize::from(other < (progress, number, lane)));
-        }
-        (before * lanes + rank).min(self.queue.len() - 1) as u64
+        let lanes = self.lanes.in_order();
+        let (_, number, lane) = &lanes[rank];
+        let before = self.queue.range(*tickets(lane, *number).start()..ticket).count();
+        (before * lanes.len() + rank).min(self.queue.len() - 1) as u64
     }
 
     /// Up to `max` waiters in the order in which they are to be granted; with lanes, one of each lane after
@@ -157,8 +150,8 @@ impl State {
 
     /// The lanes with waiters and the number of those, of the first `max` lanes.
     pub(super) fn lanes_waiting(&self, max: usize) -> Vec<(LaneName, u64)> {
-        let waiting = |(_, number, lane): &(Progress, u64, &LaneName)| {
-            ((*lane).clone(), self.queue.range(tickets(lane, *number)).count() as u64)
+        let waiting = |(_, number, lane): &Place| {
+            (lane.clone(), self.queue.range(tickets(lane, *number)).count() as u64)
         };
         self.lanes.in_order().iter().take(max).map(waiting).collect()
     }
@@ -171,10 +164,10 @@ impl State {
             Lane::Owes { until } => until.0 > 0.0,
         };
         let counts = self.lanes.last > 0 || self.lanes == Lanes::default();
-        if !counts || !self.lanes.known.values().all(is_sound) {
+        if !counts || !self.lanes.known().values().all(is_sound) {
             return Some(format!("lanes out of range: {:?}", self.lanes));
         }
-        let waits = |lane: &LaneName, ticket: u64| match self.lanes.known.get(lane) {
+        let waits = |lane: &LaneName, ticket: u64| match self.lanes.known().get(lane) {
             Some(Lane::Waits { number, .. }) => tickets(lane, *number).contains(&ticket),
             _ => self.lanes.last == 0 && lane.as_str().is_empty(),
         };
@@ -185,7 +178,7 @@ impl State {
             let Lane::Waits { number, .. } = lane else { return false };
             self.queue.range(tickets(name, *number)).next().is_none()
         };
-        let is_faulty = self.queue.iter().any(is_stray) || self.lanes.known.iter().any(is_idle);
+        let is_faulty = self.queue.iter().any(is_stray) || self.lanes.known().iter().any(is_idle);
         is_faulty.then(|| format!("the lanes disagree with the queue: {:?}, {:?}", self.lanes, self.queue))
     }
 }

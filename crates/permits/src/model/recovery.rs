@@ -13,7 +13,7 @@ impl Execution<'_> {
         let state = &mut self.state;
         let lease_known = state.lease_max_ms;
         let lease_max_ms = lease_known.max(self.command.longest_lease_ms());
-        if self.extends {
+        if !self.command.only_looks() {
             state.lease_max_ms = lease_max_ms;
         }
         let window_ms = self.command.recovery.window().of(lease_max_ms);

@@ -63,6 +63,8 @@ pub struct State {
     pub closed: Option<Arc<str>>,
     /// Units held now.
     pub held: u64,
+    /// Those of them that cool.
+    pub cooling: u64,
     /// The highest token granted.
     pub last_token: u64,
     /// The last ticket given.
@@ -200,6 +202,7 @@ impl State {
             paused_until_ms: 0,
             closed: None,
             held: 0,
+            cooling: 0,
             last_token: 0,
             last_ticket: 0,
             slots_made: 0,
@@ -289,6 +292,9 @@ impl State {
             }
             EntryState::Holding(grant) | EntryState::Cooling(grant) => {
                 self.held -= u64::from(entry.terms.weight);
+                if matches!(entry.place, EntryState::Cooling(_)) {
+                    self.cooling -= u64::from(entry.terms.weight);
+                }
                 self.free.insert(grant.slot.into(), grant.slot.into());
                 ReleaseOutcome::Held
             }
@@ -301,6 +307,7 @@ impl State {
             self.leases.remove(&(entry.deadline, holder.clone()));
             let deadline = signed(until_ms);
             let cooling = holder.cooling(grant.token);
+            self.cooling += u64::from(entry.terms.weight);
             self.leases.insert((deadline, cooling.clone()));
             self.entries.insert(cooling, Entry { deadline, place: EntryState::Cooling(grant), ..entry });
         }

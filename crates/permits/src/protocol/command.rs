@@ -95,8 +95,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns true if the command only reads: it keeps no semaphore alive, and makes no recovery window
-    /// longer.
+    /// Returns true if the command only reads.
     pub fn only_looks(&self) -> bool {
         matches!(self.operation, Operation::Inspect { .. })
     }

@@ -240,6 +240,8 @@ pub enum DeleteOutcome {
 pub struct Inspected {
     /// Units held.
     pub held: u64,
+    /// Those of them that cool.
+    pub cooling: u64,
     /// The number of waiters.
     pub waiting: u64,
     /// The pause, if granting is stopped.

@@ -279,6 +279,9 @@ impl Semaphore {
 
     /// The limit, the first 1,000 holders and 1,000 waiters, and the last changes by operators.
     ///
+    /// It shows the state at the time of the store, and changes nothing: so a server that refuses writes for
+    /// some time, or a replica, can be inspected.
+    ///
     /// # Errors
     /// [`AdminError`].
     pub fn inspect(&self) -> Reply<Inspection, AdminError> {

@@ -32,7 +32,7 @@ impl Crowd {
         Self { holder, permit, waiters, operator }
     }
 
-    /// All of it is granted. Nothing else is asked meanwhile: each inspection would grant some.
+    /// All of it is granted. Nothing else is asked meanwhile.
     async fn is_granted(waiters: Vec<Waiter>) {
         for waiter in waiters {
             drop(waiter.permit().await);

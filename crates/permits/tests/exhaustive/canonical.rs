@@ -247,8 +247,8 @@ impl Writer<'_> {
             Lane::Waits { progress, .. } => Some(*progress),
             Lane::Owes { .. } => None,
         };
-        let Some(Progress(first)) = lanes.known.values().filter_map(waits).min() else { return };
-        for (name, lane) in &lanes.known {
+        let Some(Progress(first)) = lanes.known().values().filter_map(waits).min() else { return };
+        for (name, lane) in lanes.known() {
             let (owes, Progress(progress)) = match lane {
                 Lane::Waits { progress, .. } => (false, *progress),
                 Lane::Owes { until } => (true, *until),

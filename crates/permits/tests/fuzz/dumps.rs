@@ -38,6 +38,7 @@ fn sound() -> [Pairs; 6] {
         ("lease_max", "15000"),
         ("expires", "1790000060000"),
         ("cools_until", "0"),
+        ("cooling", "0"),
         ("kept_until", "1790000015000"),
         ("grants", "2"),
         ("refused", "1"),
@@ -73,7 +74,7 @@ fn decode(parts: &[Pairs; 6]) -> Result<permits::model::State, String> {
 #[test]
 fn a_sound_dump_is_read() {
     let state = decode(&sound()).expect("it is sound");
-    assert_eq!((state.held, state.entries.len(), state.queue.len(), state.lanes.known.len()), (1, 3, 2, 3));
+    assert_eq!((state.held, state.entries.len(), state.queue.len(), state.lanes.known().len()), (1, 3, 2, 3));
 }
 
 #[test]

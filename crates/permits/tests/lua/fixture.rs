@@ -101,9 +101,14 @@ impl Both {
         let clock = ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: 1_000_000_000 };
         let command = self.command(operation);
         let (wanted, _) = model::apply(&mut self.state, &clock, &command);
+        self.refuse_writes(command.only_looks());
         let got = self.execute(operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        self.refuse_writes(false);
         assert_eq!(got, wanted, "{operation:?}");
-        self.unchanged();
+        // What has vanished is noticed by the next command that writes.
+        if self.state.as_ref().is_none_or(|state| state.damage.is_none()) {
+            self.unchanged();
+        }
         got.answers
     }
 
@@ -162,6 +167,11 @@ impl Both {
     fn limit_to_2(&mut self) {
         self.same(&change_limit("l1", LimitChange::Set(2)));
         self.same(&change_limit("l2", LimitChange::Unpin));
+    }
+
+    /// Lets the server refuse each command that may write, or none.
+    pub(crate) fn refuse_writes(&mut self, refuses: bool) {
+        self.call(&["CONFIG", "SET", "min-replicas-to-write", if refuses { "1" } else { "0" }]);
     }
 
     pub(crate) fn fill_memory(&mut self) {

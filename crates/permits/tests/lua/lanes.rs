@@ -18,7 +18,7 @@ impl Both {
     }
 
     fn owes(&self, lane: &str) -> bool {
-        let lanes = &self.state.as_ref().expect("there is one").lanes.known;
+        let lanes = self.state.as_ref().expect("there is one").lanes.known();
         matches!(lanes.get(&LaneName::new(lane).expect("it is valid")), Some(Lane::Owes { .. }))
     }
 }

@@ -17,3 +17,4 @@ mod superseding;
 mod text;
 mod unreadable;
 mod vanished;
+mod viewing;

@@ -83,14 +83,14 @@ fn waiting(state: &State) -> BTreeSet<LaneName> {
 /// The lanes of a state without what has no effect: which numbers were used, and lanes that owe nothing
 /// beyond the progress of the first.
 pub(crate) fn that_count(state: &State) -> Lanes {
-    let first = state.lanes.known.values().filter_map(|lane| match lane {
+    let first = state.lanes.known().values().filter_map(|lane| match lane {
         Lane::Waits { progress, .. } => Some(*progress),
         Lane::Owes { .. } => None,
     });
     let first: Progress = first.min().unwrap_or_default();
     let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
-    let known = state.lanes.known.iter().filter(|(_, lane)| counts(lane));
-    Lanes { last: state.lanes.last.min(1), known: known.map(|(name, lane)| (name.clone(), *lane)).collect() }
+    let known = state.lanes.known().iter().filter(|(_, lane)| counts(lane));
+    Lanes::new(state.lanes.last.min(1), known.map(|(name, lane)| (name.clone(), *lane)).collect())
 }
 
 #[test]

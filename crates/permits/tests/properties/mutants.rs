@@ -2,7 +2,7 @@
 //! property.
 
 use permits::model::PAUSED;
-use permits::model::{EntryState, Lane, State};
+use permits::model::{EntryState, Lane, Lanes, State};
 use permits::protocol::{
     AcquireOutcome, Answers, Counts, Event, EventKind, Grant, LimitChange, Operation, Refusal,
 };
@@ -125,8 +125,8 @@ fn the_checks_see_cut_work_that_is_not_asked_for() {
 
 #[test]
 fn the_checks_see_a_state_that_disagrees_with_itself() {
-    let step = Story::full().send(Operation::Inspect { max: 9 });
-    let mutations: [fn(&mut State); 8] = [
+    let step = Story::full().send(Operation::Renew(Vec::new()));
+    let mutations: [fn(&mut State); 7] = [
         |state| state.held += 1,
         |state| state.slots_made += 1,
         |state| assert_eq!(state.free.insert(1, 1), None),
@@ -134,8 +134,6 @@ fn the_checks_see_a_state_that_disagrees_with_itself() {
         |state| drop(state.leases.pop_first()),
         |state| state.last_token = 1,
         |state| state.sequence += 1,
-        // A command that only reads extends no expiry.
-        |state| state.expires_ms += 1,
     ];
     for (number, mutate) in mutations.into_iter().enumerate() {
         assert!(sees("P10", &step, |step| mutate(after(step))), "mutation {number}");
@@ -148,6 +146,18 @@ fn the_checks_see_a_state_that_disagrees_with_itself() {
     };
     slot(&mut state, "b", 0);
     assert!(conserved(&state).is_err_and(|reason| reason.contains("out of place")));
+}
+
+#[test]
+fn the_checks_see_an_inspection_that_changes_something() {
+    let step = Story::full().send(Operation::Inspect { max: 9 });
+    assert_eq!(check(&step), Ok(()));
+    let mutations: [fn(&mut State); 2] = [|state| state.expires_ms += 1, |state| state.sequence += 1];
+    for mutate in mutations {
+        let mut step = step.clone();
+        mutate(after(&mut step));
+        assert!(check(&step).is_err());
+    }
 }
 
 #[test]
@@ -190,11 +200,14 @@ fn the_checks_see_a_head_that_is_overtaken_by_a_lane() {
     let mut story = Story::full();
     let step = story.acquire_in(&[("x", "lane")]);
     let overtake = |step: &mut Step| {
-        for lane in after(step).lanes.known.values_mut() {
+        let lanes = &mut after(step).lanes;
+        let mut known = lanes.known().clone();
+        for lane in known.values_mut() {
             if let Lane::Waits { number: 1, progress, .. } = lane {
                 progress.0 = 1.0;
             }
         }
+        *lanes = Lanes::new(lanes.last, known);
     };
     assert!(sees("P23", &step, overtake), "the new lane is before the head");
     let mut story = Story::new();

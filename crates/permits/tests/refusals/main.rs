@@ -11,6 +11,7 @@ mod log;
 mod packed;
 mod permissions;
 mod servers;
+mod unwritable;
 
 use std::fmt::{Debug, Display};
 use std::future::Future;

@@ -101,6 +101,7 @@ pub(crate) fn decode(
         paused_until_ms: if paused < 0 { -1 - paused } else { paused }.unsigned_abs(),
         closed,
         held: field("held")?,
+        cooling: field("cooling")?,
         last_token: field("last_token")?,
         last_ticket: field("last_ticket")?,
         slots_made: field("slots_made")?,
@@ -118,7 +119,7 @@ pub(crate) fn decode(
             .iter()
             .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
-        lanes: Lanes { last: field("last_lane")?, known: decode_lanes(lanes, records, queue)? },
+        lanes: Lanes::new(field("last_lane")?, decode_lanes(lanes, records, queue)?),
         leases: leases
             .iter()
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
@@ -277,7 +278,7 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
 fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), String> {
     let waiting = state.queue.len();
     let holders = state.entries.len() - waiting.min(state.entries.len());
-    let lanes = state.lanes.known.values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
+    let lanes = state.lanes.known().values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
     for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes)] {
         let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
         if number::<usize>(found)? != wanted {

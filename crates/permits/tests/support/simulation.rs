@@ -93,7 +93,10 @@ impl Simulation {
             }
             Some(Fault::Flush) => *state = None,
             Some(Fault::LoseKeys(bits)) => {
-                *state = state.take().and_then(|state| state.lose(&parts(bits)));
+                *state = state.take().and_then(|state| match state.damage {
+                    Some(_) => Some(state),
+                    None => state.lose(&parts(bits)),
+                });
             }
             Some(Fault::Uptime { uptime_ms }) => self.booted_us = self.now_us - uptime_ms * 1000,
         }

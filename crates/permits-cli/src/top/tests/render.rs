@@ -321,13 +321,14 @@ fn units_that_cool_are_not_shown_as_held() {
     assert_eq!(
         rows[2..5],
         [
-            "> large       800     20        3          cooling 100+",
+            "> large       800     20        3          cooling 100",
             "  rate          0     20        3          cooling 20",
             "  some         15     20        3          cooling 5",
         ]
     );
     let mut cools = detail();
     (cools.holders[0].cooling, cools.holders[0].lease_remaining) = (true, Duration::from_millis(40));
+    cools.cooling = 2;
     let rows = drawn(&mut opened(cools, now), 100, 12, now);
     assert_eq!(rows[0], "exports: 1 of 3 held, 1 waiting, cooling 2 (memory:)");
     assert_eq!(rows[2], "> web-1   1 h 2 m  cooling     0       2  1700000000000000");

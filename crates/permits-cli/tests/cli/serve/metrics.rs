@@ -8,7 +8,7 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::{documents, skip};
 
 use super::Serve;
-use crate::support::{Holder, Local, Store, on_both_stores, output, permits, waiter};
+use crate::support::{Holder, Local, Store, on_both_stores, output, permits, run, waiter};
 
 on_both_stores! {
     each_semaphore_has_its_numbers,
@@ -136,6 +136,7 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     for arguments in [["limit", hostile, "12"], ["pause", "paused", "--for=1h"], ["close", "closed", "-v"]] {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
+    assert_eq!(output(&mut run(store, "rate", "--limit 3 --at-least 1h", "true")).code, 0);
     let serve = Serve::start(store, &[]);
     let reply = serve.read("/metrics");
     assert_eq!(reply.status, 200);
@@ -143,6 +144,9 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     for (metric, semaphore, expected) in [
         ("limit", name, Some(3.0)),
         ("held", name, Some(2.0)),
+        ("cooling", name, Some(0.0)),
+        ("held", "rate", Some(1.0)),
+        ("cooling", "rate", Some(1.0)),
         ("waiting", name, Some(2.0)),
         ("paused", name, Some(0.0)),
         ("limit", hostile, Some(12.0)),
@@ -170,7 +174,7 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     assert!(0.0 < age("waiter") && age("waiter") < age("holder"), "{metrics:?}");
     assert!(metrics.of("recovering_seconds", name).is_some());
     assert!(metrics.of("grants_total", name) >= Some(1.0));
-    assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 4.0));
+    assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 5.0));
     assert_eq!(metrics.store("semaphores_omitted"), 0.0);
     assert!(metrics.store("scrape_duration_seconds") > 0.0);
 

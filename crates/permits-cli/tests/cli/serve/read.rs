@@ -306,3 +306,24 @@ fn the_examples_of_the_help_work() {
         assert_eq!(page.header("Host", host).send().status, 200, "{example}");
     }
 }
+
+#[test]
+fn a_server_that_refuses_writes_is_read() {
+    let server = Server::start();
+    let _holder = Holder::start(&server, "exports", "--limit 1 --lease 1h");
+    let _waiter = waiter(&server, "exports", "--limit 1 --lease 1h", (1, 1));
+    let needs_replicas =
+        |number| assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", number]).text(), "OK");
+    needs_replicas("1");
+    let serve = Serve::start(&server, &[]);
+    let served = serve.read("/api/v1/semaphores/exports").json();
+    for shown in [served, status(&server, "exports")] {
+        let numbers = [&shown["held"], &shown["waiting"], &shown["holders"][0]["weight"]];
+        assert_eq!(numbers, [1, 1, 1], "{shown}");
+    }
+    let listed = output(&mut permits(&server.url(), ["list"]));
+    assert!(listed.code == 0 && listed.stdout.contains("exports"), "{listed:?}");
+    let refused = output(&mut permits(&server.url(), ["limit", "exports", "2", "--store-timeout", "0s"]));
+    assert!(refused.code == 69 && refused.stderr.contains("NOREPLICAS"), "{refused:?}");
+    needs_replicas("0");
+}

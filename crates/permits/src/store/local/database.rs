@@ -17,7 +17,7 @@ use super::connection::set_log_pages;
 use super::error::{damaged, sqlite_error};
 use super::open::OpenFile;
 use super::schema::{
-    News, RESERVE_PAGES, advance_clock, begin_writing, delete, load, save, sweep, write_news,
+    News, RESERVE_PAGES, advance_clock, begin_writing, delete, load, read_clock, save, sweep, write_news,
 };
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{Answers, Command, DeleteOutcome, InvalidInput, Name, Operation, Reply, SessionId};
@@ -72,6 +72,9 @@ impl Database {
         deadline: Moment,
     ) -> Result<(Reply, Vec<News>), StoreError> {
         busy::set_deadline(deadline);
+        if command.only_looks() {
+            return Ok((self.look(command)?, Vec::new()));
+        }
         self.executed = self.executed.saturating_add(1);
         if self.executed == BUSY_AFTER {
             set_log_pages(&self.file.connection, BUSY_LOG_PAGES).map_err(|error| self.failed(error))?;
@@ -112,18 +115,13 @@ impl Database {
         // The time is read under the lock, so that it never decreases from one command to the next.
         let elapsed_us = *base_us + boot.elapsed_us();
         let now_us = advance_clock(&transaction, elapsed_us, boot).map_err(failed)?;
-        let Some(now_us) = now_us else {
-            let reason = format!("another machine uses {} too: share a server instead", path.display());
-            return Err(StoreError::Unsupported { reason });
-        };
+        let now_us = now_us.ok_or_else(|| another_machine(path))?;
         let stored = load(&transaction, prefix, name).map_err(failed)?;
         let read = stored.as_deref().map(|text| read_state(name, text)).transpose();
         let discards = read.is_err() && command.operation == (Operation::Delete { unreadable: true });
         let mut state = if discards { None } else { read? };
-        let now = u64::try_from(now_us).unwrap_or_default();
-        // The store loses no state while the machine is up, so it never recovers.
-        let server = ServerClock { now_us: now, run_id: "local", uptime_ms: u64::MAX };
-        let keepable = model::keepable_limit(state.as_ref(), now);
+        let server = clock(now_us);
+        let keepable = model::keepable_limit(state.as_ref(), server.now_us);
         let (mut reply, events) = model::apply(&mut state, &server, command);
         if discards {
             reply.answers = Answers::Delete(DeleteOutcome::Deleted);
@@ -135,7 +133,7 @@ impl Database {
         }
         let mut news: Vec<(SessionId, News)> =
             events.into_iter().map(|event| (event.session.clone(), News::Event(event))).collect();
-        if model::recalls(keepable, state.as_ref(), &reply, now) {
+        if model::recalls(keepable, state.as_ref(), &reply, server.now_us) {
             let keepers = state.iter().flat_map(State::keepers);
             news.extend(keepers.map(|keeper| (keeper.clone(), News::Recall(command.semaphore.clone()))));
         }
@@ -153,6 +151,20 @@ impl Database {
         transaction.commit().map_err(failed)?;
         self.read = 0;
         Ok((reply, own.into_iter().map(|(_, news)| news).collect()))
+    }
+
+    /// The reply to a command that only reads. It waits for no lock, and needs no room on the disk.
+    fn look(&mut self, command: &Command) -> Result<Reply, StoreError> {
+        let OpenFile { connection, paths, boot, base_us, .. } = &mut self.file;
+        let (path, name) = (paths.named(), command.semaphore.as_str());
+        let failed = |error| sqlite_error(path, &error);
+        let elapsed_us = *base_us + boot.elapsed_us();
+        let transaction = connection.transaction().map_err(failed)?;
+        let now_us = read_clock(&transaction, elapsed_us, boot).map_err(failed)?;
+        let now_us = now_us.ok_or_else(|| another_machine(path))?;
+        let stored = load(&transaction, &self.prefix, name).map_err(failed)?;
+        let mut state = stored.as_deref().map(|text| read_state(name, text)).transpose()?;
+        Ok(model::apply(&mut state, &clock(now_us), command).0)
     }
 
     /// Moves the content of the log into the file, so that the next command overwrites the log. Returns
@@ -233,6 +245,16 @@ impl Database {
     fn failed(&self, error: rusqlite::Error) -> StoreError {
         sqlite_error(self.path(), &error)
     }
+}
+
+/// The store loses no state while the machine is up, so it never recovers.
+fn clock(now_us: i64) -> ServerClock<'static> {
+    ServerClock { now_us: u64::try_from(now_us).unwrap_or_default(), run_id: "local", uptime_ms: u64::MAX }
+}
+
+fn another_machine(path: &Path) -> StoreError {
+    let reason = format!("another machine uses {} too: share a server instead", path.display());
+    StoreError::Unsupported { reason }
 }
 
 fn read_state(name: &str, text: &str) -> Result<State, StoreError> {

@@ -147,6 +147,16 @@ pub(super) fn advance_clock(
     transaction.prepare_cached(sql)?.query_row((elapsed_us, &boot.id), |row| row.get(0)).optional()
 }
 
+/// The time as [`advance_clock`] would make it, for a reader.
+pub(super) fn read_clock(
+    connection: &Connection,
+    elapsed_us: i64,
+    boot: &Boot,
+) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT max(last_us, ?1) FROM meta WHERE boot = ?2";
+    connection.prepare_cached(sql)?.query_row((elapsed_us, &boot.id), |row| row.get(0)).optional()
+}
+
 /// The stored state of a semaphore, as JSON.
 pub(super) fn load(connection: &Connection, prefix: &str, name: &str) -> rusqlite::Result<Option<String>> {
     let sql = "SELECT state FROM semaphores WHERE prefix = ?1 AND name = ?2";

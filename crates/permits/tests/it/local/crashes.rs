@@ -134,6 +134,8 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     writer.pause();
     let hasty = permits::Client::builder(fixture.url()).store_timeout(Duration::from_millis(500));
     let hasty = hasty.connect().wait().expect("to look needs no lock");
+    let seen = fixture.semaphore(&hasty).inspect().wait().expect("to look needs no lock");
+    assert_eq!((seen.held, seen.holders[0].token), (1, held.token()), "the other has not committed");
     match fixture.semaphore(&hasty).try_acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");

@@ -124,6 +124,8 @@ pub(crate) fn on_a_full_disk() {
     assert!(matches!(error, StoreError::OutOfMemory { .. }), "a new file has no room: {error}");
     let late = connect(&path);
     let more = acquire_all(&late.named("room", 100_000));
+    let seen = semaphore.inspect_up_to(0).wait().expect("it needs no room");
+    assert_eq!(seen.held, (permits.len() + more.len()) as u64);
     // Both write enough that the log must be emptied many times.
     for _ in 0..20 {
         for permit in &permits {

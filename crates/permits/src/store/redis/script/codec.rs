@@ -18,9 +18,6 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
     cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, &command.semaphore));
     let Window { divisor, least_ms, most_ms } = command.recovery.window();
     let mut lease = command.longest_lease_ms().to_string();
-    if command.only_looks() {
-        lease.insert(0, '-');
-    }
     if command.kept_for_ms() > 0 {
         lease = format!("{lease}:{}", command.kept_for_ms());
     }

@@ -7,9 +7,10 @@
 //! - `values`: readers of returned values.
 //!
 //! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the
-//! files in [`LANES`], that course again, the files in [`SHARED`], the operation's general course, and
-//! `finish`, in this order. The headers of the Lua files describe the arguments that Rust encodes and the
-//! answers that Rust decodes; a test compares them.
+//! files in [`LANES`], that course again, the files in [`FOUND`] and [`SHARED`], the operation's general
+//! course, `head` and `finish`, in this order. The script of `inspect` has no file that writes. The headers
+//! of the Lua files describe the arguments that Rust encodes and the answers that Rust decodes; a test
+//! compares them.
 
 mod change;
 pub(super) mod codec;
@@ -23,11 +24,10 @@ use crate::protocol::{Command, OperationKind, layout};
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
 const LANES: [&str; 2] = [include_str!("lua/lanes.lua"), include_str!("lua/lane_heads.lua")];
-const SHARED: [&str; 11] = [
-    include_str!("lua/begin.lua"),
-    include_str!("lua/era.lua"),
+const FOUND: [&str; 3] =
+    [include_str!("lua/begin.lua"), include_str!("lua/era.lua"), include_str!("lua/entries.lua")];
+const SHARED: [&str; 8] = [
     include_str!("lua/slots.lua"),
-    include_str!("lua/entries.lua"),
     include_str!("lua/pending.lua"),
     include_str!("lua/order.lua"),
     include_str!("lua/forget.lua"),
@@ -36,6 +36,8 @@ const SHARED: [&str; 11] = [
     include_str!("lua/promote.lua"),
     include_str!("lua/turns.lua"),
 ];
+const VIEW: &str = include_str!("lua/view.lua");
+const HEAD: &str = include_str!("lua/head.lua");
 const FINISH: &str = include_str!("lua/finish.lua");
 
 /// Lets a script be called without an effect, to learn whether the server has loaded it, or to load it.
@@ -81,11 +83,15 @@ impl Scripts {
         let script = |kind: OperationKind| {
             let Lua { holders_at, ordinary, in_lanes, general } = ops::lua(kind);
             let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
-            let (layout, deletes) = (layout(), kind == OperationKind::Delete);
-            let head =
-                format!("local PUBLISH, FIRST, LAYOUT, DELETES = '{publish}', {first}, {layout}, {deletes}");
-            let parts: Vec<&str> =
-                [&[&head, clock, READ][..], ordinary, &LANES, in_lanes, &SHARED, general, &[FINISH]].concat();
+            let (layout, name) = (layout(), kind.name());
+            let names =
+                format!("local PUBLISH, FIRST, LAYOUT, KIND = '{publish}', {first}, {layout}, '{name}'");
+            let begun = [&names, clock, READ];
+            let parts: Vec<&str> = if kind == OperationKind::Inspect {
+                [&begun[..], &LANES[..1], &FOUND, &[VIEW, HEAD], general].concat()
+            } else {
+                [&begun[..], ordinary, &LANES, in_lanes, &FOUND, &SHARED, general, &[HEAD, FINISH]].concat()
+            };
             let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
             let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }

@@ -1,11 +1,12 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
 -- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_heads ·
--- [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin · era · slots ·
--- entries · pending · order · forget · reap · refuse · promote · the command's own files · finish.
+-- [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin · era ·
+-- entries · slots · pending · order · forget · reap · refuse · promote · the command's files · head · finish.
+-- Inspect, which writes nothing: clock · read · lanes · begin · era · entries · view · head · its own.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.
--- Contract: a command appends its answers to `reply`, behind the eight fields that finish sets; it sets
+-- Contract: a command appends its answers to `reply`, behind the eight fields that head sets; it sets
 --   `s.foremost` to the lowest position of its requests that wait; it calls `promote` once it has decided.
 --   All else is in `s`, until finish.
 --
@@ -18,7 +19,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
     waits = string.rep('\0', WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
@@ -26,7 +27,6 @@ local function new_state()
     lost = false,    -- some of the keys have vanished, by eviction or by hand
     deleted = false, -- the command has deleted the keys
     prolonged = false, -- the command has set when the state expires
-    extends = true,  -- the command extends the life of the state
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
     foremost = nil,  -- the lowest position of a request of the command that waits
@@ -37,8 +37,8 @@ end
 local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
-    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<dddddddddddddddddddddddddds', packed, HEAD_AT)
+    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server =
+    struct.unpack('<ddddddddddddddddddddddddddds', packed, HEAD_AT)
   s.waits = string.sub(packed, -WAITS_BYTES)
   if s.paused < 0 then
     s.paused, s.reason, s.reason_stored = -1 - s.paused, redis.call('HGET', state_key, REASON) or '', true
@@ -46,7 +46,7 @@ if packed then
   s.existed, s.kept = true, s.pinned == 1 or s.paused == PAUSED or s.reason ~= nil
   if s.paused <= now_ms then s.paused = 0 end
   if not s.kept and now_ms >= s.expires then
-    redis.call('DEL', unpack(KEYS))
+    if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
     s, lanes, last_lane = new_state(), 0, 0
   end
 end
@@ -67,9 +67,9 @@ if s.lost then
     if kind ~= 'zset' and kind ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
   end
   if s.existed then s.changes = redis.call('HGET', state_key, CHANGES) or nil end
-  redis.call('DEL', unpack(KEYS))
+  if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   s.reason_stored = false
-  s.held, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, math.huge
+  s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, 0, math.huge
   -- Their sessions may have used all tokens of the last grant.
   if s.kept_until > 0 then s.last_token = s.last_token + KEPT_TOKENS - 1 end
 end

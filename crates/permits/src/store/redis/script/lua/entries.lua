@@ -46,3 +46,26 @@ local function pack(holder, weight, lease, request, from, label, at_least, versi
     request_bytes, session_bytes, times, laned and struct.pack('<I2d', share, 0) or '', request_bytes > 0 and '' or struct.pack('s', request),
     session_bytes > 0 and '' or struct.pack('s', from), laned and struct.pack('s', lane) or '', label, token, slot)
 end
+
+-- Makes the entries of these holders known.
+local function find(holders)
+  local asked = {}
+  for _, holder in ipairs(holders) do
+    if known[holder] == nil then asked[#asked + 1] = holder end
+  end
+  if #asked == 0 then return end
+  for i, value in ipairs(redis.call('HMGET', state_key, unpack(asked))) do
+    if fault_of(value) then error(fault_of(value)) end
+    known[asked[i]] = value
+  end
+end
+
+-- The ms until which the units of a grant stay taken, even if its holder leaves.
+local function counts_until(token, at_least)
+  return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
+end
+
+-- Passes over all tokens of a grant, if its session may have used them.
+local function spend_tokens(token, keeps)
+  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + KEPT_TOKENS - 1) end
+end

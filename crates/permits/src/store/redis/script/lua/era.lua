@@ -2,10 +2,9 @@
 -- Behind begin in every command.
 
 if keeps_for ~= 0 then s.kept_until = math.max(s.kept_until, now_ms + keeps_for) end
-s.extends = s.lost and not s.existed or string.sub(longest_lease, 1, 1) ~= '-'
 local lease_known = s.lease_max
-local lease_max = math.max(lease_known, math.abs(longest_lease))
-if s.extends then s.lease_max = lease_max end
+local lease_max = math.max(lease_known, longest_ms)
+if KIND ~= 'inspect' then s.lease_max = lease_max end
 -- The window is a part of the longest lease, within bounds.
 local divisor, least, most = string.match(recovery, '(%d+):(%d+):(%d+)')
 local window = math.min(math.max(math.floor(lease_max / divisor), tonumber(least)), tonumber(most))
@@ -27,7 +26,8 @@ elseif not s.existed then
 elseif now_us < s.checked or now_us - s.checked >= IDENTITY_EVERY_US then
   local id = server_identity()
   s.checked = now_us
-  if s.server ~= id then
+  -- A replica has the era of its primary.
+  if s.server ~= id and not (KIND == 'inspect' and string.find(redis.call('INFO', 'replication'), 'role:slave', 1, true)) then
     s.server, s.era_known, s.era_began, s.recovering_until = id, s.last_token, now_us, now_ms + window
   end
 end

@@ -1,9 +1,9 @@
--- Ends every command (its contract: see begin): writes the state, publishes the events, and returns
--- { now, sequence, recheck_ms or -1, limit, limit_version, 1 if it is pinned and 2 if what is released may be
---   kept, recovering ms, the limit that the declaration has replaced or 0, answers… }
+-- Ends every command that may write (its contract: see begin): writes the state, publishes the events, and
+-- returns the reply.
 
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
+reply[SEQUENCE] = s.sequence
 
 if s.held > 0 then
   write_slots({})
@@ -14,11 +14,11 @@ end
 
 if stays then
   local keep = s.pinned == 1 or s.paused == PAUSED or s.reason
-  local extended = s.extends and s.expires < now_ms + 2 * s.lease_max
+  local extended = s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  local fields, gone = { STATE, struct.pack('<Bddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
+  local fields, gone = { STATE, struct.pack('<Bdddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
     s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
-    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
+    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
   write_lanes(fields, gone)
   redis.call('HSET', state_key, unpack(fields))
   if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end
@@ -56,7 +56,6 @@ end
 
 -- All sessions are to release what they keep, because from now on others need it, or because the limit is
 -- another one. They keep nothing again until a reply allows it.
-local keepable = s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and not s.recovering and not s.in_the_way
 if stays and was_keepable and (not keepable or was_limit > 0 and s.limit ~= was_limit) and now_ms < s.kept_until then
   emit(string.format('recall:%s', semaphore), 'recall')
 end
@@ -66,8 +65,6 @@ for _, to in ipairs(recipients) do
   redis.call(PUBLISH, channel_prefix .. to, message)
 end
 
-reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =
-  math.max(now_us, s.last_token), s.sequence, -1, s.limit, s.limit_version, s.pinned + (keepable and 2 or 0), math.max(0, s.recovering_until - now_ms), s.replaced or 0
 if cut then
   reply[RECHECK] = 0
 elseif s.foremost then

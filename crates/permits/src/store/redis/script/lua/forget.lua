@@ -1,15 +1,5 @@
 -- Forgetting entries, and the end of the next lease.
 
--- The ms until which the units of a grant stay taken, even if its holder leaves.
-local function counts_until(token, at_least)
-  return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
-end
-
--- Passes over all tokens of a grant, if its session may have used them.
-local function spend_tokens(token, keeps)
-  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + KEPT_TOKENS - 1) end
-end
-
 -- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or
 -- cool if their grants count for longer. If the last tokens that their sessions used are not known, all of
 -- those grants are spent.
@@ -20,16 +10,17 @@ local function forget(gone, tokens_known)
   for _, holder in ipairs(gone) do
     local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share = parts(holder, known[holder])
     if not tokens_known then spend_tokens(token, keeps) end
-    local until_ms = string.find(holder, '\t', 1, true) and 0 or counts_until(token, at_least)
+    local tab = string.find(holder, '\t', 1, true)
+    local until_ms = tab and 0 or counts_until(token, at_least)
     known[holder] = false
-    s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or string.find(holder, '\t', 1, true) ~= nil
+    s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or tab ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
       put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
-      s.earliest, s.cools_until = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms)
+      s.earliest, s.cools_until, s.cooling = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms), s.cooling + weight
     elseif token > 0 then
-      s.held, s.holders = s.held - weight, s.holders - 1
+      s.held, s.holders, s.cooling = s.held - weight, s.holders - 1, s.cooling - (tab and weight or 0)
       if s.recovering and redis.call('ZSCORE', leases_key, holder) - lease < math.floor(s.era_began / 1000) then
         -- Not renewed in this era: its first release may have been lost with the grant of its units.
         s.held_at_start = s.held_at_start - weight

@@ -2,19 +2,16 @@
 -- first.
 -- KEYS      as in read.lua
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
--- Returns   held, waiting, 1 if it is paused or 0, the ms until its end or -1, the reason, 1 if the line is
---           closed or 0, the reason, grants, refused, expired, revoked, 7 numbers of waits as in waits.lua,
---           the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token, slot, lease
---           remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its line, as in
---           changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a lane: name,
+-- Returns   held, cooling, waiting, 1 if it is paused or 0, the ms until its end or -1, the reason, 1 if the
+--           line is closed or 0, the reason, grants, refused, expired, revoked, 7 numbers of waits as in
+--           waits.lua, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
+--           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
+--           line, as in
 --           waiters
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
 local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
-
-allow_at_maxmemory()
-promote()
 local listed = 0
 
 local function list(...)
@@ -23,7 +20,7 @@ local function list(...)
 end
 
 local ends_in = s.paused > 0 and s.paused < PAUSED and s.paused - now_ms or -1
-list(s.held, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
+list(s.held, s.cooling, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
 list(s.grants, s.refused, s.expired, s.revoked, struct.unpack(WAITS, s.waits))
 -- Without the position behind the last number, which unpack returns; the numbers of what is listed are here.
 local NUMBERS = #reply
@@ -41,7 +38,7 @@ local function list_all(scored, each)
 end
 
 if max > 0 then
-  list_all(redis.call('ZRANGEBYSCORE', leases_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max),
+  list_all(holders_alive(max),
     function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps, lane)
       local tab = string.find(holder, '\t', 1, true)
       local name = tab and string.sub(holder, 1, tab - 1) or holder
@@ -58,3 +55,4 @@ if max > 0 then
   reply[NUMBERS + 2] = listed
   for k = 1, math.min(#lanes, INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
 end
+return reply

@@ -27,16 +27,3 @@ local function write()
   if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
   entries, leases = {}, {}
 end
-
--- Makes the entries of these holders known.
-local function find(holders)
-  local asked = {}
-  for _, holder in ipairs(holders) do
-    if known[holder] == nil then asked[#asked + 1] = holder end
-  end
-  if #asked == 0 then return end
-  for i, value in ipairs(redis.call('HMGET', state_key, unpack(asked))) do
-    if fault_of(value) then error(fault_of(value)) end
-    known[asked[i]] = value
-  end
-end

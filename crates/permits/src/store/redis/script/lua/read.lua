@@ -2,8 +2,8 @@
 -- begins with clock · read. The Lua follows the model (src/model) name by name.
 --
 -- KEYS  1 state and entries  2 queue  3 leases  4 free  5 lanes
--- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms, negative to only look; behind a colon, the
---       longest for which a grant may be kept, if one may be
+-- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms; behind a colon, the longest for which a
+--       grant may be kept, if one may be
 --       5 recovery: divisor:least ms:most ms  6 declaration  7 declared limit
 --       8… the command's own; of a batch from FIRST on, 2 a request: holder, and an entry or a request id
 --
@@ -13,24 +13,23 @@
 -- last token, last ticket, slots made, earliest, checked, grants, refused, kept until, lanes that wait, lanes
 -- that have begun · limit, limit version, pinned, paused until (0 if it is not, 2^53 - 1 without an end; -1
 -- less that if the line is closed), recovering until, longest lease, expires, cools until (no unit cools from
--- then on) · era known, era began, expired, revoked, server; and waits, in 32 bytes. The reason of a closed
--- line is another field, which the ordinary courses do not read. Not in the model: `earliest` (no lease ends
--- before it), `cools until`, and the numbers of holders and waiters, which show that another key has
--- vanished. An entry is packed as `entries` describes.
+-- then on), units that cool · era known, era began, expired, revoked, server; and waits, in 32 bytes. The
+-- reason of a closed line is another field, which the ordinary courses do not read. Not in the model:
+-- `earliest` (no lease ends before it), `cools until`, and the numbers of holders and waiters, which show
+-- that another key has vanished. An entry is packed as `entries` describes.
 
 local state_key, queue_key, leases_key, free_key, lanes_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local semaphore, channel_prefix, session, longest_lease, keeps_for = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 0
-local longest_ms = tonumber(longest_lease)
-if not longest_ms then longest_lease, keeps_for = string.match(longest_lease, '(.*):(.*)') end
-longest_ms = longest_ms or tonumber(longest_lease)
+local semaphore, channel_prefix, session, longest_ms, keeps_for = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), 0
+if not longest_ms then longest_ms, keeps_for = string.match(ARGV[4], '(.*):(.*)') end
+longest_ms = tonumber(longest_ms)
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
 local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
-local NOW, RECHECK, FLAGS = 1, 3, 6   -- their places in a reply: see finish
+local NOW, SEQUENCE, RECHECK, FLAGS = 1, 2, 3, 6   -- their places in a reply: see head
 local lanes, last_lane, knows_lanes = 0, 0, false
 local KEPT_TOKENS = 4096      -- of a grant that its session may keep
--- In a packed state, the place of the first of its 26 numbers; of the rest, which no ordinary course changes,
+-- In a packed state, the place of the first of its 27 numbers; of the rest, which no ordinary course changes,
 -- behind 14 of them; and of the server.
-local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 14 * 8, 2 + 26 * 8
+local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 14 * 8, 2 + 27 * 8
 -- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
 -- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those
 -- of token and slot, at its end.
@@ -75,5 +74,5 @@ elseif packed and #packed < SERVER_AT + 1 + 32 then
   unreadable = 'UNREADABLE the state is too short'
 end
 for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end
-local may_delete = DELETES and ARGV[8] == '1'
+local may_delete = KIND == 'delete' and ARGV[8] == '1'
 if unreadable and not may_delete then return redis.error_reply(unreadable) end

@@ -5,15 +5,19 @@ local INSPECT_MAX, INSPECT_LANES_MAX = 1000, 32
 -- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
 -- after the other. And the lanes with their numbers of waiters, the largest first.
 local function waiters_in_order(max)
-  if lanes == 0 then return redis.call('ZRANGE', queue_key, 0, max - 1, 'WITHSCORES'), {} end
-  local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX)
+  if s.waiting == 0 then return {}, {} end
+  if lanes == 0 then return alive(redis.call('ZRANGE', queue_key, 0, max + waiters_ended - 1, 'WITHSCORES'), max), {} end
+  local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX + waiters_ended)
   local of_each, rounds, listed, waiters = math.ceil(max / math.min(lanes, max)), {}, {}, {}
-  for k, member in ipairs(members) do
+  for _, member in ipairs(members) do
     local name = string.sub(member, 7)
     local record = record_of(name)
-    local from, most = first_ticket(name, record.number), math.min(of_each, record.waiting)
-    listed[k] = { name = name, waiting = record.waiting }
-    local first = k <= max and redis.call('ZRANGEBYSCORE', queue_key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most) or {}
+    if record.waiting > 0 and #listed < INSPECT_MAX then listed[#listed + 1] = { name = name, waiting = record.waiting, number = record.number } end
+  end
+  for k = 1, math.min(#listed, max) do
+    local name, most = listed[k].name, math.min(of_each, listed[k].waiting)
+    local from, ended_there = first_ticket(name, listed[k].number), ended_in[name] or 0
+    local first = alive(redis.call('ZRANGEBYSCORE', queue_key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most + ended_there), most)
     for i = 1, #first, 2 do
       rounds[i] = rounds[i] or {}
       table.insert(rounds[i], first[i])

@@ -18,7 +18,8 @@ pub(super) fn encode(cmd: &mut Cmd, max: u32) {
 }
 
 pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
-    let (held, waiting, paused) = (fields.number()?, fields.number()?, fields.flag()?);
+    let (held, cooling, waiting) = (fields.number()?, fields.number()?, fields.number()?);
+    let paused = fields.flag()?;
     let (remaining, reason) = (fields.integer()?, fields.reason()?);
     let pause = InspectedPause { remaining_ms: u64::try_from(remaining).ok(), reason };
     let paused = paused.then_some(pause);
@@ -59,5 +60,5 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let lanes = fields.each(fields.left() / 2, |fields| {
         Ok(InspectedLane { lane: fields.lane()?, waiting: fields.number()? })
     })?;
-    Ok(Inspected { held, waiting, paused, closed, counts, waits, holders, waiters, lanes, changes })
+    Ok(Inspected { held, cooling, waiting, paused, closed, counts, waits, holders, waiters, lanes, changes })
 }
