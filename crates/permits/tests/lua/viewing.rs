@@ -89,7 +89,7 @@ fn all_units_that_cool_are_counted() {
     let (holder, cooling) = (freed.holder, Some(freed.grant.token));
     both.same(&Operation::Revoke { origin: id("r1").into(), holder, cooling, reason: "".into() });
     assert_eq!(both.seen(0).cooling, 1_499);
-    both.set_time(both.now_us + 60_000_000);
+    both.set_time(both.now_us + 61_000_000);
     assert_eq!((both.seen(0).held, both.seen(0).cooling), (0, 0));
     both.same(&Operation::Renew(Vec::new()));
     assert_eq!((both.seen(0).held, both.seen(0).cooling), (0, 0));

@@ -6,8 +6,8 @@
 --           line is closed or 0, the reason, grants, refused, expired, revoked, 7 numbers of waits as in
 --           waits.lua, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
 --           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
---           line, as in
---           waiters
+--           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a
+--           lane: name, waiters
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
