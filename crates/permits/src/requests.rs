@@ -31,7 +31,7 @@ impl fmt::Debug for Requests {
 impl Requests {
     /// Returns true if a kept permit may serve a request with these options.
     pub(crate) fn may_be_served(&self, options: &AcquireOptions) -> bool {
-        self.keep.is_some() && options.may_be_kept() && !options.supersedes
+        self.keep.is_some() && options.may_be_served()
     }
 
     /// A permit that the client keeps, if these options allow it: without a request, and so without memory.

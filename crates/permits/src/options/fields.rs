@@ -261,7 +261,7 @@ mod tests {
             (json!({ "holder": "" }), "the holder is empty: give it 1 to 200 bytes"),
             (json!({ "label": long }), "the label has 200 bytes: at most 120 are allowed"),
             (json!({ "lease_ms": long }), "xxx…\""),
-            (json!({ "lease_ms": 1 }), "a lease of 1 ms is out of range: 100 ms to 86400000 ms (one day)"),
+            (json!({ "lease_ms": 1 }), "a lease of 1 ms is out of range: 100 ms to 1 day"),
             (json!({ "at_least_ms": 86_400_001 }), "a grant that counts for at least 86400001 ms is out of"),
             (json!({ "max_hold_ms": 99 }), "a longest hold of 99ms is out of range: at least 100 ms"),
             (json!({ "auto_renew": 1 }), "the automatic renewal is true or false, not 1"),

@@ -92,12 +92,7 @@ impl AcquireOptions {
         if self.weight == 0 {
             return Err(InvalidInput::ZeroWeight);
         }
-        if self.lane.as_ref().is_some_and(String::is_empty) {
-            return Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES });
-        }
-        if self.share.is_some() && self.lane.is_none() {
-            return Err(InvalidInput::ShareOfNoLane);
-        }
+        self.check_lane()?;
         if self.supersedes && self.holder.is_none() {
             return Err(InvalidInput::SupersedesNone);
         }
@@ -119,9 +114,22 @@ impl AcquireOptions {
         })
     }
 
+    fn check_lane(&self) -> Result<(), InvalidInput> {
+        match (self.lane.as_deref(), self.share) {
+            (Some(""), _) => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
+            (None, Some(_)) => Err(InvalidInput::ShareOfNoLane),
+            _ => Ok(()),
+        }
+    }
+
     /// The holder, if the options name one.
     pub(crate) fn named_holder(&self) -> Result<Option<Holder>, InvalidInput> {
         self.holder.as_deref().map(Holder::new).transpose()
+    }
+
+    /// Returns true if a kept permit may serve a request with these options.
+    pub(crate) fn may_be_served(&self) -> bool {
+        self.may_be_kept() && !self.supersedes && self.check_lane().is_ok()
     }
 
     /// Returns true if a permit that is asked for so may be kept by its client.

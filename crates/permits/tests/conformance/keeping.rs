@@ -148,7 +148,6 @@ pub(crate) async fn other_terms_are_not_met_by_what_is_kept(fixture: &Fixture) {
         AcquireOptions::new().label("night"),
         AcquireOptions::new().holder("web"),
         AcquireOptions::new().lane("tenant-7"),
-        AcquireOptions::new().share(2),
         AcquireOptions::new().lease(Duration::from_secs(20)),
         AcquireOptions::new().max_hold(HOUR),
         AcquireOptions::new().auto_renew(false),
@@ -158,9 +157,26 @@ pub(crate) async fn other_terms_are_not_met_by_what_is_kept(fixture: &Fixture) {
         assert!(!permit.is_granted_again(), "{options:?}: by the store");
         permit.release().succeeds().await;
     }
+    let laned = AcquireOptions::new().lane("tenant-7");
+    while !semaphore.acquire_with(laned.clone()).succeeds().await.is_granted_again() {}
+    let permit = semaphore.acquire_with(laned.share(2)).succeeds().await;
+    assert!(!permit.is_granted_again(), "another share");
+    permit.release().succeeds().await;
+    client.close().succeeds().await;
+}
+
+pub(crate) async fn what_is_kept_serves_no_request_that_is_not_valid(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
     keeps(&semaphore).await;
-    let nameless = semaphore.acquire_with(AcquireOptions::new().supersede()).await.expect_err("whose place?");
-    assert_eq!(nameless, AcquireError::Invalid(InvalidInput::SupersedesNone));
+    for (options, invalid) in [
+        (AcquireOptions::new().supersede(), InvalidInput::SupersedesNone),
+        (AcquireOptions::new().share(1), InvalidInput::ShareOfNoLane),
+        (AcquireOptions::new().lane(""), InvalidInput::Empty { what: "the lane", max: 120 }),
+    ] {
+        let refused = semaphore.acquire_with(options).await.map(drop);
+        assert_eq!(refused, Err(AcquireError::Invalid(invalid)));
+    }
     client.close().succeeds().await;
 }
 

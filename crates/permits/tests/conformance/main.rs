@@ -100,6 +100,7 @@ macro_rules! every_case {
                 a_waiter_gets_the_permit_that_is_released_next: anything,
                 what_nobody_uses_is_given_back_in_time: real_time,
                 other_terms_are_not_met_by_what_is_kept: anything,
+                what_is_kept_serves_no_request_that_is_not_valid: anything,
                 another_weight_is_not_met_by_what_is_kept: units,
                 a_permit_with_other_terms_is_not_kept: anything,
                 a_kept_permit_that_is_revoked_is_gone: anything,
