@@ -416,7 +416,7 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub fn diagnose(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(true)?.await.unwrap_or_else(|_| Err(thread_ended())) })
+        Reply::new(self.diagnosed(true))
     }
 
     /// Diagnoses the store as [`ClientBuilder::diagnose`] does, without the operations on a semaphore of its
@@ -428,18 +428,16 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Dropped before it is ready, the diagnosis continues in the background.
     pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
-        Reply::new(async move { self.start_diagnosis(false)?.await.unwrap_or_else(|_| Err(thread_ended())) })
+        Reply::new(self.diagnosed(false))
     }
 
-    /// Starts a diagnosis, with the operations on a semaphore of its own if `self_test` is true.
-    fn start_diagnosis(
-        self,
-        self_test: bool,
-    ) -> Result<oneshot::Receiver<Result<Diagnosis, ConnectError>>, ConnectError> {
+    /// The diagnosis, with the operations on a semaphore of its own if `self_test` is true.
+    async fn diagnosed(self, self_test: bool) -> Result<Diagnosis, ConnectError> {
         let (address, _) = self.checked_address()?;
         // The diagnosis needs entropy, on a thread that cannot report an error.
         new_session()?;
-        Ok(diagnostics::start(address, self.prefix, self.lease, self_test)?)
+        let diagnosed = diagnostics::start(address, self.prefix, self.lease, self_test)?;
+        Ok(diagnosed.await.map_err(|_| thread_ended())??)
     }
 
     /// The address of the store, and the recovery that the URL asks for, if the settings of every store are

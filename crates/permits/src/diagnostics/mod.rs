@@ -22,7 +22,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::finding::{Finding, Severity};
-use crate::error::ConnectError;
 use crate::store::{Address, MemoryName};
 use crate::sys::background::{SpawnError, spawn_with_runtime};
 
@@ -49,7 +48,7 @@ pub(crate) fn start(
     prefix: String,
     lease: Duration,
     self_test: bool,
-) -> Result<oneshot::Receiver<Result<Diagnosis, ConnectError>>, SpawnError> {
+) -> Result<oneshot::Receiver<Result<Diagnosis, SpawnError>>, SpawnError> {
     spawn_with_runtime(address.uses_sockets(), move |answer| async move {
         let findings = diagnose(&address, &prefix, lease, self_test).await;
         // The receiver may have been dropped.
