@@ -62,7 +62,11 @@ impl Language {
     /// A time in milliseconds. What is no time stays as it is, to be refused.
     fn milliseconds(self, value: Value) -> Value {
         let milliseconds = value.as_f64().map(|time| time * self.unit().1);
-        milliseconds.and_then(Number::from_f64).map_or(value, Value::Number)
+        let number = milliseconds.and_then(|time| match time as i64 {
+            whole if whole as f64 == time => Some(whole.into()),
+            _ => Number::from_f64(time),
+        });
+        number.map_or(value, Value::Number)
     }
 
     /// A time in the unit of the language.

@@ -55,15 +55,7 @@ export class Server {
     const program = process.env.PERMITS_TEST_SERVER ?? 'redis-server';
     const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--dir', this.#directory];
     this.#process = spawn(program, options, { stdio: 'ignore' });
-    // One that a test has not stopped neither keeps this process alive nor outlives it.
-    this.#process.unref();
-    process.once('exit', this.#kill);
   }
-
-  readonly #kill = (): void => {
-    this.#process.kill('SIGKILL');
-    rmSync(this.#directory, { recursive: true, force: true });
-  };
 
   static async start(): Promise<Server> {
     const server = new Server(await freePort());
@@ -83,11 +75,10 @@ export class Server {
   }
 
   async stop(): Promise<void> {
-    this.#process.ref();
     const ended = new Promise((resolve) => this.#process.once('exit', resolve));
-    this.#kill();
+    this.#process.kill('SIGKILL');
     await ended;
-    process.off('exit', this.#kill);
+    rmSync(this.#directory, { recursive: true });
   }
 }
 
