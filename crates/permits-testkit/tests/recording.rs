@@ -174,7 +174,9 @@ fn change_each(records: &[Record], sound: &Replayed, rng: &mut fastrand::Rng) {
     while tried < wanted {
         let number = rng.usize(0..records.len() - 1);
         let sequence = records[number].reply.sequence;
-        let is_followed = sequence > 0 && records[number + 1].reply.sequence == sequence + 1;
+        let changes_nothing = records[number].command.only_looks();
+        let is_followed =
+            !changes_nothing && sequence > 0 && records[number + 1].reply.sequence == sequence + 1;
         let mut spoilt = records[..number + 2].to_vec();
         let what = match rng.u8(0..10) {
             // Without a successor in the same state, the change has no effect.
