@@ -1,6 +1,5 @@
 //! [`Client`]: one session with a store.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,7 +19,7 @@ use crate::session::driver;
 use crate::several::AcquireAll;
 use crate::store::Address;
 use crate::sys::clock::millis;
-use crate::sys::entropy;
+use crate::sys::{entropy, process};
 
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(15);
@@ -451,13 +450,13 @@ impl ClientBuilder {
 
     fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
-        let process = process_name();
+        let process = process::name();
         let author = self.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&process);
         let author = Label::new(author)?;
         let label = match (&self.label, &self.program) {
             (Some(label), _) => Label::new(label)?,
             (None, Some(program)) => label_from(program),
-            (None, None) => label_from(&program_name()),
+            (None, None) => label_from(&process::program()),
         };
         let most = address.max_waiters();
         let queue_max = match self.max_waiters {
@@ -494,21 +493,4 @@ fn thread_ended() -> ConnectError {
 fn new_session() -> Result<SessionId, ConnectError> {
     let bytes = entropy::unique_bytes();
     bytes.map(SessionId::from_entropy).map_err(|error| ConnectError::Entropy { reason: error.to_string() })
-}
-
-/// The file name of the program; empty if the process has none.
-fn program_name() -> String {
-    let program = std::env::args_os().next().unwrap_or_default();
-    Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Host name and process id, in plain ASCII.
-fn process_name() -> String {
-    #[cfg(unix)]
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let host = std::env::var("COMPUTERNAME").unwrap_or_default();
-    let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
-    let host: String = host.chars().filter(plain).take(64).collect();
-    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
 }

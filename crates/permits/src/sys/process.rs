@@ -1,10 +1,11 @@
-//! Statics that a forked child does not share with its parent, and the identity of the process.
+//! Statics that a forked child does not share with its parent, and the identity and names of the process.
 //!
 //! A child of fork(2) has a copy of the parent's memory and none of its threads. A mutex that a thread of the
 //! parent had locked at the fork stays locked in the child forever, and the child shares the descriptors of
 //! the parent's connections. So each part of a session notes the process that made it, and the child neither
 //! locks it, nor wakes it, nor writes to it.
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 pub(crate) use permits_process::Process;
@@ -44,6 +45,23 @@ impl<T: Default> PerProcess<T> {
             }
         }
     }
+}
+
+/// The file name of the program; empty if the process has none.
+pub(crate) fn program() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Host name and process id, in plain ASCII.
+pub(crate) fn name() -> String {
+    #[cfg(unix)]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let host = std::env::var("COMPUTERNAME").unwrap_or_default();
+    let plain = |character: &char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
+    let host: String = host.chars().filter(plain).take(64).collect();
+    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod faults;
 mod ideas;
 #[path = "../../../../tests/support/ideas.rs"]
 mod pairs;
+mod programs;
 mod sets;
 mod world;
 

@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checks::rises;
-use super::client::{Ask, Client};
+use super::client::Client;
 use super::ideas::Ideas;
 use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{Command, Name, Operation, PermitTerms, Recovery, Reply};
+use crate::protocol::{Command, Name, Operation, Recovery, Reply};
 use crate::session::Config;
 use crate::session::call::{Call, CallKind};
-use crate::session::callers::TermsChange;
 use crate::session::gathering::{Answering, Sending};
-use crate::session::spec::Wait;
 use crate::session::tests::{config, queued_session};
 use crate::store::{Executed, Report, StoreError};
-use crate::sys::clock::{Moment, millis};
+use crate::sys::clock::Moment;
 use crate::timing::SILENT_AFTER;
 
 /// The semaphore of all requests but those of sets, which have another one, too.
@@ -95,7 +93,7 @@ pub(super) struct World {
     /// Until then the server does not execute what arrives.
     pub(super) silent_until: Moment,
     /// The last token of each slot of [`SIMULATED`], by any client.
-    last_of_slots: BTreeMap<u32, u64>,
+    pub(super) last_of_slots: BTreeMap<u32, u64>,
     /// If the programs and operators do all that they can.
     pub(super) ideas: Option<Ideas>,
 }
@@ -465,71 +463,6 @@ impl World {
             self.seen.gathered += 1;
             self.soon(1_000, Coming::Flushes(number));
         }
-    }
-
-    /// A client asks for all units.
-    pub(super) fn acquire(&mut self, number: usize) {
-        let terms = PermitTerms::new(LIMIT, millis(LEASE));
-        self.ask(number, Ask { terms, ..Ask::default() });
-    }
-
-    /// A client asks for a permit, and has it at once if it has kept one.
-    pub(super) fn ask(&mut self, number: usize, ask: Ask) {
-        let now = self.clock(number);
-        let client = &mut self.clients[number];
-        if let Some(again) = client.acquire(ask, now) {
-            self.seen.granted_again += 1;
-            rises(&mut self.last_of_slots, &self.ideas, &again);
-            client.held.push(again);
-        }
-    }
-
-    /// A client releases one of the permits that it holds.
-    pub(super) fn release_one(&mut self, number: usize) {
-        let now = self.clock(number);
-        let client = &mut self.clients[number];
-        let mut held = client.held.swap_remove(self.random.usize(0..client.held.len()));
-        held.put_back(now);
-    }
-
-    /// An action of the program of a client.
-    pub(super) fn act(&mut self, number: usize) {
-        if self.clients[number].frozen {
-            return;
-        }
-        let action = self.random.u32(0..12);
-        let weight = if self.chance(20) { 2 } else { 1 };
-        let wait = match self.random.u32(0..4) {
-            0 => Wait::No,
-            1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8000))),
-            _ => Wait::Forever,
-        };
-        let at_least_ms = if self.chance(20) { self.random.u64(1..8000) } else { 0 };
-        let lease = LEASE / self.random.u32(1..4);
-        let client = &mut self.clients[number];
-        match action {
-            0..=3 if client.pending.len() < 3 => {
-                let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, millis(LEASE)) };
-                self.ask(number, Ask { terms, wait, ..Ask::default() });
-            }
-            4 if !client.pending.is_empty() => {
-                self.seen.cancelled += 1;
-                let last = client.pending.len() - 1;
-                drop(client.pending.swap_remove(self.random.usize(0..=last)));
-            }
-            5..=8 if !client.held.is_empty() => {
-                self.release_one(number);
-            }
-            10.. if !client.held.is_empty() => {
-                let held = &client.held[self.random.usize(0..client.held.len())];
-                let rest = if action == 10 { held.state.give_back(1) } else { None };
-                let change = rest.map_or(TermsChange::Lease(lease), TermsChange::Weight);
-                self.seen.changed += 1;
-                client.session.change_terms(&held.state, change);
-            }
-            _ => {}
-        }
-        self.turn(number);
     }
 
     /// Continues to the next thing that arrives, or to the next timer of an engine.
