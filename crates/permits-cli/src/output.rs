@@ -100,15 +100,6 @@ impl Output {
         true
     }
 
-    /// True if the reader of a pipe has closed it, also before a line cannot be written.
-    pub(crate) fn is_closed(&self) -> bool {
-        let stdout = io::stdout();
-        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error says nothing about the reader.
-        poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
-    }
-
     /// The exit code of a verb that ends because a line cannot be written. A closed pipe is no failure.
     pub(crate) fn code(&self) -> u8 {
         if self.progress.is_fault.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
@@ -126,6 +117,15 @@ impl Output {
             }
         }
     }
+}
+
+/// True if the reader of standard output has closed it, also before a line cannot be written.
+pub(crate) fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // An error says nothing about the reader.
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }
 
 impl Progress {

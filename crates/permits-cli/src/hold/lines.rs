@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
 use super::ending::End;
+use crate::output;
 
 /// The longest line, in bytes. The rest of a longer one is skipped.
 pub(super) const MAX_LINE: usize = 8 * 1024;
@@ -86,6 +87,11 @@ impl Lines {
             Source::Standard(_) => End::OutputClosed,
             Source::Socket(_) => End::ConnectionClosed,
         }
+    }
+
+    /// True if the reader of the events has closed standard output, also before one cannot be written.
+    pub(super) fn is_output_closed(&self) -> bool {
+        matches!(self.source, Source::Standard(_)) && output::is_closed()
     }
 
     /// True if standard input has ended, also behind lines that are not read yet.

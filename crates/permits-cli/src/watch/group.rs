@@ -12,7 +12,7 @@ use crate::args::{Chosen, Watch};
 use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
 use crate::names;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::reader::{Reading, StoreReader};
 use crate::report;
 
@@ -54,7 +54,7 @@ impl<'a> Group<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if self.output.is_closed() {
+            if output::is_closed() {
                 return Ok(exit::SUCCESS);
             }
             if self.output.is_behind() {

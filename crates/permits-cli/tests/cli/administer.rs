@@ -5,12 +5,16 @@ use permits_testkit::Server;
 use serde_json::json;
 
 use crate::support::{
-    Holder, Output, Running, Store, counts, on_both_stores, output, permits, prepare, run, status,
-    until_counts, waiter,
+    Holder, Output, Running, Store, counts, on_a_server, on_both_stores, output, permits, prepare, run,
+    status, until_counts, waiter,
 };
 
 on_both_stores! {
     a_pinned_limit_counts_until_it_is_unpinned,
+    holders_and_waiters_can_be_revoked,
+}
+
+on_a_server! {
     a_higher_limit_grants_at_once_and_a_lower_one_revokes_no_permit,
     a_limit_can_be_set_before_the_first_use,
     a_paused_semaphore_grants_nothing_until_it_is_resumed,
@@ -19,7 +23,6 @@ on_both_stores! {
     an_unused_line_can_be_closed,
     a_declared_limit_is_not_pinned,
     an_idle_semaphore_is_deleted,
-    holders_and_waiters_can_be_revoked,
     an_unknown_holder_is_1,
     repeated_changes_succeed,
     a_limit_is_shown_and_changed_by_a_difference,

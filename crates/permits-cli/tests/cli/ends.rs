@@ -7,13 +7,16 @@ use permits_testkit::{Proxy, Server, wait};
 use serde_json::json;
 
 use crate::support::{
-    Holder, Running, Store, ageless, assert_own_lines, counts, fresh, gate, on_both_stores, output, permits,
-    prepare, revoke, run, status, waiter,
+    Holder, Running, Store, ageless, assert_own_lines, counts, fresh, gate, on_a_server, on_both_stores,
+    output, permits, prepare, revoke, run, status, waiter,
 };
 
 on_both_stores! {
     the_code_of_the_command_is_passed_on,
     the_command_knows_its_permit,
+}
+
+on_a_server! {
     the_command_inherits_the_standard_streams,
     a_command_that_cannot_run_holds_nothing,
     no_permit_in_time_is_75,

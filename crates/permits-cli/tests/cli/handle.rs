@@ -7,12 +7,15 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Output, Running, Store, assert_matches_schema, code, counts, gate, json, on_both_stores, output, permits,
-    revoke, run, status, until_counts,
+    Output, Running, Store, assert_matches_schema, code, counts, gate, json, on_a_server, on_both_stores,
+    output, permits, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
     a_handle_is_held_renewed_and_released,
+}
+
+on_a_server! {
     a_release_grants_the_next_in_line,
     the_lease_is_that_of_the_arguments,
     a_handle_whose_permit_has_gone_is_76,

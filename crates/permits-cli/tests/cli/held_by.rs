@@ -5,11 +5,11 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Local, Running, Store, ageless, gate, on_both_stores, output, permits, prepare, run, status,
+    Holder, Local, Running, Store, ageless, gate, on_a_server, output, permits, prepare, run, status,
     until_counts,
 };
 
-on_both_stores! {
+on_a_server! {
     refusals_and_waits_tell_the_label_before_the_name,
     a_watch_names_the_holders,
     the_label_is_the_user_and_the_program_without_arguments,

@@ -5,11 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use permits_testkit::wait;
 use rustix::process::Signal;
 
-use crate::support::{
-    CLOSED_PORT, Holder, Local, Output, Running, Store, on_both_stores, output, permits, run,
-};
+use crate::support::{CLOSED_PORT, Holder, Local, Output, Running, Store, on_a_server, output, permits, run};
 
-on_both_stores! {
+on_a_server! {
     a_run_that_waits_for_its_own_parent_says_so,
     a_run_beside_its_parent_is_not_said_to_wait_for_itself,
 }

@@ -9,13 +9,16 @@ use serde_json::{Value, json};
 
 use crate::support::{
     CLOSED_PORT, Output, Running, Store, ageless, assert_own_lines, code, counts, fresh, gate, json_lines,
-    on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
+    on_a_server, on_both_stores, output, permits, prepare, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
     a_line_releases,
-    the_end_of_the_input_releases,
     the_wait_is_reported,
+}
+
+on_a_server! {
+    the_end_of_the_input_releases,
     the_end_of_the_input_ends_the_wait,
     a_revoked_permit_is_lost,
     a_renewal_is_answered,

@@ -6,11 +6,11 @@ use permits_testkit::wait;
 use serde_json::json;
 
 use crate::support::{
-    Holder, Output, Running, Store, assert_matches_schema, counts, on_both_stores, output, permits, prepare,
+    Holder, Output, Running, Store, assert_matches_schema, counts, on_a_server, output, permits, prepare,
     run, status, until_counts,
 };
 
-on_both_stores! {
+on_a_server! {
     a_long_lane_does_not_stand_before_another,
     a_share_of_100_is_granted_before_one_of_1,
     the_wait_names_the_lane,

@@ -7,13 +7,16 @@ use permits_testkit::{Server, wait};
 use tempfile::TempDir;
 
 use crate::support::{
-    Holder, Local, Output, Running, Store, ageless, assert_own_lines, counts, on_both_stores, output, run,
-    status, until_counts, waiter,
+    Holder, Local, Output, Running, Store, ageless, assert_own_lines, counts, on_a_server, on_both_stores,
+    output, run, status, until_counts, waiter,
 };
 
 on_both_stores! {
     forty_processes_never_run_more_than_three_at_once,
     forty_in_line_are_granted_in_their_order,
+}
+
+on_a_server! {
     first_come_first_served,
     a_short_wait_is_silent_without_a_terminal,
     a_wait_is_over_when_the_permit_comes,

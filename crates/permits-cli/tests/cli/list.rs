@@ -5,11 +5,15 @@ use permits_testkit::sound::Named as _;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Local, Store, assert_matches_schema, json, on_both_stores, output, permits, run, waiter,
+    Holder, Local, Store, assert_matches_schema, json, on_a_server, on_both_stores, output, permits, run,
+    waiter,
 };
 
 on_both_stores! {
     each_is_listed_with_its_counts,
+}
+
+on_a_server! {
     unused_semaphores_are_not_listed,
     thousands_are_listed_in_order,
 }

@@ -10,12 +10,15 @@ use permits_testkit::{ChildGuard, HANGS, in_real_time, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_both_stores, output,
-    revoke, run, send,
+    Holder, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_a_server,
+    on_both_stores, output, revoke, run, send,
 };
 
 on_both_stores! {
     a_revoked_permit_ends_the_command,
+}
+
+on_a_server! {
     a_command_that_ignores_sigterm_is_killed_with_its_group,
     a_stopped_command_gets_sigterm_after_a_loss,
     a_command_ends_with_its_longest_hold,

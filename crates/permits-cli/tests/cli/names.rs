@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Running, Store, assert_own_lines, on_both_stores, output, permits, prepare, status,
+    CLOSED_PORT, Running, Store, assert_own_lines, on_a_server, output, permits, prepare, status,
     until_counts,
 };
 
-on_both_stores! {
+on_a_server! {
     any_name_can_be_used,
     any_holder_can_be_listed_and_revoked,
 }

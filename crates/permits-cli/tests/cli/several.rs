@@ -3,11 +3,15 @@
 use permits_testkit::wait;
 
 use crate::support::{
-    Holder, Output, Running, Store, ageless, assert_own_lines, counts, gate, on_both_stores, output, prepare,
-    revoke, run, status, until_counts,
+    Holder, Output, Running, Store, ageless, assert_own_lines, counts, gate, on_a_server, on_both_stores,
+    output, prepare, revoke, run, status, until_counts,
 };
 
 on_both_stores! {
+    two_programs_with_the_same_semaphores_do_not_block_each_other,
+}
+
+on_a_server! {
     the_command_has_a_permit_of_each,
     without_also_the_variable_is_empty,
     a_revoked_permit_of_any_ends_the_command,
@@ -17,7 +21,6 @@ on_both_stores! {
     a_semaphore_without_a_limit_is_named,
     a_weight_above_the_limit_in_force_is_named,
     a_required_limit_is_required_of_each,
-    two_programs_with_the_same_semaphores_do_not_block_each_other,
 }
 
 /// The narrow semaphore, which is acquired before the other one.

@@ -4,10 +4,10 @@ use permits_testkit::{Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, counts, fresh, gate, is_alive, on_both_stores, output, permits, run, send, waiter,
+    Holder, Running, Store, counts, fresh, gate, is_alive, on_a_server, output, permits, run, send, waiter,
 };
 
-on_both_stores! {
+on_a_server! {
     signals_reach_the_command,
     signals_reach_the_whole_group,
     a_command_that_dies_of_a_signal_is_128_and_its_number,

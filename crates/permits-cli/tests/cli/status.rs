@@ -5,12 +5,15 @@ use permits_testkit::{HANGS, Server};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Holder, Local, Running, Store, assert_matches_schema, gate, json, on_both_stores, output, permits, run,
-    status, waiter,
+    Holder, Local, Running, Store, assert_matches_schema, gate, json, on_a_server, on_both_stores, output,
+    permits, run, status, waiter,
 };
 
 on_both_stores! {
     holders_and_waiters_are_listed,
+}
+
+on_a_server! {
     a_paused_semaphore_is_shown_as_such,
     what_cools_is_shown_and_can_be_freed,
     units_that_may_be_kept_are_shown_while_no_request_waits,

@@ -61,22 +61,36 @@ impl Store for Local {
     }
 }
 
-/// Makes two tests of each case, one on a local store and one on a server. A case takes the store and the
-/// name of a semaphore that grants at once.
-macro_rules! on_both_stores {
+/// Makes a test of each case on a server. A case takes the store and the name of a semaphore that grants at
+/// once. That the stores agree is the subject of the library's conformance suite, not of these cases.
+macro_rules! on_a_server {
     ($($case:ident,)*) => {
-        mod on_local {
-            $(#[test]
-            fn $case() {
-                super::$case(&crate::support::Local::new(), "semaphore");
-            })*
-        }
-
-        mod on_redis {
+        mod on_a_server {
             $(#[test]
             fn $case() {
                 let (server, name) = crate::support::fresh();
                 super::$case(&server, &name);
+            })*
+        }
+    };
+}
+pub(crate) use on_a_server;
+
+/// Makes two tests of each case, one on a server and one on a local store: of a case for each kind of verb.
+macro_rules! on_both_stores {
+    ($($case:ident,)*) => {
+        mod on_both_stores {
+            $(mod $case {
+                #[test]
+                fn on_local() {
+                    super::super::$case(&crate::support::Local::new(), "semaphore");
+                }
+
+                #[test]
+                fn on_a_server() {
+                    let (server, name) = crate::support::fresh();
+                    super::super::$case(&server, &name);
+                }
             })*
         }
     };

@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::{
-    Holder, Running, Store, code, counts, fresh, is_alive, on_both_stores, output, permits, revoke, run,
-    waiter, without_home,
+    Holder, Running, Store, code, counts, fresh, is_alive, on_a_server, output, permits, revoke, run, waiter,
+    without_home,
 };
 use crate::top::view::View;
 
-on_both_stores! {
+on_a_server! {
     the_line_is_shown_and_ctrl_c_leaves_it,
     the_line_is_erased_when_the_permit_comes,
     ctrl_c_reaches_the_command,

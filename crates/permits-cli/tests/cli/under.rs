@@ -4,13 +4,17 @@ use permits_testkit::{Server, wait};
 use serde_json::Value;
 
 use crate::support::{
-    Holder, Local, Output, Running, Store, on_both_stores, output, permits, prepare, status, waiter,
+    Holder, Local, Output, Running, Store, on_a_server, on_both_stores, output, permits, prepare, status,
+    waiter,
 };
 use crate::terminal::Terminal;
 
 on_both_stores! {
-    the_verbs_that_show_choose_by_the_beginning_of_the_name,
     several_are_changed_with_yes_only,
+}
+
+on_a_server! {
+    the_verbs_that_show_choose_by_the_beginning_of_the_name,
     one_that_fails_keeps_no_other_from_its_change,
     all_holders_and_waiters_are_revoked,
     semaphores_are_watched_from_their_beginning,

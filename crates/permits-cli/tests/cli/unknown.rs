@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::{Output, Store, on_both_stores, output, permits, prepare, status};
+use crate::support::{Output, Store, on_a_server, output, permits, prepare, status};
 
-on_both_stores! {
+on_a_server! {
     a_change_of_an_unknown_name_is_made_with_a_warning,
     verbs_that_show_or_remove_an_unknown_name_end_with_66,
     a_request_for_an_unknown_name_without_a_limit_has_similar_ones,

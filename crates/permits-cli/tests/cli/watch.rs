@@ -7,14 +7,17 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    CLOSED_PORT, Holder, Local, Running, Store, assert_own_lines, fresh, json_lines, on_both_stores, output,
-    permits, prepare, revoke, run, status,
+    CLOSED_PORT, Holder, Local, Running, Store, assert_own_lines, fresh, json_lines, on_a_server,
+    on_both_stores, output, permits, prepare, revoke, run, status,
 };
 use permits_testkit::sound::Named as _;
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
 
 on_both_stores! {
     states_that_differ_and_changes_have_a_line,
+}
+
+on_a_server! {
     a_signal_ends_it_with_0,
     an_unused_semaphore_is_watched_too,
 }

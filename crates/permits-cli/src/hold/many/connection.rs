@@ -76,6 +76,9 @@ impl Connection {
                 }
                 _ = check.tick() => {
                     self.show_changes();
+                    if lines.is_output_closed() {
+                        return lines.output_closed();
+                    }
                     if is_behind && lines.is_hung_up() {
                         return lines.closed();
                     }

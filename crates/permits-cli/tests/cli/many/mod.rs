@@ -11,12 +11,15 @@ use permits_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Output, Running, Store, assert_matches_schema, counts, fresh, gate, json_lines, on_both_stores, output,
-    permits, revoke, status, until_counts,
+    Output, Running, Store, assert_matches_schema, counts, fresh, gate, json_lines, on_a_server,
+    on_both_stores, output, permits, revoke, status, until_counts,
 };
 
 on_both_stores! {
     permits_are_granted_renewed_and_released_by_id,
+}
+
+on_a_server! {
     a_loss_ends_one_id_alone,
     the_fields_mean_what_the_options_mean,
     a_release_corrects_the_units,

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, against_schema, counts, on_both_stores, output, permits, prepare,
+    CLOSED_PORT, Local, Running, Store, against_schema, counts, on_a_server, output, permits, prepare,
     until_counts, without_home,
 };
 use permits_testkit::HANGS;
 
-on_both_stores! {
+on_a_server! {
     programs_share_the_command_and_have_ids_of_their_own,
     the_end_of_a_connection_releases_its_permits,
     a_signal_ends_all,

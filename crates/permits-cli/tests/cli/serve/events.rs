@@ -6,9 +6,9 @@ use permits_testkit::Server;
 use serde_json::json;
 
 use super::Serve;
-use crate::support::{Holder, Local, Store, on_both_stores, output, permits, run};
+use crate::support::{Holder, Local, Store, on_a_server, output, permits, run};
 
-on_both_stores! {
+on_a_server! {
     a_grant_and_a_release_are_events,
     a_refusal_is_an_event,
 }

@@ -8,9 +8,9 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::{documents, skip};
 
 use super::Serve;
-use crate::support::{Holder, Local, Store, on_both_stores, output, permits, run, waiter};
+use crate::support::{Holder, Local, Store, on_a_server, output, permits, run, waiter};
 
-on_both_stores! {
+on_a_server! {
     each_semaphore_has_its_numbers,
     the_documented_metrics_are_the_real_ones,
 }

@@ -8,12 +8,15 @@ use super::Serve;
 use super::http::Request;
 use super::metrics::Metrics;
 use crate::support::{
-    CLOSED_PORT, Holder, Local, Store, assert_matches_schema, on_both_stores, output, permits, prepare, run,
-    status, waiter,
+    CLOSED_PORT, Holder, Local, Store, assert_matches_schema, on_a_server, on_both_stores, output, permits,
+    prepare, run, status, waiter,
 };
 
 on_both_stores! {
     lists_are_those_of_the_other_verbs,
+}
+
+on_a_server! {
     names_are_percent_encoded,
     the_last_minutes_are_kept,
 }

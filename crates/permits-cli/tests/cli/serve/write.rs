@@ -4,10 +4,15 @@ use serde_json::{Value, json};
 
 use super::Serve;
 use super::http::Request;
-use crate::support::{Holder, Local, Store, assert_matches_schema, on_both_stores, status, waiter};
+use crate::support::{
+    Holder, Local, Store, assert_matches_schema, on_a_server, on_both_stores, status, waiter,
+};
 
 on_both_stores! {
     an_operator_changes_a_semaphore,
+}
+
+on_a_server! {
     a_holder_and_a_waiter_are_revoked_with_a_reason,
 }
 
