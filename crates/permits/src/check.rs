@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
+use crate::clock::millis;
 use crate::protocol::{self, Holder, InvalidInput, Label, LaneName, Name};
-use crate::sys::clock::millis;
 pub use crate::sys::similar::similar;
 
 /// The most characters of an unknown name in a message.

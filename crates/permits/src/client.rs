@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::clock::millis;
 use crate::diagnostics::{self, Diagnosis};
 use crate::error::{AdminError, CloseError, ConnectError};
 use crate::observe::meters::SessionMeters;
@@ -18,7 +19,6 @@ use crate::session::callers::{Message, Session};
 use crate::session::driver;
 use crate::several::AcquireAll;
 use crate::store::Address;
-use crate::sys::clock::millis;
 use crate::sys::{entropy, process};
 
 /// The default lease.

@@ -292,7 +292,7 @@ impl serde::Serialize for OperatorChange {
 #[cfg(feature = "serde")]
 mod as_ms {
     use super::{Duration, SystemTime};
-    use crate::sys::clock::millis;
+    use crate::clock::millis;
 
     pub(super) fn duration<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(millis(*time))

@@ -70,8 +70,6 @@
 extern crate self as permits;
 
 mod acquire;
-#[doc(hidden)]
-pub mod acquisition;
 pub mod check;
 mod client;
 mod diagnostics;
@@ -79,15 +77,9 @@ pub mod error;
 mod hand_over;
 mod handle;
 mod inspection;
-#[doc(hidden)]
-pub mod keeping;
-#[doc(hidden)]
-pub mod model;
 mod observe;
 mod options;
 mod permit;
-#[doc(hidden)]
-pub mod protocol;
 mod reply;
 mod requests;
 mod semaphore;
@@ -95,9 +87,9 @@ mod session;
 mod several;
 #[doc(hidden)]
 pub mod store;
-#[doc(hidden)]
-pub mod sys;
-mod timing;
+mod sys;
+
+use permits_core::{acquisition, clock, keeping, model, protocol, timing};
 
 pub use acquire::{Acquire, Canceller};
 pub use client::{Client, ClientBuilder};
@@ -110,7 +102,8 @@ pub use handle::PermitHandle;
 pub use inspection::{ChangeInfo, HolderInfo, Inspection, LaneInfo, OperatorChange, WaiterInfo};
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
-pub use protocol::{Counts, Recovery, WAIT_BOUNDS, Waits};
+#[doc(inline)]
+pub use permits_core::protocol::{Counts, Recovery, WAIT_BOUNDS, Waits};
 pub use reply::Reply;
 pub use semaphore::Semaphore;
 pub use session::permit_state::PermitStatus;

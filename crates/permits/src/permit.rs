@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::{Moment, millis};
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
@@ -14,7 +15,6 @@ use crate::session::callers::{PermitGuard, TermsChange};
 #[cfg(test)]
 use crate::session::permit_state::HeldPermit;
 use crate::session::permit_state::PermitStatus;
-use crate::sys::clock::{Moment, millis};
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::clock::{Moment, millis};
 use crate::error::AcquireError;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::AcquireOptions;
@@ -11,7 +12,6 @@ use crate::session::callers::{PermitGuard, Session};
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::Keep;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
-use crate::sys::clock::{Moment, millis};
 
 /// The terms that all requests of a [`Semaphore`](crate::Semaphore) have in common.
 pub(crate) struct Requests {

@@ -18,6 +18,7 @@ use futures_util::future::join_all;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::acquire::Acquire;
+use crate::clock::Moment;
 use crate::error::{AcquireAllError, AcquireError, Lost, ReleaseError, RenewError};
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
@@ -25,7 +26,6 @@ use crate::reply::Reply;
 use crate::semaphore::Semaphore;
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
-use crate::sys::clock::Moment;
 
 /// The future of a [`PermitSet`], returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///

@@ -20,10 +20,10 @@ mod support {
 
 use std::cell::RefCell;
 
-use permits::model::{self, State};
-use permits::protocol::{Command, Event, LimitChange, Name, Reply};
 use permits::store::Report;
 use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
+use permits_core::model::{self, State};
+use permits_core::protocol::{Command, Event, LimitChange, Name, Reply};
 use permits_testkit::{Connection, HANGS, Server};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;

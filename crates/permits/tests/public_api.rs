@@ -1,8 +1,8 @@
 //! The public API is the one in `public-api.txt`: a change of it is seen in review, and is in the changelog.
 //!
-//! The signatures are read from the sources: every item that `lib.rs` exports or that is in a public module,
-//! unless it is hidden from the documentation. `PERMITS_ACCEPT=1 cargo test -p permits --test public_api`
-//! writes the file.
+//! The signatures are read from the sources, those of `permits-core` included: every item that `lib.rs`
+//! exports or that is in a public module, unless it is hidden from the documentation. `PERMITS_ACCEPT=1 cargo
+//! test -p permits --test public_api` writes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -172,8 +172,22 @@ fn exports(tree: &UseTree, path: &mut Vec<String>, all: &mut Vec<(Vec<String>, S
 
 fn public_api() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../permits-core/src");
     let mut all = Vec::new();
     sources(&root, &root, &mut all);
+    let of_library: BTreeSet<String> =
+        all.iter().flat_map(|source| &source.items).filter_map(definition).map(|(name, _)| name).collect();
+    let mut inside = Vec::new();
+    sources(&core, &core, &mut inside);
+    // A message of the core is no type of the library that has its name.
+    let is_other = |item: &Item| match item {
+        Item::Impl(item) => self_name(item).is_some_and(|name| of_library.contains(&name)),
+        item => definition(item).is_some_and(|(name, _)| of_library.contains(&name)),
+    };
+    for source in &mut inside {
+        source.items.retain(|item| !is_other(item));
+    }
+    all.extend(inside);
     let library = all.iter().find(|source| source.path == "lib.rs").expect("it has a root");
     let mut exported = BTreeSet::new();
     let mut modules = BTreeSet::new();

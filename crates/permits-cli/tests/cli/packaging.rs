@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::cookbook::{command, log_of};
 
 /// The crates that a release publishes.
-const PUBLISHED: [&str; 4] = ["permits-process", "permits", "permits-tower", "permits-cli"];
+const PUBLISHED: [&str; 5] = ["permits-process", "permits-core", "permits", "permits-tower", "permits-cli"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")

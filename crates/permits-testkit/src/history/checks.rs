@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
-use permits::protocol::{
+use permits_core::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
+use permits_core::protocol::{
     AcquireOutcome, Answers, Event, EventKind, Holder, MAX_BATCH, Operation, PermitTerms, Refusal,
     ReleaseOutcome, RenewOutcome, RequestId,
 };

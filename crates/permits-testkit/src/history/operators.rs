@@ -1,7 +1,7 @@
 //! Checks of what operators change: the limit, a pause, the line, and the memory of that.
 
-use permits::model::{CHANGES_MAX, Damage, State};
-use permits::protocol::{AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation};
+use permits_core::model::{CHANGES_MAX, Damage, State};
+use permits_core::protocol::{AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation};
 
 use super::step::Step;
 

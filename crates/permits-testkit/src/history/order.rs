@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use permits::model::{Damage, EntryState};
-use permits::protocol::{
+use permits_core::model::{Damage, EntryState};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, RequestId,
     WAIT_BOUNDS, Waits,
 };

@@ -1,6 +1,6 @@
 //! Checks of grants that count for some time, and of the ends in refusals.
 
-use permits::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome};
+use permits_core::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome};
 
 use super::step::Step;
 

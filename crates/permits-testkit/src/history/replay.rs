@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, KEPT_TOKENS, ServerClock, State, apply, keepable_limit, recalls};
-use permits::protocol::{Event, Grant, SessionId};
+use permits_core::model::{EntryState, KEPT_TOKENS, ServerClock, State, apply, keepable_limit, recalls};
+use permits_core::protocol::{Event, Grant, SessionId};
 
 use super::checks::check;
 use super::client_checks::Granted;

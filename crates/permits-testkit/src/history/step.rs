@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use permits::model::{Entry, EntryState, State};
-use permits::protocol::{
+use permits_core::model::{Entry, EntryState, State};
+use permits_core::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Reply, RequestId,
 };
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{EntryState, Lane, Lanes, PAUSED, ServerClock as Clock, State, apply};
-use permits::protocol::{
+use permits_core::model::{EntryState, Lane, Lanes, PAUSED, ServerClock as Clock, State, apply};
+use permits_core::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Recovery,
     RenewOutcome, Reply, RequestKey,
 };
@@ -162,7 +162,7 @@ pub fn lets_overtake(state: &mut Option<State>, server: &Clock<'_>, command: &Co
     if hides {
         change(state, |state| {
             hidden.0 = std::mem::take(&mut state.queue);
-            let waits = |(_, entry): &(&Holder, &mut permits::model::Entry)| entry.deadline < 0;
+            let waits = |(_, entry): &(&Holder, &mut permits_core::model::Entry)| entry.deadline < 0;
             let entries = state.entries.iter_mut().filter(waits);
             hidden.1 = entries.map(|(holder, entry)| (holder.clone(), entry.clone())).collect();
             for (holder, entry) in &hidden.1 {

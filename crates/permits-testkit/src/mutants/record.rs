@@ -6,7 +6,7 @@
 //! answers of the same history, of which each kind is one.
 
 use crate::history::Record;
-use permits::protocol::{
+use permits_core::protocol::{
     AcquireOutcome, Answers, Event, EventKind, Grant, Holder, RenewOutcome, RequestId, SessionId,
 };
 

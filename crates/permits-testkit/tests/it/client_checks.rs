@@ -1,6 +1,6 @@
 //! The checks of the clients' events find every violation, and report no other.
 
-use permits::model::KEPT_TOKENS;
+use permits_core::model::KEPT_TOKENS;
 use permits_testkit::history::client_checks::{
     Granted, check_bound, check_order, check_queue_order, check_slots, check_tokens, most_at_once,
 };

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::finding::Finding;
 use super::self_test::{self, scratch_name};
+use crate::clock::Moment;
 use crate::protocol::{Name, layout};
 use crate::store::local::clock::{Boot, wall_us};
 use crate::store::local::connection::connect;
@@ -18,7 +19,6 @@ use crate::store::local::path::{self, FilePaths};
 use crate::store::local::schema::{self, Format, StoredClock};
 use crate::store::local::{LocalFile, busy};
 use crate::store::{Address, StoreError};
-use crate::sys::clock::Moment;
 
 /// The longest wait for another process's transaction.
 const BUSY: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::finding::Finding;
+use crate::clock::millis;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
@@ -21,7 +22,6 @@ use crate::protocol::{
 };
 use crate::store::direct::Direct;
 use crate::store::{self, Address, Report, Store, StoreError, StoreOptions};
-use crate::sys::clock::millis;
 use crate::sys::entropy;
 use crate::timing::renew_every;
 

@@ -9,12 +9,12 @@ mod fields;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::clock::millis;
 use crate::protocol::{
     Declaration, Holder, InvalidInput, Label, LaneName, MIN_LEASE_MS, PermitTerms, check_at_least,
     check_lease, check_max_hold, check_share,
 };
 use crate::session::spec::{ClientTerms, Wait};
-use crate::sys::clock::millis;
 
 /// Options of an acquisition.
 ///

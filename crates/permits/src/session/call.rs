@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::callers::PendingRelease;
 use super::single_call::SingleCall;
+use crate::clock::Moment;
 use crate::protocol::{Command, Name, OperationKind, RequestKey};
-use crate::sys::clock::Moment;
 
 /// A call to make.
 pub(super) struct Call {

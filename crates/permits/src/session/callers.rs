@@ -13,6 +13,7 @@ use super::outbox::{Answer, channel, reply};
 use super::permit_state::{Check, HeldPermit, PermitState};
 use super::shelf::{Keep, Shelf, Shelves};
 use super::spec::{AcquireSpec, Declarations, LimitDeclaration};
+use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, AdoptError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::observe::meters::SemaphoreMeters;
 use crate::protocol::{
@@ -20,7 +21,6 @@ use crate::protocol::{
     RequestId, RequestKey,
 };
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
 use crate::sys::process::Process;
 
 /// A message to the engine.

@@ -21,12 +21,12 @@ use super::gathering::{Answering, Sending};
 use super::locked::Mark;
 use super::outbox::{Answer, reply};
 use super::{Config, LONGEST_SLEEP, Map};
+use crate::clock::Moment;
 use crate::error::{AdminError, ConnectError, Ended};
 use crate::observe::meters::SessionMeters;
 use crate::protocol::Name;
 use crate::store::{Report, Request, Sink, Store, StoreError};
 use crate::sys::background::spawn_with_runtime;
-use crate::sys::clock::Moment;
 use crate::{observe, store};
 
 /// The timeout of one step of a list, and the pause before a retry.

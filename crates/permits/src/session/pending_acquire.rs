@@ -13,12 +13,12 @@ use super::callers::{Message, PermitGuard, Session, Shared};
 use super::keywords;
 use super::outbox::channel;
 use super::spec::{AcquireSpec, Position, Wait};
+use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended};
 use crate::observe::events;
 use crate::observe::meters::SemaphoreMeters;
 use crate::observe::span::AcquireSpan;
 use crate::protocol::{Holder, Name, RequestId};
-use crate::sys::clock::{Moment, millis};
 
 /// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the
 /// engine, after it because the permit in the channel releases itself.

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use super::Map;
 use super::permit_state::PermitState;
+use crate::clock::Moment;
 use crate::keeping::{Keeping, Notice};
 use crate::protocol::{Declaration, Name, PermitTerms};
-use crate::sys::clock::Moment;
 use crate::timing::renew_every;
 
 /// The number of shelves from which on those that are not in use are forgotten.

@@ -10,13 +10,13 @@ use super::callers::PermitGuard;
 use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::timers::Outage;
+use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, Ended, RenewError};
 use crate::protocol::{
     AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome,
     RenewRequest, Reply,
 };
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
 use crate::timing::{BACKOFF, CALL_TIMEOUT_MAX};
 
 /// A call, and its caller.

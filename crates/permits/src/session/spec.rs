@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::Map;
 use super::permit_state::Requested;
 use super::shelf::Keep;
+use crate::clock::Moment;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
-use crate::sys::clock::Moment;
 
 /// The number of semaphores from which on all are forgotten: new handles declare again.
 const DECLARATIONS_MAX: usize = 10_000;

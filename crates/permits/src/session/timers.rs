@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
 
 /// The timers of the engine.
 pub(super) enum Timer {

@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 use super::backend::{Backend, Executed, Location, ParsedUrl, Report, Request, Sink, Store, StoreOptions};
 use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
+use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{Command, Name, Reply, SessionId};
-use crate::sys::clock::Moment;
 use crate::sys::process::PerProcess;
 
 /// The number of commands between two sweeps, which drop idle semaphores.

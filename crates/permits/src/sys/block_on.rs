@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::sys::clock::Moment;
+use crate::clock::Moment;
 
 /// The longest sleep with a time limit, because the clock of a parked thread stands still while the machine
 /// is suspended.

@@ -9,9 +9,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use permits::acquisition::Stage;
-use permits::model::{EntryState, Lane, Lanes, Progress, State};
-use permits::protocol::{AcquireOutcome, Grant, RenewOutcome};
+use permits_core::acquisition::Stage;
+use permits_core::model::{EntryState, Lane, Lanes, Progress, State};
+use permits_core::protocol::{AcquireOutcome, Grant, RenewOutcome};
 
 use super::client::{Call, Client, Entry, Kind, Outcome, tick};
 use super::scope::Scope;

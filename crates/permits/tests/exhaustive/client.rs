@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use permits::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes, Stage, Terms};
-use permits::keeping::{Keeping, Notice, is_token_due, is_token_left};
-use permits::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
-use permits::sys::clock::Moment;
+use permits_core::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes, Stage, Terms};
+use permits_core::clock::Moment;
+use permits_core::keeping::{Keeping, Notice, is_token_due, is_token_left};
+use permits_core::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
 
 use super::scope::ClientBehaviour;
 

@@ -4,7 +4,7 @@
 //! Shown by one fair continuation of each state: replies and messages arrive, the store executes the calls,
 //! clients send what is due, holders release; time passes when nothing else is left to do.
 
-use permits::acquisition::Stage;
+use permits_core::acquisition::Stage;
 
 use super::client::{Client, Entry, KINDS, Kind};
 use super::scope::Scope;
@@ -47,7 +47,7 @@ fn waits(client: &Client) -> bool {
 fn is_at_rest(world: &World) -> bool {
     // Expired entries leave with the next command of any client.
     let now_ms = world.now_ms();
-    let nobody = |state: &permits::model::State| {
+    let nobody = |state: &permits_core::model::State| {
         state.entries.values().all(|entry| entry.deadline.unsigned_abs() <= now_ms)
     };
     world.state.as_ref().as_ref().is_none_or(nobody)

@@ -3,8 +3,8 @@
 //! reached, each property holds; and from each state every waiter is served and the semaphore becomes idle.
 //! Explored by `stateright`.
 //!
-//! The store is `permits::model` and each client decides by `permits::acquisition`: the library's own code,
-//! not a copy.
+//! The store is `permits_core::model` and each client decides by `permits_core::acquisition`: the library's
+//! own code, not a copy.
 //!
 //! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the
 //!   possible steps; `client`: a client around the library's acquisition.

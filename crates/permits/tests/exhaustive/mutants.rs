@@ -1,6 +1,6 @@
 //! Each property breaks in a mutant of the store or of the client, or where nothing is promised.
 
-use permits::protocol::Recovery;
+use permits_core::protocol::Recovery;
 use permits_testkit::mutants::model;
 
 use super::client::Kind;
@@ -21,7 +21,7 @@ fn with_loss(store: Store) -> Scope {
 }
 
 fn with_restart(memory: &'static [Memory], recovery: Recovery) -> Scope {
-    let scope = mutant(permits::model::apply);
+    let scope = mutant(permits_core::model::apply);
     let budget = Budget { restarts: 1, ..scope.budget };
     Scope { restarts: memory, recovery, budget, excused: false, ..scope }
 }
@@ -40,7 +40,7 @@ fn a_restart_without_a_window_is_seen() {
 
 #[test]
 fn a_client_that_dates_from_the_reply_is_seen() {
-    let scope = Scope { behaviour: ClientBehaviour::DatesFromReply, ..mutant(permits::model::apply) };
+    let scope = Scope { behaviour: ClientBehaviour::DatesFromReply, ..mutant(permits_core::model::apply) };
     breaks("P2", scope.clone());
     breaks("P3", scope);
 }
@@ -99,7 +99,7 @@ fn what_is_released_and_stays_is_seen() {
 
 #[test]
 fn a_withdrawal_that_waits_is_seen() {
-    let scope = Scope { behaviour: ClientBehaviour::WithdrawsLater, ..mutant(permits::model::apply) };
+    let scope = Scope { behaviour: ClientBehaviour::WithdrawsLater, ..mutant(permits_core::model::apply) };
     breaks("P9, in order", Scope { budget: Budget { cancels: 1, ..scope.budget }, ..scope });
 }
 
@@ -108,14 +108,14 @@ fn a_kept_permit_that_is_not_recalled_is_seen() {
     breaks("P22", Scope { keep: true, ..mutant(model::never_recalls) });
     breaks("P22, recalled", Scope { keep: true, ..mutant(model::never_recalls) });
     for behaviour in [ClientBehaviour::IgnoresRecalls, ClientBehaviour::KeepsAlways] {
-        breaks("P22, recalled", Scope { keep: true, behaviour, ..mutant(permits::model::apply) });
+        breaks("P22, recalled", Scope { keep: true, behaviour, ..mutant(permits_core::model::apply) });
     }
 }
 
 #[test]
 fn a_token_that_a_kept_permit_repeats_is_seen() {
     let behaviour = ClientBehaviour::RepeatsTokens;
-    breaks("P4, each slot", Scope { keep: true, behaviour, ..mutant(permits::model::apply) });
+    breaks("P4, each slot", Scope { keep: true, behaviour, ..mutant(permits_core::model::apply) });
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_window_that_ends_before_a_forgotten_holder_is_put_back_is_seen() {
 /// grant to an earlier, late call.
 #[test]
 fn a_client_that_forgets_late_calls_is_seen() {
-    let scope = with_loss(permits::model::apply);
+    let scope = with_loss(permits_core::model::apply);
     let way = |does: &mut Does<'_>| {
         does.call(0, Kind::Acquire, Action::Acquire(0));
         does.take(Action::Acquire(1));

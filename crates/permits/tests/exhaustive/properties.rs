@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use permits::acquisition::Stage;
-use permits::model::{EntryState, State, keepable_limit};
-use permits::protocol::{AcquireOutcome, Answers, Declaration, Grant, Operation};
+use permits_core::acquisition::Stage;
+use permits_core::model::{EntryState, State, keepable_limit};
+use permits_core::protocol::{AcquireOutcome, Answers, Declaration, Grant, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 

@@ -3,8 +3,8 @@
 //! Time and renewals are not bounded: states that differ only by time or by names are one (see `canonical`).
 //! Within these bounds, all histories are explored to their end.
 
-use permits::model::{ServerClock, State};
-use permits::protocol::{Command, Event, Recovery, Reply};
+use permits_core::model::{ServerClock, State};
+use permits_core::protocol::{Command, Event, Recovery, Reply};
 
 use super::steps::Action;
 
@@ -122,7 +122,7 @@ impl Scope {
             only: None,
             excused: true,
             behaviour: ClientBehaviour::Sound,
-            store: permits::model::apply,
+            store: permits_core::model::apply,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The scopes in which all properties hold, in two sizes. Each fault is in some scope: all faults at once are
 //! more than can be explored.
 
-use permits::protocol::Recovery;
+use permits_core::protocol::Recovery;
 
 use super::client::Kind;
 use super::holds_in;

@@ -1,7 +1,7 @@
 //! The possible steps in a state of the world. A tick while something is on its way, or while a client has
 //! not sent what is due, is a delay, and counted.
 
-use permits::acquisition::Stage;
+use permits_core::acquisition::Stage;
 
 use super::client::{Call, Client, Entry, KINDS, Kind};
 use super::scope::{Memory, Scope};

@@ -1,8 +1,8 @@
 //! The store, the clients, and everything on its way between them; and the effect of each step.
 //!
-//! The store is `permits::model::apply` on the model's own state. A tick is a third of a lease or less; the
-//! steps within one have an order and take no time. The clocks of clients are slow by 1 %, which is what the
-//! margin of a lease covers.
+//! The store is `permits_core::model::apply` on the model's own state. A tick is a third of a lease or less;
+//! the steps within one have an order and take no time. The clocks of clients are slow by 1 %, which is what
+//! the margin of a lease covers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use permits::keeping::Notice;
-use permits::model::{ServerClock, State, keepable_limit, recalls};
-use permits::protocol::{
+use permits_core::keeping::Notice;
+use permits_core::model::{ServerClock, State, keepable_limit, recalls};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
     LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
     Reply as StoreReply, RequestId, RequestKey, SessionId,

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use permits::Recovery;
-use permits::protocol::{AcquireOutcome, Answers};
+use permits_core::protocol::{AcquireOutcome, Answers};
 use permits_testkit::history::{Recorder, Violation, replay};
 use permits_testkit::real_time::always_counts;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};

@@ -62,7 +62,7 @@ fn sound() -> [Pairs; 6] {
     parts.map(|part| part.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect())
 }
 
-fn decode(parts: &[Pairs; 6]) -> Result<permits::model::State, String> {
+fn decode(parts: &[Pairs; 6]) -> Result<permits_core::model::State, String> {
     let borrowed: Vec<Vec<(&str, &str)>> = parts
         .iter()
         .map(|part| part.iter().map(|(one, other)| (one.as_str(), other.as_str())).collect())

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use permits::StoreError;
-use permits::protocol::{
+use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
+use permits_core::protocol::{
     AcquireRequest, AdoptRequest, Grant, Holder, LimitChange, Name, Operation, OperationKind, PermitTerms,
     RenewRequest, RequestId, RequestKey, SessionId, Waits,
 };
-use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

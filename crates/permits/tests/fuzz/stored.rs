@@ -4,12 +4,12 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use permits::model::{self, ServerClock, State};
-use permits::protocol::{
+use permits::{Client, ConnectError, Limit};
+use permits_core::model::{self, ServerClock, State};
+use permits_core::protocol::{
     AcquireRequest, Command, Declaration, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms,
     Recovery, RenewRequest, RequestId, RequestKey, SessionId,
 };
-use permits::{Client, ConnectError, Limit};
 use permits_testkit::sound::Named as _;
 use proptest::collection::vec;
 use proptest::prelude::*;

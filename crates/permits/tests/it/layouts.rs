@@ -3,9 +3,9 @@
 
 use std::process::{Command, Stdio};
 
-use permits::protocol::pretend_layout;
 use permits::{AcquireError, AdminError, Limit, PermitHandle, Recovery, StoreError};
 use permits::{Client, Semaphore};
+use permits_core::protocol::pretend_layout;
 use permits_testkit::Server;
 use permits_testkit::sound::Named as _;
 use tempfile::TempDir;

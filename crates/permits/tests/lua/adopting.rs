@@ -1,6 +1,8 @@
 //! The tokens of permits that are handed over.
 
-use permits::protocol::{AcquireOutcome, AdoptRequest, Answers, Grant, Operation, PermitTerms, RequestKey};
+use permits_core::protocol::{
+    AcquireOutcome, AdoptRequest, Answers, Grant, Operation, PermitTerms, RequestKey,
+};
 
 use crate::fixture::{Both, holder, id, request};
 

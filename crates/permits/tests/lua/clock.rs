@@ -1,7 +1,7 @@
 //! A server's clock that is set back by an hour. Only a recovery window is no longer for that: what is
 //! counted by the clock otherwise ends an hour later, or when it is ended.
 
-use permits::protocol::{
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Operation, Pause, PermitTerms, Recovery, Refusal, RenewOutcome,
 };
 

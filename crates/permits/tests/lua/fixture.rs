@@ -1,13 +1,13 @@
 //! A semaphore on a real server and in the model, and the operations on it.
 
-use permits::model::{self, ServerClock, State};
-use permits::protocol::{
+use permits::store::StoreError;
+use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
+use permits_core::model::{self, ServerClock, State};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, Grant, Holder, Label,
     LaneName, LimitChange, Name, Operation, OperationKind, Pause, PermitTerms, Recovery, RenewRequest, Reply,
     RequestId, RequestKey, SessionId,
 };
-use permits::store::StoreError;
-use permits::store::redis::testing::{FixedClockStore, SERVER_KEY, keys_of};
 use permits_testkit::{Connection, Resp, Server};
 use tokio::runtime::Runtime;
 

@@ -1,7 +1,7 @@
 //! The order of lanes in states that random histories seldom reach. The limit is 3.
 
-use permits::model::{LANES_MAX, Lane};
-use permits::protocol::{AcquireOutcome, LaneName};
+use permits_core::model::{LANES_MAX, Lane};
+use permits_core::protocol::{AcquireOutcome, LaneName};
 
 use crate::fixture::{Both, in_lane, release, release_all};
 

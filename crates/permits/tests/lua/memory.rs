@@ -1,8 +1,8 @@
 //! A server without free memory.
 
-use permits::model;
-use permits::protocol::{Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome};
 use permits::store::StoreError;
+use permits_core::model;
+use permits_core::protocol::{Answers, LimitChange, Operation, ReleaseOutcome, RenewOutcome};
 
 use crate::fixture::{Both, Scene, acquire, change_limit, close_line, holder, id, pause, release, renew};
 

@@ -1,7 +1,9 @@
 //! An era of a server that takes over from another, and has not received its last writes: releases, and
 //! grants of the units that they freed.
 
-use permits::protocol::{AcquireOutcome, Answers, Grant, Operation, Recovery, ReleaseOutcome, RenewOutcome};
+use permits_core::protocol::{
+    AcquireOutcome, Answers, Grant, Operation, Recovery, ReleaseOutcome, RenewOutcome,
+};
 
 use crate::fixture::{Both, acquire, release, renew};
 

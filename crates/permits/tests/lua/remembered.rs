@@ -1,7 +1,7 @@
 //! Changes by operators: remembered for operators to read, and for changes that are sent again.
 
-use permits::model::PAUSED;
-use permits::protocol::{
+use permits_core::model::PAUSED;
+use permits_core::protocol::{
     Answers, Change, ChangeEffect, ChangeOrigin, Label, LimitChange, LimitOutcome, Operation,
 };
 

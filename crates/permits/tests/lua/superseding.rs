@@ -1,6 +1,6 @@
 //! Requests that take the place of another of their holder, in one command with a promotion.
 
-use permits::protocol::{AcquireOutcome, AcquireRequest, Declaration};
+use permits_core::protocol::{AcquireOutcome, AcquireRequest, Declaration};
 
 use crate::fixture::{Both, id, in_lane};
 

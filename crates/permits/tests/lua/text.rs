@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use permits::acl_rules;
-use permits::protocol::OperationKind;
+use permits_core::protocol::OperationKind;
 
 /// Executed when a connection is made.
 const ACL_PROBE: &str = "acl_probe";

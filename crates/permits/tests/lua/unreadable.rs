@@ -1,7 +1,7 @@
 //! States and entries that this version does not read: of another layout, or damaged.
 
-use permits::protocol::{Answers, DeleteOutcome, Operation};
 use permits::store::StoreError;
+use permits_core::protocol::{Answers, DeleteOutcome, Operation};
 use permits_testkit::Resp;
 
 use crate::fixture::{Both, Scene, every_operation};

@@ -1,7 +1,7 @@
 //! Keys of a semaphore that have vanished, by eviction or by hand.
 
-use permits::model::Part;
-use permits::protocol::{
+use permits_core::model::Part;
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, LimitChange, Operation, PermitTerms, ReleaseOutcome,
     RenewOutcome, RenewRequest,
 };

@@ -1,7 +1,7 @@
 //! Inspections of states in which leases have ended. None of them writes: see `Both::same`.
 
-use permits::model::{REAP_MAX, VIEW_MAX};
-use permits::protocol::{AcquireRequest, Answers, Inspected, LimitChange, Operation, PermitTerms};
+use permits_core::model::{REAP_MAX, VIEW_MAX};
+use permits_core::protocol::{AcquireRequest, Answers, Inspected, LimitChange, Operation, PermitTerms};
 
 use crate::fixture::{Both, acquire, acquire_among, change_limit, id, in_lane, release_all, renew, request};
 

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use permits::model::{self, Lane, Lanes, Progress, State};
-use permits::protocol::{
+use permits_core::model::{self, Lane, Lanes, Progress, State};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
     LimitChange, Operation, PermitTerms, Reply, RequestKey, Waits,
 };

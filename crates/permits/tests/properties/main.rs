@@ -27,8 +27,8 @@ mod story;
 
 use std::cell::RefCell;
 
-use permits::model::{self, ServerClock, State};
-use permits::protocol::{
+use permits_core::model::{self, ServerClock, State};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder,
     Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
 };

@@ -1,9 +1,9 @@
 //! Mutants of single steps: a sound step, changed as a faulty store would, must fail the check of its
 //! property.
 
-use permits::model::PAUSED;
-use permits::model::{EntryState, Lane, Lanes, State};
-use permits::protocol::{
+use permits_core::model::PAUSED;
+use permits_core::model::{EntryState, Lane, Lanes, State};
+use permits_core::protocol::{
     AcquireOutcome, Answers, Counts, Event, EventKind, Grant, LimitChange, Operation, Refusal,
 };
 use permits_testkit::history::checks::{CHECKS, check, conserved};

@@ -1,7 +1,7 @@
 //! Short histories written by hand, on one semaphore with a limit of 2.
 
-use permits::model::{self, State};
-use permits::protocol::{
+use permits_core::model::{self, State};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
     LimitChange, Operation, PermitTerms, Recovery, RenewOutcome, RenewRequest, Reply, RequestKey,
 };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use permits::model::{Damage, REAP_MAX, State};
-use permits::protocol::{
+use permits_core::model::{Damage, REAP_MAX, State};
+use permits_core::protocol::{
     AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitOutcome, Operation,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
 };

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits::model::{Entry, EntryState, Lane, Lanes, Progress, State};
-use permits::protocol::{
+use permits_core::model::{Entry, EntryState, Lane, Lanes, Progress, State};
+use permits_core::protocol::{
     Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
     SessionId, Waits,
 };

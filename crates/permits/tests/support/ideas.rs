@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use permits::model::{Entry, State};
-use permits::protocol::{Answers, Command, Declaration, Event, EventKind, Operation, ReleaseRequest, Reply};
+use permits_core::model::{Entry, State};
+use permits_core::protocol::{
+    Answers, Command, Declaration, Event, EventKind, Operation, ReleaseRequest, Reply,
+};
 
 pub(crate) type Idea = &'static str;
 

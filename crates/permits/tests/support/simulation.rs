@@ -5,8 +5,8 @@
 //! that lost a message renews without a grant, and after the server forgot everything clients renew with the
 //! tokens that they have.
 
-use permits::model::{ServerClock, State};
-use permits::protocol::{
+use permits_core::model::{ServerClock, State};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event,
     EventKind, Grant, Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms,
     ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,

@@ -4,8 +4,8 @@
 //! that permit. So a history keeps its meaning when proptest removes steps to find the shortest one that
 //! fails.
 
-use permits::model::Part;
-use permits::protocol::{Declaration, LimitChange, Recovery};
+use permits_core::model::Part;
+use permits_core::protocol::{Declaration, LimitChange, Recovery};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

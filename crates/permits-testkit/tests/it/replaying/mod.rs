@@ -5,7 +5,7 @@ mod story;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use permits::protocol::{AcquireOutcome, Answers, Grant, RenewOutcome};
+use permits_core::protocol::{AcquireOutcome, Answers, Grant, RenewOutcome};
 use permits_testkit::history::{Loss, Record, Replayed, Violation, replay};
 use permits_testkit::mutants::{model, record};
 use permits_testkit::random::{cases, rng};

@@ -1,8 +1,8 @@
 //! A store made of the model, with the records that the scripts publish; and a random history of it, with
 //! every kind of answer.
 
-use permits::model::{ServerClock, State, apply, keepable_limit, recalls};
-use permits::protocol::{
+use permits_core::model::{ServerClock, State, apply, keepable_limit, recalls};
+use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, Label, LaneName, LimitChange, Name, Operation, Pause, PermitTerms, Recovery,
     RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,

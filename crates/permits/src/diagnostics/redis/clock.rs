@@ -6,10 +6,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::connection::reply;
+use crate::clock::Moment;
 use crate::diagnostics::finding::Finding;
 use crate::store::redis::resp::{RespResult, cmd};
 use crate::store::redis::server::connection::Connection;
-use crate::sys::clock::Moment;
 
 /// The largest change of the server's clock, in seconds, that is no jump: beyond this machine's monotonic
 /// clock and the round trips.

@@ -21,11 +21,11 @@ use super::semaphore::{Context, SemaphoreSession, View};
 use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
+use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, CloseError, Ended};
 use crate::keeping::Notice;
 use crate::protocol::{Event, Name, RequestId};
 use crate::store::{Executed, StoreError};
-use crate::sys::clock::Moment;
 use crate::timing::call_timeout;
 
 /// The time that a closing session has to release everything.

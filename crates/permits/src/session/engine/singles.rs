@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::acquisition::ReplyTimes;
+use crate::clock::Moment;
 use crate::error::{AdoptError, Ended, RenewError};
 use crate::observe::events;
 use crate::protocol::{AdoptRequest, Answers, Name, Operation, RenewOutcome, Reply, RequestKey};
@@ -9,7 +10,6 @@ use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
 use crate::session::single_call::{ReplyTo, SingleCall};
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
 
 impl Engine {
     pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {

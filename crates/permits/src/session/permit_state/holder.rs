@@ -14,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::watchdog::{self, Watched};
 use super::{Check, PermitState, PermitStatus};
+use crate::clock::Moment;
 use crate::error::Lost;
 use crate::observe::events;
 use crate::session::locked::assert_unlocked;
 use crate::session::{LONGEST_SLEEP, keywords, timers};
-use crate::sys::clock::Moment;
 
 /// See the module. Not for code that runs under the lock of a session.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 use super::{PermitState, watchdog};
+use crate::clock::Moment;
 use crate::keeping::{is_token_due, is_token_left};
-use crate::sys::clock::Moment;
 
 impl PermitState {
     /// The token of the last grant by the session itself, if there was one.

@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
 use super::timers;
+use crate::clock::{Moment, millis};
 use crate::error::Lost;
 use crate::observe::events;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::observe::span::AcquireSpan;
 use crate::protocol::{Grant, Holder, Name, PermitTerms, RequestId};
-use crate::sys::clock::{Moment, millis};
 use crate::sys::process::Process;
 
 /// The deadline of a permit that is no longer held.

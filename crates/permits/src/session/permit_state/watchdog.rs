@@ -10,9 +10,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::clock::Moment;
 use crate::session::LONGEST_SLEEP;
 use crate::session::timers::{Key, Timers};
-use crate::sys::clock::Moment;
 use crate::sys::process::PerProcess;
 
 static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();

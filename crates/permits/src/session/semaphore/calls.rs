@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::entry::{Entry, InFlight};
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage, Terms};
+use crate::clock::{Moment, millis};
 use crate::observe::events;
 use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, RenewRequest, RequestId, RequestKey,
@@ -20,7 +21,6 @@ use crate::session::call::{Call, CallKind, SentCall};
 use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
 use crate::store::StoreError;
-use crate::sys::clock::{Moment, millis};
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 
 /// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::entry::Entry;
 use super::{Context, SemaphoreSession};
 use crate::acquisition::{Input, Stage};
+use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
 use crate::keeping::Notice;
 use crate::observe::events;
@@ -15,7 +16,6 @@ use crate::session::permit_state::Check;
 use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
 use crate::store::StoreError;
-use crate::sys::clock::{Moment, millis};
 use crate::timing::SILENT_AFTER;
 
 impl SemaphoreSession {

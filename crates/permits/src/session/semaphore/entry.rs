@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::acquisition::Acquisition;
+use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::protocol::RenewRequest;
 use crate::session::callers::{PendingRelease, PermitGuard};
@@ -11,7 +12,6 @@ use crate::session::outbox::Outbox;
 use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
 use crate::session::timers;
-use crate::sys::clock::Moment;
 
 /// One acquisition, and what belongs to it outside of its decisions.
 pub(super) struct Entry {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::{Context, SemaphoreSession, terms};
 use crate::acquisition::{Acquisition, Effect, Input, Stage};
+use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
 use crate::protocol::{AdoptRequest, Declaration, RenewRequest, RequestId};
 use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::Check;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::session::timers::Timer;
-use crate::sys::clock::{Moment, millis};
 use crate::timing::held_until;
 
 impl SemaphoreSession {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::{Context, SemaphoreSession};
 use crate::acquisition::Input;
+use crate::clock::Moment;
 use crate::keeping::Notice;
 use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
-use crate::sys::clock::Moment;
 
 impl SemaphoreSession {
     /// Finds the shelf, if the permit of an acquisition may be kept. Nothing is kept before the next reply.

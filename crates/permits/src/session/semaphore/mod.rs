@@ -31,13 +31,13 @@ use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
+use crate::clock::Moment;
 use crate::error::{AcquireError, Lost};
 use crate::keeping::Notice;
 use crate::model::RECALL_US;
 use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
 use crate::store::StoreError;
-use crate::sys::clock::Moment;
 use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
 
 /// The time that other sessions have to release what they keep, before a request that does not wait is

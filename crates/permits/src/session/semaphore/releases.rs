@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::clock::Moment;
 use crate::protocol::{MAX_BATCH, RequestId};
 use crate::session::Map;
 use crate::session::callers::PendingRelease;
-use crate::sys::clock::Moment;
 
 /// Releases to send, oldest first, each with the moment after which it is no longer sent: by then the store
 /// has dropped the entry on its own.

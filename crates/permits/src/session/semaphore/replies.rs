@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Context, SemaphoreSession, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
+use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
 use crate::keeping::Notice;
 use crate::protocol::{
@@ -15,7 +16,6 @@ use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
 use crate::session::timers::Outage;
 use crate::store::{Executed, StoreError};
-use crate::sys::clock::Moment;
 use crate::timing::BACKOFF;
 
 /// The number of rechecks that may follow one another at once, and the pause before each that comes after

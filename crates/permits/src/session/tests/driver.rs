@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{config, reply, spec};
+use crate::clock::millis;
 use crate::error::{AcquireError, AdminError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::protocol::{AcquireOutcome, Answers, Declaration, Grant, Name, Operation, PermitTerms};
 use crate::session::Config;
@@ -16,7 +17,6 @@ use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::store::{Address, Executed, Report, Request, Sink as _, Store, StoreError, StoreOptions};
-use crate::sys::clock::millis;
 
 const LEASE: Duration = Duration::from_secs(600);
 

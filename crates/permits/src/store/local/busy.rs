@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use crate::sys::clock::Moment;
+use crate::clock::Moment;
 
 /// The first step, and the longest, in microseconds. Each is drawn from its upper half.
 const STEP_US: (u64, u64) = (200, 10_000);

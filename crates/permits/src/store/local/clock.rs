@@ -37,7 +37,7 @@ impl Boot {
     /// Microseconds since the machine started.
     #[cfg(target_os = "linux")]
     pub(crate) fn elapsed_us(&self) -> i64 {
-        let here_us = i64::try_from(crate::sys::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
+        let here_us = i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
         here_us.saturating_sub(self.offset_us)
     }
 

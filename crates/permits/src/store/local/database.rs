@@ -19,10 +19,10 @@ use super::open::OpenFile;
 use super::schema::{
     News, RESERVE_PAGES, advance_clock, begin_writing, delete, load, read_clock, save, sweep, write_news,
 };
+use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{Answers, Command, DeleteOutcome, InvalidInput, Name, Operation, Reply, SessionId};
 use crate::store::error::StoreError;
-use crate::sys::clock::Moment;
 
 /// The number of commands after which a process uses a longer log. With a short log it would wait for the
 /// disk often, and only the next process reads the log.

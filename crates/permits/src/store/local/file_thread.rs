@@ -21,10 +21,10 @@ use super::forks::FileCount;
 use super::open::OPEN_TIMEOUT;
 use super::poll_schedule::PollSchedule;
 use super::schema::News;
+use crate::clock::Moment;
 use crate::protocol::{Command, Name, Operation, Reply, RequestId, SessionId};
 use crate::store::backend::{Executed, Report, Sink, StoreOptions};
 use crate::store::error::StoreError;
-use crate::sys::clock::Moment;
 
 /// The age that a new file must have before sessions without permits use it. Holders of a deleted file take
 /// less time to follow; other sessions would find their units free.

@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::file_thread::{FileThread, Load, Message};
+use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
 use crate::store::backend::{Executed, Request, Store, StoreOptions};
 use crate::store::error::StoreError;
-use crate::sys::clock::Moment;
 
 /// The longest time that a session which ends waits for its file to be closed, while other processes have
 /// locks.

@@ -17,9 +17,9 @@ use super::connection::{close_with_checkpoint, connect, has_application_id, is_l
 use super::error::{CreateError, sqlite_error};
 use super::path::{FilePaths, Files};
 use super::schema::{FILL_RESERVE, Format, begin_boot, begin_writing, clock, initialize};
+use crate::clock::Moment;
 use crate::protocol::layout;
 use crate::store::error::StoreError;
-use crate::sys::clock::Moment;
 
 /// The timeout of opening a file, while other processes have locks.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(5);

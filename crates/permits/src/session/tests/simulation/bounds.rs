@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::world::{Coming, LEASE, LIMIT, World};
+use crate::clock::Moment;
 use crate::protocol::{Command, Declaration, Name, Operation, Recovery, SessionId};
-use crate::sys::clock::Moment;
 
 /// A world in which client 0 holds all units, and client 1 waits for them.
 fn held_and_awaited() -> World {

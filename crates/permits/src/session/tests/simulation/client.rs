@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::ideas::Adopting;
 use super::world::{Coming, LEASE, LIMIT, SIMULATED};
+use crate::clock::{Moment, millis};
 use crate::protocol::{Declaration, Holder, PermitTerms};
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
@@ -16,7 +17,6 @@ use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::{AcquireSpec, ClientTerms, Wait};
 use crate::session::tests::spec;
 use crate::several::{AcquireAll, PermitSet};
-use crate::sys::clock::{Moment, millis};
 
 /// A request of a program.
 pub(super) struct Ask {

@@ -15,6 +15,7 @@ use super::cases;
 use super::client::{Ask, Client};
 use super::pairs::{self, Idea, Pairs};
 use super::world::{CLIENTS, LEASE, LIMIT, SIMULATED, World};
+use crate::clock::millis;
 use crate::error::{AcquireError, AdoptError};
 use crate::model::{EntryState, State};
 use crate::options::{AcquireOptions, Limit};
@@ -28,7 +29,6 @@ use crate::session::outbox::channel;
 use crate::session::permit_state::HeldPermit;
 use crate::session::spec::Wait;
 use crate::several::AcquireAll;
-use crate::sys::clock::millis;
 
 /// The other semaphore of each set.
 pub(super) const OTHER: &str = "simulated/other";

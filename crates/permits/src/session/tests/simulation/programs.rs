@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::checks::rises;
 use super::client::Ask;
 use super::world::{LEASE, LIMIT, World};
+use crate::clock::millis;
 use crate::protocol::PermitTerms;
 use crate::session::callers::TermsChange;
 use crate::session::spec::Wait;
-use crate::sys::clock::millis;
 
 impl World {
     /// A client asks for all units.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::cases;
+use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::Name;
@@ -29,7 +30,6 @@ use crate::session::gathering::Sending;
 use crate::session::tests::{config, queued_session};
 use crate::several::{AcquireAll, PermitSet};
 use crate::store::Executed;
-use crate::sys::clock::Moment;
 
 /// The rounds of a simulation, of a millisecond each. No lease ends, and none is renewed.
 const ROUNDS: u32 = 400;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::checks::rises;
 use super::client::Client;
 use super::ideas::Ideas;
+use crate::clock::Moment;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Name, Operation, Recovery, Reply};
 use crate::session::Config;
@@ -14,7 +15,6 @@ use crate::session::call::{Call, CallKind};
 use crate::session::gathering::{Answering, Sending};
 use crate::session::tests::{config, queued_session};
 use crate::store::{Executed, Report, StoreError};
-use crate::sys::clock::Moment;
 use crate::timing::SILENT_AFTER;
 
 /// The semaphore of all requests but those of sets, which have another one, too.

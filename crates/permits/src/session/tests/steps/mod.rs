@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{config, queued_session, reply, spec};
+use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, AdoptError, Ended, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
@@ -28,7 +29,6 @@ use crate::session::outbox::channel;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::spec::AcquireSpec;
 use crate::store::{Executed, StoreError};
-use crate::sys::clock::{Moment, millis};
 
 const LEASE: Duration = Duration::from_secs(15);
 const GRANT: Grant = Grant { token: 1000, slot: 0 };

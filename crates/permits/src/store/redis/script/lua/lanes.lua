@@ -1,4 +1,4 @@
--- lanes: the records of lanes, as in src/model/lanes.rs. A script that meets none ends before.
+-- lanes: the records of lanes, as in model/lanes.rs of permits-core. A script that meets none ends before.
 --
 -- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its
 -- number and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number,

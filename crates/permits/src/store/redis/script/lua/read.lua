@@ -1,5 +1,5 @@
 -- read: names the arguments; reads the state and the entries that the command names, by one call. Each script
--- begins with clock · read. The Lua follows the model (src/model) name by name.
+-- begins with clock · read. The Lua follows the model (permits-core) name by name.
 --
 -- KEYS  1 state and entries  2 queue  3 leases  4 free  5 lanes
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms; behind a colon, the longest for which a

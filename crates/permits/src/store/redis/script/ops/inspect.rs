@@ -25,13 +25,8 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let paused = paused.then_some(pause);
     let (closed, reason) = (fields.flag()?, fields.reason()?);
     let closed = closed.then_some(reason);
-    let counts = Counts {
-        grants: fields.number()?,
-        refused: fields.number()?,
-        expired: fields.number()?,
-        revoked: fields.number()?,
-    };
-    let waits = Waits { total_us: fields.number()?, numbers: fields.numbers()? };
+    let counts = Counts::of(fields.numbers()?);
+    let waits = Waits::of(fields.number()?, fields.numbers()?);
     let (holders, changes, waiters) = (fields.number()?, fields.number()?, fields.number()?);
     let holders = fields.each(holders, |fields| {
         let (holder, weight, grant) = (fields.holder()?, fields.number()?, fields.grant()?);

@@ -41,7 +41,7 @@ impl Moment {
 }
 
 /// Whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

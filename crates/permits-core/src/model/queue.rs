@@ -118,7 +118,7 @@ impl State {
 
     /// The number of waiters that are to be granted before this one; with lanes, if each of them has as many
     /// and an equal share.
-    pub(crate) fn position(&self, holder: &Holder, ticket: u64) -> u64 {
+    pub fn position(&self, holder: &Holder, ticket: u64) -> u64 {
         let lane = self.entries.get(holder).map(|entry| &entry.terms.lane);
         let Some(rank) = lane.and_then(|lane| self.lanes.rank(lane)) else {
             return self.queue.range(..ticket).count() as u64;

@@ -312,7 +312,7 @@ impl Holder {
     }
 
     /// Sorts before every holder.
-    pub(crate) fn min() -> Self {
+    pub fn min() -> Self {
         Self("".into())
     }
 

@@ -30,8 +30,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Moment;
 use crate::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
-use crate::sys::clock::Moment;
 use crate::timing::held_until;
 
 /// One acquisition, from the call to the release.

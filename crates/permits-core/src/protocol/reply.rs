@@ -280,6 +280,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Those of these numbers, in the order of the fields.
+    #[doc(hidden)]
+    pub fn of([grants, refused, expired, revoked]: [u64; 4]) -> Self {
+        Self { grants, refused, expired, revoked }
+    }
+
     /// The increases since `earlier`; `None` if a count is lower, because the counts began again.
     pub fn since(self, earlier: Self) -> Option<Self> {
         Some(Self {
@@ -314,6 +320,12 @@ pub const WAIT_BOUNDS: [Duration; 5] = [
 ];
 
 impl Waits {
+    /// Those with this sum, in microseconds, and these numbers.
+    #[doc(hidden)]
+    pub fn of(total_us: u64, numbers: [u32; WAIT_BOUNDS.len() + 1]) -> Self {
+        Self { total_us, numbers }
+    }
+
     /// The number of waits.
     pub fn number(&self) -> u64 {
         self.numbers.iter().map(|number| u64::from(*number)).sum()
@@ -348,7 +360,8 @@ impl Waits {
     }
 
     /// Adds a wait of so many microseconds.
-    pub(crate) fn add(&mut self, wait_us: u64) {
+    #[doc(hidden)]
+    pub fn add(&mut self, wait_us: u64) {
         self.total_us += wait_us;
         let wait = Duration::from_micros(wait_us);
         let number = &mut self.numbers[WAIT_BOUNDS.partition_point(|bound| *bound < wait)];

@@ -8,7 +8,7 @@ pub(super) const LAYOUT: u8 = 7;
 
 /// The layout of this process.
 #[cfg(not(feature = "testing"))]
-pub(crate) fn layout() -> u8 {
+pub fn layout() -> u8 {
     LAYOUT
 }
 
@@ -17,7 +17,7 @@ static PRETENDED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new
 
 /// The layout of this process.
 #[cfg(feature = "testing")]
-pub(crate) fn layout() -> u8 {
+pub fn layout() -> u8 {
     PRETENDED.load(std::sync::atomic::Ordering::Relaxed)
 }
 

@@ -20,70 +20,72 @@
 
 use std::time::Duration;
 
-use crate::sys::clock::Moment;
+use crate::clock::Moment;
 
 /// The interval between two renewals of everything that a session holds, at most, while some of it is
 /// renewed. A store that restarts without its data waits for its holders only as long as a connected one
 /// needs to reconnect.
-pub(crate) const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
+pub const COMPANIONS_EVERY: Duration = Duration::from_secs(10);
 
 /// The part of its interval by which a renewal may be early, so that sessions started together drift apart.
 const RENEWAL_SPREAD: f64 = 0.05;
 
 /// The interval between two renewals.
-pub(crate) fn renew_every(lease: Duration) -> Duration {
+pub fn renew_every(lease: Duration) -> Duration {
     lease / 3
 }
 
 /// The interval to the next renewal: shorter by a random part of up to 5 %.
-pub(crate) fn spread(interval: Duration) -> Duration {
+pub fn spread(interval: Duration) -> Duration {
     interval.mul_f64(1.0 - RENEWAL_SPREAD * fastrand::f64())
 }
 
 /// The time before the end of its lease at which a permit counts as lost, because clocks differ in rate by up
 /// to 1 % and timers are late.
-pub(crate) fn margin(lease: Duration) -> Duration {
+pub fn margin(lease: Duration) -> Duration {
     (lease / 100).max(Duration::from_millis(5))
 }
 
 /// The deadline of a permit that was last extended by a request sent at `sent_at`.
-pub(crate) fn held_until(sent_at: Moment, lease: Duration) -> Moment {
+pub fn held_until(sent_at: Moment, lease: Duration) -> Moment {
     sent_at + lease.saturating_sub(margin(lease))
 }
 
 /// The longest [`call_timeout`].
-pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3);
+pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3);
 
 /// The time after which a call without an answer is given up, and its connection replaced.
-pub(crate) fn call_timeout(lease: Duration) -> Duration {
+pub fn call_timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(SILENT_AFTER, CALL_TIMEOUT_MAX)
 }
 
 /// The time without an answer after which a store counts as silent, for a caller whose time is up: the
 /// shortest [`call_timeout`].
-pub(crate) const SILENT_AFTER: Duration = Duration::from_millis(250);
+pub const SILENT_AFTER: Duration = Duration::from_millis(250);
 
 /// The pause before a holder that the store forgot retries its renewal: shorter than the recovery window,
 /// which each attempt keeps open.
-pub(crate) fn retry_reclaim_after(lease: Duration) -> Duration {
+pub fn retry_reclaim_after(lease: Duration) -> Duration {
     (lease / 30).clamp(BACKOFF.first, BACKOFF.longest)
 }
 
 /// Growing pauses between attempts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
+pub struct Backoff {
+    /// The pause after the first failure.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
 }
 
 /// The pauses of calls and connections that failed.
-pub(crate) const BACKOFF: Backoff =
+pub const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(500) };
 
 impl Backoff {
     /// The pause after this many failures in a row, at least one: doubled with each, and random between its
     /// half and its whole.
-    pub(crate) fn pause(self, failures: u32) -> Duration {
+    pub fn pause(self, failures: u32) -> Duration {
         let doubled = self.first.saturating_mul(1 << failures.min(16));
         doubled.min(self.longest).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
@@ -91,20 +93,17 @@ impl Backoff {
 
 /// The longest pause between two attempts to reconnect: a recovery window lasts as long as a renewal
 /// interval, and a holder must be back well within it.
-#[cfg(feature = "redis")]
-pub(crate) fn reconnect_pause_max(lease: Duration) -> Duration {
+pub fn reconnect_pause_max(lease: Duration) -> Duration {
     (lease / 30).clamp(2 * BACKOFF.first, BACKOFF.longest)
 }
 
 /// The interval between two pings on an idle connection.
-#[cfg(feature = "redis")]
-pub(crate) fn ping_every(lease: Duration) -> Duration {
+pub fn ping_every(lease: Duration) -> Duration {
     (lease / 3).clamp(Duration::from_millis(250), Duration::from_secs(5))
 }
 
 /// The time after which an unanswered ping ends a connection.
-#[cfg(feature = "redis")]
-pub(crate) fn ping_timeout(lease: Duration) -> Duration {
+pub fn ping_timeout(lease: Duration) -> Duration {
     (lease / 6).clamp(Duration::from_millis(250), Duration::from_secs(2))
 }
 
@@ -123,7 +122,6 @@ mod tests {
         assert_eq!(of_leases(margin), [5, 150, 864_000]);
         assert_eq!(of_leases(call_timeout), [250, 3_000, 3_000]);
         assert_eq!(of_leases(retry_reclaim_after), [10, 500, 500]);
-        #[cfg(feature = "redis")]
         {
             assert_eq!(of_leases(reconnect_pause_max), [20, 500, 500]);
             assert_eq!(of_leases(ping_every), [250, 5_000, 5_000]);

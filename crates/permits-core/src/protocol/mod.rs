@@ -21,7 +21,7 @@ pub use self::command::{
     Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
 };
 pub use self::event::{Event, EventKind};
-pub(crate) use self::layout::layout;
+pub use self::layout::layout;
 #[cfg(feature = "testing")]
 pub use self::layout::pretend_layout;
 pub use self::names::{
