@@ -65,10 +65,6 @@
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
 
-// By the name that the support of the tests has for it.
-#[cfg(test)]
-extern crate self as permits;
-
 mod acquire;
 pub mod check;
 mod client;

@@ -9,12 +9,17 @@
 //! `differential.regressions` and tried first the next time.
 
 mod support {
+    #[path = "../../../permits-core/tests/support/coverage.rs"]
     pub(crate) mod coverage;
     pub(crate) mod dump;
+    #[path = "../../../permits-core/tests/support/ideas.rs"]
     pub(crate) mod ideas;
     pub(crate) mod packed;
+    #[path = "../../../permits-core/tests/support/run.rs"]
     pub(crate) mod run;
+    #[path = "../../../permits-core/tests/support/simulation.rs"]
     pub(crate) mod simulation;
+    #[path = "../../../permits-core/tests/support/steps.rs"]
     pub(crate) mod steps;
 }
 

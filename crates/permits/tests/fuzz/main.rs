@@ -15,7 +15,7 @@ mod names;
 mod packed;
 mod replies;
 #[expect(dead_code, reason = "no case must be met here")]
-#[path = "../support/run.rs"]
+#[path = "../../../permits-core/tests/support/run.rs"]
 mod run;
 mod sockets;
 mod stored;

@@ -10,7 +10,7 @@ mod checks;
 mod client;
 mod faults;
 mod ideas;
-#[path = "../../../../tests/support/ideas.rs"]
+#[path = "../../../../../permits-core/tests/support/ideas.rs"]
 mod pairs;
 mod programs;
 mod sets;
