@@ -130,14 +130,14 @@ mod tests {
             .at_least(Duration::from_millis(60_500))
             .max_hold(Duration::from_secs(90))
             .auto_renew(false)
-            .supersede();
+            .supersede("main");
         let python = json!({
             "weight": 2, "timeout": 1.1, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3, "lease": 20,
-            "at_least": 60.5, "max_hold": 90, "auto_renew": false, "supersede": true,
+            "at_least": 60.5, "max_hold": 90, "auto_renew": false, "supersede": "main",
         });
         let javascript = json!({
             "weight": 2, "timeout": 1100, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
-            "lease": 20_000, "atLeast": 60_500, "maxHold": 90_000, "autoRenew": false, "supersede": true,
+            "lease": 20_000, "atLeast": 60_500, "maxHold": 90_000, "autoRenew": false, "supersede": "main",
         });
         for (language, options) in [(Language::Python, python), (Language::JavaScript, javascript)] {
             let request = language.request(Some(&options.to_string())).expect("it is valid");

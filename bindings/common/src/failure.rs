@@ -175,7 +175,7 @@ impl From<AcquireError> for Failure {
             AcquireError::LineClosed { reason } => of(Kind::NotNow, "LINE_CLOSED").text("reason", reason),
             AcquireError::QueueFull { max } => of(Kind::NotNow, "QUEUE_FULL").number("max", *max),
             AcquireError::AlreadyHeld { holder } => of(Kind::NotNow, "ALREADY_HELD").text("holder", holder),
-            AcquireError::Superseded { holder } => of(Kind::NotNow, "SUPERSEDED").text("holder", holder),
+            AcquireError::Superseded { key } => of(Kind::NotNow, "SUPERSEDED").text("key", key),
             AcquireError::NotReplicated { confirmed, wanted } => {
                 of(Kind::NotNow, "NOT_REPLICATED").number("confirmed", *confirmed).number("wanted", *wanted)
             }

@@ -31,8 +31,8 @@ export interface AcquireOptions {
   maxHold?: number | undefined;
   /** False if only `renew` renews the permit. */
   autoRenew?: boolean | undefined;
-  /** True to take the place in line of an earlier request of the same holder. */
-  supersede?: boolean | undefined;
+  /** The key by which it supersedes: of the requests that wait with it the newest stays. */
+  supersede?: string | undefined;
   /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */
   signal?: AbortSignal | undefined;
 }

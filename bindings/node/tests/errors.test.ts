@@ -165,7 +165,7 @@ test('a wrong option of a request is refused by name', async () => {
     [{ maxHold: true }, `the longest hold is ${time}, not true`],
     [{ holder: 4 }, 'the holder is a string, not 4'],
     [{ autoRenew: 'true' }, 'the automatic renewal is true or false, not the string "true"'],
-    [{ supersede: 1 }, 'supersede is true or false, not 1'],
+    [{ supersede: true }, 'the supersede key is a string, not true'],
     [{ wieght: 3 }, '"wieght" is unknown: write "weight"'],
     [{ timeoutMs: 5 }, '"timeoutMs" is unknown: write "timeout"'],
     [{ ttl: 3 }, '"ttl" is unknown: there are weight, timeout, holder, label, lane, share, lease, atLeast, maxHold,'],
@@ -197,7 +197,7 @@ test('every option has a type', async () => {
     atLeast: 1,
     maxHold: 100,
     autoRenew: true,
-    supersede: true,
+    supersede: 'main',
   };
   const refused = client.semaphore('every', 2).acquire({ colour: null } as object);
   const known = await refused.then(() => '', (error: PermitsError) => error.message.split('there are ')[1] ?? '');

@@ -262,11 +262,11 @@ for (const [store, url] of Object.entries(STORES)) {
       assert.ok((paused.pauseRemainingMs ?? 0) > 3_000_000);
       await semaphore.resume();
       const held = await semaphore.acquire({ weight: 2 });
-      const build = { holder: 'build', supersede: true };
+      const build = { supersede: 'main' };
       const first = semaphore.acquire(build);
       await waiters(semaphore, 1);
       const second = semaphore.acquire({ ...build, atLeast: 300, maxHold: 500 });
-      await assert.rejects(first, { code: 'SUPERSEDED', details: { holder: 'build' } });
+      await assert.rejects(first, { code: 'SUPERSEDED', details: { key: 'main' } });
       await held.release();
       const granted = await second;
       assert.equal((await semaphore.inspect()).waits.numbers.reduce((sum, number) => sum + number), 1);

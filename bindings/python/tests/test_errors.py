@@ -49,7 +49,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).acquire(holder=b"h"), "the holder is a string"),
         (lambda client: client.semaphore("n", 1).acquire(auto_renew=1), "the automatic renewal is true or false, not 1"),
         (lambda client: client.semaphore("n", 1).acquire(share=2), "name the lane"),
-        (lambda client: client.semaphore("n", 1).acquire(holder="h", supersede=True, timeout=0), "does not wait"),
+        (lambda client: client.semaphore("n", 1).acquire(supersede="main", timeout=0), "does not wait"),
         (lambda client: client.semaphore("n", 1).acquire(lease=0.05).wait(), "lease"),
         (lambda client: client.semaphore("n", 1).acquire(lease=86401).wait(), "lease"),
         (lambda client: client.semaphore("n", 1).acquire(holder="").wait(), "empty"),
@@ -62,7 +62,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).set_limit(0), "pause"),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits7:n"), "handle"),
+        (lambda client: client.adopt("permits8:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(

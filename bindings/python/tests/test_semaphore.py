@@ -493,15 +493,15 @@ def test_a_grant_counts_for_what_it_cost(client: permits.Client, name: str) -> N
         permit.count(1)
 
 
-def test_the_newest_request_of_a_holder_waits(client: permits.Client, name: str) -> None:
+def test_the_newest_request_of_a_key_waits(client: permits.Client, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     with semaphore.acquire():
-        first = in_thread(semaphore.acquire(holder="build", supersede=True).wait)
+        first = in_thread(semaphore.acquire(supersede="main").wait)
         waiters(semaphore, 1)
-        second = in_thread(semaphore.acquire(holder="build", supersede=True).wait)
+        second = in_thread(semaphore.acquire(supersede="main").wait)
         with pytest.raises(permits.SupersededError) as superseded:
             first.result()
-        assert superseded.value.holder == "build"
+        assert superseded.value.key == "main"
     second.result().release()
     assert sum(semaphore.inspect().waits.numbers) == 1
 

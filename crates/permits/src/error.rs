@@ -136,12 +136,11 @@ pub enum AcquireError {
         /// The holder.
         holder: String,
     },
-    /// Not now: a later request of the same holder has
-    /// [taken its place](crate::AcquireOptions::supersede).
-    #[error("a later request of holder {holder:?} has taken its place")]
+    /// Not now: a later request with the same key has [superseded](crate::AcquireOptions::supersede) it.
+    #[error("a later request with the key {key:?} has superseded it")]
     Superseded {
-        /// The holder.
-        holder: String,
+        /// The key.
+        key: String,
     },
     /// Not now: it was granted, but too few replicas confirmed the grant, so it was released.
     #[error("the grant is on {confirmed} replicas, not on {wanted}: it was released")]

@@ -62,7 +62,6 @@ impl Requests {
         let names = self.session.new_names(options.named_holder()?);
         let spec = AcquireSpec {
             client: options.client,
-            supersedes: options.supersedes,
             keep,
             meters: self.meters.clone(),
             ..AcquireSpec::new(self.semaphore.clone(), names, terms, self.limit.clone())

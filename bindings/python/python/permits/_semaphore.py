@@ -47,7 +47,7 @@ class Semaphore(Unheld):
         - `at_least`: the time for which the grant counts, also if it is released earlier.
         - `max_hold`: the longest time for which it is held. Then it is lost.
         - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
-        - `supersede`: `True` takes the place in line of an earlier request of the same `holder`.
+        - `supersede`: a key. Of the requests that wait with it the newest stays.
 
         `AcquireOptions` says more about each.
         """

@@ -46,8 +46,9 @@ class AcquireOptions(TypedDict, total=False):
     """The longest time for which it is held. Then it is lost."""
     auto_renew: bool
     """`False` leaves the renewal to `Permit.renew`."""
-    supersede: bool
-    """`True` takes the place in line of an earlier request of the same `holder`, which gets a `SupersededError`."""
+    supersede: str
+    """A key. Of the requests that wait with it the newest stays, in the place of the one before it, which gets a
+    `SupersededError`."""
 
 
 class PermitStatus(Enum):

@@ -94,9 +94,9 @@ class PausedError(NoPermitsError):
 
 
 class SupersededError(NotNowError):
-    """A later request of the same holder has taken its place."""
+    """A later request with the same key has superseded it."""
 
-    holder: str
+    key: str
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):

@@ -55,10 +55,10 @@ pub(crate) struct Request {
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// Take the place in line of an earlier request of the same holder, which ends with code 75: so of each
-    /// holder the newest request waits
-    #[arg(long, requires = "holder", conflicts_with = "no_wait")]
-    pub(crate) supersede: bool,
+    /// A key, such as a branch: of the requests that wait with it the newest stays, in the place in line of
+    /// the one before it, which ends with code 75. A permit with the key is held on
+    #[arg(long, value_name = "KEY", value_parser = value::supersede, conflicts_with = "no_wait")]
+    pub(crate) supersede: Option<String>,
 
     /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none
     /// [default: $PERMITS_LABEL, else the user and the name of the command]
@@ -115,8 +115,8 @@ impl Request {
         if let Some(time) = self.max_hold {
             options = options.max_hold(time);
         }
-        if self.supersede {
-            options = options.supersede();
+        if let Some(key) = &self.supersede {
+            options = options.supersede(key);
         }
         options
     }
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn every_option_has_a_flag() {
         let flags = "request --weight 2 --wait 1500ms --holder h --label l --lane tenant-7=3 --lease 20s --at-least 60s \
-                     --max-hold 90s --supersede";
+                     --max-hold 90s --supersede main";
         let request = Flags::try_parse_from(flags.split_whitespace()).expect("the flags are right").request;
         let expected = json!({
             "weight": 2, "timeout_ms": 1500, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
-            "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "supersede": true,
+            "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "supersede": "main",
         });
         assert_eq!(serde_json::to_value(request.options(None)).expect("texts and numbers"), expected);
         let fields = expected.as_object().expect("an object");

@@ -4,7 +4,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::{InvalidInput, PermitHandle, check};
+use permits::{AcquireOptions, InvalidInput, PermitHandle, check};
 
 /// A change of a limit: the new one, or the difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,10 @@ pub(super) fn name(text: &str) -> Result<String, InvalidInput> {
 
 pub(super) fn holder(text: &str) -> Result<String, InvalidInput> {
     check::holder(text).map(|()| text.to_owned())
+}
+
+pub(super) fn supersede(text: &str) -> Result<String, InvalidInput> {
+    AcquireOptions::new().supersede(text).checked().map(|_| text.to_owned())
 }
 
 pub(super) fn label(text: &str) -> Result<String, InvalidInput> {

@@ -20,6 +20,7 @@ on_a_server! {
     first_come_first_served,
     a_short_wait_is_silent_without_a_terminal,
     a_wait_is_over_when_the_permit_comes,
+    of_three_pushes_to_a_branch_the_second_is_not_built,
 }
 
 /// Works for a moment in its slot and keeps a log: `+ PLACE TOKEN` after its start, `-` before its end, so
@@ -175,4 +176,20 @@ fn a_recovering_server_is_the_reason_until_its_window_ends() {
     assert_eq!(waiter.finish().stdout, "ran\n");
     let at_once = output(&mut run(&Server::start(), "new", "--limit 1 --no-wait --recovery off", "echo ran"));
     assert_eq!((at_once.code, at_once.stdout.as_str(), at_once.stderr.as_str()), (0, "ran\n", ""));
+}
+
+/// The example of the guide.
+fn of_three_pushes_to_a_branch_the_second_is_not_built(store: &dyn Store, name: &str) {
+    let push = |build: &str| run(store, name, "--limit 1 --supersede main", &format!("echo {build}"));
+    let first = Holder::start(store, name, "--limit 1 --supersede main");
+    let second = Running::start(&mut push("second"));
+    until_counts(store, name, (1, 1));
+    let third = Running::start(&mut push("third"));
+    let Output { code, stdout, stderr } = second.finish();
+    assert_eq!((code, &*stdout), (75, ""), "{stderr}");
+    assert!(stderr.contains("a later request with the key \"main\" has superseded it"), "{stderr}");
+    first.release();
+    let Output { code, stdout, stderr } = third.finish();
+    assert_eq!((code, &*stdout), (0, "third\n"), "{stderr}");
+    assert_eq!(counts(store, name), (0, 0));
 }

@@ -56,7 +56,7 @@ impl Execution<'_> {
             Some(entry) => {
                 // The promotion refuses a waiter that is too heavy.
                 let stays = entry.place.taken().is_some() || entry.terms.weight <= limit;
-                entry.request == request.request && stays || supersedes(limit, request, entry)
+                entry.request == request.request && stays
             }
             None => self.refusal(limit, queue_max, request).is_none(),
         })
@@ -71,10 +71,14 @@ impl Execution<'_> {
             None
         } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
             Some(self.not_now(limit, request.terms.weight))
-        } else if waiting >= u64::from(queue_max) {
-            Some(Refusal::QueueFull)
         } else {
-            None
+            let superseded = self.waiter_of_key(request);
+            let stay = waiting - u64::from(superseded.is_some());
+            match superseded {
+                Some(_) if !request.supersedes => Some(Refusal::Superseded),
+                _ if stay >= u64::from(queue_max) => Some(Refusal::QueueFull),
+                _ => None,
+            }
         }
     }
 
@@ -134,42 +138,46 @@ impl Execution<'_> {
             && !self.all_cool()
     }
 
-    /// Gives the place of a waiter to another request of its holder, and grants what fits.
-    fn supersede(&mut self, request: &AcquireRequest) {
-        self.emit(&request.holder, EventKind::Superseded);
+    /// The waiter that the request supersedes or, if it may be older, is refused for.
+    fn waiter_of_key(&self, request: &AcquireRequest) -> Option<&Holder> {
+        self.state.by_key.get(&request.terms.supersede)
+    }
+
+    /// Removes a waiter that is superseded. The waiter that supersedes it is the last one of its lane, and
+    /// gets the place of the other if that is in the same lane.
+    fn supersede(&mut self, superseded: &Holder, holder: &Holder) {
+        let [old, new] = [superseded, holder].map(|holder| self.state.entries[holder].clone());
+        let queued_us = self.state.queued_us(superseded);
+        self.emit(superseded, EventKind::Superseded);
         self.state.counts.refused += 1;
-        let queued_us = self.state.queued_us(&request.holder);
-        if let Some(entry) = self.state.entries.get_mut(&request.holder) {
-            *entry = Entry {
-                request: request.request.clone(),
-                session: self.command.session.clone(),
-                terms: request.terms.clone(),
-                lease_version: 0,
-                queued_us: if request.terms.is_laned() { queued_us } else { 0 },
-                ..*entry
-            };
+        self.forget(superseded);
+        if let (EntryState::Waiting(place), EntryState::Waiting(last)) = (old.place, new.place)
+            && old.terms.lane == new.terms.lane
+        {
+            let queued_us = if new.terms.is_laned() { queued_us } else { 0 };
+            self.state.queue.remove(&last);
+            self.state.queue.insert(place, holder.clone());
+            self.state.entries.insert(holder.clone(), Entry { place: old.place, queued_us, ..new });
         }
-        self.promote();
+    }
+
+    /// The answer to a request that has an entry.
+    fn answer(&self, holder: &Holder) -> AcquireOutcome {
+        match self.state.entries[holder].place {
+            EntryState::Holding(grant) | EntryState::Cooling(grant) => AcquireOutcome::Granted(grant),
+            EntryState::Waiting(ticket) => {
+                AcquireOutcome::Waiting { position: self.state.position(holder, ticket) }
+            }
+        }
     }
 
     fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
         if let Some(entry) = self.state.entries.get(&request.holder) {
-            let is_known = entry.request == request.request;
-            let is_open = matches!(terms, Terms::Open);
-            if !is_known && (!is_open || !supersedes(self.state.limit, request, entry)) {
+            if entry.request != request.request {
                 return AcquireOutcome::Refused(Refusal::AlreadyHeld);
             }
-            if !is_known {
-                self.supersede(request);
-            }
-            let place = self.state.entries[&request.holder].place;
             self.extend(&request.holder);
-            return match place {
-                EntryState::Holding(grant) | EntryState::Cooling(grant) => AcquireOutcome::Granted(grant),
-                EntryState::Waiting(ticket) => {
-                    AcquireOutcome::Waiting { position: self.state.position(&request.holder, ticket) }
-                }
-            };
+            return self.answer(&request.holder);
         }
         let refusal = match terms {
             Terms::Open => self.refusal(self.state.limit, queue_max, request),
@@ -185,6 +193,7 @@ impl Execution<'_> {
         let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
+        let (key, superseded) = (request.terms.supersede.clone(), self.waiter_of_key(request).cloned());
         let AcquireRequest { holder, request, terms, .. } = request.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Waiting(ticket));
         let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place, queued_us };
@@ -194,16 +203,16 @@ impl Execution<'_> {
         } else {
             self.state.queue.insert(ticket, holder.clone());
             self.extend(&holder);
-            AcquireOutcome::Waiting { position: self.state.position(&holder, ticket) }
+            if let Some(superseded) = &superseded {
+                self.supersede(superseded, &holder);
+            }
+            if !key.as_str().is_empty() {
+                self.state.by_key.insert(key, holder.clone());
+            }
+            if superseded.is_some() {
+                self.promote();
+            }
+            self.answer(&holder)
         }
     }
-}
-
-/// Returns true if the request takes the place of this waiter of its holder, under `limit`.
-fn supersedes(limit: u32, request: &AcquireRequest, entry: &Entry) -> bool {
-    request.supersedes
-        && request.wait
-        && request.terms.weight <= limit
-        && request.terms.lane == entry.terms.lane
-        && matches!(entry.place, EntryState::Waiting(_))
 }

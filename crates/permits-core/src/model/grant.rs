@@ -63,11 +63,10 @@ impl Execution<'_> {
             } else if self.fits(limit, entry.terms.weight) {
                 self.state.waits.add(self.now_us.saturating_sub(self.state.queued_us(&holder)));
                 self.turn_is_new |= entry.terms.at_least_ms > 0;
-                let (lane, cost, lease_ms) =
-                    (entry.terms.lane.clone(), cost(&entry.terms), entry.terms.lease_ms);
-                self.begin_lease(lease_ms);
+                let terms = entry.terms.clone();
+                self.begin_lease(terms.lease_ms);
                 self.state.queue.remove(&ticket);
-                self.state.leave(&lane, cost);
+                self.state.leave(&terms, cost(&terms));
                 let grant = self.grant(&holder);
                 self.emit(&holder, EventKind::Granted(grant));
             } else {

@@ -1,6 +1,6 @@
 //! The check of a state's invariants.
 
-use super::state::{EntryState, State};
+use super::state::{Entry, EntryState, State};
 use crate::protocol::MAX_LEASE_MS;
 
 impl State {
@@ -14,7 +14,8 @@ impl State {
             .number_fault()
             .or_else(|| self.entry_fault())
             .or_else(|| self.slot_fault())
-            .or_else(|| self.lane_fault());
+            .or_else(|| self.lane_fault())
+            .or_else(|| self.key_fault());
         fault.map_or(Ok(()), Err)
     }
 
@@ -68,6 +69,16 @@ impl State {
                 "{counts:?} units held, cooling, waiters and leases, but {held}, {cooling} and {waiting} in entries"
             )
         })
+    }
+
+    /// Of each key one request waits, at most.
+    fn key_fault(&self) -> Option<String> {
+        let waits = |entry: &Entry| matches!(entry.place, EntryState::Waiting(_));
+        let keyed = self.entries.iter().filter(|(_, entry)| entry.terms.is_keyed() && waits(entry));
+        let mut waiting: Vec<_> = keyed.map(|(holder, entry)| (&entry.terms.supersede, holder)).collect();
+        waiting.sort_unstable();
+        let is_same = self.by_key.iter().eq(waiting.iter().copied());
+        (!is_same).then(|| format!("by key {:?}, and {waiting:?} wait", self.by_key))
     }
 
     /// Each slot below `slots_made` is in use or free, once.

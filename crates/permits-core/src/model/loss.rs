@@ -47,6 +47,7 @@ impl State {
         self.entries.clear();
         self.queue.clear();
         self.lanes = Lanes::default();
+        self.by_key.clear();
         self.leases.clear();
         self.free.clear();
     }

@@ -2,7 +2,7 @@
 
 use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Place, Progress, TICKETS, cost, tickets};
 use super::state::{Entry, EntryState, State};
-use crate::protocol::{Holder, LaneName};
+use crate::protocol::{Holder, LaneName, PermitTerms};
 
 impl State {
     /// The ticket of the head of the queue.
@@ -100,8 +100,11 @@ impl State {
         Some(())
     }
 
-    /// Adds the cost of a grant, 0 without one, to the progress of a lane whose waiter has left the queue.
-    pub(super) fn leave(&mut self, lane: &LaneName, cost: f64) {
+    /// Notes that a waiter on these terms has left the queue: none waits with its key, and the cost of its
+    /// grant, 0 without one, is added to the progress of its lane.
+    pub(super) fn leave(&mut self, terms: &PermitTerms, cost: f64) {
+        self.by_key.remove(&terms.supersede);
+        let lane = &terms.lane;
         if self.queue.is_empty() {
             self.lanes = Lanes::default();
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::lanes::Lanes;
 use crate::protocol::{
     CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, PermitTerms, ReleaseOutcome, RequestId,
-    SessionId, Waits,
+    SessionId, SupersedeKey, Waits,
 };
 
 /// The number of operators' changes that are remembered at least: for operators to read.
@@ -95,6 +95,8 @@ pub struct State {
     pub queue: BTreeMap<u64, Holder>,
     /// The lanes of the queue.
     pub lanes: Lanes,
+    /// Of each key with which a request waits, its holder.
+    pub by_key: BTreeMap<SupersedeKey, Holder>,
     /// Holders and waiters by deadline. A waiter's deadline is negative, so that the range `-now..=now` holds
     /// all expired entries, and holders can be listed without walking the waiters.
     pub leases: BTreeSet<(i64, Holder)>,
@@ -218,6 +220,7 @@ impl State {
             entries: BTreeMap::new(),
             queue: BTreeMap::new(),
             lanes: Lanes::default(),
+            by_key: BTreeMap::new(),
             leases: BTreeSet::new(),
             free: BTreeMap::new(),
             counts: Counts::default(),
@@ -287,7 +290,7 @@ impl State {
         match entry.place {
             EntryState::Waiting(ticket) => {
                 self.queue.remove(&ticket);
-                self.leave(&entry.terms.lane, 0.0);
+                self.leave(&entry.terms, 0.0);
                 ReleaseOutcome::Waiting
             }
             EntryState::Holding(grant) | EntryState::Cooling(grant) => {

@@ -318,7 +318,8 @@ pub struct AcquireRequest {
     pub terms: PermitTerms,
     /// True if it joins the queue when it cannot be granted at once.
     pub wait: bool,
-    /// True if it takes the place of an earlier request of the same holder that waits in the same lane.
+    /// True if it supersedes the request that waits with its key. False if it has no key, or may be older
+    /// than that request: then it is refused. A request with a key waits.
     pub supersedes: bool,
 }
 

@@ -26,8 +26,8 @@ pub use self::layout::layout;
 pub use self::layout::pretend_layout;
 pub use self::names::{
     Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, PAUSE_MAX, RequestId,
-    SessionId, check_at_least, check_lease, check_max_hold, check_pause, check_prefix, check_reason,
-    check_share, label_from,
+    SessionId, SupersedeKey, check_at_least, check_lease, check_max_hold, check_pause, check_prefix,
+    check_reason, check_share, label_from,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,

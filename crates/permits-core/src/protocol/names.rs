@@ -97,12 +97,9 @@ pub enum InvalidInput {
     /// A request with a share, and without a lane.
     #[error("a share is that of a lane: name the lane")]
     ShareOfNoLane,
-    /// A request that supersedes others of its holder, and does not wait.
+    /// A request with a key by which it supersedes, and that does not wait.
     #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
     SupersedesNow,
-    /// A request that supersedes others of its holder, and names no holder.
-    #[error("a request supersedes those of the same holder: give it a holder")]
-    SupersedesNone,
     /// Units are counted of a permit whose grant counts only while it is held.
     #[error(
         "the permit was not acquired with at_least: units are counted only of a grant that counts for some time"
@@ -375,6 +372,12 @@ optional_text! {
     /// The name of a lane: at most 120 bytes of printable UTF-8, or empty for the lane of all requests that
     /// name none.
     LaneName, "the lane"
+}
+
+optional_text! {
+    /// The key by which a request supersedes: at most 120 bytes of printable UTF-8, or empty for none. Of the
+    /// requests that wait with a key the newest stays.
+    SupersedeKey, "the supersede key"
 }
 
 /// Returns true if `text` is an identifier made by this library: 1 to 64 of `[A-Za-z0-9._-]`.

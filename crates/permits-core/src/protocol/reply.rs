@@ -146,6 +146,8 @@ pub enum Refusal {
     ExceedsLimit,
     /// This holder holds or waits already, by another request.
     AlreadyHeld,
+    /// A request that may be newer waits with its key.
+    Superseded,
     /// The queue is at its maximum.
     QueueFull,
     /// No limit is stored and none was declared.

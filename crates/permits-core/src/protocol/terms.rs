@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::names::{Label, LaneName};
+use super::names::{Label, LaneName, SupersedeKey};
 
 /// The terms of a request, of its entry and of its permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +24,12 @@ pub struct PermitTerms {
     pub lane: LaneName,
     /// The units of a grant that count as one in the order of lanes: 1 to [`MAX_SHARE`](super::MAX_SHARE).
     pub share: u32,
+    /// The key by which it supersedes: while it waits, no other request waits with this key.
+    pub supersede: SupersedeKey,
 }
 
 impl PermitTerms {
-    /// Plain terms: the grant counts no longer than it is held, and has no label and no lane.
+    /// Plain terms: the grant counts no longer than it is held, and has no label, lane or key.
     pub fn new(weight: u32, lease_ms: u64) -> Self {
         Self {
             weight,
@@ -37,12 +39,18 @@ impl PermitTerms {
             keep: false,
             lane: LaneName::default(),
             share: 1,
+            supersede: SupersedeKey::default(),
         }
     }
 
     /// Returns true if an entry on these terms has to name its lane and share.
     pub fn is_laned(&self) -> bool {
         self.share != 1 || *self.lane.as_str() != *""
+    }
+
+    /// Returns true if it has a key by which it supersedes.
+    pub fn is_keyed(&self) -> bool {
+        !self.supersede.as_str().is_empty()
     }
 
     /// The longest time for which a grant on these terms may count, in milliseconds, if it is not renewed.

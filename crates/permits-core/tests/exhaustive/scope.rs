@@ -71,6 +71,8 @@ pub(crate) struct Scope {
     pub(crate) weights: &'static [u32],
     /// The lane of each client's requests, and its share; none, without lanes.
     pub(crate) lanes: &'static [(&'static str, u32)],
+    /// All requests have one key.
+    pub(crate) keyed: bool,
     /// The steps that every history begins with.
     pub(crate) begin: &'static [Action],
     pub(crate) limit: u32,
@@ -108,6 +110,7 @@ impl Scope {
             name,
             weights: &[1, 1],
             lanes: &[],
+            keyed: false,
             begin: &[],
             limit: 1,
             other_limit: 1,

@@ -34,6 +34,11 @@ fn lanes(budget: Budget) -> Scope {
     Scope { weights: &[1, 1, 1], lanes, limit: 1, name: "lanes", ..crowd(budget) }
 }
 
+/// Two clients with one key wait for the permit of a third, which has it, too.
+fn keys(budget: Budget) -> Scope {
+    Scope { keyed: true, limit: 1, name: "keys", ..crowd(budget) }
+}
+
 /// Grants that count for some time, shorter or longer than a lease, while their holders crash or release.
 fn rates(at_least: u32, budget: Budget) -> Scope {
     Scope { at_least, name: "rates", ..crashes(budget) }
@@ -129,9 +134,18 @@ const ALL_WAIT: &[Action] = &[
     Action::Return(2, Kind::Acquire),
 ];
 
+/// From where client 0 holds.
+const HELD: &[Action] =
+    &[Action::Acquire(0), Action::Execute(0, Kind::Acquire), Action::Return(0, Kind::Acquire)];
+
 #[test]
 fn lanes_break_nothing() {
     holds_in(Scope { begin: ALL_WAIT, lease: 1, ..lanes(three(0)) }, 1);
+}
+
+#[test]
+fn keys_break_nothing() {
+    holds_in(Scope { begin: HELD, lease: 2, ..keys(three(0)) }, 1);
 }
 
 /// From where client 1 holds and has spent what its lane had, and client 0 may ask in that lane again.
@@ -223,6 +237,8 @@ fn everything_holds_in_the_long_scopes() {
         Scope { name: "lanes, losses", ..lanes(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, cancels", ..lanes(Budget { cancels: 1, ..three(0) }) },
         Scope { lease: 2, name: "lanes, again", ..lanes(Budget { acquisitions: 4, ..three(0) }) },
+        keys(three(1)),
+        Scope { name: "keys, losses", ..keys(Budget { losses: 1, ..three(0) }) },
         rates(2, two(3)),
         rates(4, two(3)),
         Scope { at_least: 4, weights: &[1, 1, 1], name: "rates, with a crowd", ..crowd(three(0)) },

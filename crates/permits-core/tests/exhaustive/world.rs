@@ -15,7 +15,7 @@ use permits_core::model::{ServerClock, State, keepable_limit, recalls};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
     LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
-    Reply as StoreReply, RequestId, RequestKey, SessionId,
+    Reply as StoreReply, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 use permits_testkit::history::step::Step;
 
@@ -338,12 +338,15 @@ impl World {
             keep: scope.keep,
             lane: LaneName::new(lane).expect("it is valid"),
             share,
+            supersede: SupersedeKey::new(if scope.keyed { "k" } else { "" }).expect("it is valid"),
             ..PermitTerms::new(scope.weights[client], lease_ms)
         };
         let fallback = Declaration::Fallback(scope.limit);
         let (declaration, operation) = match kind {
             Kind::Acquire => {
-                let requests = vec![AcquireRequest { holder, request, terms, wait: true, supersedes: false }];
+                let entry = self.clients[client].entry.as_ref();
+                let supersedes = entry.is_none_or(|entry| entry.acquisition.last_answer_us == 0);
+                let requests = vec![AcquireRequest { holder, request, terms, wait: true, supersedes }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {

@@ -37,6 +37,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: Paused",
     "acquire: ExceedsLimit",
     "acquire: AlreadyHeld",
+    "acquire: Superseded",
     "acquire: QueueFull",
     "acquire: NoLimit",
     "acquire: LineClosed",

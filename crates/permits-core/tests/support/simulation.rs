@@ -9,7 +9,7 @@ use permits_core::model::{ServerClock, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event,
     EventKind, Grant, Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms,
-    ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId,
+    ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 
 use super::steps::{
@@ -225,12 +225,15 @@ impl Simulation {
             Ask::New { holder, weight, lease_ms, at_least_ms, wait, supersedes } => {
                 let weight = u32::try_from(weight).expect("it is small") % (limit + 1) + 1;
                 let holder = HOLDERS.get(holder).copied();
-                let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };
-                AcquireRequest { supersedes, ..self.acquire(session, holder, terms, wait) }
+                let key = if supersedes && wait { ["main", "k %s"][self.made as usize / 2 % 2] } else { "" };
+                let supersede = SupersedeKey::new(key).expect("it is valid");
+                let terms = PermitTerms { at_least_ms, supersede, ..PermitTerms::new(weight, lease_ms) };
+                self.acquire(session, holder, terms, wait)
             }
             Ask::Again { pick, wait } => {
                 let RenewRequest { holder, request, terms, .. } = self.named(&Naming::Known(pick)).renewal;
                 let terms = PermitTerms { label: label(0), ..terms };
+                let wait = wait || terms.is_keyed();
                 AcquireRequest { holder, request, terms, wait, supersedes: pick.is_multiple_of(2) }
             }
         }
@@ -256,7 +259,7 @@ impl Simulation {
             self.known.push(Known { session, renewal });
         }
         let terms = PermitTerms { label: label(self.made), ..terms };
-        AcquireRequest { holder, request, terms, wait, supersedes: false }
+        AcquireRequest { holder, request, supersedes: terms.is_keyed(), terms, wait }
     }
 
     fn fresh(&mut self) -> RequestId {

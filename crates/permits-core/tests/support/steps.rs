@@ -177,6 +177,7 @@ pub(crate) enum Ask {
         lease_ms: u64,
         at_least_ms: u64,
         wait: bool,
+        /// It has a key, if it waits.
         supersedes: bool,
     },
     /// A request already made, by any session.

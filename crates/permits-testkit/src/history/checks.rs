@@ -331,22 +331,22 @@ fn no_herd(step: &Step) -> Result<(), String> {
             // It came and went with this command.
             continue;
         }
-        let before = step.entry_before(&event.holder);
-        let is_other = before.is_some_and(|entry| entry.request != event.request);
-        let new_request = superseding(step, &event.holder, &event.request).filter(|_| is_other);
-        let is_new = new_request.is_some() && matches!(event.kind, EventKind::Granted(_));
-        let Some(before) = before.filter(|entry| is_new || entry.request == event.request) else {
-            return Err(format!("{} received an event and had no entry", event.holder));
+        let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
+        let (session, terms, place) = match (before, superseding(step, &event.holder)) {
+            (Some(before), _) => (&before.session, &before.terms, before.place),
+            (None, Some((asked, _, before))) if asked.request == event.request => {
+                (&step.command.session, &asked.terms, before.place)
+            }
+            _ => return Err(format!("{} received an event and had no entry", event.holder)),
         };
-        if event.session != *if is_new { &step.command.session } else { &before.session } {
+        if event.session != *session {
             return Err(format!("{} is not of session {}", event.holder, event.session));
         }
         if let EventKind::Granted(_) = event.kind {
-            if !matches!(before.place, EntryState::Waiting(_)) {
+            if !matches!(place, EntryState::Waiting(_)) {
                 return Err(format!("{} was granted again", event.holder));
             }
-            let weight = new_request.map_or(before.terms.weight, |request| request.terms.weight);
-            granted += u64::from(weight);
+            granted += u64::from(terms.weight);
         }
     }
     if granted > room {

@@ -29,13 +29,7 @@ pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     if !operator && before.limit != after.limit && Some(after.limit) != declared {
         return Err(format!("no command set the limit to {}", after.limit));
     }
-    // The limit counts for a request that supersedes a waiter, which the limit may then grant.
-    let supersedes = match &step.command.operation {
-        Operation::Acquire { requests, .. } => requests.iter().any(|request| request.supersedes),
-        _ => false,
-    };
     if let Answers::Acquire(answers) = &step.reply.answers
-        && !supersedes
         && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
         && !is_same
     {

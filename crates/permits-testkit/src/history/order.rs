@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use permits_core::model::{Damage, EntryState};
+use permits_core::model::{Damage, Entry, EntryState};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, RequestId,
-    WAIT_BOUNDS, Waits,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, WAIT_BOUNDS,
+    Waits,
 };
 
 use super::step::Step;
@@ -16,9 +16,9 @@ use super::step::Step;
 pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
-        match step.entry_before(&event.holder).map(|entry| (&entry.terms.lane, entry.place)) {
-            Some((lane, EntryState::Waiting(ticket))) => tickets.entry(lane).or_default().push(ticket),
-            place => return Err(format!("{} did not wait and was called: {place:?}", event.holder)),
+        match place_before(step, &event.holder) {
+            Some((lane, ticket)) => tickets.entry(lane).or_default().push(ticket),
+            None => return Err(format!("{} did not wait and was called", event.holder)),
         }
     }
     if let Some((lane, unsorted)) = tickets.iter().find(|(_, tickets)| !tickets.is_sorted()) {
@@ -89,32 +89,56 @@ pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// The request that takes the place of a waiter of this holder, if it is this one.
+/// The request of this holder that supersedes a waiter in this command, with the holder and entry of that.
 pub(super) fn superseding<'a>(
     step: &'a Step,
     holder: &Holder,
-    request: &RequestId,
-) -> Option<&'a AcquireRequest> {
+) -> Option<(&'a AcquireRequest, &'a Holder, &'a Entry)> {
     let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
-    requests.iter().find(|asked| asked.supersedes && asked.holder == *holder && asked.request == *request)
+    let asked = requests.iter().find(|asked| asked.supersedes && asked.holder == *holder)?;
+    let is_superseded = |(holder, entry): &(&Holder, &Entry)| {
+        let left = |event: &Event| (&event.holder, &event.request) == (*holder, &entry.request);
+        entry.terms.supersede == asked.terms.supersede
+            && step.events.iter().any(|event| event.kind == EventKind::Superseded && left(event))
+    };
+    step.entries_before().find(is_superseded).map(|(holder, entry)| (asked, holder, entry))
 }
 
-/// P6: a waiter is superseded only by a request of its holder that asks for that, and the place in its lane
-/// passes to that request: its ticket, or a grant in its turn.
+/// The lane of a request that is called, and its ticket: that of the waiter which it supersedes in its lane,
+/// or the last one of another lane.
+fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
+    let (lane, entry) = match (step.entry_before(holder), superseding(step, holder)) {
+        (Some(entry), _) => (&entry.terms.lane, entry),
+        (None, Some((asked, _, entry))) => (&asked.terms.lane, entry),
+        (None, None) => return None,
+    };
+    match entry.place {
+        EntryState::Waiting(ticket) => {
+            Some((lane, if *lane == entry.terms.lane { ticket } else { u64::MAX }))
+        }
+        EntryState::Holding(_) | EntryState::Cooling(_) => None,
+    }
+}
+
+/// P6: a waiter is superseded only by a request with its key that asks for that, and its place in its lane
+/// passes to that request, if it is in the same lane: its ticket, or a grant in its turn.
 pub(super) fn a_place_passes_on(step: &Step) -> Result<(), String> {
+    let Operation::Acquire { requests, .. } = &step.command.operation else { return Ok(()) };
     for event in step.events.iter().filter(|event| event.kind == EventKind::Superseded) {
         let Some(before) = step.entry_before(&event.holder).filter(|entry| entry.request == event.request)
         else {
             // It came and went with this command.
             continue;
         };
-        let after = step.entry_after(&event.holder).filter(|after| {
-            superseding(step, &event.holder, &after.request).is_some()
-                && after.terms.lane == before.terms.lane
+        let newest = requests.iter().rev().find(|asked| {
+            asked.supersedes && asked.terms.supersede == before.terms.supersede && before.terms.is_keyed()
         });
-        let passed = match (before.place, after.map(|after| after.place)) {
-            (EntryState::Waiting(ticket), Some(EntryState::Waiting(now))) => ticket == now,
-            (EntryState::Waiting(_), Some(EntryState::Holding(_))) => true,
+        let after = newest.and_then(|asked| step.entry_after(&asked.holder));
+        let passed = match (before.place, after) {
+            (EntryState::Waiting(ticket), Some(after)) if after.terms.lane == before.terms.lane => {
+                matches!(after.place, EntryState::Holding(_)) || after.place == EntryState::Waiting(ticket)
+            }
+            (EntryState::Waiting(_), Some(_)) => true,
             _ => false,
         };
         if !passed {

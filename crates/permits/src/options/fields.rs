@@ -45,7 +45,7 @@ impl AcquireOptions {
             "at_least_ms" => self.at_least = value.time("the time that the grant counts for")?,
             "max_hold_ms" => self.client.max_hold = Some(value.time("the longest hold")?),
             "auto_renew" => self.client.auto_renew = value.flag("the automatic renewal")?,
-            "supersede" => self.supersedes = value.flag("supersede")?,
+            "supersede" => self.supersede = Some(value.text("the supersede key")?),
             _ => unreachable!("{field} is none of the fields"),
         }
         Ok(())
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for AcquireOptions {
 /// The options that differ from those of [`AcquireOptions::new`].
 impl Serialize for AcquireOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { weight, holder, label, lease, at_least, lane, share, supersedes, client } = self;
+        let Self { weight, holder, label, lease, at_least, lane, share, supersede, client } = self;
         let ClientTerms { wait, auto_renew, max_hold } = client;
         let timeout = match wait {
             Wait::No => Some(Duration::ZERO),
@@ -110,7 +110,7 @@ impl Serialize for AcquireOptions {
         put("at_least_ms", (!at_least.is_zero()).then(|| Value::of_time(*at_least)))?;
         put("max_hold_ms", max_hold.map(Value::of_time))?;
         put("auto_renew", (!auto_renew).then_some(Value::Flag(false)))?;
-        put("supersede", supersedes.then_some(Value::Flag(true)))?;
+        put("supersede", text(supersede))?;
         fields.end()
     }
 }
@@ -203,7 +203,7 @@ mod tests {
             .at_least(Duration::from_secs(60))
             .max_hold(Duration::from_secs(90))
             .auto_renew(false)
-            .supersede()
+            .supersede("main")
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         let expected = json!({
             "weight": 2, "timeout_ms": 1500, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
             "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "auto_renew": false,
-            "supersede": true,
+            "supersede": "main",
         });
         assert_eq!(json, expected);
         let fields: Map<String, serde_json::Value> = serde_json::from_value(json.clone()).expect("an object");
@@ -268,9 +268,10 @@ mod tests {
             (json!({ "lane": "" }), "the lane is empty: give it 1 to 120 bytes"),
             (json!({ "lane": "a", "share": 0 }), "a share of 0 is out of range: 1 to 1000"),
             (json!({ "share": 2 }), "a share is that of a lane: name the lane"),
-            (json!({ "supersede": true }), "a request supersedes those of the same holder: give it a holder"),
+            (json!({ "supersede": true }), "the supersede key is a string, not true"),
+            (json!({ "supersede": "" }), "the supersede key is empty: give it 1 to 120 bytes"),
             (
-                json!({ "holder": "h", "supersede": true, "timeout_ms": 0 }),
+                json!({ "supersede": "main", "timeout_ms": 0 }),
                 "a request that does not wait cannot supersede another",
             ),
             (json!([1]), "invalid type: sequence, expected an object with the options of a request"),

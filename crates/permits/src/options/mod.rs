@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::clock::millis;
 use crate::protocol::{
-    Declaration, Holder, InvalidInput, Label, LaneName, MIN_LEASE_MS, PermitTerms, check_at_least,
-    check_lease, check_max_hold, check_share,
+    Declaration, Holder, InvalidInput, Label, LaneName, MIN_LEASE_MS, PermitTerms, SupersedeKey,
+    check_at_least, check_lease, check_max_hold, check_share,
 };
 use crate::session::spec::{ClientTerms, Wait};
 
@@ -42,7 +42,7 @@ pub struct AcquireOptions {
     pub(crate) at_least: Duration,
     pub(crate) lane: Option<String>,
     pub(crate) share: Option<u32>,
-    pub(crate) supersedes: bool,
+    pub(crate) supersede: Option<String>,
     pub(crate) client: ClientTerms,
 }
 
@@ -63,7 +63,7 @@ impl AcquireOptions {
             at_least: Duration::ZERO,
             lane: None,
             share: None,
-            supersedes: false,
+            supersede: None,
             client: ClientTerms::default(),
         }
     }
@@ -93,10 +93,10 @@ impl AcquireOptions {
             return Err(InvalidInput::ZeroWeight);
         }
         self.check_lane()?;
-        if self.supersedes && self.holder.is_none() {
-            return Err(InvalidInput::SupersedesNone);
+        if self.supersede.as_deref() == Some("") {
+            return Err(InvalidInput::Empty { what: "the supersede key", max: SupersedeKey::MAX_BYTES });
         }
-        if self.supersedes && self.client.wait == Wait::No {
+        if self.supersede.is_some() && self.client.wait == Wait::No {
             return Err(InvalidInput::SupersedesNow);
         }
         if let Some(time) = self.client.max_hold {
@@ -111,6 +111,7 @@ impl AcquireOptions {
             keep: false,
             lane: LaneName::new(self.lane.as_deref().unwrap_or_default())?,
             share: check_share(self.share.unwrap_or(1))?,
+            supersede: SupersedeKey::new(self.supersede.as_deref().unwrap_or_default())?,
         })
     }
 
@@ -129,7 +130,7 @@ impl AcquireOptions {
 
     /// Returns true if a kept permit may serve a request with these options.
     pub(crate) fn may_be_served(&self) -> bool {
-        self.may_be_kept() && !self.supersedes && self.check_lane().is_ok()
+        self.may_be_kept() && self.supersede.is_none() && self.check_lane().is_ok()
     }
 
     /// Returns true if a permit that is asked for so may be kept by its client.
@@ -257,16 +258,37 @@ impl AcquireOptions {
         self
     }
 
-    /// Takes the place in line of an earlier request of the same [holder](Self::holder), if one waits in the
-    /// same lane: that request is refused with
-    /// [`AcquireError::Superseded`](crate::AcquireError::Superseded). So of each holder the newest request
-    /// waits, and none loses its turn: for builds and deployments of which only the last one matters. While
-    /// the holder has a permit, the request is refused, as without this. It must name a holder, and wait.
+    /// The key by which the request supersedes, 1–120 bytes of printable UTF-8: a branch, a target of
+    /// deployments. Of the requests of a semaphore that wait with one key the newest stays, in the place in
+    /// line of the one before it, which is refused with
+    /// [`AcquireError::Superseded`](crate::AcquireError::Superseded). So the newest waits, and none loses its
+    /// turn. A request in another [lane](Self::lane) than the one before it joins its own lane at the end. A
+    /// permit with the key is held on. The request must wait. None unless set.
     ///
-    /// A request whose call has failed is sent again, and may then take the place of one that came after it.
+    /// A request that can never be granted, or that finds the line closed, supersedes none. One whose call
+    /// has failed is sent again, and may then supersede one that came after it.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::{AcquireError, AcquireOptions};
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let builds = client.semaphore("builds", 1)?;
+    /// let of_main = AcquireOptions::new().supersede("main");
+    /// let first = builds.acquire_with(of_main.clone()).await?;
+    /// let second = tokio::spawn(builds.acquire_with(of_main.clone()));
+    /// let third = tokio::spawn(builds.acquire_with(of_main));
+    /// assert!(matches!(second.await?, Err(AcquireError::Superseded { .. })));
+    /// first.release().await?;
+    /// third.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn supersede(mut self) -> Self {
-        self.supersedes = true;
+    pub fn supersede(mut self, key: impl Into<String>) -> Self {
+        self.supersede = Some(key.into());
         self
     }
 

@@ -9,6 +9,7 @@ use super::Map;
 use super::permit_state::Requested;
 use super::shelf::Keep;
 use crate::clock::Moment;
+use crate::error::AcquireError;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
 
@@ -26,8 +27,6 @@ pub(crate) struct AcquireSpec {
     pub(crate) terms: PermitTerms,
     pub(crate) client: ClientTerms,
     pub(crate) limit: Arc<LimitDeclaration>,
-    /// It takes the place of an earlier request of its holder.
-    pub(crate) supersedes: bool,
     /// Set if its permit may be kept, and a kept one may serve it.
     pub(crate) keep: Option<Keep>,
     pub(crate) position: Arc<Position>,
@@ -51,7 +50,6 @@ impl AcquireSpec {
             terms,
             client: ClientTerms::default(),
             limit,
-            supersedes: false,
             keep: None,
             position: Arc::default(),
             span: None,
@@ -69,6 +67,11 @@ impl AcquireSpec {
             max_hold: self.client.max_hold,
             meters: self.meters.clone(),
         }
+    }
+
+    /// The refusal for a later request with its key.
+    pub(super) fn superseded(&self) -> AcquireError {
+        AcquireError::Superseded { key: self.terms.supersede.as_str().to_owned() }
     }
 
     /// Its names in the store.

@@ -170,7 +170,7 @@ pub(crate) async fn what_is_kept_serves_no_request_that_is_not_valid(fixture: &F
     let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
     keeps(&semaphore).await;
     for (options, invalid) in [
-        (AcquireOptions::new().supersede(), InvalidInput::SupersedesNone),
+        (AcquireOptions::new().supersede(""), InvalidInput::Empty { what: "the supersede key", max: 120 }),
         (AcquireOptions::new().share(1), InvalidInput::ShareOfNoLane),
         (AcquireOptions::new().lane(""), InvalidInput::Empty { what: "the lane", max: 120 }),
     ] {

@@ -23,6 +23,7 @@ mod losing;
 mod queue;
 mod rates;
 mod several;
+mod superseding;
 mod terms;
 mod threads;
 
@@ -83,10 +84,20 @@ macro_rules! every_case {
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
                 a_waiter_keeps_its_place_beyond_its_lease: real_time,
                 a_full_queue_refuses_more: anything,
-                the_newest_request_of_a_holder_takes_the_place: anything,
-                a_lighter_request_that_takes_a_place_is_granted: units,
-                a_place_is_taken_only_of_a_waiter_in_the_same_lane: anything,
                 waits_are_counted: anything,
+            }
+            superseding {
+                the_newest_request_of_a_key_waits: anything,
+                requests_of_other_keys_stay: anything,
+                a_request_in_another_lane_joins_its_own: anything,
+                a_lighter_request_that_takes_a_place_is_granted: units,
+                a_heavier_request_that_takes_a_place_is_not_overtaken: units,
+                a_place_is_taken_in_a_full_queue: anything,
+                a_waiter_that_has_left_has_no_key: anything,
+                a_place_is_taken_in_a_pause_and_not_in_a_closed_line: anything,
+                a_place_is_taken_while_units_cool: real_time,
+                a_request_with_a_key_is_not_served_by_what_is_kept: anything,
+                a_set_is_superseded_in_any_of_its_lines: anything,
             }
             keeping {
                 a_kept_permit_is_granted_again_without_a_call: anything,
@@ -417,6 +428,7 @@ fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
         ("rates", include_str!("rates.rs")),
         ("terms", include_str!("terms.rs")),
         ("several", include_str!("several.rs")),
+        ("superseding", include_str!("superseding.rs")),
         ("threads", include_str!("threads.rs")),
     ];
     let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();

@@ -4,11 +4,11 @@ use std::future::{Future as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, InvalidInput, Semaphore, Waits};
+use permits::{AcquireError, AcquireOptions, Semaphore, Waits};
 use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
 
-use crate::fixture::{Fixture, Waiter};
+use crate::fixture::Fixture;
 
 fn named(holder: &str) -> AcquireOptions {
     AcquireOptions::new().holder(holder)
@@ -209,70 +209,6 @@ pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fix
         nothing_of_the_heavy_request_is_met(fixture, &semaphore).await;
     }
     four.release().succeeds().await;
-}
-
-pub(crate) async fn the_newest_request_of_a_holder_takes_the_place(fixture: &Fixture) {
-    let client = fixture.connect(fixture.builder().label("")).await;
-    let other = fixture.client().await;
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let build = || AcquireOptions::new().holder("build/main").supersede();
-    let held = semaphore.acquire().succeeds().await;
-    let first = fixture.queued(&semaphore, build().label("1")).await;
-    let last = fixture.queued(&semaphore, AcquireOptions::new().holder("last")).await;
-    let second = Waiter::start(&others, build().label("2"));
-    let superseded = first.outcome().await.expect_err("a newer one has come");
-    assert_eq!(superseded, AcquireError::Superseded { holder: "build/main".into() });
-    assert!(superseded.is_not_now() && superseded.retry_after().is_none());
-    // Of the same session, too; and a request that does not ask for it takes no place.
-    let third = Waiter::start(&others, build().label("3"));
-    assert!(matches!(second.outcome().await, Err(AcquireError::Superseded { .. })));
-    let plain = AcquireOptions::new().holder("build/main");
-    let refused = semaphore.acquire_with(plain).await.expect_err("one waits already");
-    assert_eq!(refused, AcquireError::AlreadyHeld { holder: "build/main".into() });
-    let seen = fixture.inspect(&semaphore).await;
-    let waiters: Vec<_> =
-        seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.label.as_deref())).collect();
-    assert_eq!(waiters, [("build/main", Some("3")), ("last", None)]);
-    held.release().succeeds().await;
-    let granted = third.permit().await;
-    // While it holds, none takes anything from it.
-    let refused = semaphore.acquire_with(build()).await.expect_err("it holds");
-    assert_eq!(refused, AcquireError::AlreadyHeld { holder: "build/main".into() });
-    granted.release().succeeds().await;
-    last.permit().await.release().succeeds().await;
-}
-
-pub(crate) async fn a_lighter_request_that_takes_a_place_is_granted(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 4);
-    let build = |weight| AcquireOptions::new().holder("build").supersede().weight(weight);
-    let held = semaphore.acquire_many(2).succeeds().await;
-    let heavy = fixture.queued(&semaphore, build(3)).await;
-    let behind = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let refused = semaphore.acquire_with(build(5)).await.expect_err("it never fits");
-    assert!(matches!(refused, AcquireError::AlreadyHeld { .. }), "{refused}");
-    let light = semaphore.acquire_with(build(1)).succeeds().await;
-    assert!(matches!(heavy.outcome().await, Err(AcquireError::Superseded { .. })));
-    let behind = behind.permit().await;
-    for permit in [held, light, behind] {
-        permit.release().succeeds().await;
-    }
-}
-
-pub(crate) async fn a_place_is_taken_only_of_a_waiter_in_the_same_lane(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
-    let build = |lane: &str| AcquireOptions::new().holder("build").supersede().lane(lane);
-    let nameless = semaphore.acquire_with(AcquireOptions::new().supersede()).await.expect_err("whose place?");
-    assert_eq!(nameless, AcquireError::Invalid(InvalidInput::SupersedesNone));
-    let held = semaphore.acquire().succeeds().await;
-    let first = fixture.queued(&semaphore, build("a")).await;
-    let refused = semaphore.acquire_with(build("b")).await.expect_err("another lane");
-    assert_eq!(refused, AcquireError::AlreadyHeld { holder: "build".into() });
-    let second = Waiter::start(&semaphore, build("a"));
-    assert!(matches!(first.outcome().await, Err(AcquireError::Superseded { .. })));
-    held.release().succeeds().await;
-    second.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn waits_are_counted(fixture: &Fixture) {

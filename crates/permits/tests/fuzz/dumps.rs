@@ -27,6 +27,7 @@ fn sound() -> [Pairs; 6] {
         ("lanes", "2"),
         ("last_lane", "2"),
         ("records", "1\t0\t1\t\n2\t1\t1\tb c"),
+        ("keys", "k %s\tweb-5"),
         ("slots_made", "2"),
         ("sequence", "9"),
         ("earliest", "1790000015000"),
@@ -47,9 +48,9 @@ fn sound() -> [Pairs; 6] {
         ("changes", "s.9\t1790000000000000\tlimit\tlimit\t2\t1\t\tadmin\n"),
     ];
     let entries = [
-        ("web-3", "s.1 s 1 15000 1 0 1 1 0 1790000000000000 1 \ta label"),
-        ("web-4", "s.2 s 2 15000 0 0 0 1 0 \t"),
-        ("web-5", "s.3 s 1 15000 0 0 0 7 1790000000000009 b c\t"),
+        ("web-3", "s.1 s 1 15000 1 0 1 1 0 1790000000000000 1 \t\ta label"),
+        ("web-4", "s.2 s 2 15000 0 0 0 1 0 \t\t"),
+        ("web-5", "s.3 s 1 15000 0 0 0 7 1790000000000009 b c\tk %s\t"),
     ];
     let parts: [&[(&str, &str)]; 6] = [
         &state,

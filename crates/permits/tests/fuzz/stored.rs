@@ -8,7 +8,7 @@ use permits::{Client, ConnectError, Limit};
 use permits_core::model::{self, ServerClock, State};
 use permits_core::protocol::{
     AcquireRequest, Command, Declaration, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms,
-    Recovery, RenewRequest, RequestId, RequestKey, SessionId,
+    Recovery, RenewRequest, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 use permits_testkit::sound::Named as _;
 use proptest::collection::vec;
@@ -49,10 +49,11 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
         terms: PermitTerms {
             label: Label::new("night").expect("it is valid"),
             lane: LaneName::new(["", "a", "b"][number % 3]).expect("it is valid"),
+            supersede: SupersedeKey::new(["", "k"][number / 2 % 2]).expect("it is valid"),
             ..PermitTerms::new(1, 15_000)
         },
         wait: true,
-        supersedes: false,
+        supersedes: true,
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
 }

@@ -106,12 +106,12 @@ async fn prefixes_and_labels_that_are_not_valid_are_refused() {
 
 #[tokio::test]
 async fn texts_that_are_no_handles_are_refused() {
-    for text in ["", "permits7", "exports", "permits7:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
+    for text in ["", "permits8", "exports", "permits8:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
         let error = text.parse::<PermitHandle>().expect_err("it is no handle");
         assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
     }
     let other = "permits9:exports:h:s.1:1:15000:7:0".parse::<PermitHandle>();
-    assert_eq!(other, Err(InvalidInput::HandleLayout { found: 9, supported: 7 }));
+    assert_eq!(other, Err(InvalidInput::HandleLayout { found: 9, supported: 8 }));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use permits_core::model::{Entry, EntryState, Lane, Lanes, Progress, State};
 use permits_core::protocol::{
     Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
-    SessionId, Waits,
+    SessionId, SupersedeKey, Waits,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -86,6 +86,7 @@ pub(crate) fn decode(
     let server = text("server")?.to_owned();
     let changes = text("changes")?;
     let records = text("records")?;
+    let by_key = decode_keys(text("keys")?)?;
     let reason: Arc<str> = text("reason")?.into();
     let paused: i64 = number(text("paused")?)?;
     let closed = (paused < 0).then_some(reason);
@@ -120,6 +121,7 @@ pub(crate) fn decode(
             .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
         lanes: Lanes::new(field("last_lane")?, decode_lanes(lanes, records, queue)?),
+        by_key,
         leases: leases
             .iter()
             .map(|(name, deadline)| Ok((number(deadline)?, holder(name)?)))
@@ -149,10 +151,11 @@ fn decode_entries(
     let tickets: BTreeMap<&str, &str> = queue.iter().copied().collect();
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
-        // The lane and the label come last, because they may contain spaces.
+        // The lane, the key and the label come last, because they may contain spaces.
         let words = if tickets.contains_key(name) { 10 } else { 12 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
-        let (lane, label) = parts.pop().unwrap_or_default().split_once('\t').unwrap_or_default();
+        let (lane, rest) = parts.pop().unwrap_or_default().split_once('\t').unwrap_or_default();
+        let (key, label) = rest.split_once('\t').unwrap_or_default();
         let (request, session, weight, numbers, place) = match (&parts[..], tickets.get(name)) {
             (&[request, session, weight, lease, version, at_least, keep, share, queued], Some(ticket)) => {
                 let place = EntryState::Waiting(number(ticket)?);
@@ -181,6 +184,7 @@ fn decode_entries(
                 keep: flag(number(numbers[3])?)?,
                 lane: LaneName::new(lane).map_err(|error| format!("{lane:?}: {error}"))?,
                 share: number(numbers[4])?,
+                supersede: SupersedeKey::new(key).map_err(|error| format!("{key:?}: {error}"))?,
             },
             lease_version: number(numbers[1])?,
             deadline: number(deadline)?,
@@ -190,6 +194,15 @@ fn decode_entries(
         Ok((holder(name)?, entry))
     };
     entries.iter().map(decode).collect()
+}
+
+/// Of each key with which a request waits, its holder: one in each line.
+fn decode_keys(text: &str) -> Result<BTreeMap<SupersedeKey, Holder>, String> {
+    let decode = |line: &str| {
+        let (key, name) = line.split_once('\t').ok_or_else(|| format!("the key {line:?}"))?;
+        Ok((SupersedeKey::new(key).map_err(|error| format!("{key:?}: {error}"))?, holder(name)?))
+    };
+    text.lines().map(decode).collect()
 }
 
 /// The lanes by their progress, and their records as the state has them: one in each line.

@@ -41,7 +41,7 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":8,"acquire":"x","lease_ms":99}"#, Some(8), "a lease of 99 ms is out of range"),
     (r#"{"id":8,"acquire":"x","at_least_ms":86400001}"#, Some(8), "a grant that counts"),
     (r#"{"id":8,"acquire":"x","max_hold_ms":0}"#, Some(8), "a longest hold"),
-    (r#"{"id":8,"acquire":"x","supersede":true}"#, Some(8), "give it a holder"),
+    (r#"{"id":8,"acquire":"x","supersede":true}"#, Some(8), "the supersede key is a string, not true"),
     (r#"{"id":8,"acquire":"x","require_limit":true}"#, Some(8), "\"require_limit\" needs a \"limit\""),
 ];
 

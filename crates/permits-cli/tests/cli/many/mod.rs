@@ -161,7 +161,7 @@ fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
     let holder = &held["holders"][0];
     assert_eq!((&holder["label"], &holder["weight"]), (&json!("l"), &json!(3)));
     assert!(holder["lease_remaining_ms"].as_u64().expect("a number") > 15_000, "{holder}");
-    let waiter = json!({"acquire": name, "weight": 2, "holder": "w", "lane": "b", "supersede": true});
+    let waiter = json!({"acquire": name, "weight": 2, "lane": "b", "supersede": "main"});
     let waiter = |id: u64| {
         let mut waiter = waiter.clone();
         waiter["id"] = id.into();
@@ -171,7 +171,7 @@ fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
     many.event(2, "waiting");
     assert_eq!(status(store, name)["waiters"][0]["lane"], "b");
     many.write(waiter(3));
-    assert_eq!(many.event(2, "failed")["reason"], "a later request of holder \"w\" has taken its place");
+    assert_eq!(many.event(2, "failed")["reason"], "a later request with the key \"main\" has superseded it");
     for (id, exit_code, reason, line) in [
         (4, 75, "no permits are free now", json!({"acquire": name, "weight": 2, "timeout_ms": 0})),
         (5, 75, "no permit within 100ms", json!({"acquire": name, "weight": 2, "timeout_ms": 100})),

@@ -211,7 +211,7 @@ impl SemaphoreSession {
                 terms: spec.terms.clone(),
                 wait: spec.client.wait != Wait::No,
                 // One that has lost its place may have lost it to a later request.
-                supersedes: spec.supersedes && entry.acquisition.last_answer_us == 0,
+                supersedes: spec.terms.is_keyed() && entry.acquisition.last_answer_us == 0,
             });
         }
         batch

@@ -405,7 +405,7 @@ impl SemaphoreSession {
         let error = match &kind {
             EventKind::Revoked(reason) => Some(AcquireError::Revoked { reason: reason.clone() }),
             EventKind::LineClosed(reason) => Some(AcquireError::LineClosed { reason: reason.clone() }),
-            EventKind::Superseded => Some(AcquireError::Superseded { holder: holder.to_string() }),
+            EventKind::Superseded => Some(entry.spec.superseded()),
             EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         if let Some(error) = error {

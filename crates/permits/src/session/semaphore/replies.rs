@@ -187,6 +187,7 @@ impl SemaphoreSession {
                 AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
             }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
+            Refusal::Superseded => spec.superseded(),
             Refusal::QueueFull => AcquireError::QueueFull { max: context.config.queue_max },
             Refusal::NoLimit => AcquireError::NoLimit { semaphore },
             Refusal::LimitMismatch => {

@@ -46,7 +46,7 @@ pub(super) enum Message {
     /// Execute a command, and report the outcome of the request `id`.
     Execute {
         id: u64,
-        command: Command,
+        command: Box<Command>,
         deadline: Moment,
     },
     List {
@@ -274,14 +274,14 @@ mod tests {
     use crate::protocol::{Declaration, Grant, Holder, PermitTerms, Recovery, RenewRequest, RequestKey};
 
     fn execute(id: u64, operation: Operation) -> Message {
-        let command = Command {
+        let command = Box::new(Command {
             semaphore: Name::new("s").expect("valid"),
             session: SessionId::new("session").expect("valid"),
             lease_ms: 1000,
             recovery: Recovery::Off,
             declaration: Declaration::Declare(1),
             operation,
-        };
+        });
         Message::Execute { id, command, deadline: Moment::now() }
     }
 

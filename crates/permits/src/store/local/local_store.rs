@@ -61,7 +61,8 @@ impl Store for LocalStore {
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
         let Request { id, command, timeout, .. } = request;
         self.load.add(&command);
-        let sent = self.tell(Message::Execute { id, command, deadline: deadline(timeout) });
+        let (command, deadline) = (Box::new(command), deadline(timeout));
+        let sent = self.tell(Message::Execute { id, command, deadline });
         (!sent).then(|| Err(thread_ended()))
     }
 

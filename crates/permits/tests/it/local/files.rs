@@ -153,7 +153,7 @@ fn a_file_of_another_layout_is_refused() {
     let fixture = made();
     fixture.sqlite().pragma_update(None, "user_version", 9).expect("it is ours");
     let what = fixture.path().display().to_string();
-    assert_eq!(refused(&fixture), StoreError::OtherLayout { what, found: 9, supported: 7 });
+    assert_eq!(refused(&fixture), StoreError::OtherLayout { what, found: 9, supported: 8 });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::ideas::Adopting;
 use super::world::{Coming, LEASE, LIMIT, SIMULATED};
 use crate::clock::{Moment, millis};
-use crate::protocol::{Declaration, Holder, PermitTerms};
+use crate::protocol::{Declaration, PermitTerms};
 use crate::session::callers::{Message, PermitGuard, Session};
 use crate::session::engine::Engine;
 use crate::session::pending_acquire::PendingAcquire;
@@ -24,8 +24,6 @@ pub(super) struct Ask {
     pub(super) wait: Wait,
     pub(super) declaration: Declaration,
     pub(super) max_hold: Option<Duration>,
-    /// The holder, whose earlier request it supersedes.
-    pub(super) holder: Option<Holder>,
 }
 
 impl Default for Ask {
@@ -35,7 +33,6 @@ impl Default for Ask {
             wait: Wait::Forever,
             declaration: Declaration::Declare(LIMIT),
             max_hold: None,
-            holder: None,
         }
     }
 }
@@ -75,8 +72,9 @@ pub(super) struct Client {
 impl Client {
     /// Acquires a permit at `now` of its clock. Returns it if the client has kept it.
     pub(super) fn acquire(&mut self, ask: Ask, now: Moment) -> Option<PermitGuard> {
-        let Ask { mut terms, wait, declaration, max_hold, holder } = ask;
-        terms.keep = !self.keep.is_zero() && terms.at_least_ms == 0 && max_hold.is_none() && holder.is_none();
+        let Ask { mut terms, wait, declaration, max_hold } = ask;
+        terms.keep =
+            !self.keep.is_zero() && terms.at_least_ms == 0 && max_hold.is_none() && !terms.is_keyed();
         let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
         let keep = terms.keep.then(|| keep.within(terms.lease()));
         if let Some(keep) = &keep {
@@ -88,10 +86,8 @@ impl Client {
             }
         }
         let spec = spec(&self.session, SIMULATED, terms, declaration);
-        let supersedes = holder.is_some();
-        let holder = holder.unwrap_or_else(|| spec.holder.clone());
         let client = ClientTerms { wait, max_hold, ..spec.client };
-        let spec = AcquireSpec { client, keep, supersedes, holder, ..spec };
+        let spec = AcquireSpec { client, keep, ..spec };
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.send();
         self.pending.push(pending);

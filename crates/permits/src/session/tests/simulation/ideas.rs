@@ -20,8 +20,8 @@ use crate::error::{AcquireError, AdoptError};
 use crate::model::{EntryState, State};
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    AdoptRequest, Answers, Command, Declaration, Event, Holder, LaneName, LimitChange, Name, Operation,
-    Pause, PermitTerms, Recovery, ReleaseOutcome, Reply, RequestId,
+    AdoptRequest, Answers, Command, Declaration, Event, LaneName, LimitChange, Name, Operation, Pause,
+    PermitTerms, Recovery, ReleaseOutcome, Reply, RequestId, SupersedeKey,
 };
 use crate::semaphore::Semaphore;
 use crate::session::callers::{Message, PermitGuard, TermsChange};
@@ -208,17 +208,19 @@ impl World {
 
     fn any_request(&mut self) -> Ask {
         let lane = if self.chance(40) { ["a", "b"][self.random.usize(0..2)] } else { "" };
+        let wait = match self.random.u32(0..4) {
+            0 => Wait::No,
+            1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8_000))),
+            _ => Wait::Forever,
+        };
+        let key = if wait != Wait::No && self.chance(25) { "job" } else { "" };
         let lease = if self.chance(30) { SHORT_LEASE } else { LEASE };
         let terms = PermitTerms {
             at_least_ms: if self.chance(30) { self.random.u64(1..6_000) } else { 0 },
             lane: LaneName::new(lane).expect("valid"),
             share: self.random.u32(1..4),
+            supersede: SupersedeKey::new(key).expect("valid"),
             ..PermitTerms::new(if self.chance(30) { 2 } else { 1 }, millis(lease))
-        };
-        let wait = match self.random.u32(0..4) {
-            0 => Wait::No,
-            1 => Wait::AtMost(Duration::from_millis(self.random.u64(1..8_000))),
-            _ => Wait::Forever,
         };
         let exactly = self.chance(15);
         let max_hold = self.chance(15).then(|| Duration::from_millis(self.random.u64(500..4_000)));
@@ -227,7 +229,6 @@ impl World {
             wait,
             declaration: if exactly { Declaration::Require(LIMIT) } else { Declaration::Declare(LIMIT) },
             max_hold,
-            holder: self.chance(20).then(|| Holder::new("job").expect("valid")),
         }
     }
 

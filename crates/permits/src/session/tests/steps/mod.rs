@@ -18,7 +18,7 @@ use crate::error::{AcquireError, AdoptError, Ended, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
-    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SupersedeKey,
 };
 use crate::session::Config;
 use crate::session::call::Call;
@@ -352,8 +352,10 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
 #[test]
 fn a_request_that_lost_its_place_supersedes_no_other() {
     let mut bench = Bench::new();
-    let spec = spec(&bench.session, "a", PermitTerms::new(1, millis(LEASE)), Declaration::Stored);
-    let mut pending = PendingAcquire::new(&bench.session, AcquireSpec { supersedes: true, ..spec });
+    let supersede = SupersedeKey::new("main").expect("it is valid");
+    let terms = PermitTerms { supersede, ..PermitTerms::new(1, millis(LEASE)) };
+    let spec = spec(&bench.session, "a", terms, Declaration::Stored);
+    let mut pending = PendingAcquire::new(&bench.session, spec);
     pending.send();
     let supersedes = |call: &Call| match &call.command.operation {
         Operation::Acquire { requests, .. } => requests[0].supersedes,
@@ -440,7 +442,7 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
-    let handle: PermitHandle = "permits7:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits8:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
     let PermitHandle { semaphore, holder, request: old, terms, grant, .. } = handle.clone();

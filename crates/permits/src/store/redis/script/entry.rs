@@ -7,11 +7,15 @@
 
 use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
 
-/// Added to the first byte of an entry whose grant is to count for some time, or whose lease was changed.
+/// Added to the first byte of an entry whose grant is to count for some time, whose lease was changed, or
+/// that has a key.
 const TIMES: u8 = 2;
 
 /// Added to the first byte of an entry whose session may keep the grant.
 const KEEPS: u8 = 4;
+
+/// Added to the time for which the grant counts, which is at most a day, of an entry with a key.
+const KEYED: u32 = 1 << 31;
 
 /// Added to the first byte of an entry with a lane or a share.
 const LANED: u8 = 8;
@@ -33,11 +37,12 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let (request, session) = (entry.request.as_str(), entry.session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share } = entry.terms;
+    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share, supersede } = entry.terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
-    let has_times = at_least_ms > 0 || entry.lease_version > 0;
+    let is_keyed = entry.terms.is_keyed();
+    let has_times = at_least_ms > 0 || entry.lease_version > 0 || is_keyed;
     let is_laned = entry.terms.is_laned();
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags = flag(has_times, TIMES) + flag(*keep, KEEPS) + flag(is_laned, LANED);
@@ -48,7 +53,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
         packed.push(if is_known { u8::try_from(id.len()).expect("ids have at most 64 bytes") } else { 0 });
     }
     if has_times {
-        packed.extend(at_least_ms.to_le_bytes());
+        packed.extend((at_least_ms + if is_keyed { KEYED } else { 0 }).to_le_bytes());
         packed.extend(entry.lease_version.to_le_bytes());
     }
     if is_laned {
@@ -64,6 +69,10 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     }
     if is_laned {
         packed.extend(lane.as_str().as_bytes());
+        packed.push(0);
+    }
+    if is_keyed {
+        packed.extend(supersede.as_str().as_bytes());
         packed.push(0);
     }
     packed.extend(label.as_str().as_bytes());

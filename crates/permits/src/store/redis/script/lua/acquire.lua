@@ -1,9 +1,9 @@
 -- acquire: grants, queues or refuses each request, in order. A newcomer never overtakes. A declared limit
 -- counts if it lets one of the requests in, since a refused request changes nothing.
 -- KEYS      as in read.lua
--- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it also takes the
---           place of another one of its holder; then 10… 2 a request: holder, entry of a waiter as in
---           entries.lua
+-- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it has a key and
+--           supersedes the waiter with that, 3 if it is refused for that waiter; then 10… 2 a request:
+--           holder, entry of a waiter as in entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'
 --           ms 0 | 'paused' ms, or -1, 0 | the reason of a refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
@@ -24,10 +24,6 @@ for k = 1, count do
   if known[holder] then
     local token, slot, _, since_lease, since = parts(holder, known[holder])
     local _, _, _, _, request = parts(holder, entry)
-    if since ~= request and not refusal and not limit and supersedes(k, s.limit) then
-      token, slot, since_lease = supersede(holder, entry)
-      since = request
-    end
     if since ~= request then
       tag = 'already_held'
     else
@@ -40,7 +36,7 @@ for k = 1, count do
     end
   elseif not refusal then
     local weight, lease = struct.unpack('<I4I4', entry, 2)
-    local fits, reason, ends_in = judge(limit or s.limit, weight, would_wait(k))
+    local fits, reason, ends_in, key, superseded = judge(limit or s.limit, k)
     if limit or reason then
       tag, first = reason or 'no_permits', ends_in or 0
     else
@@ -49,6 +45,11 @@ for k = 1, count do
         tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
         tag, first = enqueue(holder, entry, lease)
+        if tag == 'waiting' and superseded then
+          tag, first, second = supersede(superseded, holder, key)
+        elseif tag == 'waiting' and key then
+          s.by_key[key] = holder
+        end
       end
     end
   end

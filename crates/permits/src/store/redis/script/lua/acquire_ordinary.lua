@@ -28,19 +28,24 @@ if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or 
       tag, first, second = 'granted', last_token, slot
     elseif weight > limit then
       tag = 'exceeds_limit'
-    elseif string.sub(waits, k, k) == '0' then
-      tag = 'no_permits'
-    elseif waiting + queued >= queue_max then
-      tag = 'queue_full'
     else
-      if string.byte(entry) % 16 >= LANED then
-        if lanes == 0 then ordinary = false; break end
-        entry = set_queued(entry, now_us)
+      local may_wait = string.sub(waits, k, k)
+      if may_wait == '0' then
+        tag = 'no_permits'
+      elseif may_wait ~= '1' then
+        ordinary = false; break
+      elseif waiting + queued >= queue_max then
+        tag = 'queue_full'
+      else
+        if string.byte(entry) % 16 >= LANED then
+          if lanes == 0 then ordinary = false; break end
+          entry = set_queued(entry, now_us)
+        end
+        if lanes == 0 then last_ticket = math.max(now_us, last_ticket + 1) end
+        tickets[#tickets + 1], tickets[#tickets + 2] = last_ticket, holder
+        tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends
+        if new then new[queued] = k end
       end
-      if lanes == 0 then last_ticket = math.max(now_us, last_ticket + 1) end
-      tickets[#tickets + 1], tickets[#tickets + 2] = last_ticket, holder
-      tag, first, queued, ends = 'waiting', waiting + queued, queued + 1, -ends
-      if new then new[queued] = k end
     end
     if tag == 'granted' or tag == 'waiting' then
       if ends ~= score_of then

@@ -15,12 +15,12 @@ allow_at_maxmemory()
 local adopted = 0
 find({ holder })
 if known[holder] then
-  local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share = parts(holder, known[holder])
+  local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share, key = parts(holder, known[holder])
   if (request == old_request or request == new_request) and weight >= claimed_weight and lease == claimed_lease
     and token > 0 and token == claimed_token and slot == claimed_slot and at_least == claimed_at_least then
     s.last_token = math.max(s.last_token, tonumber(ARGV[16]))
     -- The session that adopts it does not keep it.
-    put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot, false, lane, share))
+    put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot, false, lane, share, key))
     extend(holder, lease, true)
     write()
     adopted = 1

@@ -29,11 +29,11 @@ local function new_state()
     prolonged = false, -- the command has set when the state expires
     kept = false,    -- the keys had no expiry
     created = {},    -- keys that may have been created
+    by_key = {},     -- what this command changes: the waiter with each key, false if there is none
     foremost = nil,  -- the lowest position of a request of the command that waits
     new_turn = false, begun = math.huge, -- a waiter may have its turn to ask; the shortest lease that began
     recovering = false, held_at_start = 0, reap_truncated = false, promote_truncated = false }
 end
-
 local s = new_state()
 if packed then
   s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,

@@ -3,34 +3,34 @@
 
 local queue_max, waits, RECALL_US = tonumber(ARGV[8]), ARGV[9], 50000
 
--- Returns true if a request of a new holder fits under `limit`; and if it cannot wait either, the reason of
--- the refusal, and its end.
-local function judge(limit, weight, may_wait)
+-- The waiter with this key, if there is one. A field of the state, a tab, '=' and the key, has its holder.
+local function waiter_of(key)
+  local holder = s.by_key[key]
+  if holder == nil then holder = redis.call('HGET', state_key, string.format('\t=%s', key)) end
+  if holder then find({ holder }) end
+  return holder and known[holder] and holder
+end
+
+-- Returns true if request `k` of a new holder fits under `limit`; if it cannot wait either, the reason of the
+-- refusal, and its end; and if it waits, its key, if it has one, and the waiter that it supersedes.
+local function judge(limit, k)
+  local weight, may_wait = struct.unpack('<I4', given[k], 2), string.sub(waits, k, k)
   if weight > limit then return false, 'exceeds_limit' end
   if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
-  if not may_wait and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
+  if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
     write()
     local recalled = s.waiting > 0 and head_queued() or now_us
     local _, all_cool = cooling_grants()
-    may_wait = now_us < recalled + RECALL_US and not all_cool
+    if now_us < recalled + RECALL_US and not all_cool then may_wait = '1' end
   end
-  if not may_wait then
-    return false, not_now(limit, weight)
-  end
-  return false, s.waiting >= queue_max and 'queue_full' or nil
-end
-
--- Returns true if request `k` may wait.
-local function would_wait(k)
-  return string.sub(waits, k, k) ~= '0'
-end
-
--- Returns true if request `k` takes the place of a waiter under `limit`.
-local function supersedes(k, limit)
-  local entry = string.sub(waits, k, k) == '2' and known[named[k]]
-  return entry and string.byte(entry) % 2 == 0 and struct.unpack('<I4', given[k], 2) <= limit and lane_of(entry) == lane_of(given[k])
+  if may_wait == '0' then return false, not_now(limit, weight) end
+  local key = may_wait ~= '1' and select(13, parts(named[k], given[k]))
+  local superseded = key and waiter_of(key)
+  if superseded and may_wait == '3' then return false, 'superseded' end
+  if s.waiting - (superseded and 1 or 0) >= queue_max then return false, 'queue_full' end
+  return false, nil, nil, key, superseded
 end
 
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing.
@@ -46,10 +46,10 @@ local function declare()
       -- The promotion refuses a waiter that is too heavy.
       local token, _, weight, _, since = parts(holder, known[holder])
       local _, _, _, _, request = parts(holder, entry)
-      if since == request then reason = token == 0 and weight > limit else reason = not supersedes(k, limit) end
+      reason = since ~= request or token == 0 and weight > limit
     else
       local _
-      _, reason = judge(limit, struct.unpack('<I4', entry, 2), would_wait(k))
+      _, reason = judge(limit, k)
     end
     if not reason then return replace_limit(limit) end
   end

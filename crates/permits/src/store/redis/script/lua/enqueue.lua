@@ -8,23 +8,6 @@ local function write_tickets()
   tickets = {}
 end
 
--- Gives the place of a waiter to another request of its holder, and grants what fits. Returns the token, 0
--- while it waits, the slot and the lease of the entry.
-local function supersede(holder, entry)
-  write_tickets()
-  positions = {}
-  local _, _, _, _, request, from = parts(holder, known[holder])
-  emit(from, string.format('superseded %s %s', request, holder))
-  s.refused = s.refused + 1
-  put(holder, set_queued(entry, queued_at(holder, known[holder])))
-  -- Heads are read from what is written.
-  write()
-  promote()
-  first_lane = nil   -- its waiters may be gone
-  local token, slot, _, lease = parts(holder, known[holder])
-  return token, slot, lease
-end
-
 -- Adds a waiter to the queue. Returns 'waiting' and its position, or the reason of a refusal.
 local function enqueue(holder, entry, lease)
   local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting
@@ -40,4 +23,29 @@ local function enqueue(holder, entry, lease)
   -- The head of lanes and a place in them are read from what is written.
   if lanes > 0 then write_tickets() end
   return 'waiting', position
+end
+
+-- Removes a waiter that is superseded. The waiter that supersedes it is the last one of its lane, and gets
+-- the place of the other if that is in the same lane. Grants what fits. Returns the answer to the request.
+local function supersede(old, holder, key)
+  write_tickets()
+  positions = {}
+  local before, entry = known[old], known[holder]
+  local _, _, _, _, request, from = parts(old, before)
+  local place, queued = redis.call('ZSCORE', queue_key, old), queued_at(old, before)
+  emit(from, string.format('superseded %s %s', request, old))
+  s.refused = s.refused + 1
+  forget({ old })
+  if lane_of(before) == lane_of(entry) then
+    redis.call('ZADD', queue_key, place, holder)
+    put(holder, set_queued(entry, queued))
+  end
+  s.by_key[key] = holder
+  -- Heads are read from what is written.
+  write()
+  promote()
+  first_lane = nil   -- its waiters may be gone
+  local token, slot = parts(holder, known[holder])
+  if token > 0 then return 'granted', token, slot end
+  return 'waiting', place_of(holder, known[holder], s.waiting - 1), 0
 end

@@ -20,6 +20,10 @@ if stays then
     s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
     s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
   write_lanes(fields, gone)
+  for key, holder in pairs(s.by_key) do
+    local field, n = string.format('\t=%s', key), #fields
+    if holder then fields[n + 1], fields[n + 2] = field, holder else gone[#gone + 1] = field end
+  end
   redis.call('HSET', state_key, unpack(fields))
   if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end
   if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end

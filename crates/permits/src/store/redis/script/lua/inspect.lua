@@ -49,7 +49,7 @@ if max > 0 then
   for i = #changes, #changes - shown + 1, -1 do list(changes[i]) end
   listed = 0
   local waiters, lanes = waiters_in_order(max)
-  list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, queued)
+  list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, _, queued)
     list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
   end)
   reply[NUMBERS + 2] = listed

@@ -6,8 +6,7 @@ local function capacity(limit)
   return s.recovering and math.min(s.held_at_start, limit) or limit
 end
 
--- The limit by which the program's declaration replaces the stored one, if it does; or the reason of a
--- refusal.
+-- The limit by which the declaration replaces the stored one, if it does; or the reason of a refusal.
 local function declared()
   if declaration == 'stored' then return nil, s.limit == 0 and 'no_limit' or nil end
   local limit = tonumber(declared_limit)
@@ -32,7 +31,7 @@ end
 -- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit. Returns the units
 -- granted; nil if it stays.
 local function grant_head(holder, room)
-  local _, _, weight, lease, request, from, _, at_least = parts(holder, known[holder])
+  local _, _, weight, lease, request, from, _, at_least, _, _, _, _, key = parts(holder, known[holder])
   if s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms then return end
   if weight > s.limit then
     s.refused = s.refused + 1
@@ -41,6 +40,7 @@ local function grant_head(holder, room)
   end
   if weight > room or not slot_left(s.limit) then return end
   s.waits, s.new_turn, s.begun = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0, math.min(s.begun, lease)
+  if key then s.by_key[key] = false end
   local token, slot = grant(holder, known[holder], weight, lease)
   emit(from, string.format('granted %s %.0f %.0f %s', request, token, slot, holder))
   return weight

@@ -16,14 +16,14 @@ if limit then replace_limit(limit) end
 -- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
 -- one stays.
 local function change_terms(holder, entry)
-  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share = parts(holder, known[holder])
+  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, _, new_version = parts(holder, entry)
   local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
   local is_later = new_version > version
   if not is_lighter and not is_later then return lease end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
   if is_later then lease, version, s.new_turn = new_lease, new_version, true end
-  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share))
+  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key))
   return lease
 end
 

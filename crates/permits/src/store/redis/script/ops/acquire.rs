@@ -24,10 +24,11 @@ pub(super) const LUA: &[&str] = &[
 ];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
-    let wait = |request: &AcquireRequest| match (request.wait, request.supersedes) {
-        (false, _) => '0',
-        (true, false) => '1',
-        (true, true) => '2',
+    let wait = |request: &AcquireRequest| match (request.wait, request.terms.is_keyed(), request.supersedes) {
+        (false, ..) => '0',
+        (true, false, _) => '1',
+        (true, true, true) => '2',
+        (true, true, false) => '3',
     };
     let waits: String = requests.iter().map(wait).collect();
     cmd.arg(queue_max).arg(waits);
@@ -58,6 +59,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "cooling" => AcquireOutcome::Refused(Refusal::Cooling { remaining_ms: position }),
         "exceeds_limit" => AcquireOutcome::Refused(Refusal::ExceedsLimit),
         "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
+        "superseded" => AcquireOutcome::Refused(Refusal::Superseded),
         "queue_full" => AcquireOutcome::Refused(Refusal::QueueFull),
         "no_limit" => AcquireOutcome::Refused(Refusal::NoLimit),
         "limit_mismatch" => AcquireOutcome::Refused(Refusal::LimitMismatch),
