@@ -474,7 +474,7 @@ impl From<Ended> for Lost {
 }
 
 /// A reason as the end of a sentence; empty if there is none.
-fn because(reason: &str) -> String {
+pub(crate) fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 

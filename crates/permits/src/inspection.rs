@@ -6,8 +6,9 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use crate::error::because;
 use crate::model::{INSPECT_LANES_MAX, PAUSED};
-use crate::protocol::{Answers, Change, ChangeEffect, Counts, InspectedLane, Name, Reply, Waits};
+use crate::protocol::{Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,13 +243,17 @@ impl OperatorChange {
     }
 }
 
-/// The time in the largest unit of which it is a multiple.
-fn exact(time: Duration) -> String {
+/// The time of a pause, in the largest unit of which it is a multiple, as the end of a sentence; empty if it
+/// has none.
+pub(crate) fn for_time(time: Option<Duration>) -> String {
+    let Some(time) = time else { return String::new() };
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let divides = |(seconds, _): &(u64, &str)| time.as_secs().is_multiple_of(*seconds);
     match units.into_iter().find(divides) {
-        Some((seconds, unit)) if time.subsec_nanos() == 0 => format!("{} {unit}", time.as_secs() / seconds),
-        _ => format!("{time:?}"),
+        Some((seconds, unit)) if time.subsec_nanos() == 0 => {
+            format!(" for {} {unit}", time.as_secs() / seconds)
+        }
+        _ => format!(" for {time:?}"),
     }
 }
 
@@ -257,18 +262,14 @@ impl fmt::Display for OperatorChange {
         match self {
             Self::LimitSet(limit) => write!(f, "set the limit to {limit}"),
             Self::Unpinned => f.write_str("unpinned the limit"),
-            Self::Paused { time: None, .. } => f.write_str("paused"),
-            Self::Paused { time: Some(time), .. } => write!(f, "paused for {}", exact(*time)),
+            Self::Paused { time, .. } => write!(f, "paused{}", for_time(*time)),
             Self::Resumed => f.write_str("resumed"),
             Self::LineClosed(_) => f.write_str("closed the line"),
             Self::LineOpened => f.write_str("opened the line"),
             Self::Revoked { holder, waited: false, .. } => write!(f, "revoked the holder {holder}"),
             Self::Revoked { holder, waited: true, .. } => write!(f, "revoked the waiter {holder}"),
         }?;
-        match self.reason() {
-            None | Some("") => Ok(()),
-            Some(reason) => write!(f, ": {reason}"),
-        }
+        f.write_str(&because(self.reason().unwrap_or_default()))
     }
 }
 
@@ -365,7 +366,7 @@ impl Inspection {
             label: text(waiter.label.as_str()),
             lane: text(waiter.lane.as_str()),
         });
-        let changes = listed.changes.into_iter().map(|Change { origin, at_us, effect }| ChangeInfo {
+        let changes = listed.changes.into_iter().map(|ChangeRecord { origin, at_us, effect }| ChangeInfo {
             change: OperatorChange::new(effect, at_us),
             by: origin.by.as_str().to_owned(),
             at: SystemTime::UNIX_EPOCH + Duration::from_micros(at_us),

@@ -60,7 +60,7 @@
 //! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring |
 //! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
-//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json`; [`AcquireOptions`] as JSON |
+//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json`; [`AcquireOptions`] and [`Change`] as JSON |
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
@@ -73,6 +73,8 @@ pub mod error;
 mod hand_over;
 mod handle;
 mod inspection;
+#[cfg(feature = "serde")]
+mod json;
 mod observe;
 mod options;
 mod permit;
@@ -101,7 +103,7 @@ pub use permit::Permit;
 #[doc(inline)]
 pub use permits_core::protocol::{Counts, Recovery, WAIT_BOUNDS, Waits};
 pub use reply::Reply;
-pub use semaphore::Semaphore;
+pub use semaphore::{Change, Changed, Semaphore};
 pub use session::permit_state::PermitStatus;
 pub use several::{AcquireAll, PermitSet};
 
@@ -119,6 +121,7 @@ const _: () = {
     crosses_threads::<ClientBuilder>();
     crosses_threads::<Semaphore>();
     crosses_threads::<AcquireOptions>();
+    crosses_threads::<Change>();
     crosses_threads::<Acquire>();
     crosses_threads::<AcquireAll>();
     crosses_threads::<Permit>();

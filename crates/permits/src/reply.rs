@@ -34,6 +34,11 @@ impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {
     pub(crate) fn new(operation: impl Future<Output = Result<T, E>> + Send + 'static) -> Self {
         Self(Progress::Begun(Box::pin(operation)))
     }
+
+    /// The operation with another form of its result.
+    pub(crate) fn map<U: Send + 'static>(self, form: impl FnOnce(T) -> U + Send + 'static) -> Reply<U, E> {
+        Reply::new(async move { self.await.map(form) })
+    }
 }
 
 impl<T, E> Reply<T, E> {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::state::{EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
-    Answers, Change, ChangeEffect, ChangeOrigin, Command, DeleteOutcome, Event, EventKind, Holder, MAX_BATCH,
-    ReleaseOutcome, Reply,
+    Answers, ChangeEffect, ChangeOrigin, ChangeRecord, Command, DeleteOutcome, Event, EventKind, Holder,
+    MAX_BATCH, ReleaseOutcome, Reply,
 };
 
 /// The most expired entries that one command reaps.
@@ -137,7 +137,7 @@ impl<'a> Execution<'a> {
 
     /// Remembers a change by an operator that has had an effect.
     pub(super) fn remember(&mut self, origin: &ChangeOrigin, effect: ChangeEffect) {
-        self.state.remember_change(Change { origin: origin.clone(), at_us: self.now_us, effect });
+        self.state.remember_change(ChangeRecord { origin: origin.clone(), at_us: self.now_us, effect });
     }
 
     /// Adds an event for the session of an entry.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::lanes::Lanes;
 use crate::protocol::{
-    CHANGE_RETRIED_MS, Change, ChangeEffect, Counts, Grant, Holder, PermitTerms, ReleaseOutcome, RequestId,
-    SessionId, SupersedeKey, Waits,
+    CHANGE_RETRIED_MS, ChangeEffect, ChangeRecord, Counts, Grant, Holder, PermitTerms, ReleaseOutcome,
+    RequestId, SessionId, SupersedeKey, Waits,
 };
 
 /// The number of operators' changes that are remembered at least: for operators to read.
@@ -108,7 +108,7 @@ pub struct State {
     pub waits: Waits,
     /// The last changes by operators, oldest first; at most [`CHANGES_MAX`], the last of each part of the
     /// state among them.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ChangeRecord>,
     /// The loss of some parts, which the next command notices.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub damage: Option<Damage>,
@@ -237,7 +237,7 @@ impl State {
 
     /// Remembers a change, and forgets the oldest ones that have been followed by another of their part: if
     /// they are too many, and no session sends them again.
-    pub(super) fn remember_change(&mut self, change: Change) {
+    pub(super) fn remember_change(&mut self, change: ChangeRecord) {
         let now_us = change.at_us;
         self.changes.push(change);
         while let Some(at) = (0..self.changes.len()).find(|at| self.is_followed(*at)) {

@@ -29,7 +29,7 @@ impl From<RequestId> for ChangeOrigin {
 /// A change by an operator that had an effect, as a store remembers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Change {
+pub struct ChangeRecord {
     /// Its origin.
     pub origin: ChangeOrigin,
     /// The store's clock when it was made, in microseconds.
@@ -38,7 +38,7 @@ pub struct Change {
     pub effect: ChangeEffect,
 }
 
-/// The effect of a [`Change`].
+/// The effect of a [`ChangeRecord`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ChangeEffect {

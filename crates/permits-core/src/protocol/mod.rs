@@ -15,7 +15,7 @@ mod names;
 mod reply;
 mod terms;
 
-pub use self::change::{CHANGE_RETRIED_MS, Change, ChangeEffect, ChangeOrigin};
+pub use self::change::{CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
     Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,

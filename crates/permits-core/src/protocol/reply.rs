@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::Change;
+use super::change::ChangeRecord;
 use super::names::{Holder, Label, LaneName};
 
 /// Token and slot of a permit.
@@ -262,7 +262,7 @@ pub struct Inspected {
     /// The lanes with the most waiters, the largest first; none while the queue has one order.
     pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ChangeRecord>,
 }
 
 /// Numbers of events since the store has a semaphore. They begin again at 0 when the store forgets an idle

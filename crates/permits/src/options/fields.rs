@@ -4,18 +4,14 @@
 //! name, one unit and one check for all of them. A field that is `null` is not set. Times are milliseconds,
 //! and may have a fraction.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{AcquireOptions, ClientTerms, Wait};
-use crate::check;
-
-/// The longest text in a message, in characters.
-const SHOWN: usize = 40;
+use crate::json::{Fields, Value};
 
 impl AcquireOptions {
     /// The names of the options in JSON. Those of times end with `_ms`.
@@ -35,12 +31,12 @@ impl AcquireOptions {
 
     fn set(&mut self, field: &str, value: Value) -> Result<(), String> {
         match field {
-            "weight" => self.weight = value.whole("the weight", u32::MAX)?,
+            "weight" => self.weight = value.whole("the weight", 1..=u32::MAX.into())?,
             "timeout_ms" => *self = std::mem::take(self).timeout(value.time("the timeout")?),
             "holder" => self.holder = Some(value.text("the holder")?),
             "label" => self.label = Some(value.text("the label")?),
             "lane" => self.lane = Some(value.text("the lane")?),
-            "share" => self.share = Some(value.whole("the share", 1_000)?),
+            "share" => self.share = Some(value.whole("the share", 1..=1_000)?),
             "lease_ms" => self.lease = Some(value.time("the lease")?),
             "at_least_ms" => self.at_least = value.time("the time that the grant counts for")?,
             "max_hold_ms" => self.client.max_hold = Some(value.time("the longest hold")?),
@@ -55,32 +51,12 @@ impl AcquireOptions {
 /// Checked as by [`AcquireOptions::checked`]. A field that is unknown or there twice is an error.
 impl<'de> Deserialize<'de> for AcquireOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
-
-        impl<'de> Visitor<'de> for Fields {
-            type Value = AcquireOptions;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with the options of a request")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<AcquireOptions, A::Error> {
-                let (mut options, mut seen) = (AcquireOptions::new(), Vec::new());
-                while let Some((field, value)) = fields.next_entry::<String, Option<Value>>()? {
-                    check::field(&field, AcquireOptions::FIELDS).map_err(A::Error::custom)?;
-                    if let Some(value) = value {
-                        options.set(&field, value).map_err(A::Error::custom)?;
-                    }
-                    if seen.contains(&field) {
-                        return Err(A::Error::custom(format_args!("{field:?} is there twice")));
-                    }
-                    seen.push(field);
-                }
-                options.checked().map_err(A::Error::custom)
-            }
+        let fields = Fields::read(deserializer, "an object with the options of a request", Self::FIELDS)?;
+        let mut options = Self::new();
+        for (field, value) in fields.0 {
+            options.set(&field, value).map_err(D::Error::custom)?;
         }
-
-        deserializer.deserialize_map(Fields)
+        options.checked().map_err(D::Error::custom)
     }
 }
 
@@ -112,72 +88,6 @@ impl Serialize for AcquireOptions {
         put("auto_renew", (!auto_renew).then_some(Value::Flag(false)))?;
         put("supersede", text(supersede))?;
         fields.end()
-    }
-}
-
-/// The value of a field.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Flag(bool),
-    Whole(i64),
-    Number(f64),
-    Text(String),
-    #[serde(skip_serializing)]
-    Other(IgnoredAny),
-}
-
-impl Value {
-    fn of_time(time: Duration) -> Self {
-        match i64::try_from(time.as_millis()) {
-            Ok(milliseconds) if time.subsec_nanos().is_multiple_of(1_000_000) => Self::Whole(milliseconds),
-            _ => Self::Number(time.as_secs_f64() * 1000.0),
-        }
-    }
-
-    fn whole(self, what: &str, most: u32) -> Result<u32, String> {
-        match self {
-            Self::Whole(number) if (0..=u32::MAX.into()).contains(&number) => Ok(number as u32),
-            other => Err(format!("{what} is a whole number from 1 to {most}, not {other}")),
-        }
-    }
-
-    fn time(self, what: &str) -> Result<Duration, String> {
-        let milliseconds = match self {
-            Self::Whole(milliseconds) => u64::try_from(milliseconds).ok().map(Duration::from_millis),
-            Self::Number(milliseconds) => Duration::try_from_secs_f64(milliseconds / 1000.0).ok(),
-            _ => None,
-        };
-        milliseconds.ok_or_else(|| format!("{what} is a time of at least 0 ms, not {self}"))
-    }
-
-    fn text(self, what: &str) -> Result<String, String> {
-        match self {
-            Self::Text(text) => Ok(text),
-            other => Err(format!("{what} is a string, not {other}")),
-        }
-    }
-
-    fn flag(self, what: &str) -> Result<bool, String> {
-        match self {
-            Self::Flag(flag) => Ok(flag),
-            other => Err(format!("{what} is true or false, not {other}")),
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Whole(number) => write!(f, "{number}"),
-            Self::Number(number) => write!(f, "{number:?}"),
-            Self::Text(text) => match text.char_indices().nth(SHOWN) {
-                None => write!(f, "the string {text:?}"),
-                Some((end, _)) => write!(f, "the string {:?}", format!("{}…", &text[..end])),
-            },
-            Self::Other(_) => f.write_str("a list or an object"),
-        }
     }
 }
 

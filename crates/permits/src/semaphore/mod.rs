@@ -1,6 +1,7 @@
 //! [`Semaphore`]: turns options into messages to the session, and replies into types. The methods of an
-//! operator are in `operator`.
+//! operator are in `operator`, and their arguments as one value in `change`.
 
+mod change;
 mod operator;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use crate::requests::Requests;
 use crate::session::callers::{Message, Session};
 use crate::session::shelf::Keep;
 use crate::session::spec::LimitDeclaration;
+
+pub use change::{Change, Changed};
 
 /// A named line with a limit. Cheap to clone.
 ///

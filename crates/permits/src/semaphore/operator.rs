@@ -1,20 +1,32 @@
 //! The methods of an operator: limits, pauses, the line, revocation, deletion and inspection.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Semaphore;
+use super::change::{Change, Changed};
 use crate::error::AdminError;
 use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
-use crate::protocol::{
-    Answers, Declaration, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Operation, Pause,
-    ReleaseOutcome, check_pause, check_reason,
-};
+use crate::protocol::{Declaration, Operation};
 use crate::reply::Reply;
 use crate::store::StoreError;
 
 impl Semaphore {
+    /// Makes a change. Each of the other methods that change a semaphore is a name for one of them.
+    ///
+    /// # Errors
+    /// [`AdminError`]: those of the method for this change.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    pub fn change(&self, change: Change) -> Reply<Changed, AdminError> {
+        match change.operation(self.session.new_change()) {
+            Ok(operation) => self
+                .administer(Declaration::Stored, operation, move |name, reply| change.result(&name, &reply)),
+            Err(invalid) => Reply::failed(invalid),
+        }
+    }
+
     /// Sets the limit and pins it: from now on declarations of programs are ignored, until
     /// [`Semaphore::unpin`].
     ///
@@ -28,7 +40,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub fn set_limit(&self, limit: u32) -> Reply<u64, AdminError> {
-        self.set_limit_from(limit, None)
+        self.change(Change::SetLimit { limit, if_version: None }).map(version_of)
     }
 
     /// Like [`Semaphore::set_limit`], but only if the limit is still at `version`, as [`Semaphore::inspect`]
@@ -38,14 +50,7 @@ impl Semaphore {
     /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered
     /// as the first one was, unless 256 other changes of this semaphore have come between.
     pub fn set_limit_if_version(&self, limit: u32, version: u64) -> Reply<u64, AdminError> {
-        self.set_limit_from(limit, Some(version))
-    }
-
-    fn set_limit_from(&self, limit: u32, expected_version: Option<u64>) -> Reply<u64, AdminError> {
-        if limit == 0 {
-            return Reply::failed(InvalidInput::ZeroLimit);
-        }
-        self.change_limit(LimitChange::Set(limit), expected_version, |(_, version)| version)
+        self.change(Change::SetLimit { limit, if_version: Some(version) }).map(version_of)
     }
 
     /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit.
@@ -59,7 +64,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub fn adjust_limit(&self, number: i64) -> Reply<u32, AdminError> {
-        self.change_limit(LimitChange::Adjust(number), None, |(limit, _)| limit)
+        self.change(Change::AdjustLimit { by: number }).map(|changed| changed.limit.unwrap_or_default())
     }
 
     /// Lets programs declare the limit again: each does with its next request, and the limit stays until
@@ -68,32 +73,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn unpin(&self) -> Reply<u64, AdminError> {
-        self.change_limit(LimitChange::Unpin, None, |(_, version)| version)
-    }
-
-    /// Changes the limit. `result` gets the limit and its version after the change.
-    fn change_limit<T: Send + 'static>(
-        &self,
-        change: LimitChange,
-        expected_version: Option<u64>,
-        result: fn((u32, u64)) -> T,
-    ) -> Reply<T, AdminError> {
-        let origin = self.session.new_change();
-        let operation = Operation::SetLimit { origin, change, expected_version };
-        self.administer(Declaration::Stored, operation, move |name, reply| {
-            let (limit, version) = (reply.limit, reply.limit_version);
-            match reply.answers {
-                Answers::SetLimit(LimitOutcome::Done { limit, version }) => Ok(result((limit, version))),
-                Answers::SetLimit(LimitOutcome::NoLimit) => {
-                    Err(AdminError::NoLimit { semaphore: name.to_string() })
-                }
-                Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
-                _ => {
-                    let expected = expected_version.unwrap_or_default();
-                    Err(AdminError::VersionMismatch { expected, version, limit })
-                }
-            }
-        })
+        self.change(Change::Unpin).map(version_of)
     }
 
     /// Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold;
@@ -102,7 +82,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn pause(&self, reason: &str) -> Reply<(), AdminError> {
-        self.pause_until(None, reason)
+        self.change(Change::Pause { time: None, reason: reason.to_owned() }).map(drop)
     }
 
     /// Stops granting for `time`, 1 ms to 366 days, rounded up to a millisecond. Then the store grants again
@@ -133,10 +113,7 @@ impl Semaphore {
     /// # }
     /// ```
     pub fn pause_for(&self, time: Duration, reason: &str) -> Reply<(), AdminError> {
-        match check_pause(time) {
-            Ok(for_ms) => self.pause_until(Some(for_ms), reason),
-            Err(invalid) => Reply::failed(invalid),
-        }
+        self.change(Change::Pause { time: Some(time), reason: reason.to_owned() }).map(drop)
     }
 
     /// Grants again, beginning with the head of the line.
@@ -144,19 +121,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn resume(&self) -> Reply<(), AdminError> {
-        self.change_pause(None)
-    }
-
-    fn pause_until(&self, for_ms: Option<u64>, reason: &str) -> Reply<(), AdminError> {
-        match check_reason(reason) {
-            Ok(reason) => self.change_pause(Some(Pause { for_ms, reason })),
-            Err(invalid) => Reply::failed(invalid),
-        }
-    }
-
-    fn change_pause(&self, pause: Option<Pause>) -> Reply<(), AdminError> {
-        let origin = self.session.new_change();
-        self.administer(Declaration::Stored, Operation::Pause { origin, pause }, |_, _| Ok(()))
+        self.change(Change::Resume).map(drop)
     }
 
     /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests,
@@ -172,15 +137,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub fn close_line(&self, reason: &str) -> Reply<(), AdminError> {
-        match check_reason(reason) {
-            Ok(reason) => self.change_line(Some(reason)),
-            Err(invalid) => Reply::failed(invalid),
-        }
-    }
-
-    fn change_line(&self, reason: Option<Arc<str>>) -> Reply<(), AdminError> {
-        let origin = self.session.new_change();
-        self.administer(Declaration::Stored, Operation::CloseLine { origin, reason }, |_, _| Ok(()))
+        self.change(Change::CloseLine { reason: reason.to_owned() }).map(drop)
     }
 
     /// Opens a closed line.
@@ -188,7 +145,7 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn open_line(&self) -> Reply<(), AdminError> {
-        self.change_line(None)
+        self.change(Change::OpenLine).map(drop)
     }
 
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
@@ -202,7 +159,8 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn revoke(&self, holder: &str, reason: &str) -> Reply<bool, AdminError> {
-        self.remove(holder, None, reason)
+        let (holder, reason) = (holder.to_owned(), reason.to_owned());
+        self.change(Change::Revoke { holder, token: None, reason }).map(|changed| changed.found)
     }
 
     /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token`
@@ -211,21 +169,8 @@ impl Semaphore {
     /// # Errors
     /// [`AdminError`].
     pub fn revoke_cooling(&self, holder: &str, token: u64) -> Reply<bool, AdminError> {
-        self.remove(holder, Some(token), "")
-    }
-
-    fn remove(&self, holder: &str, cooling: Option<u64>, reason: &str) -> Reply<bool, AdminError> {
-        let checked = Holder::new(holder).and_then(|holder| Ok((holder, check_reason(reason)?)));
-        let (holder, reason) = match checked {
-            Ok(checked) => checked,
-            Err(invalid) => return Reply::failed(invalid),
-        };
-        let origin = self.session.new_change();
-        self.administer(
-            Declaration::Stored,
-            Operation::Revoke { origin, holder, cooling, reason },
-            |_, reply| Ok(reply.answers != Answers::Revoke(ReleaseOutcome::Unknown)),
-        )
+        let change = Change::Revoke { holder: holder.to_owned(), token: Some(token), reason: String::new() };
+        self.change(change).map(|changed| changed.found)
     }
 
     /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
@@ -242,7 +187,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub fn delete(&self) -> Reply<bool, AdminError> {
-        self.forget(false)
+        self.change(Change::Delete { unreadable: false }).map(|changed| changed.found)
     }
 
     /// Deletes the semaphore also if it cannot be read:
@@ -257,24 +202,7 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropped before it is ready, it may have been done.
     pub fn delete_unreadable(&self) -> Reply<bool, AdminError> {
-        self.forget(true)
-    }
-
-    fn forget(&self, unreadable: bool) -> Reply<bool, AdminError> {
-        self.administer(Declaration::Stored, Operation::Delete { unreadable }, |name, reply| {
-            let semaphore = name.to_string();
-            match reply.answers {
-                Answers::Delete(DeleteOutcome::Deleted) => Ok(true),
-                Answers::Delete(DeleteOutcome::InUse { held, waiting }) => {
-                    Err(AdminError::InUse { semaphore, held, waiting })
-                }
-                Answers::Delete(DeleteOutcome::Recovering) => {
-                    let remaining = Duration::from_millis(reply.recovering_ms);
-                    Err(AdminError::Recovering { semaphore, remaining })
-                }
-                _ => Ok(false),
-            }
-        })
+        self.change(Change::Delete { unreadable: true }).map(|changed| changed.found)
     }
 
     /// The limit, the first 1,000 holders and 1,000 waiters, and the last changes by operators.
@@ -316,4 +244,9 @@ impl Semaphore {
             }
         })
     }
+}
+
+/// The version after a change of the limit.
+fn version_of(changed: Changed) -> u64 {
+    changed.limit_version.unwrap_or_default()
 }

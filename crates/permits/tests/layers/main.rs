@@ -51,6 +51,7 @@ const LIBRARY: Layered = Layered {
                 "reply",
                 "requests",
                 "check",
+                "json",
                 "error",
             ],
         ),

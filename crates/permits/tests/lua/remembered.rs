@@ -2,13 +2,13 @@
 
 use permits_core::model::PAUSED;
 use permits_core::protocol::{
-    Answers, Change, ChangeEffect, ChangeOrigin, Label, LimitChange, LimitOutcome, Operation,
+    Answers, ChangeEffect, ChangeOrigin, ChangeRecord, Label, LimitChange, LimitOutcome, Operation,
 };
 
 use crate::fixture::{Both, acquire, change_limit, close_line, holder, id, pause, release};
 
 /// The changes that an inspection lists, the newest first.
-fn listed(both: &mut Both, max: u32) -> Vec<Change> {
+fn listed(both: &mut Both, max: u32) -> Vec<ChangeRecord> {
     let Answers::Inspect(found) = both.same(&Operation::Inspect { max }) else { unreachable!() };
     found.changes
 }

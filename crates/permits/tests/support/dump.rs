@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use permits_core::model::{Entry, EntryState, Lane, Lanes, Progress, State};
 use permits_core::protocol::{
-    Change, ChangeEffect, ChangeOrigin, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
+    ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
     SessionId, SupersedeKey, Waits,
 };
 use permits_testkit::{Connection, Resp};
@@ -256,7 +256,7 @@ fn decode_lanes(
 }
 
 /// The remembered changes, one in each line.
-fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
+fn decode_changes(text: &str) -> Result<Vec<ChangeRecord>, String> {
     let change = |line: &str| {
         let malformed = || format!("the change {line:?}");
         let [request, at, rest @ ..] = &line.split('\t').collect::<Vec<_>>()[..] else {
@@ -282,7 +282,7 @@ fn decode_changes(text: &str) -> Result<Vec<Change>, String> {
             _ => return Err(malformed()),
         };
         let by = Label::new(by).map_err(|error| format!("{by:?}: {error}"))?;
-        Ok(Change { origin: ChangeOrigin { request: id(request)?, by }, at_us: number(at)?, effect })
+        Ok(ChangeRecord { origin: ChangeOrigin { request: id(request)?, by }, at_us: number(at)?, effect })
     };
     text.lines().map(change).collect()
 }

@@ -3,15 +3,15 @@
 use std::str::FromStr;
 
 use super::values::{Decoded, Fields, Malformed};
-use crate::protocol::{Change, ChangeEffect, ChangeOrigin, Holder, Label, RequestId, check_reason};
+use crate::protocol::{ChangeEffect, ChangeOrigin, ChangeRecord, Holder, Label, RequestId, check_reason};
 
 /// Reads a line.
-pub(super) fn decode(fields: &mut Fields) -> Decoded<Change> {
+pub(super) fn decode(fields: &mut Fields) -> Decoded<ChangeRecord> {
     let line = fields.text()?;
     parse(&line).ok_or_else(|| Malformed(format!("no change by an operator: {line:?}")))
 }
 
-fn parse(line: &str) -> Option<Change> {
+fn parse(line: &str) -> Option<ChangeRecord> {
     let fields: Vec<&str> = line.split('\t').collect();
     let &[request, at_us, part, what, one, other, reason, by] = &fields[..] else { return None };
     let reason = check_reason(reason).ok()?;
@@ -33,7 +33,7 @@ fn parse(line: &str) -> Option<Change> {
         _ => return None,
     };
     let origin = ChangeOrigin { request: RequestId::new(request).ok()?, by: Label::new(by).ok()? };
-    Some(Change { origin, at_us: number(at_us)?, effect })
+    Some(ChangeRecord { origin, at_us: number(at_us)?, effect })
 }
 
 fn number<T: FromStr>(text: &str) -> Option<T> {

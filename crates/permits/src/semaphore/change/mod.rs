@@ -1,0 +1,204 @@
+//! [`Change`]: an operator's change as a value, its rules, its text and its form in JSON.
+//!
+//! The methods of an operator, the command, its page and other languages make a change of these, so a rule, a
+//! name and a wording exist once. [`OperatorChange`](crate::OperatorChange) is the record of a change.
+
+#[cfg(feature = "serde")]
+mod fields;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{AdminError, because};
+use crate::inspection::for_time;
+use crate::protocol::{
+    Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Name, Operation,
+    Pause, ReleaseOutcome, Reply, RequestId, check_pause, check_reason,
+};
+
+/// A change that an operator asks for: the argument of [`Semaphore::change`](crate::Semaphore::change). As
+/// text, such as `set the limit to 4`, it completes a sentence that begins with "it is to".
+///
+/// With the feature `serde` it is JSON: an object whose field `change` is the variant in the form
+/// `set_limit`, and whose other fields are those of the variant, times in milliseconds: `time_ms`. What is
+/// `null` is not set, and what has a default here may be missing. Reading it checks it as
+/// [`Change::checked`] does.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use permits::Change;
+/// use std::time::Duration;
+///
+/// # let client = permits::Client::connect("memory:").await?;
+/// let exports = client.semaphore("exports", 4)?;
+/// let pause = Change::Pause { time: Some(Duration::from_secs(3600)), reason: "upgrade".into() };
+/// assert_eq!(pause.to_string(), "pause for 1 h: upgrade");
+/// exports.change(pause).await?;
+/// assert!(exports.inspect().await?.paused);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "change", rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Change {
+    /// [`Semaphore::set_limit`](crate::Semaphore::set_limit).
+    SetLimit {
+        /// The new limit, at least 1.
+        limit: u32,
+        /// The version at which the limit has to be:
+        /// [`Semaphore::set_limit_if_version`](crate::Semaphore::set_limit_if_version). None by default.
+        if_version: Option<u64>,
+    },
+    /// [`Semaphore::adjust_limit`](crate::Semaphore::adjust_limit).
+    AdjustLimit {
+        /// The number to add to the limit.
+        by: i64,
+    },
+    /// [`Semaphore::unpin`](crate::Semaphore::unpin).
+    Unpin,
+    /// [`Semaphore::pause_for`](crate::Semaphore::pause_for).
+    Pause {
+        /// The time after which it ends, 1 ms to 366 days, rounded up to a millisecond. By default it has no
+        /// end: [`Semaphore::pause`](crate::Semaphore::pause).
+        #[cfg_attr(feature = "serde", serde(rename = "time_ms", serialize_with = "crate::json::time"))]
+        time: Option<Duration>,
+        /// The reason, at most 1,000 bytes. Empty by default.
+        reason: String,
+    },
+    /// [`Semaphore::resume`](crate::Semaphore::resume).
+    Resume,
+    /// [`Semaphore::close_line`](crate::Semaphore::close_line).
+    CloseLine {
+        /// The reason, at most 1,000 bytes. Empty by default.
+        reason: String,
+    },
+    /// [`Semaphore::open_line`](crate::Semaphore::open_line).
+    OpenLine,
+    /// [`Semaphore::revoke`](crate::Semaphore::revoke).
+    Revoke {
+        /// The holder or waiter, 1–200 bytes.
+        holder: String,
+        /// The token of a grant of this holder that cools, to be freed in place of a permit or a request:
+        /// [`Semaphore::revoke_cooling`](crate::Semaphore::revoke_cooling). None by default.
+        token: Option<u64>,
+        /// The reason, at most 1,000 bytes. Empty by default.
+        reason: String,
+    },
+    /// [`Semaphore::delete`](crate::Semaphore::delete).
+    Delete {
+        /// True if it is deleted also if it cannot be read:
+        /// [`Semaphore::delete_unreadable`](crate::Semaphore::delete_unreadable). False by default.
+        unreadable: bool,
+    },
+}
+
+/// The result of a [`Change`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Changed {
+    /// False if there was nothing to revoke or to delete.
+    pub found: bool,
+    /// The limit after a change of the limit, if one is stored.
+    pub limit: Option<u32>,
+    /// The version of the limit after a change of the limit.
+    pub limit_version: Option<u64>,
+}
+
+impl Change {
+    /// Checks all rules: for programs that have the change before they have a client.
+    /// [`Semaphore::change`](crate::Semaphore::change) checks them by itself.
+    ///
+    /// # Errors
+    /// [`InvalidInput`] for the first rule that is broken.
+    pub fn checked(self) -> Result<Self, InvalidInput> {
+        // The operation has the rules, and any origin serves them.
+        self.operation(RequestId::new("checked")?.into())?;
+        Ok(self)
+    }
+
+    pub(super) fn operation(&self, origin: ChangeOrigin) -> Result<Operation, InvalidInput> {
+        let of_limit = |origin, change| Operation::SetLimit { origin, change, expected_version: None };
+        Ok(match self {
+            Self::SetLimit { limit: 0, .. } => return Err(InvalidInput::ZeroLimit),
+            &Self::SetLimit { limit, if_version: expected_version } => {
+                Operation::SetLimit { origin, change: LimitChange::Set(limit), expected_version }
+            }
+            Self::AdjustLimit { by } => of_limit(origin, LimitChange::Adjust(*by)),
+            Self::Unpin => of_limit(origin, LimitChange::Unpin),
+            Self::Pause { time, reason } => {
+                let pause =
+                    Pause { for_ms: time.map(check_pause).transpose()?, reason: check_reason(reason)? };
+                Operation::Pause { origin, pause: Some(pause) }
+            }
+            Self::Resume => Operation::Pause { origin, pause: None },
+            Self::CloseLine { reason } => {
+                Operation::CloseLine { origin, reason: Some(check_reason(reason)?) }
+            }
+            Self::OpenLine => Operation::CloseLine { origin, reason: None },
+            Self::Revoke { holder, token, reason } => Operation::Revoke {
+                origin,
+                holder: Holder::new(holder)?,
+                cooling: *token,
+                reason: check_reason(reason)?,
+            },
+            &Self::Delete { unreadable } => Operation::Delete { unreadable },
+        })
+    }
+
+    /// The result of the change, by the store's reply.
+    pub(super) fn result(&self, name: &Name, reply: &Reply) -> Result<Changed, AdminError> {
+        let semaphore = name.to_string();
+        let found = |found| Ok(Changed { found, limit: None, limit_version: None });
+        let limit = reply.limit;
+        match reply.answers {
+            Answers::SetLimit(LimitOutcome::Done { limit, version }) => {
+                Ok(Changed { found: true, limit: (limit > 0).then_some(limit), limit_version: Some(version) })
+            }
+            Answers::SetLimit(LimitOutcome::NoLimit) => Err(AdminError::NoLimit { semaphore }),
+            Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
+            Answers::SetLimit(LimitOutcome::OtherVersion) => {
+                let expected = if let Self::SetLimit { if_version, .. } = self { *if_version } else { None };
+                let (expected, version) = (expected.unwrap_or_default(), reply.limit_version);
+                Err(AdminError::VersionMismatch { expected, version, limit })
+            }
+            Answers::Delete(DeleteOutcome::InUse { held, waiting }) => {
+                Err(AdminError::InUse { semaphore, held, waiting })
+            }
+            Answers::Delete(DeleteOutcome::Recovering) => {
+                let remaining = Duration::from_millis(reply.recovering_ms);
+                Err(AdminError::Recovering { semaphore, remaining })
+            }
+            Answers::Delete(DeleteOutcome::Unknown) | Answers::Revoke(ReleaseOutcome::Unknown) => {
+                found(false)
+            }
+            _ => found(true),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetLimit { limit, if_version: None } => write!(f, "set the limit to {limit}"),
+            Self::SetLimit { limit, if_version: Some(version) } => {
+                write!(f, "set the limit to {limit} if it is at version {version}")
+            }
+            Self::AdjustLimit { by: by @ ..0 } => write!(f, "lower the limit by {}", by.unsigned_abs()),
+            Self::AdjustLimit { by } => write!(f, "raise the limit by {by}"),
+            Self::Unpin => f.write_str("unpin the limit"),
+            Self::Pause { time, reason } => write!(f, "pause{}{}", for_time(*time), because(reason)),
+            Self::Resume => f.write_str("resume"),
+            Self::CloseLine { reason } => write!(f, "close the line{}", because(reason)),
+            Self::OpenLine => f.write_str("open the line"),
+            Self::Revoke { holder, token: None, reason } => write!(f, "revoke {holder}{}", because(reason)),
+            Self::Revoke { holder, token: Some(token), reason } => {
+                write!(f, "free the grant {token} of {holder} that cools{}", because(reason))
+            }
+            Self::Delete { unreadable: false } => f.write_str("delete"),
+            Self::Delete { unreadable: true } => f.write_str("delete, also if it cannot be read"),
+        }
+    }
+}
