@@ -47,9 +47,10 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
+use permits::Change;
 use tracing::level_filters::LevelFilter;
 
-use args::{Args, Verb};
+use args::{Args, Close, Pause, Verb};
 use exit::Failure;
 use report::Filter;
 
@@ -145,12 +146,16 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Watch(options) => watch::watch(common, &options).await,
         Verb::Serve(options) => serve::serve(common, options).await,
         Verb::Limit(options) => administer::limit(common, options).await,
-        Verb::Pause(options) => administer::pause(common, &options).await,
-        Verb::Resume(options) => administer::resume(common, &options).await,
-        Verb::Close(options) => administer::close(common, &options).await,
-        Verb::Open(options) => administer::open_line(common, &options).await,
+        Verb::Pause(Pause { changed, time, reason }) => {
+            administer::change(common, &changed, Change::Pause { time, reason }).await
+        }
+        Verb::Resume(changed) => administer::change(common, &changed, Change::Resume).await,
+        Verb::Close(Close { changed, reason }) => {
+            administer::change(common, &changed, Change::CloseLine { reason }).await
+        }
+        Verb::Open(changed) => administer::change(common, &changed, Change::OpenLine).await,
         Verb::Revoke(options) => revoke::revoke(common, &options).await,
-        Verb::Delete(options) => administer::delete(common, &options).await,
+        Verb::Delete(options) => administer::delete(common, options).await,
         Verb::Doctor(options) => doctor::doctor(common, &options).await,
         Verb::Completions(options) => generate::completions(&options),
         Verb::Man(options) => generate::man(&options),

@@ -96,8 +96,7 @@ fn failure(name: &str, message: String) -> Failure {
     Failure::new(exit::UNKNOWN, message).with(json!({ "semaphore": name }))
 }
 
-/// Asks whether to change more than one semaphore. `change` is an imperative that the names complete, such as
-/// `pause`.
+/// Asks whether to change more than one semaphore. `change` is an imperative, such as `pause for 1 h`.
 ///
 /// `--yes` answers unless the prefix is empty, which may be that of a variable that is not set.
 pub(crate) fn confirm(targets: &Targets, change: &str, names: &[String]) -> Result<(), Failure> {
@@ -107,7 +106,7 @@ pub(crate) fn confirm(targets: &Targets, change: &str, names: &[String]) -> Resu
     }
     let (first, others) = names.split_at(names.len().min(SHOWN));
     let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-    let change = format!("{change} {} semaphores: {}{more}", names.len(), quoted(first));
+    let change = format!("change {} semaphores, {}{more}: {change}", names.len(), quoted(first));
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         let how = if targets.yes { "an empty prefix needs a terminal" } else { "if you mean it, add --yes" };
         return Err(Failure::new(exit::USAGE, format!("would {change}; {how}")));

@@ -1,9 +1,9 @@
 //! `permits revoke`: takes permits or places in line away.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Client, HolderInfo, Inspection, Limit, Semaphore};
+use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semaphore};
 
-use crate::administer::{after, revoke_one};
+use crate::administer::{after, make};
 use crate::args::{Chosen, Common, Revoke};
 use crate::connect;
 use crate::each::{self, CONCURRENCY};
@@ -20,8 +20,9 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
             let client = connect::author(common, &targets.author).await?;
             let semaphore = client.semaphore(name, Limit::Stored)?;
             let found = if *partial { unique_match(&semaphore, holder).await? } else { Some(holder.clone()) };
+            let revoke = |holder| Change::Revoke { holder, token: None, reason: reason.clone() };
             if let Some(found) = found
-                && revoke_one(&semaphore, &found, reason).await?
+                && make(&semaphore, &revoke(found.clone())).await?
             {
                 let revoked = |inspection: &Inspection| format!("{found} revoked, {}", usage(inspection));
                 return Ok(exit::print_lines(&after(&semaphore, revoked).await?.unwrap_or_default()));
@@ -37,17 +38,12 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         }
         (Chosen::Under(_), Some(_)) => unreachable!("--under demands --all"),
         (_, None) => {
-            each::change(
-                common,
-                targets,
-                "revoke all holders and waiters of",
-                false,
-                async |client: &Client, name| {
-                    let semaphore = client.semaphore(name, Limit::Stored)?;
-                    let Some(revoked) = all_revoked(&semaphore, reason).await? else { return Ok(None) };
-                    after(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
-                },
-            )
+            let what = "revoke all holders and waiters";
+            each::change(common, targets, what, false, async |client: &Client, name: String| {
+                let semaphore = client.semaphore(&name, Limit::Stored)?;
+                let Some(revoked) = all_revoked(&semaphore, reason).await? else { return Ok(None) };
+                after(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
+            })
             .await
         }
     }
@@ -100,9 +96,9 @@ async fn revoke_each(
     found: impl Iterator<Item = (String, Option<u64>)>,
     reason: &str,
 ) -> Result<u64, AdminError> {
-    let revoke = async |(name, cooling): (String, Option<u64>)| match cooling {
-        Some(token) => semaphore.revoke_cooling(&name, token).await.map(u64::from),
-        None => semaphore.revoke(&name, reason).await.map(u64::from),
+    let revoke = async |(holder, token): (String, Option<u64>)| {
+        let change = Change::Revoke { holder, token, reason: reason.to_owned() };
+        semaphore.change(change).await.map(|changed| u64::from(changed.found))
     };
     stream::iter(found)
         .map(revoke)

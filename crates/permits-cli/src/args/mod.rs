@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand};
+use permits::Change;
 
 use crate::exit::{self, Failure};
 use crate::help;
@@ -26,7 +27,7 @@ pub(crate) use names::{Author, Changed, Chosen, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
-pub(crate) use value::{Also, Handle, LimitChange};
+pub(crate) use value::{Also, Handle};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -272,7 +273,7 @@ pub(crate) struct Limit {
     /// The new limit, or with a sign the difference to the present one. A limit lower than the units that are
     /// held revokes no permit [default: show the limit]
     #[arg(value_name = "N", allow_negative_numbers = true, value_parser = value::change)]
-    pub(crate) limit: Option<LimitChange>,
+    pub(crate) limit: Option<Change>,
 
     /// Let programs declare the limit again
     #[arg(long, conflicts_with = "limit")]
@@ -284,7 +285,8 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Moves N to its place. With a prefix, the parser has taken N for NAME.
+    /// Moves N to its place, and the change that is no number, too. With a prefix, the parser has taken N for
+    /// NAME.
     pub(crate) fn settled(mut self) -> Result<Self, Failure> {
         let Names { name, under } = &mut self.changed.targets.names;
         let wrong = |why: String| Failure::new(exit::USAGE, why);
@@ -295,9 +297,10 @@ impl Limit {
             let limit = value::change(&word).map_err(|error| wrong(format!("{word:?} for [N]: {error}")))?;
             self.limit = Some(limit);
         }
-        match (self.limit, self.declare, self.unpin) {
+        match (&self.limit, self.declare, self.unpin) {
             (None, true, _) => Err(wrong("--declare needs a limit: <N>".to_owned())),
             (Some(_), _, true) => Err(wrong("a limit cannot be used with --unpin".to_owned())),
+            (None, _, true) => Ok(Self { limit: Some(Change::Unpin), ..self }),
             _ => Ok(self),
         }
     }

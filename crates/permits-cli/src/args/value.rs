@@ -4,14 +4,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::{AcquireOptions, InvalidInput, PermitHandle, check};
-
-/// A change of a limit: the new one, or the difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LimitChange {
-    To(u32),
-    By(i64),
-}
+use permits::{AcquireOptions, Change, InvalidInput, PermitHandle, check};
 
 /// The handle of a permit, as an argument.
 #[derive(Debug, Clone)]
@@ -87,13 +80,15 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     at_least_1("it", text, InvalidInput::ZeroWeight)
 }
 
-pub(super) fn change(text: &str) -> Result<LimitChange, String> {
+/// Parses a change of a limit: the new one, or with a sign the difference.
+pub(super) fn change(text: &str) -> Result<Change, String> {
     if !text.starts_with(['+', '-']) {
-        return limit(text).map(LimitChange::To);
+        return limit(text).map(|limit| Change::SetLimit { limit, if_version: None });
     }
     let most = i64::from(u32::MAX);
     let by = text.parse().ok().filter(|by| (-most..=most).contains(by));
-    by.map(LimitChange::By).ok_or_else(|| format!("after a sign it must be a number up to {most}"))
+    by.map(|by| Change::AdjustLimit { by })
+        .ok_or_else(|| format!("after a sign it must be a number up to {most}"))
 }
 
 fn at_least_1(subject: &str, text: &str, zero: InvalidInput) -> Result<u32, String> {
@@ -269,10 +264,10 @@ mod tests {
     #[test]
     fn a_limit_with_a_sign_is_a_difference() {
         for (text, expected) in [
-            ("4", LimitChange::To(4)),
-            ("+2", LimitChange::By(2)),
-            ("-1", LimitChange::By(-1)),
-            ("+4294967295", LimitChange::By(4_294_967_295)),
+            ("4", Change::SetLimit { limit: 4, if_version: None }),
+            ("+2", Change::AdjustLimit { by: 2 }),
+            ("-1", Change::AdjustLimit { by: -1 }),
+            ("+4294967295", Change::AdjustLimit { by: 4_294_967_295 }),
         ] {
             assert_eq!(change(text), Ok(expected), "{text}");
         }

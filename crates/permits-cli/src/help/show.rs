@@ -169,8 +169,8 @@ Endpoints:
   /api/v1/semaphores/NAME/history
                              the last hour, or ?window_ms=MILLISECONDS
   /api/v1/events             changes, as server-sent events
-  POST /api/v1/semaphores/NAME/limit, pause, resume, close, open, revoke
-                             or delete, with --allow-write
+  POST /api/v1/semaphores/NAME/change
+                             makes a change, with --allow-write
   NAME is percent-encoded. docs/monitoring.md describes them.
 
 Standard output:

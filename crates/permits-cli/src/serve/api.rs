@@ -56,13 +56,7 @@ struct HistoryJson {
 /// All endpoints.
 pub(super) fn router(app: Arc<App>) -> Router {
     let writes = Router::new()
-        .route("/api/v1/semaphores/{name}/limit", post(write::limit))
-        .route("/api/v1/semaphores/{name}/pause", post(write::pause))
-        .route("/api/v1/semaphores/{name}/resume", post(write::resume))
-        .route("/api/v1/semaphores/{name}/close", post(write::close))
-        .route("/api/v1/semaphores/{name}/open", post(write::open))
-        .route("/api/v1/semaphores/{name}/delete", post(write::delete))
-        .route("/api/v1/semaphores/{name}/revoke", post(write::revoke))
+        .route("/api/v1/semaphores/{name}/change", post(write::change))
         .route_layer(middleware::from_fn_with_state(app.clone(), check_write));
     let data = Router::new()
         .route("/metrics", get(metrics))

@@ -6,8 +6,9 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use permits::Change;
 
-use super::action::{Action, ActionKind};
+use super::action::Action;
 use super::cursor::Motion;
 use super::model::{Model, Prompt};
 
@@ -52,7 +53,7 @@ impl Model {
             return (key.code == KeyCode::Char('q')).then_some(Effect::Quit);
         }
         match self.prompt.take() {
-            Some(Prompt::Confirm(action)) => self.on_answer(key.code, action),
+            Some(Prompt::Confirm(action, _)) => self.on_answer(key.code, action),
             Some(Prompt::Limit(name, digits)) => self.on_digit(key.code, name, digits),
             Some(Prompt::Reason(name, reason)) => self.on_reason(key.code, name, reason),
             Some(Prompt::Filter) => {
@@ -101,61 +102,62 @@ impl Model {
     fn on_action_key(&mut self, key: char) -> Option<Effect> {
         let semaphore = self.selected()?.to_owned();
         if let Some(action) = &self.pending {
-            self.message = Some(format!("not yet: {} is still in progress", action.describe()));
+            self.message = Some(format!("not yet: {action} is still in progress"));
             return None;
         }
         let state = self.selected_row().map(|row| (row.paused, row.closed.is_some()));
-        let kind = match (key, state) {
-            ('l', _) => {
-                self.prompt = Some(Prompt::Limit(semaphore, String::new()));
-                return None;
+        match (key, state) {
+            ('l', _) => self.prompt = Some(Prompt::Limit(semaphore, String::new())),
+            ('u', _) => return self.begin(semaphore, Change::Unpin),
+            ('d', _) => {
+                let change = Change::Delete { unreadable: false };
+                self.ask(semaphore, change, "forget its limit, state and counts");
             }
-            ('u', _) => ActionKind::Unpin,
-            ('d', _) => ActionKind::Delete,
-            ('r', _) => self.revocation()?,
-            ('c', Some((_, true))) => ActionKind::Open,
-            ('c', Some(_)) => {
-                self.prompt = Some(Prompt::Reason(semaphore, String::new()));
-                return None;
+            ('r', _) => self.ask_to_revoke(semaphore),
+            ('c', Some((_, true))) => return self.begin(semaphore, Change::OpenLine),
+            ('c', Some(_)) => self.prompt = Some(Prompt::Reason(semaphore, String::new())),
+            (_, Some((true, _))) => return self.begin(semaphore, Change::Resume),
+            (_, Some((false, _))) => {
+                let change = Change::Pause { time: None, reason: String::new() };
+                self.ask(semaphore, change, "grant nothing until it is resumed");
             }
-            (_, Some((true, _))) => ActionKind::Resume,
-            (_, Some((false, _))) => ActionKind::Pause,
-            (_, None) => {
-                self.message = Some("not yet: the store has not answered".into());
-                return None;
-            }
-        };
-        let ask = matches!(kind, ActionKind::Pause | ActionKind::Delete | ActionKind::Revoke(..));
-        self.ask_or_begin(Action { semaphore, kind }, ask)
-    }
-
-    fn ask_or_begin(&mut self, action: Action, ask: bool) -> Option<Effect> {
-        if ask {
-            self.prompt = Some(Prompt::Confirm(action));
-            return None;
+            (_, None) => self.message = Some("not yet: the store has not answered".into()),
         }
-        self.begin(action)
+        None
     }
 
-    fn revocation(&mut self) -> Option<ActionKind> {
+    /// Asks before a change, whose consequence the question names.
+    fn ask(&mut self, semaphore: String, change: Change, consequence: &str) {
+        self.prompt = Some(Prompt::Confirm(Action { semaphore, change }, consequence.to_owned()));
+    }
+
+    fn ask_to_revoke(&mut self, semaphore: String) {
         let Some(opened) = &self.opened else {
             self.message = Some("open it with Enter, and select a holder or waiter to revoke".into());
-            return None;
+            return;
         };
-        let (holder, holds) = opened.detail.as_ref()?.at(opened.cursor.selected())?;
-        Some(ActionKind::Revoke(holder.to_owned(), holds))
+        let selected = opened.detail.as_ref().and_then(|detail| detail.at(opened.cursor.selected()));
+        let Some((holder, holds)) = selected else { return };
+        let what = if holds { "permit" } else { "place in line" };
+        let consequence = match self.label_of(holder) {
+            "" => format!("take its {what} away"),
+            label => format!("take the {what} of {label:?} away"),
+        };
+        let change = Change::Revoke { holder: holder.to_owned(), token: None, reason: String::new() };
+        self.ask(semaphore, change, &consequence);
     }
 
-    fn begin(&mut self, action: Action) -> Option<Effect> {
+    fn begin(&mut self, semaphore: String, change: Change) -> Option<Effect> {
+        let action = Action { semaphore, change };
         self.pending = Some(action.clone());
         Some(Effect::Do(action))
     }
 
     fn on_answer(&mut self, key: KeyCode, action: Action) -> Option<Effect> {
         if let KeyCode::Char('y' | 'Y') = key {
-            return self.begin(action);
+            return self.begin(action.semaphore, action.change);
         }
-        self.message = Some(format!("did not {}", action.describe()));
+        self.message = Some(format!("not done: {action}"));
         None
     }
 
@@ -164,20 +166,23 @@ impl Model {
             KeyCode::Esc => return None,
             KeyCode::Enter if digits.is_empty() => return None,
             KeyCode::Enter => {
-                let kind = match digits.parse() {
+                let limit = match digits.parse() {
                     Ok(0) => {
                         self.message = Some("a limit is at least 1: pause it with p instead".into());
                         return None;
                     }
-                    Ok(limit) => ActionKind::SetLimit(limit),
+                    Ok(limit) => limit,
                     Err(_) => {
                         self.message = Some(format!("a limit is at most {}", u32::MAX));
                         return None;
                     }
                 };
-                let is_mutex = self.row_of(&name).is_some_and(|row| row.limit == Some(1));
-                let ask = is_mutex && kind != ActionKind::SetLimit(1);
-                return self.ask_or_begin(Action { semaphore: name, kind }, ask);
+                let change = Change::SetLimit { limit, if_version: None };
+                if limit == 1 || self.row_of(&name).is_none_or(|row| row.limit != Some(1)) {
+                    return self.begin(name, change);
+                }
+                self.ask(name, change, "admit several at once, in place of one");
+                return None;
             }
             KeyCode::Backspace => drop(digits.pop()),
             KeyCode::Char(digit) if digit.is_ascii_digit() && digits.len() < MAX_DIGITS => digits.push(digit),
@@ -190,10 +195,10 @@ impl Model {
     fn on_reason(&mut self, key: KeyCode, semaphore: String, mut reason: String) -> Option<Effect> {
         match key {
             KeyCode::Esc => {
-                self.message = Some(format!("did not close the line of {semaphore:?}"));
+                self.message = Some(format!("not done: {semaphore:?}: close the line"));
                 return None;
             }
-            KeyCode::Enter => return self.begin(Action { semaphore, kind: ActionKind::Close(reason) }),
+            KeyCode::Enter => return self.begin(semaphore, Change::CloseLine { reason }),
             KeyCode::Backspace => drop(reason.pop()),
             KeyCode::Char(key) if reason.len() + key.len_utf8() <= MAX_REASON => reason.push(key),
             _ => {}

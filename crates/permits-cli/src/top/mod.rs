@@ -95,7 +95,7 @@ async fn show(mut model: Model, mut fetcher: Fetcher, signals: &mut Signals) -> 
     let end = event_loop(&mut model, &mut fetcher, &mut screen, signals).await;
     drop(screen);
     if let Some(action) = fetcher.finish(model.pending.take(), LEAVE_TIMEOUT).await {
-        report::say(format_args!("the store did not confirm: {}", action.describe()));
+        report::say(format_args!("the store did not confirm: {action}"));
     }
     end
 }

@@ -16,7 +16,6 @@ use super::cursor::Cursor;
 use super::detail::Detail;
 use super::rate::Rate;
 use super::snapshot::{Listing, Query, Snapshot};
-use crate::holder::told;
 use crate::inspected::ListRow;
 use crate::order::Order;
 use crate::report::with_causes;
@@ -40,7 +39,8 @@ pub(super) struct Opened {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
     /// Yes or no.
-    Confirm(Action),
+    /// Of an action, with its consequence.
+    Confirm(Action, String),
     /// A limit for this semaphore: the digits so far.
     Limit(String, String),
     /// The reason for which this line is closed: the text so far.
@@ -213,7 +213,7 @@ impl Model {
     }
 
     /// The label of a holder or waiter of the opened semaphore.
-    fn label_of(&self, holder: &str) -> &str {
+    pub(super) fn label_of(&self, holder: &str) -> &str {
         let detail = self.opened.as_ref().and_then(|opened| opened.detail.as_ref());
         detail.and_then(|detail| detail.label_of(holder)).unwrap_or_default()
     }
@@ -298,7 +298,7 @@ impl Model {
         self.pending = None;
         self.message = Some(match result {
             Ok(done) => action.outcome(done),
-            Err(error) => format!("could not {}: {}", action.describe(), with_causes(&error)),
+            Err(error) => format!("{action} failed: {}", with_causes(&error)),
         });
     }
 
@@ -324,12 +324,10 @@ impl Model {
     /// The notes below the rows.
     pub(super) fn notes(&self, now: Instant) -> Vec<Note> {
         let warning = self.warning.clone().map(Note::Warning);
-        let pending =
-            || self.pending.as_ref().map(|action| format!("{}: asked the store …", action.describe()));
+        let pending = || self.pending.as_ref().map(|action| format!("{action}: asked the store …"));
         let last = match &self.prompt {
-            Some(Prompt::Confirm(action)) => {
-                let question = action.question(|holder| told(self.label_of(holder), &format!("{holder:?}")));
-                Some(Note::Question(format!("{question} (y/n)")))
+            Some(Prompt::Confirm(action, consequence)) => {
+                Some(Note::Question(format!("{action}: {consequence}? (y/n)")))
             }
             Some(Prompt::Limit(name, digits)) => {
                 let limit = self.row_of(name).and_then(|row| row.limit);

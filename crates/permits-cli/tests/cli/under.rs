@@ -68,7 +68,7 @@ fn the_verbs_that_show_choose_by_the_beginning_of_the_name(store: &dyn Store, _:
 fn several_are_changed_with_yes_only(store: &dyn Store, _: &str) {
     prepare_tenants(store);
     let refused = call(store, &["pause", "--under", "api/"]);
-    let says = "permits: would pause 3 semaphores: \"api/tenant-1\", \"api/tenant-2\", \"api/tenant-3\"; \
+    let says = "permits: would change 3 semaphores, \"api/tenant-1\", \"api/tenant-2\", \"api/tenant-3\": pause; \
                 if you mean it, add --yes\n";
     assert_eq!((refused.code, refused.stdout.as_str(), refused.stderr.as_str()), (64, "", says));
     assert_eq!(paused(store), [""; 0]);
@@ -87,7 +87,7 @@ fn several_are_changed_with_yes_only(store: &dyn Store, _: &str) {
     // The prefix of a variable that is not set.
     let all = call(store, &["pause", "--under", "", "--yes"]);
     assert_eq!(all.code, 64);
-    assert!(all.stderr.ends_with(" more; an empty prefix needs a terminal\n"), "{}", all.stderr);
+    assert!(all.stderr.ends_with(" more: pause; an empty prefix needs a terminal\n"), "{}", all.stderr);
     assert_eq!(status(store, "api")["paused"], false);
 }
 
@@ -141,7 +141,7 @@ fn a_terminal_is_asked_before_several_are_changed() {
     for (answer, code) in [("n\n", 1), ("y\n", 0)] {
         let mut terminal = Terminal::start(&mut permits(&store.url(), ["pause", "--under", "api"]));
         terminal.shows(
-            "permits: pause 5 semaphores: \"api\", \"api/tenant-1\", \"api/tenant-2\" and 2 more? (y/n) ",
+            "permits: change 5 semaphores, \"api\", \"api/tenant-1\", \"api/tenant-2\" and 2 more: pause? (y/n) ",
         );
         terminal.types(answer);
         terminal.shows(if code == 0 { "api/tenant-3: paused" } else { "permits: nothing was changed" });

@@ -13,8 +13,8 @@ export function milliseconds(text) {
 const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const REASON = { name: "reason", label: "Reason, which is shown to all", maxLength: 1000 };
 
-// The acts by the name of their button. `shows` says in which state there is a button; `question` returns what the dialog asks;
-// `body` makes the request of its answers.
+// The acts by the name of their change, which is that of their button. `shows` says in which state there is a button; `question`
+// returns what the dialog asks; `body` makes the fields of the change of its answers, which are its fields unless there is one.
 const ACTS = {
   pause: {
     words: "Pause…", shows: (status) => !status.paused,
@@ -23,15 +23,13 @@ const ACTS = {
       text: `From now on nothing is granted. ${held}, and ${waits} on.`,
       fields: [REASON, { name: "time", label: "For a time, such as 30s, 5m or 2h. Empty: until it is resumed", check: (text) => !text || milliseconds(text) >= 1 || "A time such as 30s, 5m or 2h" }],
     }),
-    body: ({ reason, time }) => (time ? { reason, for_ms: milliseconds(time) } : { reason }),
-    outcome: ({ time }) => (time ? `paused for ${time}` : "paused"),
+    body: ({ reason, time }) => ({ reason, time_ms: milliseconds(time) }),
   },
   resume: {
     words: "Resume…", shows: (status) => status.paused,
     question: ({ status }) => ({ title: `Resume ${status.name}?`, done: "Resume", text: `${many(status.waiting, "waiter")}: those are granted that fit, in their order.`, fields: [] }),
-    outcome: () => "resumed",
   },
-  limit: {
+  set_limit: {
     words: "Limit…", shows: () => true,
     question: ({ status }) => ({
       title: `Limit of ${status.name}`, done: "Set and pin",
@@ -42,27 +40,22 @@ const ACTS = {
       ],
     }),
     body: ({ limit }) => ({ limit: Number(limit) }),
-    outcome: ({ limit }) => `limit ${limit}`,
   },
   unpin: {
-    words: "Unpin limit…", verb: "limit", shows: (status) => status.pinned,
+    words: "Unpin limit…", shows: (status) => status.pinned,
     question: ({ status }) => ({ title: `Unpin the limit of ${status.name}?`, done: "Unpin", text: `It stays ${status.limit} until a program declares another with its next request.`, fields: [] }),
-    body: () => ({ unpin: true }),
-    outcome: () => "limit unpinned",
   },
-  close: {
+  close_line: {
     words: "Close line…", shows: (status) => status.closed === null,
     question: ({ status, held }) => ({
       title: `Close the line of ${status.name}?`, done: "Close line",
       text: `${many(status.waiting, "waiter")} and all new requests are refused, with this reason. ${held}.`,
       fields: [REASON],
     }),
-    outcome: () => "line closed",
   },
-  open: {
+  open_line: {
     words: "Open line…", shows: (status) => status.closed !== null,
     question: ({ status }) => ({ title: `Open the line of ${status.name}?`, done: "Open line", text: "Requests are granted or wait again.", fields: [] }),
-    outcome: () => "line opened",
   },
   delete: {
     words: "Delete…", shows: () => true, isOff: (status) => status.held > 0 || status.waiting > 0,
@@ -71,7 +64,6 @@ const ACTS = {
       text: "The store forgets its limit, its state and its counts. A program that still uses it makes it again, with the limit that it declares.",
       fields: [],
     }),
-    outcome: () => "deleted",
   },
 };
 
@@ -107,24 +99,26 @@ export class Acts {
     const [act, holders] = [ACTS[name], status.holders.filter((holder) => !holder.cooling).length];
     const held = holders === 1 ? "1 holder keeps its permit" : `${holders} holders keep their permits`;
     const waits = status.waiting === 1 ? "1 waiter waits" : `${status.waiting} waiters wait`;
-    const answers = await this.ask(act.question({ status, held, waits }));
-    if (answers) await this.change(status.name, act.verb ?? name, act.body?.(answers) ?? answers, act.outcome(answers));
+    await this.change(status.name, act.question({ status, held, waits }), (answers) => ({ change: name, ...(act.body?.(answers) ?? answers) }));
   }
 
   async revoke(name, item) {
     const what = item.position === undefined ? "permit" : "place in line";
-    const answers = await this.ask({
+    const question = {
       title: `Take the ${what} of ${item.holder} away?`, done: "Revoke",
       text: "A holder that cannot be reached works on until its next renewal, while another may be granted its units.",
       fields: [{ ...REASON, label: "Reason that is reported to it" }],
-    });
-    if (answers) await this.change(name, "revoke", { holder: item.holder, ...answers }, `revoked ${item.holder}`);
+    };
+    await this.change(name, question, (answers) => ({ change: "revoke", holder: item.holder, ...answers }));
   }
 
-  async change(name, verb, body, done) {
+  // Makes the change that `of` makes of the answers to the question, unless the question is cancelled.
+  async change(name, question, of) {
+    const answers = await this.ask(question);
+    if (!answers) return;
     try {
-      const status = await api.change(name, verb, body);
-      this.say(`${name}: ${done}`);
+      const status = await api.change(name, of(answers));
+      this.say(`${name}: ${question.done}: done`);
       this.changed(status, name);
     } catch (error) {
       this.onFailed(error, true);

@@ -52,10 +52,10 @@ export async function history(name, window, signal) {
   return (await request(`${of(name)}/history?window_ms=${window}`, { signal })).json();
 }
 
-// Changes a semaphore. Returns its state after the change.
-export async function change(name, verb, body) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  return (await request(`${of(name)}/${verb}`, options)).json();
+// Makes a change of a semaphore. Returns its state after it.
+export async function change(name, change) {
+  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change) };
+  return (await request(`${of(name)}/change`, options)).json();
 }
 
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));

@@ -3,15 +3,23 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use permits::Inspection;
+use permits::{Change, Inspection};
 
-use super::super::action::{Action, ActionKind};
+use super::super::action::Action;
 use super::super::keys::Effect;
 use super::super::model::{Model, Prompt};
 use super::{detail, opened, overview, press, snapshot, types};
 
-fn act(kind: ActionKind) -> Option<Effect> {
-    Some(Effect::Do(Action { semaphore: "exports".into(), kind }))
+fn act(change: Change) -> Option<Effect> {
+    Some(Effect::Do(Action { semaphore: "exports".into(), change }))
+}
+
+fn limit(limit: u32) -> Option<Effect> {
+    act(Change::SetLimit { limit, if_version: None })
+}
+
+fn revoke(holder: &str) -> Option<Effect> {
+    act(Change::Revoke { holder: holder.into(), token: None, reason: String::new() })
 }
 
 fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
@@ -37,15 +45,18 @@ fn only_y_confirms() {
         for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
             let mut model = opened(detail(), now);
             assert_eq!(types(&mut model, ask), None);
-            assert!(matches!(model.prompt, Some(Prompt::Confirm(_))));
+            assert!(matches!(model.prompt, Some(Prompt::Confirm(..))));
             assert_eq!(press(&mut model, no), None, "{no:?}");
             assert_eq!((model.prompt, model.pending), (None, None));
         }
     }
-    assert_eq!(types(&mut opened(detail(), now), "py"), act(ActionKind::Pause));
-    assert_eq!(types(&mut opened(detail(), now), "dy"), act(ActionKind::Delete));
-    assert_eq!(types(&mut opened(detail(), now), "ry"), act(ActionKind::Revoke("web-1".into(), true)));
-    assert_eq!(types(&mut opened(detail(), now), "jjrY"), act(ActionKind::Revoke("web-3".into(), false)));
+    assert_eq!(
+        types(&mut opened(detail(), now), "py"),
+        act(Change::Pause { time: None, reason: String::new() })
+    );
+    assert_eq!(types(&mut opened(detail(), now), "dy"), act(Change::Delete { unreadable: false }));
+    assert_eq!(types(&mut opened(detail(), now), "ry"), revoke("web-1"));
+    assert_eq!(types(&mut opened(detail(), now), "jjrY"), revoke("web-3"));
 }
 
 #[test]
@@ -54,30 +65,30 @@ fn a_line_is_closed_with_a_reason_and_opened_at_once() {
     let mut model = opened(detail(), now);
     assert_eq!(types(&mut model, "cmoved quickly"), None);
     assert_eq!(press(&mut model, KeyCode::Backspace), None);
-    assert_eq!(press(&mut model, KeyCode::Enter), act(ActionKind::Close("moved quickl".into())));
+    assert_eq!(press(&mut model, KeyCode::Enter), act(Change::CloseLine { reason: "moved quickl".into() }));
     let mut model = opened(detail(), now);
     types(&mut model, "cx");
     assert_eq!((press(&mut model, KeyCode::Esc), model.pending), (None, None));
     let mut closed = opened(Inspection { closed: Some("moved".into()), ..detail() }, now);
-    assert_eq!(types(&mut closed, "c"), act(ActionKind::Open));
+    assert_eq!(types(&mut closed, "c"), act(Change::OpenLine));
 }
 
 #[test]
 fn a_mutex_is_turned_into_a_semaphore_on_request_only() {
     let now = Instant::now();
     let with_limit = |limit| opened(Inspection { limit: Some(limit), ..detail() }, now);
-    for (limit, typed) in [(1, "1"), (2, "7")] {
-        let mut model = with_limit(limit);
+    for (before, typed) in [(1, "1"), (2, "7")] {
+        let mut model = with_limit(before);
         types(&mut model, &format!("l{typed}"));
-        let expected = act(ActionKind::SetLimit(typed.parse().expect("a number")));
+        let expected = limit(typed.parse().expect("a number"));
         assert_eq!(press(&mut model, KeyCode::Enter), expected);
     }
     let mut mutex = with_limit(1);
     types(&mut mutex, "l7");
     assert_eq!(press(&mut mutex, KeyCode::Enter), None);
-    let question = r#"set the limit of "exports" to 7: admit several at once, in place of one? (y/n)"#;
+    let question = r#""exports": set the limit to 7: admit several at once, in place of one? (y/n)"#;
     assert!(super::drawn(&mut mutex, 100, 24, now).iter().any(|row| row == question));
-    assert_eq!(types(&mut mutex, "y"), act(ActionKind::SetLimit(7)));
+    assert_eq!(types(&mut mutex, "y"), limit(7));
 }
 
 #[test]
@@ -88,15 +99,15 @@ fn the_answer_applies_to_the_question() {
     let mut later = detail();
     later.holders.remove(1);
     model.on_snapshot(snapshot("exports", later), now);
-    assert_eq!(types(&mut model, "y"), act(ActionKind::Revoke("web-2".into(), true)));
+    assert_eq!(types(&mut model, "y"), revoke("web-2"));
 }
 
 #[test]
 fn actions_that_can_be_undone_need_no_confirmation() {
     let now = Instant::now();
     let paused = Inspection { paused: true, ..detail() };
-    assert_eq!(types(&mut opened(paused, now), "p"), act(ActionKind::Resume));
-    assert_eq!(types(&mut opened(detail(), now), "u"), act(ActionKind::Unpin));
+    assert_eq!(types(&mut opened(paused, now), "p"), act(Change::Resume));
+    assert_eq!(types(&mut opened(detail(), now), "u"), act(Change::Unpin));
 }
 
 #[test]
@@ -110,7 +121,7 @@ fn one_action_at_a_time() {
     }
     let action = model.pending.clone().expect("it is in flight");
     model.on_acted(&action, Ok(true));
-    assert_eq!(types(&mut model, "u"), act(ActionKind::Unpin));
+    assert_eq!(types(&mut model, "u"), act(Change::Unpin));
 }
 
 #[test]
@@ -133,10 +144,10 @@ fn no_action_without_a_fetched_state() {
 fn a_limit_is_a_number_from_1() {
     let now = Instant::now();
     for (typed, expected) in [
-        ("8", act(ActionKind::SetLimit(8))),
-        ("-0x08", act(ActionKind::SetLimit(8))),
-        ("4294967295", act(ActionKind::SetLimit(u32::MAX))),
-        ("42949672959", act(ActionKind::SetLimit(u32::MAX))),
+        ("8", limit(8)),
+        ("-0x08", limit(8)),
+        ("4294967295", limit(u32::MAX)),
+        ("42949672959", limit(u32::MAX)),
         ("4294967296", None),
         ("0", None),
         ("000", None),

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, StoreError};
+use permits::{AdminError, Change, StoreError};
 
-use super::super::action::{Action, ActionKind};
+use super::super::action::Action;
 use super::super::model::{Model, Note};
 use super::super::snapshot::{Listing, Query, Snapshot};
 use super::{detail, drawn, listing, opened, overview, press, snapshot, types, waiter};
@@ -124,17 +124,13 @@ fn a_failed_list_is_shown_in_the_overview_only() {
 #[test]
 fn the_outcome_of_an_action_is_shown_until_the_next_key() {
     let now = Instant::now();
-    let action = |kind| Action { semaphore: "exports".into(), kind };
-    let revoke = action(ActionKind::Revoke("web-1".into(), true));
+    let action = |change| Action { semaphore: "exports".into(), change };
+    let revoke = action(Change::Revoke { holder: "web-1".into(), token: None, reason: String::new() });
+    let pause = action(Change::Pause { time: None, reason: String::new() });
     for (action, result, expected) in [
-        (action(ActionKind::SetLimit(3)), Ok(true), r#"the limit of "exports" is 3, and pinned"#),
-        (revoke.clone(), Ok(true), r#"revoked "web-1""#),
-        (revoke, Ok(false), r#""web-1" no longer holds or waits"#),
-        (
-            action(ActionKind::Pause),
-            Err(unreachable()),
-            r#"could not pause "exports": the store cannot be reached: it is gone"#,
-        ),
+        (pause.clone(), Ok(true), r#""exports": pause: done"#),
+        (revoke, Ok(false), r#""exports": revoke web-1: there is none any more"#),
+        (pause, Err(unreachable()), r#""exports": pause failed: the store cannot be reached: it is gone"#),
     ] {
         let mut model = opened(detail(), now);
         model.on_acted(&action, result);

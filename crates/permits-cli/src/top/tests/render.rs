@@ -87,7 +87,7 @@ fn a_semaphore_has_its_holders_and_its_line() {
         "  WAITER  BEFORE    AGE  WEIGHT  LABEL",
         "  web-3        0  7.0 s       1  nightly export",
         "",
-        r#"take the permit of "web-1" away? (y/n)"#,
+        r#""exports": revoke web-1: take its permit away? (y/n)"#,
         "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin…",
     ];
     assert_eq!(drawn(&mut model, 70, 9, now), expected);
@@ -181,10 +181,9 @@ fn a_question_is_visible_on_the_smallest_screen() {
     let mut model = opened(detail(), now);
     model.on_snapshot(Snapshot::Failed(AdminError::Ended(Ended::Closed)), now);
     types(&mut model, "r");
-    let expected =
-        ["exports: 3 of 3 hel…", "> web-1      1 h 2 m", "take the permit of", r#""web-1" away? (y/n)"#];
+    let expected = ["exports: 3 of 3 hel…", r#""exports": revoke"#, "web-1: take its", "permit away? (y/n)"];
     let rows = drawn(&mut model, 20, 5, now);
-    assert!(rows.ends_with(&names(&expected[2..])), "{rows:?}");
+    assert!(rows.ends_with(&names(&expected[1..])), "{rows:?}");
     assert_eq!(rows[0], expected[0]);
 }
 
@@ -288,7 +287,8 @@ fn a_label_is_shown_in_place_of_the_token() {
     assert_eq!(first(50), "> vm:1027…F.0  1 h 2 m   14 s     0  alice: export");
     let mut revoking = opened(labelled, now);
     types(&mut revoking, "r");
-    let question = r#"take the permit of "alice: export" ("vm:10273/oI-d0YHv9CdF.0") away? (y/n)"#;
+    let question =
+        r#""exports": revoke vm:10273/oI-d0YHv9CdF.0: take the permit of "alice: export" away? (y/n)"#;
     assert!(drawn(&mut revoking, 100, 12, now).iter().any(|row| row == question));
 }
 

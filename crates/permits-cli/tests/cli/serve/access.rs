@@ -5,7 +5,7 @@ use permits_testkit::{skip, wait};
 use crate::support::{CLOSED_PORT, Local, Store as _, assert_own_lines, output, permits};
 
 use super::http::Request;
-use super::{Serve, TOKEN, token_file};
+use super::{PAUSE, Serve, TOKEN, token_file};
 
 /// Paths that need the token, if there is one.
 const DATA: [&str; 6] = [
@@ -55,8 +55,8 @@ fn a_socket_of_both_families_answers_both() {
         assert_eq!(request.send().status, status, "{host} by {by}");
     }
     let reached = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    let pause = Request::new(reached, "POST", "/api/v1/semaphores/x/pause").bearer(TOKEN);
-    assert_eq!(pause.header("Content-Type", "application/json").body("{}").send().status, 200);
+    let pause = Request::new(reached, "POST", "/api/v1/semaphores/x/change").bearer(TOKEN);
+    assert_eq!(pause.header("Content-Type", "application/json").body(PAUSE).send().status, 200);
     let is_reported = || serve.stderr().starts_with("permits: 127.0.0.1:");
     assert!(wait::until(is_reported), "{}", serve.stderr());
     // A loopback address in the other notation needs no token.
@@ -108,8 +108,8 @@ fn all_data_needs_the_token() {
             assert_eq!(serve.get(path).bearer(TOKEN).send().status, 200, "{path}");
         }
     }
-    let unsigned = Request::new(serve.address, "POST", "/api/v1/semaphores/x/pause");
-    assert_eq!(unsigned.header("Content-Type", "application/json").body("{}").send().status, 401);
+    let unsigned = Request::new(serve.address, "POST", "/api/v1/semaphores/x/change");
+    assert_eq!(unsigned.header("Content-Type", "application/json").body(PAUSE).send().status, 401);
     for path in ["/", "/healthz", "/page/main.js", "/page/style.css"] {
         assert_eq!(serve.read(path).status, 200, "{path}");
     }
@@ -140,7 +140,7 @@ fn a_foreign_host_or_origin_is_refused() {
     }
     let own = format!("http://127.0.0.1:{port}");
     assert_eq!(serve.get("/metrics").header("Origin", &own).send().status, 200);
-    let preflight = Request::new(serve.address, "OPTIONS", "/api/v1/semaphores/x/pause");
+    let preflight = Request::new(serve.address, "OPTIONS", "/api/v1/semaphores/x/change");
     let preflight = preflight.header("Origin", &own).header("Access-Control-Request-Method", "POST").send();
     assert!(preflight.status == 403 && !preflight.head.to_ascii_lowercase().contains("access-control"));
 }

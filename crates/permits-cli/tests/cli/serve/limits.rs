@@ -29,10 +29,10 @@ fn a_large_head_is_refused() {
 fn a_large_body_is_refused() {
     let store = Local::new();
     let serve = Serve::writable(&store);
-    let body = format!(r#"{{"holder":"{}"}}"#, "x".repeat(9_000));
-    let large = serve.post("/api/v1/semaphores/x/revoke", &body).send();
+    let body = format!(r#"{{"change":"revoke","holder":"{}"}}"#, "x".repeat(9_000));
+    let large = serve.post("/api/v1/semaphores/x/change", &body).send();
     assert_eq!(large.refusal().0, 413, "{large:?}");
-    let announced = serve.post("/api/v1/semaphores/x/revoke", "{}").header("Content-Length", "1000000000000");
+    let announced = serve.post("/api/v1/semaphores/x/change", "{}").header("Content-Length", "1000000000000");
     let stream = announced.open();
     assert!(stream.head.starts_with("HTTP/1.1 413 "), "{}", stream.head);
     assert_eq!(serve.read("/healthz").status, 200);
@@ -43,7 +43,9 @@ fn a_body_that_does_not_arrive_is_refused() {
     let store = Local::new();
     let serve = Serve::writable(&store);
     // A valid body without its last byte.
-    let announced = serve.post("/api/v1/semaphores/x/limit", r#"{"limit":3"#).header("Content-Length", "11");
+    let body = r#"{"change":"set_limit","limit":3"#;
+    let length = (body.len() + 1).to_string();
+    let announced = serve.post("/api/v1/semaphores/x/change", body).header("Content-Length", &length);
     assert_eq!(announced.send().refusal(), (408, "the body is incomplete after 10 s".to_owned()));
     assert!(status(&store, "x")["limit"].is_null(), "nothing has changed");
 }

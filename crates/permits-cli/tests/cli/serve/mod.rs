@@ -26,6 +26,9 @@ use http::{Reply, Request};
 /// The token of the servers with one.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+/// The body of a change.
+const PAUSE: &str = r#"{"change":"pause"}"#;
+
 /// A server of the command.
 pub(crate) struct Serve {
     running: Running,

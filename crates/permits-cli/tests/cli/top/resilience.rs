@@ -52,7 +52,7 @@ fn the_screen_can_be_left_while_the_store_is_silent() {
     view.types("q");
     let (code, rest) = view.finish();
     assert_eq!(code, 0);
-    assert!(rest.contains(&format!("permits: the store did not confirm: pause {name:?}")), "{rest}");
+    assert!(rest.contains(&format!("permits: the store did not confirm: {name:?}: pause")), "{rest}");
     server.resume();
 }
 

@@ -78,14 +78,14 @@ fn an_operator_works_with_the_page() {
     assert!(waiter.code == 75 && waiter.stderr.contains("too late"), "{waiter:?}");
     assert!(holder.code == 76 && holder.stderr.contains("it hangs"), "{holder:?}");
 
-    act("#close", "0 waiters and all new requests are refused");
+    act("#close_line", "0 waiters and all new requests are refused");
     browser.press(&format!("moved to exports-2{ENTER}"));
     is(&fact("CLOSED by serve by "), json!({ "closed": "moved to exports-2" }));
-    act("#open", "granted or wait again");
+    act("#open_line", "granted or wait again");
     browser.press(ENTER);
     is(&format!("!{}", fact("CLOSED")), json!({ "closed": null }));
 
-    act("#limit", "The limit is pinned");
+    act("#set_limit", "The limit is pinned");
     browser.script("document.querySelector('#confirm-limit').value = ''");
     browser.press(&format!("5{ENTER}"));
     assert_eq!(status(&server, "exports")["limit"], 1, "a mutex stays one unless that is confirmed");
