@@ -49,11 +49,13 @@ pub(crate) struct Failure {
     pub(crate) fields: Value,
     /// Others hold the units, or wait for them. Every other failure needs a person.
     pub(crate) is_taken: bool,
+    /// Nothing is printed of it.
+    pub(crate) is_quiet: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), fields: json!({}), is_taken: false }
+        Self { code, message: message.into(), fields: json!({}), is_taken: false, is_quiet: false }
     }
 
     /// Adds values that the message has.
@@ -62,11 +64,11 @@ impl Failure {
         self
     }
 
-    /// Reports the failure, unless its message is empty.
+    /// Reports the failure, unless it is quiet.
     pub(crate) fn report(self) -> u8 {
         let code = self.code;
-        let Self { message, fields, .. } = self.with(json!({ "exit_code": code }));
-        if !message.is_empty() {
+        let Self { message, fields, is_quiet, .. } = self.with(json!({ "exit_code": code }));
+        if !is_quiet {
             report::say_failure(message, fields);
         }
         code

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
 use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, PermitJson, RELEASE_TIMEOUT, Requested};
-use crate::args::{Acquire, Common, Handle, Release, Renew};
+use crate::args::{Acquire, Common, Handle, Release, Renew, Request};
 use crate::clock::milliseconds;
 use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
@@ -60,16 +60,16 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
         let message = "memory: ends with this process, and so would the permit: use local: or a server";
         return Err(Failure::new(exit::USAGE, message));
     }
-    let requested = Requested::new(common, &options.name, &options.request, &[], Caller::Verb("acquire"))?;
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
-    let mut signals = Signals::listen().map_err(Failure::system)?;
     // A waiter that dies leaves the line when the short lease ends.
-    let lease_of_waiter = lease.min(LEASE);
-    let show = async |wait: &acquire::Pending<'_>| wait.show().await;
-    let (client, permits) = match requested.permits(lease_of_waiter, signals.next_ending(), show).await {
+    let request = Request { lease: Some(lease.min(LEASE)), ..options.request.clone() };
+    let requested = Requested::new(common, &options.name, &request, &[], Caller::Verb("acquire"))?;
+    let mut signals = Signals::listen().map_err(Failure::system)?;
+    let acquired = requested.permits(signals.next_ending(), requested.show()).await;
+    let (client, permits) = match acquired {
         Ok(acquired) => acquired,
         Err(NoPermit::Stopped(signal)) => return run::exit_by_signal(signal),
-        Err(NoPermit::Failure(failure)) => return Err(requested.refused(failure)),
+        Err(NoPermit::Failure(failure)) => return Err(failure),
     };
     let Ok([permit]) = <[Permit; 1]>::try_from(permits.into_permits()) else {
         unreachable!("one semaphore was requested");

@@ -2,6 +2,7 @@
 //! program that does not read delays neither a release nor a signal.
 
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -51,17 +52,18 @@ impl Output {
         Ok(Self { lines, progress })
     }
 
-    /// Writes a JSON object. Returns the number of its line, from 1.
-    pub(crate) fn write(&self, object: &impl Serialize) -> u64 {
-        self.write_text(serde_json::to_string(object).expect("it has neither maps nor failing fields"))
+    /// Writes a JSON object.
+    pub(crate) fn write(&self, object: &impl Serialize) {
+        self.write_text(serde_json::to_string(object).expect("it has neither maps nor failing fields"));
     }
 
-    /// Writes a text as a line. Returns the number of the line, from 1.
-    pub(crate) fn write_text(&self, mut line: String) -> u64 {
+    /// Writes a text as a line.
+    pub(crate) fn write_text(&self, mut line: String) {
         line.push('\n');
-        self.send(line)
+        self.send(line);
     }
 
+    /// Returns the number of the line, from 1.
     fn send(&self, line: String) -> u64 {
         let number = self.progress.accepted.fetch_add(1, Ordering::SeqCst) + 1;
         // Fails if the thread has ended, which it does after it failed to write.
@@ -73,11 +75,6 @@ impl Output {
     pub(crate) fn is_behind(&self) -> bool {
         let (accepted, written) = self.progress.counts();
         accepted - written > MAX_BEHIND
-    }
-
-    /// Returns true if the line with this number was not written, and will never be.
-    pub(crate) fn has_failed_before(&self, number: u64) -> bool {
-        self.progress.has_failed.load(Ordering::SeqCst) && self.progress.counts().1 < number
     }
 
     /// Waits until a line cannot be written. For one caller, which does not wait for anything else.
@@ -121,11 +118,14 @@ impl Output {
 
 /// True if the reader of standard output has closed it, also before a line cannot be written.
 pub(crate) fn is_closed() -> bool {
-    let stdout = io::stdout();
-    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    has(&io::stdout(), PollFlags::ERR)
+}
+
+/// True if the system reports this of a file that is open. An error says nothing about it.
+pub(crate) fn has(file: &impl AsFd, flags: PollFlags) -> bool {
+    let mut polled = [PollFd::new(file, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // An error says nothing about the reader.
-    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(flags)
 }
 
 impl Progress {

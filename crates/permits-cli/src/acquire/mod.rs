@@ -8,7 +8,7 @@ mod outer;
 mod reason;
 mod waiting;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -53,25 +53,57 @@ pub(crate) const UNANSWERED: &str =
 /// The default lease of a permit that this process renews.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
+/// Connects to the store. `label` is that of requests that name none; `request` the one of the command line.
+pub(crate) async fn connect(
+    common: &Common,
+    label: String,
+    request: Option<&Request>,
+) -> Result<Client, Failure> {
+    let mut target = Target::of(common)?.with_label(label);
+    if common.verbose > 0 {
+        report::say(format_args!("store {}", target.store));
+    }
+    target.builder = target.builder.lease(LEASE);
+    if let Some(recovery) = request.and_then(|request| request.recovery) {
+        target.builder = target.builder.recovery(recovery.into());
+    }
+    let wait = request.and_then(|request| request.wait);
+    let default = wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
+    target.connect(common.store_timeout.unwrap_or(default)).await
+}
+
 /// A request as the arguments describe it, from its start.
 pub(crate) struct Requested<'a> {
-    common: &'a Common,
-    name: &'a str,
-    request: &'a Request,
-    also: &'a [Also],
+    common: Common,
+    pub(crate) name: String,
+    pub(crate) request: Request,
+    also: Vec<Also>,
     caller: Caller<'a>,
     label: String,
     began: Instant,
+    /// Set once the store is connected to.
+    pending: OnceCell<Pending>,
+    /// The position that [`Self::moved`] has returned.
+    shown: RefCell<Option<(String, u64)>>,
+}
+
+/// An acquisition in progress.
+struct Pending {
+    client: Client,
+    /// The semaphores, the first of NAME.
+    semaphores: Vec<Semaphore>,
+    /// Borrowed during a poll, and while its position is read.
+    acquire: RefCell<AcquireAll>,
 }
 
 impl<'a> Requested<'a> {
     /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, and a label of the
     /// environment that is not valid, before a store is asked.
     pub(crate) fn new(
-        common: &'a Common,
-        name: &'a str,
-        request: &'a Request,
-        also: &'a [Also],
+        common: &Common,
+        name: &str,
+        request: &Request,
+        also: &[Also],
         caller: Caller<'a>,
     ) -> Result<Self, Failure> {
         let mut names = BTreeSet::from([name]);
@@ -80,43 +112,39 @@ impl<'a> Requested<'a> {
             return Err(Failure::new(exit::USAGE, AcquireAllError::Twice { semaphore }.to_string()));
         }
         let label = caller.label(request.label.as_deref())?;
-        Ok(Self { common, name, request, also, caller, label, began: Instant::now() })
+        Ok(Self {
+            common: common.clone(),
+            name: name.to_owned(),
+            request: request.clone(),
+            also: also.to_vec(),
+            caller,
+            label,
+            began: Instant::now(),
+            pending: OnceCell::new(),
+            shown: RefCell::default(),
+        })
     }
 
-    async fn connect(&self, lease: Duration) -> Result<Client, Failure> {
-        let mut target = Target::of(self.common)?.with_label(self.label.clone());
-        if self.common.verbose > 0 {
-            report::say(format_args!("store {}", target.store));
-        }
-        target.builder = target.builder.lease(lease);
-        if let Some(recovery) = self.request.recovery {
-            target.builder = target.builder.recovery(recovery.into());
-        }
-        let default = self.request.wait.map_or(STORE_TIMEOUT, |wait| wait.max(MIN_STORE_TIMEOUT));
-        target.connect(self.common.store_timeout.unwrap_or(default)).await
-    }
-
-    /// Connects, with `lease` as the lease of all permits, and acquires them. `stop` ends the wait; `show`
-    /// reports it.
+    /// Connects, and acquires all permits. `stop` ends the wait; `show` is polled during it. For one call.
     pub(crate) async fn permits<T>(
         &self,
-        lease: Duration,
         stop: impl Future<Output = T>,
-        show: impl AsyncFnOnce(&Pending<'_>) -> Infallible,
+        show: impl Future<Output = Infallible>,
     ) -> Result<(Client, PermitSet), NoPermit<T>> {
         let mut stop = pin!(stop);
+        let connect = connect(&self.common, self.label.clone(), Some(&self.request));
         let client = tokio::select! {
             biased;
             stopped = &mut stop => return Err(NoPermit::Stopped(stopped)),
-            client = self.connect(lease) => client.map_err(NoPermit::Failure)?,
+            client = connect => client.map_err(NoPermit::Failure)?,
         };
         let acquired = {
-            let pending = self.begin(&client).map_err(NoPermit::Failure)?;
+            let pending = self.begin(client.clone()).map_err(|error| NoPermit::Failure(error.into()))?;
             tokio::select! {
                 biased;
                 stopped = stop => Err(NoPermit::Stopped(stopped)),
-                permits = pending.permits() => permits.map_err(NoPermit::Failure),
-                never = show(&pending) => match never {},
+                permits = self.acquired(pending) => permits.map_err(NoPermit::Failure),
+                never = show => match never {},
             }
         };
         report::erase_status();
@@ -129,19 +157,19 @@ impl<'a> Requested<'a> {
         }
     }
 
-    /// Begins to acquire. Sends nothing before [`Pending::permits`] is polled.
-    fn begin(&self, client: &Client) -> Result<Pending<'_>, Failure> {
-        let requests = self.requests(client)?;
+    /// Begins to acquire. Sends nothing before [`Self::acquired`] is polled.
+    fn begin(&self, client: Client) -> Result<&Pending, InvalidInput> {
+        let requests = self.requests(&client)?;
         let semaphores = requests.iter().map(|(semaphore, _)| semaphore.clone()).collect();
         let acquire = RefCell::new(client.acquire_all(requests));
-        Ok(Pending { requested: self, client: client.clone(), semaphores, acquire })
+        Ok(self.pending.get_or_init(|| Pending { client, semaphores, acquire }))
     }
 
     /// The semaphores with their options, that of NAME first.
     fn requests(&self, client: &Client) -> Result<Vec<(Semaphore, AcquireOptions)>, InvalidInput> {
-        let request = self.request;
+        let request = &self.request;
         let others = self.also.iter().map(|also| (also.name.as_str(), also.limit, Some(also)));
-        let all = [(self.name, request.limit, None)].into_iter().chain(others);
+        let all = [(self.name.as_str(), request.limit, None)].into_iter().chain(others);
         all.map(|(name, limit, also)| {
             let limit = match limit {
                 Some(limit) if request.require_limit => Limit::Exactly(limit),
@@ -160,12 +188,123 @@ impl<'a> Requested<'a> {
     /// The failure to report for a refusal: quiet, and with the exit code of `-E`, if others hold the units.
     /// A pause, a closed line or a recovery keeps every host from its work, so a script must not take one of
     /// them for a job that another host does.
-    pub(crate) fn refused(&self, failure: Failure) -> Failure {
+    fn refused(&self, failure: Failure) -> Failure {
         if !failure.is_taken {
             return failure;
         }
-        let message = if self.request.quiet { String::new() } else { failure.message };
-        Failure { code: self.request.conflict_exit_code, message, ..failure }
+        Failure { code: self.request.conflict_exit_code, is_quiet: self.request.quiet, ..failure }
+    }
+
+    /// Acquires all permits, or waits in line for them. A try that a recovery refuses is made again at its
+    /// end.
+    async fn acquired(&self, pending: &Pending) -> Result<PermitSet, Failure> {
+        let (request, Pending { client, acquire, .. }) = (&self.request, pending);
+        let is_try = request.no_wait || request.wait.is_some_and(|wait| wait.is_zero());
+        // A holder that reconnects late prolongs the recovery.
+        let last_try = Instant::now() + 2 * LONGEST_RECOVERY;
+        let acquired = loop {
+            let acquired = poll_fn(|context| Pin::new(&mut *acquire.borrow_mut()).poll(context)).await;
+            match acquired {
+                Err(AcquireAllError::Acquire { source: AcquireError::Recovering { remaining }, .. })
+                    if is_try && remaining <= LONGEST_RECOVERY && Instant::now() < last_try =>
+                {
+                    sleep(remaining).await;
+                    let requests = self.requests(client)?;
+                    *acquire.borrow_mut() = client.acquire_all(requests);
+                }
+                acquired => break acquired,
+            }
+        };
+        report::erase_status();
+        match acquired {
+            Ok(permits) => {
+                self.report(&permits);
+                Ok(permits)
+            }
+            Err(error) => Err(self.refused(self.failure(error, pending).await)),
+        }
+    }
+
+    /// The semaphore in whose line the request waits, its position there, and the time until it is granted,
+    /// if it is known. `None` if semaphore and position are those of the last call.
+    pub(crate) fn moved(&self) -> Option<(String, u64, Option<Duration>)> {
+        let Line { semaphore, position, expected, .. } = self.waits_in(self.pending.get()?);
+        let now = (semaphore.name().to_owned(), position?);
+        let before = self.shown.replace(Some(now.clone()));
+        (before.as_ref() != Some(&now)).then_some((now.0, now.1, expected))
+    }
+
+    /// The client, once the store is connected to.
+    pub(crate) fn client(&self) -> Option<Client> {
+        self.pending.get().map(|pending| pending.client.clone())
+    }
+
+    fn waits_in(&self, pending: &Pending) -> Line {
+        let acquire = pending.acquire.borrow();
+        let (position, expected) = (acquire.position(), acquire.expected_wait());
+        Line { position, expected, ..self.line_of(acquire.semaphore(), pending) }
+    }
+
+    /// The line of the semaphore of this name, or that of NAME.
+    fn line_of(&self, name: Option<&str>, Pending { semaphores, .. }: &Pending) -> Line {
+        let Self { request, also, .. } = self;
+        let named = semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
+        let semaphore = named.unwrap_or(&semaphores[0]).clone();
+        let also = also.iter().find(|also| also.name == semaphore.name());
+        let (weight, lane) = also.map_or((request.weight, &request.lane), |also| (also.weight, &also.lane));
+        let lane = lane.as_ref().map(|lane| lane.name.clone());
+        Line { semaphore, weight, lane, position: None, expected: None }
+    }
+
+    /// Shows the wait on standard error for as long as this future is polled, from the connection on.
+    pub(crate) async fn show(&self) -> Infallible {
+        let pending = self.pending.get().expect("the store is connected to");
+        waiting::show(|| self.waits_in(pending), self.common.verbose > 0).await
+    }
+
+    fn report(&self, permits: &PermitSet) {
+        if self.common.verbose > 0 {
+            for permit in permits.permits() {
+                let (name, holder) = (permit.semaphore(), permit.holder());
+                let (token, slot) = (permit.token(), permit.slot());
+                report::say_with(
+                    format_args!("{name:?} granted to {holder:?}, token {token}, slot {slot}"),
+                    json!({ "semaphore": name, "holder": holder, "token": token, "slot": slot }),
+                );
+            }
+        }
+    }
+
+    /// The failure for `error`, with the semaphore if there are several.
+    async fn failure(&self, error: AcquireAllError, pending: &Pending) -> Failure {
+        let Self { name, request, also, caller, .. } = self;
+        match error {
+            AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } } => {
+                let how = if semaphore == *name {
+                    hint::no_limit(&semaphore, *caller)
+                } else {
+                    hint::no_limit_of_other(&semaphore)
+                };
+                let similar = names::similar_to(&pending.client, &semaphore).await;
+                let message = format!("semaphore {semaphore:?} has no limit yet: {how}{similar}");
+                Failure::new(exit::USAGE, message).with(json!({ "semaphore": semaphore }))
+            }
+            AcquireAllError::Acquire { semaphore, source } => {
+                let failure = refusal(source, request.wait, &self.line_of(Some(&semaphore), pending)).await;
+                let message = if also.is_empty() {
+                    failure.message
+                } else {
+                    format!("{semaphore:?}: {}", failure.message)
+                };
+                Failure { message, ..failure }.with(json!({ "semaphore": semaphore }))
+            }
+            AcquireAllError::Lost { semaphore, reason } => {
+                let message = format!("{semaphore:?}: {reason}, before all were held");
+                let fields = json!({ "semaphore": semaphore, "reason": reason.to_string() });
+                Failure::new(exit::LOST, message).with(fields)
+            }
+            error => Failure::new(exit::USAGE, report::with_causes(&error)),
+        }
     }
 }
 
@@ -194,122 +333,6 @@ impl PermitJson {
             weight: permit.weight(),
             token: permit.token(),
             slot: permit.slot(),
-        }
-    }
-}
-
-/// An acquisition in progress. Dropped, it leaves the line.
-pub(crate) struct Pending<'a> {
-    requested: &'a Requested<'a>,
-    client: Client,
-    /// The semaphores, the first of NAME.
-    semaphores: Vec<Semaphore>,
-    /// Borrowed during a poll, and while its position is read.
-    acquire: RefCell<AcquireAll>,
-}
-
-impl Pending<'_> {
-    /// Acquires all permits, or waits in line for them. A try that a recovery refuses is made again at its
-    /// end.
-    async fn permits(&self) -> Result<PermitSet, Failure> {
-        let Requested { request, .. } = self.requested;
-        let is_try = request.no_wait || request.wait.is_some_and(|wait| wait.is_zero());
-        // A holder that reconnects late prolongs the recovery.
-        let last_try = Instant::now() + 2 * LONGEST_RECOVERY;
-        let acquired = loop {
-            let acquired = poll_fn(|context| Pin::new(&mut *self.acquire.borrow_mut()).poll(context)).await;
-            match acquired {
-                Err(AcquireAllError::Acquire { source: AcquireError::Recovering { remaining }, .. })
-                    if is_try && remaining <= LONGEST_RECOVERY && Instant::now() < last_try =>
-                {
-                    sleep(remaining).await;
-                    let requests = self.requested.requests(&self.client)?;
-                    *self.acquire.borrow_mut() = self.client.acquire_all(requests);
-                }
-                acquired => break acquired,
-            }
-        };
-        report::erase_status();
-        match acquired {
-            Ok(permits) => {
-                self.report(&permits);
-                Ok(permits)
-            }
-            Err(error) => Err(self.failure(error).await),
-        }
-    }
-
-    /// The semaphore in whose line the request waits now; its position there, and the time until it is
-    /// granted, if they are known.
-    pub(crate) fn line(&self) -> (String, Option<u64>, Option<Duration>) {
-        let Line { semaphore, position, expected, .. } = self.waits_in();
-        (semaphore.name().to_owned(), position, expected)
-    }
-
-    fn waits_in(&self) -> Line {
-        let acquire = self.acquire.borrow();
-        let (position, expected) = (acquire.position(), acquire.expected_wait());
-        Line { position, expected, ..self.line_of(acquire.semaphore()) }
-    }
-
-    /// The line of the semaphore of this name, or that of NAME.
-    fn line_of(&self, name: Option<&str>) -> Line {
-        let Requested { request, also, .. } = self.requested;
-        let named = self.semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
-        let semaphore = named.unwrap_or(&self.semaphores[0]).clone();
-        let also = also.iter().find(|also| also.name == semaphore.name());
-        let (weight, lane) = also.map_or((request.weight, &request.lane), |also| (also.weight, &also.lane));
-        let lane = lane.as_ref().map(|lane| lane.name.clone());
-        Line { semaphore, weight, lane, position: None, expected: None }
-    }
-
-    /// Shows the wait on standard error for as long as this future is polled.
-    pub(crate) async fn show(&self) -> Infallible {
-        waiting::show(|| self.waits_in(), self.requested.common.verbose > 0).await
-    }
-
-    fn report(&self, permits: &PermitSet) {
-        if self.requested.common.verbose > 0 {
-            for permit in permits.permits() {
-                let (name, holder) = (permit.semaphore(), permit.holder());
-                let (token, slot) = (permit.token(), permit.slot());
-                report::say_with(
-                    format_args!("{name:?} granted to {holder:?}, token {token}, slot {slot}"),
-                    json!({ "semaphore": name, "holder": holder, "token": token, "slot": slot }),
-                );
-            }
-        }
-    }
-
-    /// The failure for `error`, with the semaphore if there are several.
-    async fn failure(&self, error: AcquireAllError) -> Failure {
-        let Requested { name, request, also, caller, .. } = self.requested;
-        match error {
-            AcquireAllError::Acquire { semaphore, source: AcquireError::NoLimit { .. } } => {
-                let how = if semaphore == *name {
-                    hint::no_limit(&semaphore, *caller)
-                } else {
-                    hint::no_limit_of_other(&semaphore)
-                };
-                let similar = names::similar_to(&self.client, &semaphore).await;
-                let message = format!("semaphore {semaphore:?} has no limit yet: {how}{similar}");
-                Failure::new(exit::USAGE, message).with(json!({ "semaphore": semaphore }))
-            }
-            AcquireAllError::Acquire { semaphore, source } => {
-                let failure = refusal(source, request.wait, &self.line_of(Some(&semaphore))).await;
-                let message = if also.is_empty() {
-                    failure.message
-                } else {
-                    format!("{semaphore:?}: {}", failure.message)
-                };
-                Failure { message, ..failure }.with(json!({ "semaphore": semaphore }))
-            }
-            AcquireAllError::Lost { semaphore, reason } => {
-                let message = format!("{semaphore:?}: {reason}, before all were held");
-                let fields = json!({ "semaphore": semaphore, "reason": reason.to_string() });
-                Failure::new(exit::LOST, message).with(fields)
-            }
-            error => Failure::new(exit::USAGE, report::with_causes(&error)),
         }
     }
 }

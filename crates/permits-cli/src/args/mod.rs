@@ -42,7 +42,7 @@ pub(crate) struct Args {
 }
 
 // Options of every verb.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Common {
     /// The store, such as redis://host:port/db or local:/path/file.db. A URL with a password belongs in the

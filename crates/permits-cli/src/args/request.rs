@@ -9,7 +9,7 @@ use super::value::{self, Also, LaneArg};
 use crate::exit;
 
 // The options of a request for a permit of one semaphore.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Request {
     /// The number of units that may be held at once [default: the stored limit]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]

@@ -120,7 +120,8 @@ Standard input:
   release   release the permit
   count N   with --at-least: the grant counts for N units, once released
   renew     renew it now; held or unsure follows
-  The end of standard input, or of the parent process, releases it, too.
+  The end of standard input, of the parent process, or of the reader of
+  standard output releases it, too.
 
 Many permits:
   With --many, standard input has one JSON object a line, and each event

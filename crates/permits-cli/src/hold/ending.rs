@@ -15,10 +15,8 @@ pub(super) const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// An orderly end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    /// By a line, of the only permit.
+    /// By a line.
     Asked,
-    /// By a line that names the permit.
-    Released,
     InputClosed,
     ConnectionClosed,
     /// Events cannot be written.
@@ -30,8 +28,7 @@ pub(super) enum End {
 impl End {
     pub(super) fn reason(self) -> String {
         match self {
-            Self::Asked => "asked on standard input".to_owned(),
-            Self::Released => "asked by the program".to_owned(),
+            Self::Asked => "asked by the program".to_owned(),
             Self::InputClosed => "standard input is closed".to_owned(),
             Self::ConnectionClosed => "the connection is closed".to_owned(),
             Self::OutputClosed => "standard output is closed".to_owned(),

@@ -1,10 +1,13 @@
 //! The events of the protocol.
 
-use permits::PermitSet;
+use std::time::Duration;
+
+use permits::Permit;
 use serde::Serialize;
 
 use crate::acquire::PermitJson;
 use crate::clock::milliseconds;
+use crate::exit::Failure;
 
 /// A line of the protocol. Programs depend on it: events and fields may be added, never changed.
 #[derive(Serialize)]
@@ -48,14 +51,18 @@ pub(super) enum Event<'a> {
     },
 }
 
-impl Event<'_> {
+impl<'a> Event<'a> {
+    pub(super) fn failed(failure: &'a Failure) -> Self {
+        let retry_after_ms = failure.fields["retry_after_ms"].as_u64();
+        Self::Failed { exit_code: failure.code, reason: &failure.message, retry_after_ms }
+    }
+
     /// The grant of all permits, that of `name` first.
-    pub(super) fn granted(permits: &PermitSet, name: &str) -> Self {
-        let (named, others): (Vec<_>, Vec<_>) =
-            permits.permits().iter().partition(|permit| permit.semaphore() == name);
+    pub(super) fn granted(permits: &[Permit], name: &str, remaining: Duration) -> Self {
+        let (named, others): (Vec<_>, Vec<_>) = permits.iter().partition(|permit| permit.semaphore() == name);
         Self::Granted {
             permit: PermitJson::new(named[0]),
-            remaining_ms: milliseconds(permits.remaining()),
+            remaining_ms: milliseconds(remaining),
             also: others.into_iter().map(PermitJson::new).collect(),
         }
     }

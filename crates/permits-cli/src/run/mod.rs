@@ -21,7 +21,7 @@ use permits::PermitSet;
 use rustix::process::Signal;
 use tokio::time::timeout;
 
-use crate::acquire::{self, Caller, LEASE, NoPermit, RELEASE_TIMEOUT, Requested};
+use crate::acquire::{self, Caller, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Common, Run};
 use crate::exit::{self, Failure};
 use crate::report;
@@ -41,12 +41,11 @@ pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let caller = Caller::Command(&options.command);
     let requested = Requested::new(common, &options.name, &options.request, &options.others.also, caller)?;
     let mut signals = Signals::listen().map_err(Failure::system)?;
-    let lease = options.request.lease.unwrap_or(LEASE);
-    let acquired = requested.permits(lease, signals.next_ending(), async |wait| wait.show().await).await;
+    let acquired = requested.permits(signals.next_ending(), requested.show()).await;
     let (client, permits) = match acquired {
         Ok(acquired) => acquired,
         Err(NoPermit::Stopped(signal)) => return exit_by_signal(signal),
-        Err(NoPermit::Failure(failure)) => return Err(requested.refused(failure)),
+        Err(NoPermit::Failure(failure)) => return Err(failure),
     };
     let finished = hold(&permits, &options, signals).await;
     // The command has ended: a later loss no longer counts.

@@ -21,15 +21,11 @@ const LANGUAGES: [(&str, &str, &[&str]); 6] = [
     ("bash", "program.bash", &["bash", "program.bash"]),
 ];
 
-/// The longest program, in lines, for one permit and for many.
-const MAX_LINES: [usize; 2] = [30, 44];
+/// The longest program, in lines.
+const MAX_LINES: usize = 44;
 
-/// The programs of docs/hold.md for one permit, and those for many.
-const ONE: usize = 0;
-const MANY: usize = 1;
-
-/// Copies of a program that run at once, and the limit that each of them declares.
-const COPIES: usize = 4;
+/// The jobs of a program, and the limit that it declares.
+const JOBS: usize = 4;
 const LIMIT: i32 = 2;
 
 /// A directory with a program, beside the work that it does.
@@ -40,15 +36,13 @@ struct Example {
 }
 
 impl Example {
-    /// The program of docs/hold.md in this language, for one permit or for many; `None` if the machine does
-    /// not have the language.
+    /// The program of docs/hold.md in this language; `None` if the machine does not have the language.
     #[track_caller]
-    fn new(language: (&str, &str, &'static [&'static str]), permits: usize, work: &str) -> Option<Self> {
+    fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
         let (kind, ..) = language;
-        let blocks = blocks("hold.md", kind);
-        assert_eq!(blocks.len(), MAX_LINES.len(), "blocks of {kind}");
-        let (block, lines) = (&blocks[permits], blocks[permits].lines().count());
-        assert!(lines <= MAX_LINES[permits], "{kind} has {lines} lines");
+        let [block] = &blocks("hold.md", kind)[..] else { panic!("there is not one program in {kind}") };
+        let lines = block.lines().count();
+        assert!(lines <= MAX_LINES, "{kind} has {lines} lines");
         Self::of(language, block, work)
     }
 
@@ -127,44 +121,10 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_programs_keep_the_limit_and_pass_on_the_exit_code() {
-    let work = "#!/bin/sh\necho + >>log\nsleep 0.2\necho - >>log\nexit 3\n";
-    for language in LANGUAGES {
-        let Some(example) = Example::new(language, ONE, work) else { continue };
-        let copies: Vec<Running> = (0..COPIES).map(|_| example.start()).collect();
-        for copy in copies {
-            let output = copy.finish();
-            assert_eq!(output.code, 3, "{language:?}: {}{}", output.stdout, output.stderr);
-        }
-        example.assert_kept_the_limit(COPIES);
-        until_counts(&example.store, "exports", (0, 0));
-    }
-}
-
-#[test]
-fn the_programs_kill_their_work_when_the_permit_is_lost() {
-    let work = "#!/bin/sh\necho $$ >pid\nexec sleep 1000\n";
-    for language in LANGUAGES {
-        let Some(example) = Example::new(language, ONE, work) else { continue };
-        let program = example.start();
-        let pid = example.worker();
-        let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
-        revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
-        let output = program.finish();
-        assert_eq!(output.code, 76, "{language:?}: {}{}", output.stdout, output.stderr);
-        let ended = || !crate::support::is_alive(pid);
-        assert!(permits_testkit::wait::until(ended), "{language:?}: the work goes on");
-    }
-}
-
-/// The jobs of a program for many permits.
-const JOBS: usize = 4;
-
-#[test]
-fn the_programs_for_many_permits_keep_the_limit() {
+fn the_programs_keep_the_limit() {
     let work = "#!/bin/sh\necho + >>log\nsleep 0.2\necho - >>log\n";
     for language in LANGUAGES {
-        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let Some(example) = Example::new(language, work) else { continue };
         let output = example.start().finish();
         assert_eq!(output.code, 0, "{language:?}: {}{}", output.stdout, output.stderr);
         example.assert_kept_the_limit(JOBS);
@@ -173,11 +133,11 @@ fn the_programs_for_many_permits_keep_the_limit() {
 }
 
 #[test]
-fn the_programs_for_many_permits_kill_the_work_of_one_that_is_lost() {
+fn the_programs_kill_the_work_whose_permit_is_lost() {
     // The first one works without an end, the others meanwhile.
     let work = "#!/bin/sh\nmkdir first 2>/dev/null || exit 0\necho $$ >pid\nexec sleep 1000\n";
     for language in LANGUAGES {
-        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let Some(example) = Example::new(language, work) else { continue };
         let program = example.start();
         let pid = example.worker();
         until_counts(&example.store, "exports", (1, 0));
@@ -190,10 +150,10 @@ fn the_programs_for_many_permits_kill_the_work_of_one_that_is_lost() {
 }
 
 #[test]
-fn the_programs_for_many_permits_kill_their_works_when_permits_hold_is_killed() {
+fn the_programs_kill_their_works_when_permits_hold_is_killed() {
     let work = "#!/bin/sh\necho $$ >pid\nexec sleep 1000\n";
     for language in LANGUAGES {
-        let Some(example) = Example::new(language, MANY, work) else { continue };
+        let Some(example) = Example::new(language, work) else { continue };
         let program = example.start();
         let pid = example.worker();
         until_counts(&example.store, "exports", (2, 2));

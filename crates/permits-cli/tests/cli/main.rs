@@ -18,7 +18,6 @@ mod line;
 mod list;
 mod log;
 mod loss;
-mod many;
 mod monitoring;
 mod names;
 mod output;

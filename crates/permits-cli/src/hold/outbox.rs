@@ -5,25 +5,26 @@
 //! requests, and leaves out what a later event replaces. So beyond that an outbox has at most three events of
 //! each request: the grant, the answer to a renewal, and the last one.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use super::super::events::Event;
+use super::events::Event;
 use super::request::Id;
 use crate::output::Output;
 
 /// The bytes of events from which on a program is behind.
 const MAX_BEHIND: usize = 64 * 1024;
 
-/// The bytes of a write, in whole lines; those of a longer line more.
-const CHUNK: usize = 8 * 1024;
+/// The most events of a write.
+const BATCH: usize = 50;
 
 /// The longest wait for a program that reads nothing, at the end.
 const STUCK: Duration = Duration::from_millis(500);
@@ -45,16 +46,14 @@ impl Writer {
 }
 
 /// See the module.
-#[derive(Default)]
 pub(super) struct Outbox {
-    chunks: RefCell<VecDeque<String>>,
+    /// Events have ids.
+    has_ids: bool,
+    /// Closed once events cannot be written.
+    lines: UnboundedSender<String>,
     /// The bytes that are left, those of the present write included.
     left: Cell<usize>,
-    /// Events cannot be written.
-    has_failed: Cell<bool>,
-    /// For the task that writes.
-    added: Notify,
-    /// For the connection.
+    /// Notified when some are written, or cannot be.
     written: Notify,
 }
 
@@ -67,26 +66,23 @@ struct Identified<'a> {
 }
 
 impl Outbox {
-    /// Accepts an event of a request.
-    pub(super) fn put(&self, id: &Id, event: Event<'_>) {
-        self.put_of(Some(id), event);
+    /// An outbox, and the lines to write.
+    pub(super) fn new(has_ids: bool) -> (Rc<Self>, UnboundedReceiver<String>) {
+        let (lines, queue) = unbounded_channel();
+        (Rc::new(Self { has_ids, lines, left: Cell::default(), written: Notify::new() }), queue)
     }
 
-    /// Accepts an event, which may have no id.
-    pub(super) fn put_of(&self, id: Option<&Id>, event: Event<'_>) {
-        if self.has_failed.get() {
-            return;
+    /// Accepts an event. One of a line that is not valid may have no id.
+    pub(super) fn put<'a>(&self, id: impl Into<Option<&'a Id>>, event: Event<'a>) {
+        let line = match self.has_ids {
+            true => serde_json::to_string(&Identified { id: id.into(), event }),
+            false => serde_json::to_string(&event),
+        };
+        let line = line.expect("it has no failing fields") + "\n";
+        let length = line.len();
+        if self.lines.send(line).is_ok() {
+            self.left.set(self.left.get() + length);
         }
-        let mut chunks = self.chunks.borrow_mut();
-        if chunks.back().is_none_or(|chunk| chunk.len() >= CHUNK) {
-            chunks.push_back(String::new());
-        }
-        let chunk = chunks.back_mut().expect("one was added");
-        let line = serde_json::to_string(&Identified { id, event }).expect("it has no failing fields");
-        chunk.push_str(&line);
-        chunk.push('\n');
-        self.left.set(self.left.get() + line.len() + 1);
-        self.added.notify_one();
     }
 
     /// True while the program reads less than is written.
@@ -94,38 +90,37 @@ impl Outbox {
         self.left.get() > MAX_BEHIND
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed.get()
+    /// Waits until the program is not behind. For one caller.
+    pub(super) async fn caught_up(&self) {
+        while self.is_behind() {
+            self.written.notified().await;
+        }
     }
 
-    /// Waits until some events are written, or cannot be. For one caller.
-    pub(super) async fn changed(&self) {
-        self.written.notified().await;
+    /// Waits until events cannot be written.
+    pub(super) async fn failed(&self) {
+        self.lines.closed().await;
     }
 
     /// Writes events for as long as that succeeds.
-    pub(super) async fn write_all(&self, mut writer: Writer) {
-        loop {
-            let Some(chunk) = self.chunks.borrow_mut().pop_front() else {
-                self.added.notified().await;
-                continue;
-            };
-            let length = chunk.len();
-            let is_written = writer.write(chunk).await;
-            if !is_written {
-                self.has_failed.set(true);
-                self.chunks.borrow_mut().clear();
+    pub(super) async fn write_all(self: Rc<Self>, mut queue: UnboundedReceiver<String>, mut writer: Writer) {
+        let mut lines = Vec::new();
+        while !queue.is_closed() && queue.recv_many(&mut lines, BATCH).await > 0 {
+            let text = lines.concat();
+            lines.clear();
+            let length = text.len();
+            if writer.write(text).await {
+                self.left.set(self.left.get() - length);
+            } else {
+                queue.close();
+                self.left.set(0);
             }
-            self.left.set(if is_written { self.left.get() - length } else { 0 });
             self.written.notify_one();
-            if !is_written {
-                return;
-            }
         }
     }
 
     /// Waits until everything is written, as long as some of it is written at least every [`STUCK`].
     pub(super) async fn flush(&self) {
-        while self.left.get() > 0 && timeout(STUCK, self.changed()).await.is_ok() {}
+        while self.left.get() > 0 && timeout(STUCK, self.written.notified()).await.is_ok() {}
     }
 }

@@ -1,10 +1,9 @@
 //! The lines of a program, as requests. A line that is not valid has no effect: its answer names the field.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use permits::{AcquireOptions, Limit, check};
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -16,7 +15,7 @@ const MAX_ID: usize = 64;
 /// The greatest id that is a number: every parser of JSON keeps those up to 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// The columns of a repeated field in the answer.
+/// The columns of a repeated field, and of a line of words, in the answer.
 const SHOWN_COLUMNS: usize = 40;
 
 /// The fields of each kind of line; of a request, those beside its options. The second one says of which kind
@@ -33,11 +32,20 @@ pub(super) enum Id {
     Text(Box<str>),
 }
 
+impl Id {
+    /// The id of the only request, which no line and no event has.
+    pub(super) const ONE: Self = Self::Number(0);
+}
+
 /// A wish of the program.
 #[derive(Debug)]
 pub(super) enum Wish {
     Acquire(Box<Request>),
-    Release { count: Option<u32> },
+    Release {
+        count: Option<u32>,
+    },
+    /// The units that the grant counts for.
+    Count(u32),
     Renew,
 }
 
@@ -59,52 +67,64 @@ pub(super) struct Invalid {
     pub(super) reason: String,
 }
 
-/// The wish of a line.
-pub(super) fn parse(line: &[u8]) -> Result<(Id, Wish), Invalid> {
-    let without_id = |reason: String| Invalid { id: None, reason };
-    let line_text = std::str::from_utf8(line).map_err(|_| without_id("the line is not UTF-8".to_owned()))?;
-    let object = serde_json::from_str::<Value>(line_text).map_err(|error| without_id(not_json(&error)))?;
-    let Value::Object(mut fields) = object else {
-        return Err(without_id("the line is not an object: write {\"id\":1,\"acquire\":NAME}".to_owned()));
+/// The wish of a line of words, for the only request.
+pub(super) fn parse_word(line: &str) -> Result<(Id, Wish), Invalid> {
+    let wish = match (line, line.strip_prefix("count ").and_then(|units| units.parse().ok())) {
+        ("release", _) => Wish::Release { count: None },
+        ("renew", _) => Wish::Renew,
+        (_, Some(units)) => Wish::Count(units),
+        _ => {
+            let line = text::truncate(line, SHOWN_COLUMNS);
+            let reason = format!("{line:?} is no command: write release, renew, or count UNITS");
+            return Err(Invalid { id: None, reason });
+        }
     };
-    let twice = serde_json::from_str::<Twice>(line_text).ok().and_then(|Twice(key)| key);
+    Ok((Id::ONE, wish))
+}
+
+/// The wish of a line of JSON.
+pub(super) fn parse(line: &str) -> Result<(Id, Wish), Invalid> {
+    let without_id = |reason: String| Invalid { id: None, reason };
+    let Object { mut fields, twice } =
+        serde_json::from_str(line).map_err(|error| without_id(not_read(&error)))?;
+    let id = id(fields.remove("id"));
     if let Some(key) = twice {
+        let reason = format!("{:?} is there twice", text::truncate(&key, SHOWN_COLUMNS));
         // Either of two ids may be meant.
-        let id = id(fields.remove("id")).ok().filter(|_| key != "id");
-        return Err(Invalid {
-            id,
-            reason: format!("{:?} is there twice", text::truncate(&key, SHOWN_COLUMNS)),
-        });
+        return Err(Invalid { id: id.ok().filter(|_| key != "id"), reason });
     }
-    let id = id(fields.remove("id")).map_err(without_id)?;
+    let id = id.map_err(without_id)?;
     match wish(Fields(fields)) {
         Ok(wish) => Ok((id, wish)),
         Err(reason) => Err(Invalid { id: Some(id), reason }),
     }
 }
 
-/// The first key that an object has twice. [`Value`] takes the last of its values.
-struct Twice(Option<String>);
+/// A JSON object, and the first key that it has twice.
+struct Object {
+    fields: Map<String, Value>,
+    twice: Option<String>,
+}
 
-impl<'de> Deserialize<'de> for Twice {
+impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Keys;
 
         impl<'de> Visitor<'de> for Keys {
-            type Value = Twice;
+            type Value = Object;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Twice, A::Error> {
-                let (mut keys, mut twice) = (BTreeSet::new(), None);
-                while let Some((key, IgnoredAny)) = object.next_entry::<String, _>()? {
-                    if let Some(key) = keys.replace(key) {
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Object, A::Error> {
+                let (mut fields, mut twice) = (Map::new(), None);
+                while let Some((key, value)) = object.next_entry::<String, _>()? {
+                    if fields.insert(key.clone(), value).is_some() {
                         twice.get_or_insert(key);
                     }
                 }
-                Ok(Twice(twice))
+                Ok(Object { fields, twice })
             }
         }
 
@@ -113,7 +133,10 @@ impl<'de> Deserialize<'de> for Twice {
 }
 
 /// The reason without the line, which is always the first.
-fn not_json(error: &serde_json::Error) -> String {
+fn not_read(error: &serde_json::Error) -> String {
+    if error.is_data() {
+        return "the line is not an object: write {\"id\":1,\"acquire\":NAME}".to_owned();
+    }
     let text = error.to_string();
     let what = text.split(" at line").next().unwrap_or_default();
     format!("the line is not JSON: {what} at byte {}", error.column())

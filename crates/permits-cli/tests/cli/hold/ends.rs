@@ -7,7 +7,7 @@ use permits_testkit::{ChildGuard, HANGS};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Many, names_of};
+use super::{Hold, names_of};
 use crate::support::{
     CLOSED_PORT, Running, Store, code, counts, gate, json_lines, on_a_server, permits, until_counts,
 };
@@ -23,8 +23,8 @@ on_a_server! {
 
 /// A command with two permits and a waiter.
 #[track_caller]
-fn with_a_waiter(store: &dyn Store, name: &str) -> Many {
-    let mut many = Many::start(store);
+fn with_a_waiter(store: &dyn Store, name: &str) -> Hold {
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 1, "acquire": name, "limit": 2}));
     many.granted(json!({"id": 2, "acquire": name}));
     many.write(json!({"id": 3, "acquire": name}));
@@ -34,7 +34,7 @@ fn with_a_waiter(store: &dyn Store, name: &str) -> Many {
 
 /// Demands that each id was released for this reason, and that nothing is left.
 #[track_caller]
-fn assert_all_released(many: Many, store: &dyn Store, name: &str, code: i32, reason: &str) {
+fn assert_all_released(many: Hold, store: &dyn Store, name: &str, code: i32, reason: &str) {
     let (output, events) = many.finish();
     assert_eq!(output.code, code, "{}", output.stderr);
     for (id, expected) in [(1, vec!["granted"]), (2, vec!["granted"]), (3, vec!["waiting"])] {
@@ -102,7 +102,7 @@ fn an_output_that_is_closed_releases_all(store: &dyn Store, name: &str) {
 }
 
 fn a_killed_command_keeps_permits_for_a_lease(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 1, "acquire": name, "limit": 2, "lease_ms": 1000}));
     many.granted(json!({"id": 2, "acquire": name, "lease_ms": 1000}));
     many.running.signal(Signal::KILL);

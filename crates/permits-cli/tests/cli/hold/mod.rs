@@ -1,11 +1,14 @@
-//! `permits hold --many`: requests and events with ids, over one connection to the store.
+//! `permits hold`: requests and events with ids, over one connection to the store; and in [`one`] the form
+//! for one permit.
 
 mod ends;
 mod lines;
+mod one;
 mod reader;
 mod socket;
 
 use std::io::{PipeWriter, Write as _};
+use std::process::Command;
 
 use permits_testkit::wait;
 use serde_json::{Value, json};
@@ -29,18 +32,23 @@ on_a_server! {
     a_line_that_moves_shows_the_time_that_is_expected,
 }
 
-/// A running `permits hold --many`, with its standard input.
-struct Many {
+/// A running `permits hold`, with its standard input.
+struct Hold {
     running: Running,
     input: PipeWriter,
 }
 
-impl Many {
+impl Hold {
+    #[track_caller]
+    fn of(command: &mut Command) -> Self {
+        let input = gate(command);
+        Self { running: Running::start(command), input }
+    }
+
+    /// A hold of many permits.
     #[track_caller]
     fn start(store: &dyn Store) -> Self {
-        let mut command = permits(&store.url(), ["hold", "--many"]);
-        let input = gate(&mut command);
-        Self { running: Running::start(&mut command), input }
+        Self::of(&mut permits(&store.url(), ["hold", "--many"]))
     }
 
     /// Writes a valid line.
@@ -107,7 +115,7 @@ fn names_of(events: &[Value], id: &Value) -> Vec<String> {
 }
 
 fn permits_are_granted_renewed_and_released_by_id(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     let granted = many.granted(json!({"id": 1, "acquire": name, "limit": 3, "weight": 2, "holder": "h"}));
     let holder = &status(store, name)["holders"][0];
     for field in ["holder", "weight", "token", "slot"] {
@@ -131,7 +139,7 @@ fn permits_are_granted_renewed_and_released_by_id(store: &dyn Store, name: &str)
 }
 
 fn a_loss_ends_one_id_alone(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 1, "acquire": name, "limit": 2, "holder": "a"}));
     many.granted(json!({"id": 2, "acquire": name, "holder": "b"}));
     many.write(json!({"id": 3, "acquire": name, "holder": "c"}));
@@ -152,7 +160,7 @@ fn a_loss_ends_one_id_alone(store: &dyn Store, name: &str) {
 }
 
 fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 0, "acquire": name, "limit": 4}));
     many.write(json!({"id": 0, "release": true}));
     many.granted(json!({"id": 1, "acquire": name, "limit": 4, "require_limit": true, "weight": 3,
@@ -191,7 +199,7 @@ fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
 }
 
 fn a_release_corrects_the_units(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     let minute = json!({"id": 1, "acquire": name, "limit": 10, "weight": 8, "at_least_ms": 60_000});
     many.granted(minute.clone());
     many.write(json!({"id": 1, "release": true, "count": 1}));
@@ -201,7 +209,7 @@ fn a_release_corrects_the_units(store: &dyn Store, name: &str) {
 }
 
 fn a_refusal_names_the_time_of_a_retry(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 1, "acquire": name, "limit": 1, "at_least_ms": 60_000}));
     many.write(json!({"id": 1, "release": true}));
     many.event(1, "released");
@@ -219,7 +227,7 @@ fn a_refusal_names_the_time_of_a_retry(store: &dyn Store, name: &str) {
 }
 
 fn a_line_that_moves_shows_the_time_that_is_expected(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 0, "acquire": name, "limit": 1}));
     many.write(json!({"id": 1, "acquire": name}));
     many.event(1, "waiting");
@@ -239,7 +247,7 @@ fn a_line_that_moves_shows_the_time_that_is_expected(store: &dyn Store, name: &s
 }
 
 fn an_id_is_free_after_its_last_event(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 1, "acquire": name, "limit": 1}));
     many.write(json!({"id": 1, "acquire": name}));
     many.event(1, "invalid");
@@ -253,7 +261,7 @@ fn an_id_is_free_after_its_last_event(store: &dyn Store, name: &str) {
 }
 
 fn requests_are_granted_in_the_order_of_their_lines(store: &dyn Store, name: &str) {
-    let mut many = Many::start(store);
+    let mut many = Hold::start(store);
     many.granted(json!({"id": 0, "acquire": name, "limit": 1}));
     let lines: Vec<String> =
         (1..=50).map(|id| json!({"id": id, "acquire": name}).to_string() + "\n").collect();
@@ -277,7 +285,7 @@ fn requests_are_granted_in_the_order_of_their_lines(store: &dyn Store, name: &st
 #[test]
 fn a_server_that_does_not_answer_makes_permits_unsure() {
     let (server, name) = fresh();
-    let mut many = Many::start(&server);
+    let mut many = Hold::start(&server);
     many.granted(json!({"id": 1, "acquire": name, "limit": 1, "lease_ms": 30_000}));
     let mut client = server.connect().expect("it is up");
     // Renewals fail at once, in place of an answer that never comes: the connection is closed and refused.
@@ -301,7 +309,7 @@ fn a_thousand_permits_share_the_connections_of_one() {
         list.matches("addr=").count()
     };
     let before = connections();
-    let mut many = Many::start(&server);
+    let mut many = Hold::start(&server);
     many.granted(json!({"id": 0, "acquire": name, "limit": 1000}));
     let of_one = connections() - before;
     for id in 1..1000 {
@@ -311,7 +319,7 @@ fn a_thousand_permits_share_the_connections_of_one() {
     assert!(wait::until(|| granted() == 1000), "{} of 1000", granted());
     assert_eq!(connections() - before, of_one);
     assert_eq!(counts(&server, &name), (1000, 0));
-    let Many { running, input } = many;
+    let Hold { running, input } = many;
     drop(input);
     let output = running.finish();
     assert_eq!((output.code, output.stdout.matches("\"released\"").count()), (0, 1000));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Many;
+use super::Hold;
 use crate::support::{Local, against_schema, counts, json_lines};
 
 /// Lines, the id of the answer, and a part of its reason.
@@ -48,7 +48,11 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
 /// Valid lines at the wrong time.
 const UNTIMELY: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":1,"acquire":"x"}"#, Some(1), "the id is in use"),
-    (r#"{"id":1,"release":true,"count":3}"#, Some(1), "\"count\" is for a permit that was acquired with"),
+    (
+        r#"{"id":1,"release":true,"count":3}"#,
+        Some(1),
+        "a count is for a permit that was acquired with at_least",
+    ),
     (r#"{"id":2,"renew":true}"#, Some(2), "nothing is held yet"),
     (r#"{"id":9,"release":true}"#, Some(9), "no request has this id"),
     (r#"{"id":9,"renew":true}"#, Some(9), "no request has this id"),
@@ -59,7 +63,7 @@ const UNTIMELY: &[(&str, Option<u64>, &str)] = &[
 fn an_invalid_line_is_answered_and_has_no_effect() {
     let store = Local::new();
     crate::support::prepare(&store, "x");
-    let mut many = Many::start(&store);
+    let mut many = Hold::start(&store);
     many.granted(json!({"id": 1, "acquire": "x", "limit": 1}));
     many.write(json!({"id": 2, "acquire": "x"}));
     many.event(2, "waiting");
