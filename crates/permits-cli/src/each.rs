@@ -37,8 +37,8 @@ impl From<&Listed> for ListRow {
 /// Makes a change of each semaphore of `targets` and prints its line. `make` returns `None` if it found
 /// nothing to change.
 ///
-/// `what` is the change in the question for several, such as `pause for 1 h`. `warns`: about a name that the store did not
-/// know, after the change, which the search for similar names would delay.
+/// `what` is the change in the question for several, such as `pause for 1 h`. `warns`: about a name that the
+/// store did not know, after the change, which the search for similar names would delay.
 ///
 /// With several, one that fails does not keep the others from their change, unless the store cannot be
 /// reached.
