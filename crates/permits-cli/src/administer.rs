@@ -20,9 +20,8 @@ pub(crate) async fn make(semaphore: &Semaphore, change: &Change) -> Result<bool,
     {
         let listed = semaphore.inspect().await?.holders;
         for info in listed.into_iter().filter(|info| info.cooling && info.holder == *holder) {
-            let (holder, reason) = (holder.clone(), reason.clone());
-            let free = Change::Revoke { holder, token: Some(info.token), reason };
-            found |= semaphore.change(free).await?.found;
+            let (token, reason) = (Some(info.token), reason.clone());
+            found |= semaphore.change(Change::Revoke { holder: info.holder, token, reason }).await?.found;
         }
     }
     Ok(found)
@@ -42,9 +41,8 @@ pub(crate) async fn change(common: &Common, changed: &Changed, change: Change) -
 /// The state that a change is about. A pause that ends later than the change asks for stays, so its end is
 /// shown as it is.
 fn state(change: &Change, inspection: &Inspection) -> String {
-    let Inspection { pause_remaining, pause_reason, .. } = inspection;
     let state = match change {
-        Change::Pause { .. } => paused(*pause_remaining, pause_reason.as_deref()),
+        Change::Pause { .. } => paused(inspection.pause_remaining, inspection.pause_reason.as_deref()),
         Change::Resume => "resumed".to_owned(),
         Change::CloseLine { .. } => {
             closed(inspection.closed.as_deref().unwrap_or_default()).replacen("CLOSED", "closed", 1)

@@ -5,11 +5,10 @@ use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semapho
 
 use crate::administer::{after, make};
 use crate::args::{Chosen, Common, Revoke};
-use crate::connect;
 use crate::each::{self, CONCURRENCY};
 use crate::exit::{self, Failure};
-use crate::names;
 use crate::status::{MAX_LISTED, usage};
+use crate::{connect, names};
 
 /// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt
 /// name.

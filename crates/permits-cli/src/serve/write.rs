@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -32,15 +32,13 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     name: Result<Path<String>, PathRejection>,
-    request: Request,
+    Extension(Ends { peer, .. }): Extension<Ends>,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     let semaphore = app.feed.reader.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
-    let (parts, body) = request.into_parts();
-    let Some(Ends { peer, .. }) = parts.extensions.get() else {
-        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no connection"));
-    };
-    let change = parse(&parts.headers, body).await?;
+    let change = parse(&headers, body).await?;
     let found = make(&semaphore, &change).await.map_err(Failure::from)?;
     if let Change::Revoke { holder, .. } = &change
         && !found

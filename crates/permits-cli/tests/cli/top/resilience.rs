@@ -20,7 +20,7 @@ fn the_keys_work_while_the_store_is_unreachable() {
     view.shows(" ago: the store ");
     view.shows("> web-1");
     view.types("py");
-    view.shows(&format!("could not pause {name:?}: the store cannot be reached"));
+    view.shows(&format!("{name:?}: pause failed: the store cannot be reached"));
     server.restart();
     // The server keeps nothing on disk, and has lost the limit until a program declares it again.
     view.does_not_show(" ago: the store ");
