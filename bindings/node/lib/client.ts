@@ -3,8 +3,8 @@
 import { basename } from 'node:path';
 import { inspect, type InspectOptions } from 'node:util';
 import { argument, invalid, json, optional, options as checked, request, type Types } from './arguments.js';
+import { type Diagnosis, parsed } from './diagnosis.js';
 import { translated } from './errors.js';
-import { type Diagnosis, parsed } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
 import { type AcquireOptions, Semaphore } from './semaphore.js';

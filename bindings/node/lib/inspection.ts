@@ -1,79 +1,57 @@
-// Inspections and diagnoses: plain objects.
+// Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it.
 
-/** The state of a semaphore. */
-export interface Inspection {
-  name: string;
-  /** `null` if none is stored. */
-  limit: number | null;
-  /** Rises with every change of the limit or its pin. */
-  limitVersion: number;
-  pinned: boolean;
-  paused: boolean;
-  /** The time until the pause ends by itself; `null` if it has no end, or the semaphore is not paused. */
-  pauseRemainingMs: number | null;
-  /** The reason of the pause, possibly empty; `null` if it is not paused. */
-  pauseReason: string | null;
-  /** The reason for which the line is closed, possibly empty; `null` if it is open. */
-  closed: string | null;
-  /** The held units. */
-  held: number;
-  /** Those of the held units whose holders have gone, and that stay taken: see `atLeast`. */
-  cooling: number;
-  /** The number of waiters. */
-  waiting: number;
-  /** The time for which the store still grants no free units after a restart. */
-  recoveringMs: number;
-  /** Permits granted since the store has the semaphore. It and the other three begin again at 0 when the store forgets it. */
-  grants: number;
-  /** Requests refused since then. */
-  refused: number;
-  /** Holders and waiters whose lease has ended since then. */
-  expired: number;
-  /** Holders and waiters that operators have revoked since then. */
-  revoked: number;
-  /** The waits of requests that were granted out of the line: their sum, and how many took at most 0.01, 0.1, 1, 10, 100 s, and longer. */
-  waits: { totalUs: number; numbers: number[] };
-  /** The first holders, by the end of their leases. */
-  holders: HolderInfo[];
-  /** The first waiters, in order. */
-  waiters: WaiterInfo[];
-  /** The lanes, if any is named; up to 32, those with the most waiters first. */
-  lanes: LaneInfo[];
-  /** The last changes by operators, the newest first. */
-  changes: ChangeInfo[];
+/** The waits of requests that were granted out of the line. */
+export interface Waits {
+  /** Their sum, in microseconds. */
+  totalUs: number;
+  /**
+   * The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
+   * and of longer ones.
+   */
+  numbers: number[];
 }
 
-/** A holder, in an {@link Inspection}. */
+/** A holder. */
 export interface HolderInfo {
+  /** The name of the holder. */
   holder: string;
+  /** Its units. */
   weight: number;
+  /** Its slot. */
   slot: number;
+  /** Its fencing token. */
   token: number;
-  /** The rest of its lease; if it cools, the time until its units are free. */
+  /** The rest of its lease, in milliseconds; if it cools, the time until its units are free. */
   leaseRemainingMs: number;
   /** True if the holder has gone, and its grant still counts: see `atLeast`. */
   cooling: boolean;
-  /** True if its client may keep it without using it: see `keep`. False while requests wait. */
+  /** True if its client may keep it without using it: see `keep`; false while requests wait. */
   mayBeKept: boolean;
-  /** The time since its grant, by the store's clock. */
+  /** The time since its grant, in milliseconds, by the store's clock. */
   ageMs: number;
+  /** The label, by default of `permits run` the user and the name of the program; `null` if there is none. */
   label: string | null;
+  /** The lane that it names; `null` if it names none. */
   lane: string | null;
 }
 
-/** A waiter, in an {@link Inspection}. */
+/** A waiter. */
 export interface WaiterInfo {
+  /** The name of the waiter. */
   holder: string;
+  /** The units that it asks for. */
   weight: number;
   /** The number of waiters before it. */
   position: number;
-  /** The time since it was queued, by the store's clock. */
+  /** The time since it was queued, in milliseconds, by the store's clock. */
   ageMs: number;
+  /** The label, by default of `permits run` the user and the name of the program; `null` if there is none. */
   label: string | null;
+  /** The lane that it names; `null` if it names none. */
   lane: string | null;
 }
 
-/** A lane, in an {@link Inspection}. */
+/** A lane. */
 export interface LaneInfo {
   /** Its name; `null` for the lane of the requests that name none. */
   lane: string | null;
@@ -83,53 +61,89 @@ export interface LaneInfo {
   held: number;
 }
 
-/** A change by an operator, in an {@link Inspection}. */
+/** A change by an operator. */
 export interface ChangeInfo {
+  /** The change. */
   change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'revoked';
   /** The label of the client that made it, else its host name and process id. */
   by: string;
+  /** The change as a text for people, such as: set the limit to 4. */
+  text: string;
   /** The time of the change, in milliseconds since 1970, by the store's clock. */
   atMs: number;
-  /** The time since then, by the store's clock. */
+  /** The time since the change, in milliseconds, by the store's clock. */
   ageMs: number;
-  /** The limit that was set. */
+  /** The limit that was set; `null` for other changes. */
   limit: number | null;
-  /** The holder or waiter that was revoked. */
+  /** The holder or waiter that was revoked; `null` for other changes. */
   holder: string | null;
-  /** The reason of a pause, a closed line or a revocation, possibly empty. */
+  /** The reason of a pause, a closed line or a revocation, possibly empty; `null` for other changes. */
   reason: string | null;
 }
 
-/** The findings about a store. */
-export interface Diagnosis {
-  /** The address, without a password. */
-  store: string;
-  /** True if no finding is a problem. */
-  isHealthy: boolean;
-  findings: Finding[];
-}
-
-/** One finding, in a {@link Diagnosis}. */
-export interface Finding {
-  subject: string;
-  severity: string;
-  observed: string;
-  /** Empty if nothing is to be done. */
-  advice: string;
-}
-
-/** The objects of a JSON text, with their names in the style of JavaScript. */
-export function parsed<T>(json: string): T {
-  return renamed(JSON.parse(json)) as T;
-}
-
-function renamed(value: unknown): unknown {
-  if (Array.isArray(value)) {
-    return value.map(renamed);
-  }
-  if (typeof value !== 'object' || value === null) {
-    return value;
-  }
-  const name = (key: string): string => key.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [name(key), renamed(item)]));
+/** The state of a semaphore. */
+export interface Inspection {
+  /** The name of the semaphore. */
+  name: string;
+  /** The number of units that may be held at once; `null` if no limit is set. */
+  limit: number | null;
+  /** The version of the limit: rises with every change of the limit or its pin. */
+  limitVersion: number;
+  /** True if an operator has set the limit. */
+  pinned: boolean;
+  /** True if granting is stopped. */
+  paused: boolean;
+  /**
+   * The time until the pause ends by itself, in milliseconds; `null` if it has no end, or the semaphore
+   * is not paused.
+   */
+  pauseRemainingMs: number | null;
+  /** The reason of the pause, possibly empty; `null` if it is not paused. */
+  pauseReason: string | null;
+  /** The reason for which the line is closed, possibly empty; `null` if it is open. */
+  closed: string | null;
+  /** The number of units that are held. */
+  held: number;
+  /** The held units whose holders have gone, and that stay taken: see `atLeast`. */
+  cooling: number;
+  /** The held units of the listed holders whose clients may keep them without using them: see `keep`. */
+  mayBeKept: number;
+  /** The number of waiters. */
+  waiting: number;
+  /** The longest age of the listed holders, in milliseconds; `null` if there is no holder. */
+  oldestHolderAgeMs: number | null;
+  /** The longest age of the listed waiters, in milliseconds; `null` if there is no waiter. */
+  oldestWaiterAgeMs: number | null;
+  /**
+   * The time for which the store still grants no free units after a restart, in milliseconds; 0
+   * otherwise.
+   */
+  recoveringMs: number;
+  /**
+   * The number of permits granted since the store has the semaphore. It and the other three begin again
+   * at 0 when the store forgets an idle semaphore, or loses its state.
+   */
+  grants: number;
+  /** The number of requests refused since then. */
+  refused: number;
+  /** The number of holders and waiters whose lease has ended since then. */
+  expired: number;
+  /** The number of holders and waiters that operators have revoked since then. */
+  revoked: number;
+  /** The waits of requests that were granted out of the line. */
+  waits: Waits;
+  /** The first holders, by the end of their leases, at most 1,000. */
+  holders: HolderInfo[];
+  /** The first waiters, in order, at most 1,000; with lanes, in the order that equal shares give. */
+  waiters: WaiterInfo[];
+  /**
+   * The lanes of waiters and of the listed holders, at most 32, those with the most waiters first; empty
+   * if none of them is named.
+   */
+  lanes: LaneInfo[];
+  /**
+   * The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
+   * closed line, a revocation) at least the last one.
+   */
+  changes: ChangeInfo[];
 }

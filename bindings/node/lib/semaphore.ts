@@ -2,8 +2,9 @@
 
 import { inspect, type InspectOptions } from 'node:util';
 import { argument, json, optional, options as checked, request } from './arguments.js';
+import { parsed } from './diagnosis.js';
 import { NotNowError, translated } from './errors.js';
-import { type Inspection, parsed } from './inspection.js';
+import type { Inspection } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit } from './permit.js';
 import { shown } from './shown.js';

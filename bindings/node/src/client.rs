@@ -3,6 +3,7 @@
 use napi::bindgen_prelude::{ClassInstance, Result};
 use napi_derive::napi;
 use permits::{AcquireAllError, AdoptError, ConnectError, Limit, Recovery};
+use permits_bindings::diagnosis;
 
 use crate::call::Call;
 use crate::convert::{self, count, duration};
@@ -90,7 +91,7 @@ pub(crate) fn connect(url: String, settings: Settings, program: String) -> Resul
 #[napi]
 pub(crate) fn diagnose(url: String, settings: Settings) -> Result<Call> {
     let builder = settings.builder(url)?;
-    Ok(Call::new(async move { Ok::<_, ConnectError>(convert::diagnosis(&builder.diagnose().await?)) }))
+    Ok(Call::new(async move { Ok::<_, ConnectError>(diagnosis(&builder.diagnose().await?)) }))
 }
 
 /// A session with a store.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use napi::bindgen_prelude::Result;
 use napi_derive::napi;
 use permits::error::InvalidInput;
-use permits::{AcquireOptions, Diagnosis, PermitHandle, check};
+use permits::{AcquireOptions, PermitHandle, check};
 use permits_bindings::Language;
-use serde_json::{Value, json};
 
 use crate::failure::{Failure, thrown};
 
@@ -52,21 +51,4 @@ pub(crate) fn check_field(name: String, known: Vec<String>) -> Result<()> {
 
 pub(crate) fn handle(text: &str) -> Result<PermitHandle> {
     text.parse().map_err(|error: InvalidInput| thrown(error))
-}
-
-/// A diagnosis as JSON.
-pub(crate) fn diagnosis(found: &Diagnosis) -> String {
-    let findings: Vec<Value> = found
-        .findings
-        .iter()
-        .map(|finding| {
-            json!({
-                "subject": finding.subject,
-                "severity": finding.severity.to_string(),
-                "observed": finding.observed,
-                "advice": finding.advice,
-            })
-        })
-        .collect();
-    json!({ "store": found.store, "is_healthy": found.is_healthy(), "findings": findings }).to_string()
 }

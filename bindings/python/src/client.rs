@@ -4,10 +4,11 @@ use std::task::{Context, Poll, ready};
 use std::{future::Future, pin::Pin};
 
 use permits::{AcquireAll, AcquireAllError, AcquireOptions, ConnectError, Limit, PermitHandle, Recovery};
+use permits_bindings::diagnosis;
 use pyo3::prelude::*;
 
 use crate::call::{Call, Outcome, Work, outcome};
-use crate::convert::{self, DiagnosisFields, count, duration};
+use crate::convert::{self, count, duration};
 use crate::failure::{Failure, Raise as _};
 use crate::permit::Permit;
 use crate::semaphore::Semaphore;
@@ -79,7 +80,7 @@ pub(crate) fn connect(url: String, settings: Settings, program: String) -> PyRes
 #[pyfunction]
 pub(crate) fn diagnose(url: String, settings: Settings) -> PyResult<Call> {
     let builder = settings.builder(url)?;
-    Ok(Call::new(async move { builder.diagnose().await.map(DiagnosisFields::from) }))
+    Ok(Call::new(async move { builder.diagnose().await.map(|found| diagnosis(&found)) }))
 }
 
 /// A session with a store.

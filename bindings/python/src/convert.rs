@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use permits::{AcquireOptions, Diagnosis, Inspection};
+use permits::{AcquireOptions, Inspection};
 use permits_bindings::Language;
 use pyo3::prelude::*;
 
@@ -31,33 +31,4 @@ pub(crate) fn request(options: Option<&str>) -> PyResult<AcquireOptions> {
 /// An inspection as JSON, of which `_types.py` makes the classes.
 pub(crate) fn inspection(found: &Inspection) -> String {
     serde_json::to_string(found).expect("numbers, texts and lists of them are JSON")
-}
-
-/// A diagnosis, as the arguments of the class of that name.
-#[derive(IntoPyObject)]
-pub(crate) struct DiagnosisFields {
-    store: String,
-    findings: Vec<FindingFields>,
-    is_healthy: bool,
-}
-
-#[derive(IntoPyObject)]
-struct FindingFields {
-    subject: &'static str,
-    severity: String,
-    observed: String,
-    advice: String,
-}
-
-impl From<Diagnosis> for DiagnosisFields {
-    fn from(diagnosis: Diagnosis) -> Self {
-        let is_healthy = diagnosis.is_healthy();
-        let findings = diagnosis.findings.into_iter().map(|finding| FindingFields {
-            subject: finding.subject,
-            severity: finding.severity.to_string(),
-            observed: finding.observed,
-            advice: finding.advice,
-        });
-        Self { store: diagnosis.store, findings: findings.collect(), is_healthy }
-    }
 }

@@ -87,8 +87,8 @@ impl From<&Inspection> for ListRow {
             pinned,
             limit_version,
             recovering_ms: milliseconds(recovering),
-            oldest_holder_age_ms: oldest_holder_age_ms(inspection),
-            oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
+            oldest_holder_age_ms: inspection.oldest_holder_age().map(milliseconds),
+            oldest_waiter_age_ms: inspection.oldest_waiter_age().map(milliseconds),
             closed: inspection.closed.clone(),
             closed_by: inspection.closed_by().map(Author::from),
             units: HeldUnits::of(inspection),
@@ -102,22 +102,6 @@ impl From<&Inspection> for ListRow {
 /// True while free units are not granted. A semaphore without a limit grants nothing in any case.
 pub(crate) fn is_recovering(inspection: &Inspection) -> bool {
     inspection.limit.is_some() && !inspection.recovering.is_zero()
-}
-
-/// The age of the oldest of the listed holders.
-pub(crate) fn oldest_holder_age_ms(inspection: &Inspection) -> Option<u64> {
-    inspection.holders.iter().map(|info| milliseconds(info.age)).max()
-}
-
-/// The age of the oldest of the listed waiters.
-pub(crate) fn oldest_waiter_age_ms(inspection: &Inspection) -> Option<u64> {
-    inspection.waiters.iter().map(|info| milliseconds(info.age)).max()
-}
-
-/// The held units of holders that are not listed.
-pub(crate) fn unlisted_units(inspection: &Inspection) -> u64 {
-    let listed: u64 = inspection.holders.iter().map(|info| u64::from(info.weight)).sum();
-    inspection.held.saturating_sub(listed)
 }
 
 /// The number of waiters that are not listed.

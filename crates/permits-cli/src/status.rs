@@ -10,13 +10,11 @@ use crate::args::{Chosen, Common, Status};
 use crate::connect::{self, Target};
 use crate::each;
 use crate::exit::{self, Failure};
-use crate::inspected::{
-    is_recovering, oldest_holder_age_ms, oldest_waiter_age_ms, unlisted_units, unlisted_waiters,
-};
+use crate::inspected::{is_recovering, unlisted_waiters};
 use crate::names;
 use crate::table::{Row, Table, Text};
 use crate::text::{columns, duration, paused};
-use crate::units::{self, HeldUnits};
+use crate::units::{self, HeldUnits, unlisted_units};
 
 /// The most holders, and the most waiters, that one inspection lists.
 pub(crate) const MAX_LISTED: u32 = 1000;
@@ -38,7 +36,7 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
     if options.json {
         let store = Target::of(common)?.store;
         for inspection in &inspections {
-            code = code.max(exit::print_json(&StatusJson::new(inspection, store.clone()))?);
+            code = code.max(exit::print_json(&StatusJson { inspection, store: &store })?);
         }
     } else {
         let texts: Vec<String> = inspections.iter().map(human).collect();
@@ -55,27 +53,13 @@ pub(crate) async fn status(common: &Common, options: &Status) -> Result<u8, Fail
     }
 }
 
-/// The object that `--json` prints. Scripts depend on it: fields may be added, never changed.
+/// The object that `--json` prints: an inspection, and the address of its store. Scripts depend on it: fields
+/// may be added, never changed.
 #[derive(Serialize)]
 pub(crate) struct StatusJson<'a> {
     #[serde(flatten)]
-    inspection: &'a Inspection,
-    store: String,
-    oldest_holder_age_ms: Option<u64>,
-    oldest_waiter_age_ms: Option<u64>,
-    may_be_kept: u64,
-}
-
-impl<'a> StatusJson<'a> {
-    pub(crate) fn new(inspection: &'a Inspection, store: String) -> Self {
-        Self {
-            inspection,
-            store,
-            oldest_holder_age_ms: oldest_holder_age_ms(inspection),
-            oldest_waiter_age_ms: oldest_waiter_age_ms(inspection),
-            may_be_kept: HeldUnits::of(inspection).may_be_kept,
-        }
-    }
+    pub(crate) inspection: &'a Inspection,
+    pub(crate) store: &'a str,
 }
 
 /// The use of a semaphore, as a part of a sentence. The inspection lists holders.

@@ -26,6 +26,12 @@ pub(crate) fn lease(info: &HolderInfo, rest: fn(Duration) -> String) -> String {
     }
 }
 
+/// The held units of holders that are not listed.
+pub(crate) fn unlisted_units(inspection: &Inspection) -> u64 {
+    let listed: u64 = inspection.holders.iter().map(|info| u64::from(info.weight)).sum();
+    inspection.held.saturating_sub(listed)
+}
+
 /// The held units of one semaphore that differ from those at work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HeldUnits {
@@ -40,14 +46,10 @@ pub(crate) struct HeldUnits {
 
 impl HeldUnits {
     pub(crate) fn of(inspection: &Inspection) -> Self {
-        let units = |is_counted: fn(&HolderInfo) -> bool| -> u64 {
-            let counted = inspection.holders.iter().filter(|info| is_counted(info));
-            counted.map(|info| u64::from(info.weight)).sum()
-        };
         Self {
             cooling: inspection.cooling,
-            may_be_kept: units(|info| info.may_be_kept),
-            is_partial: units(|_| true) < inspection.held,
+            may_be_kept: inspection.may_be_kept(),
+            is_partial: unlisted_units(inspection) > 0,
         }
     }
 

@@ -1,7 +1,7 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 //!
-//! The names of its fields are those of the JSON of the command, by the feature `serde`, and of the Python
-//! package: a field that is added here is in all three.
+//! The feature `serde` makes it the JSON of the command. `docs/status.schema.json` describes that, and the
+//! types of the packages for Python and Node are made of it: a field that is added here and there is in all.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -26,7 +26,10 @@ pub struct Inspection {
     /// True if granting is stopped.
     pub paused: bool,
     /// The time until the pause ends by itself; `None` if it has no end, or the semaphore is not paused.
-    #[cfg_attr(feature = "serde", serde(rename = "pause_remaining_ms", serialize_with = "as_ms::optional"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "pause_remaining_ms", serialize_with = "as_json::optional")
+    )]
     pub pause_remaining: Option<Duration>,
     /// The reason of the pause, possibly empty; `None` if it is not paused.
     pub pause_reason: Option<String>,
@@ -40,16 +43,20 @@ pub struct Inspection {
     /// The number of waiters.
     pub waiting: u64,
     /// The time for which the store still grants no free units after a restart; zero otherwise.
-    #[cfg_attr(feature = "serde", serde(rename = "recovering_ms", serialize_with = "as_ms::duration"))]
+    #[cfg_attr(feature = "serde", serde(rename = "recovering_ms", serialize_with = "as_json::duration"))]
     pub recovering: Duration,
     /// The numbers of events.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub counts: Counts,
     /// The waits of requests that were granted out of the line.
     pub waits: Waits,
-    /// The first 1,000 holders, by the end of their leases.
+    /// The first 1,000 holders, by the end of their leases. In JSON beside the numbers of
+    /// [`oldest_holder_age`](Self::oldest_holder_age) and [`may_be_kept`](Self::may_be_kept).
+    #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::holders"))]
     pub holders: Vec<HolderInfo>,
-    /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
+    /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. In JSON
+    /// beside the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
+    #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::waiters"))]
     pub waiters: Vec<WaiterInfo>,
     /// The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
     /// Empty if none of them names a lane.
@@ -74,7 +81,10 @@ pub struct HolderInfo {
     /// Its fencing token.
     pub token: u64,
     /// The rest of its lease; if it cools, the time until its units are free.
-    #[cfg_attr(feature = "serde", serde(rename = "lease_remaining_ms", serialize_with = "as_ms::duration"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "lease_remaining_ms", serialize_with = "as_json::duration")
+    )]
     pub lease_remaining: Duration,
     /// True if the holder has gone, and its grant still counts: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
@@ -86,7 +96,7 @@ pub struct HolderInfo {
     /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if
     /// the clock has not moved since the grant before. So the age is never too long, unless that clock was
     /// set. A permit that its client has granted again since has the age of the store's grant.
-    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -106,7 +116,7 @@ pub struct WaiterInfo {
     /// The number of waiters before it.
     pub position: u64,
     /// The time since it was queued, by the store's clock, as exact as the age of a holder.
-    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
     /// Its label, if it has one.
     pub label: Option<String>,
@@ -139,10 +149,10 @@ pub struct ChangeInfo {
     /// [`ClientBuilder::label`](crate::ClientBuilder::label).
     pub by: String,
     /// The time of the change, by the store's clock.
-    #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_ms::time"))]
+    #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_json::time"))]
     pub at: SystemTime,
     /// The time since then, by the store's clock.
-    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_ms::duration"))]
+    #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
 }
 
@@ -289,11 +299,34 @@ impl serde::Serialize for OperatorChange {
     }
 }
 
-/// Times as whole milliseconds.
+/// Times as whole milliseconds, and lists beside what follows from them.
 #[cfg(feature = "serde")]
-mod as_ms {
-    use super::{Duration, SystemTime};
+mod as_json {
+    use serde::ser::SerializeStruct as _;
+
+    use super::{Duration, HolderInfo, SystemTime, WaiterInfo, kept, oldest};
     use crate::clock::millis;
+
+    pub(super) fn holders<S: serde::Serializer>(
+        holders: &[HolderInfo],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Holders", 3)?;
+        fields.serialize_field("holders", holders)?;
+        fields.serialize_field("oldest_holder_age_ms", &oldest(holders, |info| info.age).map(millis))?;
+        fields.serialize_field("may_be_kept", &kept(holders))?;
+        fields.end()
+    }
+
+    pub(super) fn waiters<S: serde::Serializer>(
+        waiters: &[WaiterInfo],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Waiters", 2)?;
+        fields.serialize_field("waiters", waiters)?;
+        fields.serialize_field("oldest_waiter_age_ms", &oldest(waiters, |info| info.age).map(millis))?;
+        fields.end()
+    }
 
     pub(super) fn duration<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(millis(*time))
@@ -312,7 +345,32 @@ mod as_ms {
     }
 }
 
+fn oldest<T>(rows: &[T], age: impl Fn(&T) -> Duration) -> Option<Duration> {
+    rows.iter().map(age).max()
+}
+
+/// The units that may be kept.
+fn kept(holders: &[HolderInfo]) -> u64 {
+    holders.iter().filter(|info| info.may_be_kept).map(|info| u64::from(info.weight)).sum()
+}
+
 impl Inspection {
+    /// The longest age of the holders that are listed; `None` if none is.
+    pub fn oldest_holder_age(&self) -> Option<Duration> {
+        oldest(&self.holders, |info| info.age)
+    }
+
+    /// The longest age of the waiters that are listed; `None` if none is.
+    pub fn oldest_waiter_age(&self) -> Option<Duration> {
+        oldest(&self.waiters, |info| info.age)
+    }
+
+    /// The held units of the listed holders whose clients [may keep them](crate::Semaphore::keep) without
+    /// using them.
+    pub fn may_be_kept(&self) -> u64 {
+        kept(&self.holders)
+    }
+
     /// The change that paused the semaphore, if it is paused.
     pub fn paused_by(&self) -> Option<&ChangeInfo> {
         self.last_change(|change| matches!(change, OperatorChange::Paused { .. })).filter(|_| self.paused)

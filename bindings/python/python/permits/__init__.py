@@ -13,22 +13,10 @@
 from . import _permits, errors
 from ._acquire import Acquire, AcquireAll
 from ._client import Client, aconnect, adiagnose, connect, diagnose
+from ._inspection import ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo, Waits
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
-from ._types import (
-    AcquireOptions,
-    ChangeInfo,
-    Diagnosis,
-    Finding,
-    HolderInfo,
-    Inspection,
-    LaneInfo,
-    PermitStatus,
-    Recovery,
-    Seconds,
-    WaiterInfo,
-    Waits,
-)
+from ._types import AcquireOptions, Diagnosis, Finding, PermitStatus, Recovery, Seconds
 from .errors import *
 
 __version__ = _permits.VERSION

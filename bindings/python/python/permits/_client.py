@@ -14,7 +14,7 @@ from . import _exit, _permits
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, diagnosis, request, seconds
+from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, made, request, seconds
 from ._waiting import result, wait
 
 Request = Union[Semaphore, "tuple[Semaphore, AcquireOptions]"]
@@ -175,12 +175,12 @@ async def aconnect(
 
 def diagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
     """Finds the problems of a store, with advice: what `permits doctor` prints."""
-    return diagnosis(wait(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+    return made(Diagnosis, wait(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
 
 
 async def adiagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
     """As `diagnose`, on asyncio."""
-    return diagnosis(await result(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+    return made(Diagnosis, await result(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
 
 
 def _program() -> str:

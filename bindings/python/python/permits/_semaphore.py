@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _permits
 from ._acquire import Acquire
+from ._inspection import Inspection
 from ._permit import Unheld
-from ._types import AcquireOptions, Inspection, Seconds, inspection, request, seconds
+from ._types import AcquireOptions, Seconds, made, request, seconds
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -194,11 +195,11 @@ class Semaphore(Unheld):
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
-        return inspection(wait(self._native.inspect(max)))
+        return made(Inspection, wait(self._native.inspect(max)))
 
     async def ainspect(self, max: int = 1000) -> Inspection:
         """As `inspect`, on asyncio."""
-        return inspection(await result(self._native.inspect(max)))
+        return made(Inspection, await result(self._native.inspect(max)))
 
     def available(self) -> int:
         """The units that are not held. A request for as many may still wait behind others.

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import operator
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, overload
+from typing import (
+    Any,
+    Literal,
+    Optional,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 _T = TypeVar("_T")
 
@@ -65,126 +78,6 @@ class PermitStatus(Enum):
 
 
 @dataclass(frozen=True)
-class HolderInfo:
-    """A holder, in an `Inspection`."""
-
-    holder: str
-    weight: int
-    slot: int
-    token: int
-    lease_remaining: float
-    """The rest of its lease in seconds; if it cools, the time until its units are free."""
-    cooling: bool
-    """True if the holder has gone, and its grant still counts: see `at_least`."""
-    may_be_kept: bool
-    """True if its client may keep it without using it: see `keep`. False while requests wait."""
-    age: float
-    """The seconds since its grant, by the store's clock."""
-    label: str | None
-    lane: str | None
-
-
-@dataclass(frozen=True)
-class WaiterInfo:
-    """A waiter, in an `Inspection`."""
-
-    holder: str
-    weight: int
-    position: int
-    """The number of waiters before it."""
-    age: float
-    """The seconds since it was queued, by the store's clock."""
-    label: str | None
-    lane: str | None
-
-
-@dataclass(frozen=True)
-class LaneInfo:
-    """A lane, in an `Inspection`."""
-
-    lane: str | None
-    """Its name; `None` for the lane of the requests that name none."""
-    waiting: int
-    """The number of its waiters."""
-    held: int
-    """The units that its listed holders hold."""
-
-
-@dataclass(frozen=True)
-class ChangeInfo:
-    """A change by an operator, in an `Inspection`."""
-
-    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
-    by: str
-    """The label of the client that made it, else its host name and process id."""
-    at: float
-    """The time of the change, in seconds since 1970, by the store's clock."""
-    age: float
-    """The seconds since then, by the store's clock."""
-    limit: int | None
-    """The limit that was set."""
-    holder: str | None
-    """The holder or waiter that was revoked."""
-    reason: str | None
-    """The reason of a pause, a closed line or a revocation, possibly empty."""
-
-
-@dataclass(frozen=True)
-class Waits:
-    """The waits of requests that were granted out of the line, since the store has the semaphore."""
-
-    total_us: int
-    """Their sum, in microseconds."""
-    numbers: tuple[int, ...]
-    """How many took at most 0.01, 0.1, 1, 10 and 100 seconds, and more than the bound before; and how many took longer."""
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """The state of a semaphore."""
-
-    name: str
-    limit: int | None
-    """`None` if none is stored."""
-    limit_version: int
-    """Rises with every change of the limit or its pin."""
-    pinned: bool
-    paused: bool
-    pause_remaining: float | None
-    """The seconds until the pause ends by itself; `None` if it has no end, or the semaphore is not paused."""
-    pause_reason: str | None
-    """The reason of the pause, possibly empty; `None` if it is not paused."""
-    closed: str | None
-    """The reason for which the line is closed; `None` if it is open."""
-    held: int
-    """The held units."""
-    cooling: int
-    """Those of the held units whose holders have gone, and that stay taken: see `at_least`."""
-    waiting: int
-    """The number of waiters."""
-    recovering: float
-    """The seconds for which the store still grants no free units after a restart."""
-    grants: int
-    """Permits granted since the store has the semaphore. It and the other three begin again at 0 when the store forgets it."""
-    refused: int
-    """Requests refused since then."""
-    expired: int
-    """Holders and waiters whose lease has ended since then."""
-    revoked: int
-    """Holders and waiters that operators have revoked since then."""
-    waits: Waits
-    """The waits of requests that were granted out of the line."""
-    holders: tuple[HolderInfo, ...]
-    """The first holders, by the end of their leases."""
-    waiters: tuple[WaiterInfo, ...]
-    """The first waiters, in order; with lanes, in the order that equal shares give."""
-    lanes: tuple[LaneInfo, ...]
-    """The lanes of waiters and of the listed holders: up to 32, those with the most waiters first. Empty if none is named."""
-    changes: tuple[ChangeInfo, ...]
-    """The last changes by operators, the newest first: at most 32, and of each kind at least the last one."""
-
-
-@dataclass(frozen=True)
 class Finding:
     """A finding, in a `Diagnosis`."""
 
@@ -200,33 +93,32 @@ class Diagnosis:
 
     store: str
     """Its address, without any password."""
-    findings: tuple[Finding, ...]
+    findings: Tuple[Finding, ...]
     is_healthy: bool
     """True if no finding is a problem."""
 
 
-def inspection(text: str) -> Inspection:
-    """The inspection of the JSON that the native half returns."""
-    found = json.loads(text)
-    rows = ("holders", HolderInfo), ("waiters", WaiterInfo), ("lanes", LaneInfo), ("changes", ChangeInfo)
-    for name, row in rows:
-        found[name] = tuple(_of_json(row, fields) for fields in found[name])
-    found["waits"] = Waits(found["waits"]["total_us"], tuple(found["waits"]["numbers"]))
-    return _of_json(Inspection, found)
+def made(kind: type[_T], text: str) -> _T:
+    """The object of the JSON that the native half returns."""
+    return cast(_T, _made(kind, json.loads(text)))
 
 
-def _of_json(kind: type[_T], found: Mapping[str, Any]) -> _T:
-    """An object whose fields are found by name, or, if they are times, as milliseconds."""
-    times = {name[:-3]: None if time is None else time / 1000 for name, time in found.items() if name.endswith("_ms")}
-    fields = {**found, **times}
-    return kind(**{name: fields[name] for name in kind.__annotations__})
+def _made(kind: Any, found: Any) -> Any:
+    """The value of a type: a dataclass by its fields, a tuple by its items. A time in milliseconds becomes seconds."""
+    fields = _fields(kind)
+    if fields:
+        values = {name: _made(kind, found[name]) for name, kind in fields.items() if name in found}
+        times = {name: found[f"{name}_ms"] for name in fields if name not in found}
+        return kind(**values, **{name: time if time is None else time / 1000 for name, time in times.items()})
+    if get_origin(kind) is tuple:
+        item, _ = get_args(kind)
+        return tuple(_made(item, one) for one in found)
+    return found
 
 
-def diagnosis(fields: Mapping[str, Any]) -> Diagnosis:
-    """The diagnosis of the fields that the native half returns."""
-    values = dict(fields)
-    values["findings"] = tuple(Finding(**finding) for finding in fields["findings"])
-    return Diagnosis(**values)
+@functools.lru_cache(maxsize=None)
+def _fields(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind) if is_dataclass(kind) else {}
 
 
 @overload

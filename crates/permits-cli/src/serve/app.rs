@@ -78,7 +78,7 @@ impl App {
     /// The state of a semaphore, with the first 1,000 holders and waiters.
     pub(super) async fn status(&self, name: &str) -> Result<Response, Problem> {
         let inspection = self.inspect(name).await.map_err(Failure::from)?;
-        Ok(json(&StatusJson::new(&inspection, self.feed.store.clone())))
+        Ok(json(&StatusJson { inspection: &inspection, store: &self.feed.store }))
     }
 
     async fn inspect(&self, name: &str) -> Result<Inspection, AdminError> {

@@ -16,7 +16,7 @@ use super::model::{Model, Note, Opened};
 use super::rate::Rate;
 use super::state::state;
 use crate::help::TOP_KEYS;
-use crate::inspected::{ListRow, counted, unlisted_units, unlisted_waiters};
+use crate::inspected::{ListRow, counted, unlisted_waiters};
 use crate::report::with_causes;
 use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
@@ -275,7 +275,7 @@ fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>
     if held == 0 {
         lines.clear();
     }
-    lines.extend(more(unlisted_units(&detail.inspection), "units held by others"));
+    lines.extend(more(units::unlisted_units(&detail.inspection), "units held by others"));
     let before_waiters = lines.len();
     if waiting > 0 {
         lines.extend(styled_lines(&waiters(&detail.inspection), width, selected.checked_sub(held), plain));

@@ -71,7 +71,7 @@ impl Watcher {
         }
         if was_unreachable || before.is_none_or(|before| differ(before, &now)) {
             let at = SystemTime::now();
-            let status = StatusJson::new(&now, lines.store.to_owned());
+            let status = StatusJson { inspection: &now, store: lines.store };
             lines.print(at, || state(before, &now), Line::State { at_ms: unix_ms(at), status });
         }
         self.last = Some(now);

@@ -5,6 +5,7 @@
 mod client_checks;
 mod deployments;
 mod environment;
+mod inspections;
 mod limits;
 mod links;
 mod processes;

@@ -58,7 +58,7 @@ const INSTEAD: &[(&str, &[&str])] = &[
 const OPENINGS: &[&str] = &["What", "That", "How", "Whether", "Why", "Who"];
 
 /// The columns of code, by `rustfmt.toml`, and of comments.
-const WIDTH: usize = 110;
+pub(crate) const WIDTH: usize = 110;
 
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")

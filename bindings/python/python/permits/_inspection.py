@@ -1,0 +1,153 @@
+"""Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it."""
+
+from dataclasses import dataclass
+from typing import Literal, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The waits of requests that were granted out of the line."""
+
+    total_us: int
+    """Their sum, in microseconds."""
+    numbers: Tuple[int, ...]
+    """The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
+    and of longer ones."""
+
+
+@dataclass(frozen=True)
+class HolderInfo:
+    """A holder."""
+
+    holder: str
+    """The name of the holder."""
+    weight: int
+    """Its units."""
+    slot: int
+    """Its slot."""
+    token: int
+    """Its fencing token."""
+    lease_remaining: float
+    """The rest of its lease, in seconds; if it cools, the time until its units are free."""
+    cooling: bool
+    """True if the holder has gone, and its grant still counts: see `at_least`."""
+    may_be_kept: bool
+    """True if its client may keep it without using it: see `keep`; false while requests wait."""
+    age: float
+    """The time since its grant, in seconds, by the store's clock."""
+    label: Optional[str]
+    """The label, by default of `permits run` the user and the name of the program; `None` if there is
+    none."""
+    lane: Optional[str]
+    """The lane that it names; `None` if it names none."""
+
+
+@dataclass(frozen=True)
+class WaiterInfo:
+    """A waiter."""
+
+    holder: str
+    """The name of the waiter."""
+    weight: int
+    """The units that it asks for."""
+    position: int
+    """The number of waiters before it."""
+    age: float
+    """The time since it was queued, in seconds, by the store's clock."""
+    label: Optional[str]
+    """The label, by default of `permits run` the user and the name of the program; `None` if there is
+    none."""
+    lane: Optional[str]
+    """The lane that it names; `None` if it names none."""
+
+
+@dataclass(frozen=True)
+class LaneInfo:
+    """A lane."""
+
+    lane: Optional[str]
+    """Its name; `None` for the lane of the requests that name none."""
+    waiting: int
+    """The number of its waiters."""
+    held: int
+    """The units that its listed holders hold."""
+
+
+@dataclass(frozen=True)
+class ChangeInfo:
+    """A change by an operator."""
+
+    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
+    """The change."""
+    by: str
+    """The label of the client that made it, else its host name and process id."""
+    text: str
+    """The change as a text for people, such as: set the limit to 4."""
+    at: float
+    """The time of the change, in seconds since 1970, by the store's clock."""
+    age: float
+    """The time since the change, in seconds, by the store's clock."""
+    limit: Optional[int]
+    """The limit that was set; `None` for other changes."""
+    holder: Optional[str]
+    """The holder or waiter that was revoked; `None` for other changes."""
+    reason: Optional[str]
+    """The reason of a pause, a closed line or a revocation, possibly empty; `None` for other changes."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The state of a semaphore."""
+
+    name: str
+    """The name of the semaphore."""
+    limit: Optional[int]
+    """The number of units that may be held at once; `None` if no limit is set."""
+    limit_version: int
+    """The version of the limit: rises with every change of the limit or its pin."""
+    pinned: bool
+    """True if an operator has set the limit."""
+    paused: bool
+    """True if granting is stopped."""
+    pause_remaining: Optional[float]
+    """The time until the pause ends by itself, in seconds; `None` if it has no end, or the semaphore is
+    not paused."""
+    pause_reason: Optional[str]
+    """The reason of the pause, possibly empty; `None` if it is not paused."""
+    closed: Optional[str]
+    """The reason for which the line is closed, possibly empty; `None` if it is open."""
+    held: int
+    """The number of units that are held."""
+    cooling: int
+    """The held units whose holders have gone, and that stay taken: see `at_least`."""
+    may_be_kept: int
+    """The held units of the listed holders whose clients may keep them without using them: see `keep`."""
+    waiting: int
+    """The number of waiters."""
+    oldest_holder_age: Optional[float]
+    """The longest age of the listed holders, in seconds; `None` if there is no holder."""
+    oldest_waiter_age: Optional[float]
+    """The longest age of the listed waiters, in seconds; `None` if there is no waiter."""
+    recovering: float
+    """The time for which the store still grants no free units after a restart, in seconds; 0 otherwise."""
+    grants: int
+    """The number of permits granted since the store has the semaphore. It and the other three begin again
+    at 0 when the store forgets an idle semaphore, or loses its state."""
+    refused: int
+    """The number of requests refused since then."""
+    expired: int
+    """The number of holders and waiters whose lease has ended since then."""
+    revoked: int
+    """The number of holders and waiters that operators have revoked since then."""
+    waits: Waits
+    """The waits of requests that were granted out of the line."""
+    holders: Tuple[HolderInfo, ...]
+    """The first holders, by the end of their leases, at most 1,000."""
+    waiters: Tuple[WaiterInfo, ...]
+    """The first waiters, in order, at most 1,000; with lanes, in the order that equal shares give."""
+    lanes: Tuple[LaneInfo, ...]
+    """The lanes of waiters and of the listed holders, at most 32, those with the most waiters first;
+    empty if none of them is named."""
+    changes: Tuple[ChangeInfo, ...]
+    """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
+    a closed line, a revocation) at least the last one."""
