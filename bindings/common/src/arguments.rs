@@ -1,6 +1,6 @@
-//! Arguments from another language: requests as JSON, and numbers, in the names and units of the language.
+//! Arguments from another language: requests and settings as JSON, and numbers, in the names and units of the
+//! language.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use permits::{AcquireOptions, check};
@@ -8,6 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
 use crate::failure::Failure;
+
+/// The longest text in a message, in characters.
+const SHOWN: usize = 40;
 
 /// A language: its spelling of options, and its unit of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +22,8 @@ pub enum Language {
 }
 
 impl Language {
-    /// The name of an option: that of the [field](AcquireOptions::FIELDS), without its unit.
-    fn option(self, field: &str) -> String {
+    /// The name of an option: that of the field, without its unit.
+    pub(crate) fn option(self, field: &str) -> String {
         let field = field.strip_suffix("_ms").unwrap_or(field);
         match self {
             Self::Python => field.to_owned(),
@@ -43,20 +46,44 @@ impl Language {
     /// A failure with the reason for which a request is not valid.
     pub fn request(self, options: Option<&str>) -> Result<AcquireOptions, Failure> {
         let Some(options) = options else { return Ok(AcquireOptions::new()) };
-        let given = serde_json::from_str::<Map<String, Value>>(options)
-            .map_err(|_| Failure::invalid("the options of a request are an object".to_owned()))?;
-        let names: Vec<_> = AcquireOptions::FIELDS.iter().map(|field| self.option(field)).collect();
+        let fields = self.fields("the options of a request", options, AcquireOptions::FIELDS)?;
+        let converted = fields.into_iter().map(|(field, value)| {
+            let value = if field.ends_with("_ms") { self.milliseconds(value) } else { value };
+            (field.to_owned(), value)
+        });
+        AcquireOptions::deserialize(Value::Object(converted.collect()))
+            .map_err(|error| Failure::invalid(error.to_string()))
+    }
+
+    /// The fields of a JSON object that are set, each of them one of `known`, which end with `_ms` if they
+    /// are times. `what` the object is, is for the message about one that is none.
+    pub(crate) fn fields(
+        self,
+        what: &str,
+        object: &str,
+        known: &[&'static str],
+    ) -> Result<Vec<(&'static str, Value)>, Failure> {
+        let given = serde_json::from_str::<Map<String, Value>>(object)
+            .map_err(|_| Failure::invalid(format!("{what} are an object")))?;
+        let names: Vec<_> = known.iter().map(|field| self.option(field)).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let mut fields = Map::new();
+        let mut fields = Vec::new();
         for (name, value) in given {
             check::field(&name, &names)?;
-            let field = names.iter().position(|known| *known == name).map(|at| AcquireOptions::FIELDS[at]);
-            let field = field.unwrap_or_default();
-            let value = if field.ends_with("_ms") { self.milliseconds(value) } else { value };
-            fields.insert(field.to_owned(), value);
+            let field = names.iter().position(|known| *known == name).map(|at| known[at]);
+            fields.extend(field.filter(|_| !value.is_null()).map(|field| (field, value)));
         }
-        AcquireOptions::deserialize(Value::Object(fields))
-            .map_err(|error| Failure::invalid(error.to_string()))
+        Ok(fields)
+    }
+
+    /// A time of a setting.
+    pub(crate) fn time(self, name: &str, value: &Value) -> Result<Duration, Failure> {
+        let time = value.as_f64().ok_or_else(|| self.no_time(name, &shown(value)))?;
+        self.duration(name, time)
+    }
+
+    fn no_time(self, name: &str, shown: &str) -> Failure {
+        Failure::invalid(format!("{name} is a time of at least 0 {}, not {shown}", self.unit().0))
     }
 
     /// A time in milliseconds. What is no time stays as it is, to be refused.
@@ -74,9 +101,8 @@ impl Language {
     /// # Errors
     /// A failure if it is negative, too long or no number.
     pub fn duration(self, name: &str, time: f64) -> Result<Duration, Failure> {
-        let (unit, milliseconds) = self.unit();
-        Duration::try_from_secs_f64(time * milliseconds / 1000.0)
-            .map_err(|_| Failure::invalid(format!("{name} is a time of at least 0 {unit}, not {time}")))
+        Duration::try_from_secs_f64(time * self.unit().1 / 1000.0)
+            .map_err(|_| self.no_time(name, &time.to_string()))
     }
 }
 
@@ -87,28 +113,52 @@ pub fn camel_case(name: &str) -> String {
     words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
 }
 
+/// A text of a setting.
+pub(crate) fn text(name: &str, value: &Value) -> Result<String, Failure> {
+    let text = value.as_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::invalid(format!("{name} is a string, not {}", shown(value))))
+}
+
+/// A count of a setting.
+pub(crate) fn number(name: &str, value: &Value) -> Result<u32, Failure> {
+    match value.as_f64() {
+        Some(number) => count(name, 0, number),
+        None => Err(no_number(name, 0, &shown(value), "")),
+    }
+}
+
+/// A value in a message.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.chars().count() > SHOWN => {
+            format!("the string {:?}", text.chars().take(SHOWN).chain(['…']).collect::<String>())
+        }
+        Value::String(text) => format!("the string {text:?}"),
+        Value::Array(_) | Value::Object(_) => "a list or an object".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// A number of units or another count, of at least `least`.
-///
-/// # Errors
-/// A failure if it is out of range.
-pub fn count(name: &str, least: u32, number: f64) -> Result<u32, Failure> {
-    ranged(name, least..=u32::MAX, number, "")
+pub(crate) fn count(name: &str, least: u32, number: f64) -> Result<u32, Failure> {
+    whole(name, least, number, "")
 }
 
 /// A limit.
-///
-/// # Errors
-/// A failure if it is out of range.
-pub fn limit(number: f64) -> Result<u32, Failure> {
-    ranged("the limit", 1..=u32::MAX, number, "; to stop all grants, pause the semaphore")
+pub(crate) fn limit(number: f64) -> Result<u32, Failure> {
+    whole("the limit", 1, number, "; to stop all grants, pause the semaphore")
 }
 
-fn ranged(name: &str, allowed: RangeInclusive<u32>, number: f64, advice: &str) -> Result<u32, Failure> {
-    let (least, most) = (*allowed.start(), *allowed.end());
-    if number.fract() == 0.0 && (f64::from(least)..=f64::from(most)).contains(&number) {
+fn whole(name: &str, least: u32, number: f64, advice: &str) -> Result<u32, Failure> {
+    if number.fract() == 0.0 && (f64::from(least)..=f64::from(u32::MAX)).contains(&number) {
         return Ok(number as u32);
     }
-    Err(Failure::invalid(format!("{name} is a whole number from {least} to {most}, not {number}{advice}")))
+    Err(no_number(name, least, &number.to_string(), advice))
+}
+
+fn no_number(name: &str, least: u32, shown: &str, advice: &str) -> Failure {
+    let most = u32::MAX;
+    Failure::invalid(format!("{name} is a whole number from {least} to {most}, not {shown}{advice}"))
 }
 
 #[cfg(test)]

@@ -10,14 +10,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use permits::error::{InvalidInput, Lost, ReleaseError, RenewError};
+use permits::error::{Lost, ReleaseError, RenewError};
 use permits::{CancellationToken, Permit, PermitStatus};
 
+use crate::arguments::{Language, count};
+use crate::call::{Call, Value};
 use crate::failure::Failure;
 
 /// A permit until it is released or handed over, and what is known of it afterwards.
 #[derive(Debug)]
 pub struct Held {
+    /// The name of the semaphore.
+    pub semaphore: String,
+    /// The holder.
+    pub holder: String,
+    /// The fencing token.
+    pub token: u64,
+    /// The slot.
+    pub slot: u32,
     state: Mutex<State>,
     /// The turn of an operation.
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -32,24 +42,6 @@ enum State {
     Held(Arc<Permit>),
     /// Released or handed over, with its last weight and lease.
     Ended(u32, Duration),
-}
-
-/// The error of an operation on a permit.
-#[derive(Debug)]
-pub enum HeldError {
-    /// It was released or handed over before.
-    Released,
-    /// The operation failed.
-    Renew(RenewError),
-}
-
-impl From<HeldError> for Failure {
-    fn from(error: HeldError) -> Self {
-        match error {
-            HeldError::Released => Self::released(),
-            HeldError::Renew(error) => error.into(),
-        }
-    }
 }
 
 /// The loss of a permit, if it is lost.
@@ -67,6 +59,10 @@ impl Held {
     /// A permit that has not ended.
     pub fn new(permit: Permit) -> Self {
         Self {
+            semaphore: permit.semaphore().to_owned(),
+            holder: permit.holder().to_owned(),
+            token: permit.token(),
+            slot: permit.slot(),
             state: Mutex::new(State::Held(Arc::new(permit))),
             turn: Arc::default(),
             ended: CancellationToken::new(),
@@ -111,10 +107,11 @@ impl Held {
     /// Corrects the units that its grant counts for. Once it has ended, nothing is left to correct.
     ///
     /// # Errors
-    /// [`InvalidInput`] if it was acquired without a time for which it counts.
-    pub fn count(&self, units: u32) -> Result<(), InvalidInput> {
+    /// A failure if it was acquired without a time for which it counts, or if the number is out of range.
+    pub fn count(&self, units: f64) -> Result<(), Failure> {
+        let units = count("the number of units", 0, units)?;
         match &*self.lock() {
-            State::Held(permit) => permit.count(units),
+            State::Held(permit) => Ok(permit.count(units)?),
             State::Ended(..) => Ok(()),
         }
     }
@@ -148,22 +145,23 @@ impl Held {
     }
 
     /// The loss, if it is lost.
-    pub fn lost(&self) -> Option<Lost> {
-        match &*self.lock() {
+    pub fn lost(&self) -> Option<Failure> {
+        let lost = match &*self.lock() {
             State::Held(permit) => loss(permit),
             State::Ended(..) => self.lost.get().cloned(),
-        }
+        };
+        lost.map(Failure::from)
     }
 
-    /// Waits until it is lost: the loss; or released: `None`, unless the release found a loss.
-    pub fn wait_lost(&self) -> impl Future<Output = Option<Lost>> + Send + use<> {
+    /// Waits until it is lost: the loss; or released: none, unless the release found a loss.
+    pub fn wait_lost(&self) -> Call {
         let (permit, ended, found) = (self.weak(), self.ended.clone(), self.lost.clone());
         let signal = match &*self.lock() {
             State::Held(permit) => permit.cancellation_token(),
             State::Ended(..) => CancellationToken::new(),
         };
         let turn = self.turn.clone();
-        async move {
+        let lost = async move {
             tokio::select! {
                 biased;
                 () = signal.cancelled() => {}
@@ -173,23 +171,44 @@ impl Held {
             let Some(permit) = permit.upgrade() else { return found.get().cloned() };
             let mut lost = pin!(permit.lost());
             Some(poll_fn(|context| lost.as_mut().poll(context)).await)
-        }
+        };
+        Call::new(async move { Ok::<_, Failure>(Value::Lost(lost.await.map(Failure::from))) })
     }
 
     /// An operation that leaves the permit held.
-    pub fn operation<F>(
-        &self,
-        operation: impl FnOnce(Arc<Permit>) -> F + Send + 'static,
-    ) -> impl Future<Output = Result<(), HeldError>> + Send + 'static
+    fn operation<F>(&self, operation: impl FnOnce(Arc<Permit>) -> F + Send + 'static) -> Call
     where
         F: Future<Output = Result<(), RenewError>> + Send + 'static,
     {
         let (turn, permit) = (self.turn.clone(), self.weak());
-        async move {
+        Call::new(async move {
             let _turn = turn.lock_owned().await;
-            let permit = permit.upgrade().ok_or(HeldError::Released)?;
-            operation(permit).await.map_err(HeldError::Renew)
-        }
+            let permit = permit.upgrade().ok_or_else(Failure::released)?;
+            operation(permit).await.map_err(Failure::from)
+        })
+    }
+
+    /// Renews it.
+    pub fn renew(&self) -> Call {
+        self.operation(|permit| async move { permit.renew().await })
+    }
+
+    /// Releases some of its units.
+    ///
+    /// # Errors
+    /// A failure if the number is out of range.
+    pub fn release_part(&self, units: f64) -> Result<Call, Failure> {
+        let units = count("the number of units", 1, units)?;
+        Ok(self.operation(move |permit| async move { permit.release_part(units).await }))
+    }
+
+    /// Gives it another lease, in the unit of the language.
+    ///
+    /// # Errors
+    /// A failure if it is no time.
+    pub fn set_lease(&self, language: Language, lease: f64) -> Result<Call, Failure> {
+        let lease = language.duration("the lease", lease)?;
+        Ok(self.operation(move |permit| async move { permit.set_lease(lease).await }))
     }
 
     /// Renews it in the background from now on, or not.
@@ -200,9 +219,9 @@ impl Held {
     }
 
     /// Releases it. Without effect if it has ended before.
-    pub fn release(&self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+    pub fn release(&self) -> Call {
         let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
-        async move {
+        Call::new(async move {
             let _turn = turn.lock_owned().await;
             // With the turn, no other operation has the permit.
             let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
@@ -211,7 +230,7 @@ impl Held {
                 let _ = lost.set(reason.clone());
             }
             released
-        }
+        })
     }
 
     /// Releases it without a wait for the confirmation.
@@ -220,13 +239,13 @@ impl Held {
     }
 
     /// Makes a handle of it, for another process.
-    pub fn hand_over(&self) -> impl Future<Output = Result<String, HeldError>> + Send + use<> {
+    pub fn hand_over(&self) -> Call {
         let (turn, permit) = (self.turn.clone(), self.end());
-        async move {
+        Call::new(async move {
             let _turn = turn.lock_owned().await;
-            let permit = permit.and_then(Arc::into_inner).ok_or(HeldError::Released)?;
-            let handle = permit.hand_over().await.map_err(HeldError::Renew)?;
-            Ok(handle.to_string())
-        }
+            let permit = permit.and_then(Arc::into_inner).ok_or_else(Failure::released)?;
+            let handle = permit.hand_over().await?;
+            Ok::<_, Failure>(Value::Text(handle.to_string()))
+        })
     }
 }

@@ -1,13 +1,20 @@
-//! The part that the packages of `permits` for Python and Node have in common.
+//! The part that the packages of `permits` for Python and Node have in common: arguments, operations, errors,
+//! permits until their end, calls, and mailboxes, which name the calls that an event loop has to poll.
+//!
+//! A language adds its classes, its errors, and the signal that wakes its event loop.
 
 mod arguments;
+mod call;
 mod client;
 mod failure;
 mod held;
-mod stage;
+mod mailbox;
+mod semaphore;
 
-pub use self::arguments::{Language, camel_case, count, limit};
-pub use self::client::diagnosis;
+pub use self::arguments::{Language, camel_case};
+pub use self::call::{Call, Value, unparks};
+pub use self::client::Client;
 pub use self::failure::{Attribute, Failure, Kind};
-pub use self::held::{Held, HeldError};
-pub use self::stage::Stage;
+pub use self::held::Held;
+pub use self::mailbox::{Mailbox, Signal};
+pub use self::semaphore::Semaphore;

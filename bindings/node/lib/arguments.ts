@@ -62,7 +62,7 @@ export function json(options: object): string | undefined {
 }
 
 /** The value of an option. One that JSON cannot have becomes another that is refused, too. */
-function plain(name: string, value: unknown): unknown {
+export function plain(name: string, value: unknown): unknown {
   switch (typeof value) {
     case 'number':
       return Number.isFinite(value) ? value : name === 'timeout' && value === Infinity ? undefined : String(value);

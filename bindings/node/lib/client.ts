@@ -11,19 +11,28 @@ import { type AcquireOptions, Semaphore } from './semaphore.js';
 import { shown } from './shown.js';
 import { native, result } from './waiting.js';
 
-/** Settings of a client. Times are milliseconds. */
-export interface ConnectOptions extends Native.Settings {}
-
-const CONNECT: Types<ConnectOptions> = {
-  prefix: 'a string',
-  label: 'a string',
-  lease: 'a number',
-  keep: 'a number',
-  recovery: 'a string',
-  maxWaiters: 'a number',
-  replicas: 'a number',
-  storeTimeout: 'a number',
-};
+/** Settings of a client. Times are milliseconds. One that is absent has its default. */
+export interface ConnectOptions {
+  /** The first part of every key; `permits` unless set. */
+  prefix?: string;
+  /**
+   * The label of acquisitions that have none of their own, and the author of this client's changes. Unless set, the label
+   * is the name of the program, and the author its host name and process id. An empty label is none.
+   */
+  label?: string;
+  /** The time for which a permit is valid without renewal: 100 ms to 1 day, 15,000 ms unless set. */
+  lease?: number;
+  /** The time for which semaphores keep permits that were released; 0 unless set. */
+  keep?: number;
+  /** The way in which the store recovers after a restart that may have lost state; `'interval'` unless the URL says. */
+  recovery?: 'off' | 'interval' | 'strict';
+  /** The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`. */
+  maxWaiters?: number;
+  /** The number of replicas that must have a grant before it is reported; 0 unless set. */
+  replicas?: number;
+  /** The time for which the store may be unreachable before operations fail; 30,000 ms unless set. */
+  storeTimeout?: number;
+}
 
 /** Options of a semaphore. */
 export interface SemaphoreOptions {
@@ -54,8 +63,12 @@ process.on('exit', closeAll);
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   argument('a string', { url });
-  const settings = checked(CONNECT, options);
-  return new Client(await result<Native.Client>(translated(() => native.connect(url, settings, program()))));
+  return new Client(await result<Native.Client>(translated(() => native.connect(url, settings(options), program()))));
+}
+
+/** The settings as JSON, which the native half checks. */
+function settings(options: ConnectOptions): string {
+  return json(argument('an object', { options })) ?? '{}';
 }
 
 /** The name of the program: the file of its script. */
@@ -66,7 +79,7 @@ function program(): string {
 /** Finds the problems of a store, with advice: what `permits doctor` prints. */
 export async function diagnose(url: string, options: ConnectOptions = {}): Promise<Diagnosis> {
   argument('a string', { url });
-  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, checked(CONNECT, options)))));
+  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, settings(options)))));
 }
 
 /** A session with a store: one connection, for all semaphores of a program. */

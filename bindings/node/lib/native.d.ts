@@ -51,10 +51,10 @@ export declare class Mailbox {
 
 /** Some units of a semaphore, held for a lease. */
 export declare class Permit {
-  readonly semaphore: string
-  readonly holder: string
-  readonly token: number
-  readonly slot: number
+  get semaphore(): string
+  get holder(): string
+  get token(): number
+  get slot(): number
   get weight(): number
   get leaseMs(): number
   get remainingMs(): number
@@ -78,63 +78,33 @@ export declare class Permit {
 export declare class Semaphore {
   /** Acquires a permit. With `now`, it does not wait. The options are JSON. */
   acquire(options: string | undefined | null, now: boolean): Call
+  /** Makes a change by an operator, which is JSON. */
+  change(change: string): Call
   declare(): Call
-  setLimit(limit: number, version?: number | undefined | null): Call
-  adjustLimit(number: number): Call
-  unpin(): Call
-  pause(ms: number | undefined | null, reason: string): Call
-  resume(): Call
-  closeLine(reason: string): Call
-  openLine(): Call
-  revoke(holder: string, reason: string): Call
-  revokeCooling(holder: string, token: number): Call
-  delete(unreadable: boolean): Call
+  available(): Call
   /** The state, as JSON. */
   inspect(max: number): Call
-  available(): Call
+}
+
+/** The result of a change. */
+export interface Changed {
+  found: boolean
+  /** After a change of the limit. */
+  limit?: number
+  limitVersion?: number
 }
 
 /** Refuses the name of an option that is none of those that are known. */
 export declare function checkField(name: string, known: Array<string>): void
 
-/** Connects to a store. `program` is the name of the program that the interpreter runs. */
-export declare function connect(url: string, settings: Settings, program: string): Call
+/**
+ * Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter
+ * runs.
+ */
+export declare function connect(url: string, settings: string, program: string): Call
 
-/** Diagnoses a store. */
-export declare function diagnose(url: string, settings: Settings): Call
-
-/** Settings of a client. One that is absent has the default of the library. */
-export interface Settings {
-  /** The first part of every key; `permits` unless set. */
-  prefix?: string
-  /**
-   * The label of acquisitions that have none of their own, and the author of this client's changes. Unless
-   * set, the label is the name of the program, and the author its host name and process id. An empty label
-   * is none.
-   */
-  label?: string
-  /**
-   * The time for which a permit is valid without renewal, in milliseconds: 100 ms to 1 day, 15,000 unless
-   * set.
-   */
-  lease?: number
-  /** The time for which semaphores keep permits that were released, in milliseconds; 0 unless set. */
-  keep?: number
-  /**
-   * The way in which the store recovers after a restart that may have lost state; `"interval"` unless the
-   * URL says.
-   */
-  recovery?: 'off' | 'interval' | 'strict'
-  /** The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`. */
-  maxWaiters?: number
-  /** The number of replicas that must have a grant before it is reported; 0 unless set. */
-  replicas?: number
-  /**
-   * The time for which the store may be unreachable before operations fail, in milliseconds; 30,000 unless
-   * set.
-   */
-  storeTimeout?: number
-}
+/** Diagnoses a store: JSON. */
+export declare function diagnose(url: string, settings: string): Call
 
 /** The version of the library. */
 export declare const VERSION: string

@@ -1,7 +1,7 @@
 // `Semaphore`: acquisitions and administration.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, json, optional, options as checked, request } from './arguments.js';
+import { argument, json, optional, options as checked, plain, request } from './arguments.js';
 import { parsed } from './diagnosis.js';
 import { NotNowError, translated } from './errors.js';
 import type { Inspection } from './inspection.js';
@@ -107,63 +107,62 @@ export class Semaphore {
 
   /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
    * has this version. The new version. */
-  setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
-    return this.#call(() => {
-      const { ifVersion } = checked({ ifVersion: 'a number' }, options);
-      return this.#native.setLimit(argument('a number', { limit }), ifVersion);
-    });
+  async setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
+    const { ifVersion } = checked({ ifVersion: 'a number' }, options);
+    const changed = await this.#change('set_limit', { limit: argument('a number', { limit }), if_version: ifVersion });
+    return changed.limitVersion;
   }
 
   /** Adds to the limit, and pins it; the new limit. */
-  adjustLimit(number: number): Promise<number> {
-    return this.#call(() => this.#native.adjustLimit(argument('a number', { number })));
+  async adjustLimit(number: number): Promise<number> {
+    return (await this.#change('adjust_limit', { by: argument('a number', { number }) })).limit;
   }
 
   /** Lets programs declare the limit again; the new version. */
-  unpin(): Promise<number> {
-    return this.#call(() => this.#native.unpin());
+  async unpin(): Promise<number> {
+    return (await this.#change('unpin')).limitVersion;
   }
 
   /** Stops granting, for `ms` or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
-  pause(ms?: number | null, reason = ''): Promise<void> {
-    return this.#call(() => this.#native.pause(optional('a number', { ms }), argument('a string', { reason })));
+  async pause(ms?: number | null, reason = ''): Promise<void> {
+    await this.#change('pause', { time_ms: optional('a number', { ms }), reason: argument('a string', { reason }) });
   }
 
   /** Grants again. */
-  resume(): Promise<void> {
-    return this.#call(() => this.#native.resume());
+  async resume(): Promise<void> {
+    await this.#change('resume');
   }
 
   /** Refuses new requests, and those that wait. */
-  closeLine(reason = ''): Promise<void> {
-    return this.#call(() => this.#native.closeLine(argument('a string', { reason })));
+  async closeLine(reason = ''): Promise<void> {
+    await this.#change('close_line', { reason: argument('a string', { reason }) });
   }
 
   /** Opens the line again. */
-  openLine(): Promise<void> {
-    return this.#call(() => this.#native.openLine());
+  async openLine(): Promise<void> {
+    await this.#change('open_line');
   }
 
   /** Removes a holder or waiter. False if there is none of this name. */
-  revoke(holder: string, reason = ''): Promise<boolean> {
-    return this.#call(() => this.#native.revoke(argument('a string', { holder }), argument('a string', { reason })));
+  async revoke(holder: string, reason = ''): Promise<boolean> {
+    const fields = { holder: argument('a string', { holder }), reason: argument('a string', { reason }) };
+    return (await this.#change('revoke', fields)).found;
   }
 
   /** Frees the units of a permit that was released and still counts, by its holder and token. */
-  revokeCooling(holder: string, token: number): Promise<boolean> {
-    return this.#call(() =>
-      this.#native.revokeCooling(argument('a string', { holder }), argument('a number', { token })),
-    );
+  async revokeCooling(holder: string, token: number): Promise<boolean> {
+    const fields = { holder: argument('a string', { holder }), token: argument('a number', { token }) };
+    return (await this.#change('revoke', fields)).found;
   }
 
   /** Deletes it from the store. False if the store has none; `IN_USE` if a permit is held or a request waits. */
-  delete(): Promise<boolean> {
-    return this.#call(() => this.#native.delete(false));
+  async delete(): Promise<boolean> {
+    return (await this.#change('delete')).found;
   }
 
   /** Deletes it even though its data cannot be read. */
-  deleteUnreadable(): Promise<boolean> {
-    return this.#call(() => this.#native.delete(true));
+  async deleteUnreadable(): Promise<boolean> {
+    return (await this.#change('delete', { unreadable: true })).found;
   }
 
   /** The state, with at most `max` holders and waiters each. */
@@ -180,6 +179,10 @@ export class Semaphore {
   /** @internal The text that `console.log` shows. */
   [inspect.custom](depth: number, options: InspectOptions): string {
     return shown('Semaphore', { name: this.name, limit: this.#limit }, depth, options);
+  }
+
+  #change(change: string, fields: object = {}): Promise<Required<Native.Changed>> {
+    return this.#call(() => this.#native.change(JSON.stringify({ change, ...fields }, plain)));
   }
 
   async #call<T>(call: () => Native.Call): Promise<T> {

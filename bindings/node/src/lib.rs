@@ -12,12 +12,9 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod call;
-mod client;
-mod convert;
 mod failure;
 mod mailbox;
-mod permit;
-mod semaphore;
+mod objects;
 
 use napi_derive::napi;
 

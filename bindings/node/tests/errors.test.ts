@@ -90,7 +90,6 @@ test('arguments of another type are refused by name', async () => {
   };
   const options = (type: string, names: string[], call: (options: object) => unknown) =>
     names.map((name) => [name, type, (value: unknown) => call({ [name]: value })] as const);
-  const connect = (options: object): unknown => untyped.connect('memory:', options);
   const acquire = (options: object): unknown => semaphore.acquire(options);
   const calls: (readonly [name: string, type: string, call: (value: unknown) => unknown])[] = [
     ['url', 'a string', (value) => untyped.connect(value)],
@@ -119,8 +118,6 @@ test('arguments of another type are refused by name', async () => {
     ['options', 'an object', acquire as (value: unknown) => unknown],
     ['requests', 'an iterable', (value) => open.acquireAll(value)],
     ['a request', 'a semaphore, or one and its options', (value) => open.acquireAll([value])],
-    ...options('a string', ['prefix', 'label', 'recovery'], connect),
-    ...options('a number', ['lease', 'keep', 'maxWaiters', 'replicas', 'storeTimeout'], connect),
     ...options('a boolean', ['exactly'], (options) => open.semaphore('types', 2, options)),
     ...options('a number', ['keep'], (options) => open.semaphore('types', 2, options)),
     ...options('a number', ['ifVersion'], (options) => semaphore.setLimit(2, options)),
@@ -181,8 +178,28 @@ test('a wrong option of a request is refused by name', async () => {
   }
   const unknown = (name: string) => ({ name: 'InvalidInputError', message: new RegExp(`is unknown: write "${name}"`) });
   assert.throws(() => (client as any).semaphore('options', 2, { kep: 5 }), unknown('keep'));
-  await assert.rejects(permits.connect('memory:', { lable: 'x' } as object), unknown('label'));
   await assert.rejects(semaphore.inspect({ maxx: 3 }), unknown('max'));
+});
+
+test('a wrong setting of a client is refused by name', async () => {
+  const whole = 'is a whole number from 0 to 4294967295';
+  const time = 'is a time of at least 0 ms';
+  for (const [settings, reason] of [
+    [{ prefix: 4 }, 'prefix is a string, not 4'],
+    [{ label: {} }, 'label is a string, not a list or an object'],
+    [{ recovery: 'never' }, 'recovery is "off", "interval" or "strict", not the string "never"'],
+    [{ lease: '4' }, `lease ${time}, not the string "4"`],
+    [{ keep: Number.NaN }, `keep ${time}, not the string "NaN"`],
+    [{ storeTimeout: -1 }, `storeTimeout ${time}, not -1`],
+    [{ maxWaiters: 1.5 }, `maxWaiters ${whole}, not 1.5`],
+    [{ replicas: true }, `replicas ${whole}, not true`],
+    [{ lable: 'x' }, '"lable" is unknown: write "label"'],
+    [['x'], 'the settings of a client are an object'],
+  ] as [object, string][]) {
+    for (const refused of [() => connect('memory:', settings), () => diagnose('memory:', settings)]) {
+      await assert.rejects(refused, { name: 'InvalidInputError', code: 'INVALID_INPUT', message: reason });
+    }
+  }
 });
 
 test('every option has a type', async () => {

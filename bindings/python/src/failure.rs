@@ -3,11 +3,9 @@
 //! The exceptions are classes of `permits.errors`, one for each code, because a Python program distinguishes
 //! reasons by class.
 
-use permits_bindings::{Attribute, Kind};
+use permits_bindings::{Attribute, Failure, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-pub(crate) use permits_bindings::Failure;
 
 /// The class of a failure: that of its code, unless Python has a word of its own.
 fn class(failure: &Failure) -> String {
@@ -23,7 +21,7 @@ fn class(failure: &Failure) -> String {
     }
 }
 
-fn exception(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+fn made(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let class = py.import("permits.errors")?.getattr(class(&failure))?;
     let attributes = PyDict::new(py);
     for (name, value) in failure.attributes {
@@ -38,21 +36,22 @@ fn exception(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     class.call((failure.message,), Some(&attributes))
 }
 
-/// A failure that becomes an exception.
-pub(crate) trait Raise {
-    /// The exception.
-    fn into_py(self, py: Python<'_>) -> PyErr;
+/// A failure that is raised.
+pub(crate) struct Raised(pub(crate) Failure);
 
-    /// The exception, for a caller that is called by Python.
-    fn raised(self) -> PyErr;
+impl From<Failure> for Raised {
+    fn from(failure: Failure) -> Self {
+        Self(failure)
+    }
 }
 
-impl Raise for Failure {
-    fn into_py(self, py: Python<'_>) -> PyErr {
-        exception(self, py).map_or_else(|error| error, PyErr::from_value)
+impl From<Raised> for PyErr {
+    fn from(Raised(failure): Raised) -> Self {
+        Python::attach(|py| made(failure, py).map_or_else(|error| error, PyErr::from_value))
     }
+}
 
-    fn raised(self) -> PyErr {
-        Python::attach(|py| self.into_py(py))
-    }
+/// A failure as an exception that is returned.
+pub(crate) fn exception(failure: Option<Failure>, py: Python<'_>) -> Option<Py<PyAny>> {
+    failure.map(|failure| PyErr::from(Raised(failure)).into_value(py).into_any())
 }

@@ -10,12 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod call;
-mod client;
-mod convert;
 mod failure;
 mod mailbox;
-mod permit;
-mod semaphore;
+mod objects;
 
 use pyo3::prelude::*;
 
@@ -28,11 +25,7 @@ mod _permits {
     #[pymodule_export]
     use crate::call::{Call, exit_begins};
     #[pymodule_export]
-    use crate::client::{Client, connect, diagnose};
-    #[pymodule_export]
     use crate::mailbox::Mailbox;
     #[pymodule_export]
-    use crate::permit::Permit;
-    #[pymodule_export]
-    use crate::semaphore::Semaphore;
+    use crate::objects::{Changed, Client, Permit, Semaphore, connect, diagnose};
 }

@@ -16,7 +16,7 @@ from ._client import Client, aconnect, adiagnose, connect, diagnose
 from ._inspection import ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo, Waits
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, Diagnosis, Finding, PermitStatus, Recovery, Seconds
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Finding, PermitStatus, Recovery, Seconds
 from .errors import *
 
 __version__ = _permits.VERSION
@@ -27,6 +27,7 @@ __all__ = [
     "AcquireOptions",
     "ChangeInfo",
     "Client",
+    "ConnectOptions",
     "Diagnosis",
     "Finding",
     "HolderInfo",

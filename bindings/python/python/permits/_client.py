@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import Iterable
 from types import TracebackType
-from typing import List, Union
+from typing import TYPE_CHECKING, List, Union
 
 from . import _exit, _permits
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, Diagnosis, Recovery, Seconds, made, request, seconds
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, request, seconds, to_json
 from ._waiting import result, wait
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Request = Union[Semaphore, "tuple[Semaphore, AcquireOptions]"]
 
@@ -127,60 +130,29 @@ class Client:
         await self.aclose()
 
 
-def connect(
-    url: str,
-    *,
-    prefix: str | None = None,
-    label: str | None = None,
-    lease: Seconds | None = None,
-    keep: Seconds | None = None,
-    recovery: Recovery | None = None,
-    max_waiters: int | None = None,
-    replicas: int | None = None,
-    store_timeout: Seconds | None = None,
-) -> Client:
+def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     """Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
     `local:` or `memory:`.
 
-    - `prefix`: the first part of every key; `permits` unless set.
-    - `label`: the label of acquisitions that have none of their own, and the author of this client's changes. Unless
-      set, the label is the name of the program, and the author its host name and process id. An empty label is none.
-    - `lease`: the time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set.
-    - `keep`: the time for which semaphores keep permits that were released, as in `Client.semaphore`; 0 unless set.
-    - `recovery`: how the store recovers after a restart that may have lost state; `"interval"` unless the URL says.
-    - `max_waiters`: the longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`.
-    - `replicas`: the number of replicas that must have a grant before it is reported; 0 unless set.
-    - `store_timeout`: the time for which the store may be unreachable before operations fail; 30 s unless set.
+    The settings are `prefix`, `label`, `lease`, `keep`, `recovery`, `max_waiters`, `replicas` and `store_timeout`.
+    `ConnectOptions` says more about each.
     """
-    settings = _settings(prefix, label, lease, keep, recovery, max_waiters, replicas, store_timeout)
-    return Client(wait(_permits.connect(url, settings, _program())))
+    return Client(wait(_permits.connect(url, to_json(settings), _program())))
 
 
-async def aconnect(
-    url: str,
-    *,
-    prefix: str | None = None,
-    label: str | None = None,
-    lease: Seconds | None = None,
-    keep: Seconds | None = None,
-    recovery: Recovery | None = None,
-    max_waiters: int | None = None,
-    replicas: int | None = None,
-    store_timeout: Seconds | None = None,
-) -> Client:
+async def aconnect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     """As `connect`, on asyncio."""
-    settings = _settings(prefix, label, lease, keep, recovery, max_waiters, replicas, store_timeout)
-    return Client(await result(_permits.connect(url, settings, _program())))
+    return Client(await result(_permits.connect(url, to_json(settings), _program())))
 
 
-def diagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
-    """Finds the problems of a store, with advice: what `permits doctor` prints."""
-    return made(Diagnosis, wait(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+def diagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
+    """Finds the problems of a store, with advice: what `permits doctor` prints. Takes the settings of `connect`."""
+    return made(Diagnosis, wait(_permits.diagnose(url, to_json(settings))))
 
 
-async def adiagnose(url: str, *, prefix: str | None = None, lease: Seconds | None = None) -> Diagnosis:
+async def adiagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """As `diagnose`, on asyncio."""
-    return made(Diagnosis, await result(_permits.diagnose(url, _settings(prefix=prefix, lease=lease))))
+    return made(Diagnosis, await result(_permits.diagnose(url, to_json(settings))))
 
 
 def _program() -> str:
@@ -191,25 +163,3 @@ def _program() -> str:
     name = os.path.basename(path)
     name = os.path.basename(sys.executable or "python") if name in ("", "-c", "-m") else name
     return name.encode(errors="replace").decode()  # a name of a file may be no valid text
-
-
-def _settings(
-    prefix: str | None = None,
-    label: str | None = None,
-    lease: Seconds | None = None,
-    keep: Seconds | None = None,
-    recovery: Recovery | None = None,
-    max_waiters: int | None = None,
-    replicas: int | None = None,
-    store_timeout: Seconds | None = None,
-) -> dict[str, object]:
-    return {
-        "prefix": prefix,
-        "label": label,
-        "lease": seconds(lease),
-        "keep": seconds(keep),
-        "recovery": recovery,
-        "max_waiters": max_waiters,
-        "replicas": replicas,
-        "store_timeout": seconds(store_timeout),
-    }

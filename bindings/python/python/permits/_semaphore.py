@@ -11,7 +11,7 @@ from . import _permits
 from ._acquire import Acquire
 from ._inspection import Inspection
 from ._permit import Unheld
-from ._types import AcquireOptions, Seconds, made, request, seconds
+from ._types import AcquireOptions, Seconds, made, request, seconds, to_json
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -103,83 +103,86 @@ class Semaphore(Unheld):
         """As `declare`, on asyncio."""
         return await result(self._native.declare())
 
+    def _change(self, change: str, **fields: object) -> _permits.Call[_permits.Changed]:
+        return self._native.change(to_json({"change": change, **fields}))
+
     def set_limit(self, limit: int, *, version: int | None = None) -> int:
         """Sets the limit and pins it against what programs declare. Returns its new version.
 
         With `version`, only if the limit is still at that version, as `inspect` showed it; else `VersionMismatchError`.
         """
-        return wait(self._native.set_limit(limit, version))
+        return wait(self._change("set_limit", limit=limit, if_version=version)).limit_version
 
     async def aset_limit(self, limit: int, *, version: int | None = None) -> int:
         """As `set_limit`, on asyncio."""
-        return await result(self._native.set_limit(limit, version))
+        return (await result(self._change("set_limit", limit=limit, if_version=version))).limit_version
 
     def adjust_limit(self, number: int) -> int:
         """Adds `number` to the limit, and pins the sum. Returns the new limit."""
-        return wait(self._native.adjust_limit(number))
+        return wait(self._change("adjust_limit", by=number)).limit
 
     async def aadjust_limit(self, number: int) -> int:
         """As `adjust_limit`, on asyncio."""
-        return await result(self._native.adjust_limit(number))
+        return (await result(self._change("adjust_limit", by=number))).limit
 
     def unpin(self) -> int:
         """Lets programs declare the limit again. Returns its new version."""
-        return wait(self._native.unpin())
+        return wait(self._change("unpin")).limit_version
 
     async def aunpin(self) -> int:
         """As `unpin`, on asyncio."""
-        return await result(self._native.unpin())
+        return (await result(self._change("unpin"))).limit_version
 
     def pause(self, time: Seconds | None = None, reason: str = "") -> None:
         """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
-        wait(self._native.pause(seconds(time), reason))
+        wait(self._change("pause", time_ms=_ms(time), reason=reason))
 
     async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
         """As `pause`, on asyncio."""
-        await result(self._native.pause(seconds(time), reason))
+        await result(self._change("pause", time_ms=_ms(time), reason=reason))
 
     def resume(self) -> None:
         """Grants again, beginning with the head of the line."""
-        wait(self._native.resume())
+        wait(self._change("resume"))
 
     async def aresume(self) -> None:
         """As `resume`, on asyncio."""
-        await result(self._native.resume())
+        await result(self._change("resume"))
 
     def close_line(self, reason: str = "") -> None:
         """Closes the line, until `open_line`: waiters and new requests are refused with the reason (`LineClosedError`)."""
-        wait(self._native.close_line(reason))
+        wait(self._change("close_line", reason=reason))
 
     async def aclose_line(self, reason: str = "") -> None:
         """As `close_line`, on asyncio."""
-        await result(self._native.close_line(reason))
+        await result(self._change("close_line", reason=reason))
 
     def open_line(self) -> None:
         """Opens a closed line."""
-        wait(self._native.open_line())
+        wait(self._change("open_line"))
 
     async def aopen_line(self) -> None:
         """As `open_line`, on asyncio."""
-        await result(self._native.open_line())
+        await result(self._change("open_line"))
 
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
 
         The holder may continue to work until it learns of it.
         """
-        return wait(self._native.revoke(holder, reason))
+        return wait(self._change("revoke", holder=holder, reason=reason)).found
 
     async def arevoke(self, holder: str, reason: str = "") -> bool:
         """As `revoke`, on asyncio."""
-        return await result(self._native.revoke(holder, reason))
+        return (await result(self._change("revoke", holder=holder, reason=reason))).found
 
     def revoke_cooling(self, holder: str, token: int) -> bool:
         """Frees a grant that cools: see `at_least`. Returns whether it cooled."""
-        return wait(self._native.revoke_cooling(holder, token))
+        return wait(self._change("revoke", holder=holder, token=token)).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:
         """As `revoke_cooling`, on asyncio."""
-        return await result(self._native.revoke_cooling(holder, token))
+        return (await result(self._change("revoke", holder=holder, token=token))).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
         """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
@@ -187,11 +190,11 @@ class Semaphore(Unheld):
         Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
         `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.
         """
-        return wait(self._native.delete(unreadable))
+        return wait(self._change("delete", unreadable=unreadable)).found
 
     async def adelete(self, *, unreadable: bool = False) -> bool:
         """As `delete`, on asyncio."""
-        return await result(self._native.delete(unreadable))
+        return (await result(self._change("delete", unreadable=unreadable))).found
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
@@ -220,3 +223,7 @@ class Semaphore(Unheld):
 
     def __repr__(self) -> str:
         return f"<Semaphore {self._name!r}>"
+
+
+def _ms(time: Seconds | None) -> float | None:
+    return None if time is None else seconds(time) * 1000

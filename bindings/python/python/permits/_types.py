@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from enum import Enum
@@ -62,6 +63,28 @@ class AcquireOptions(TypedDict, total=False):
     supersede: str
     """A key. Of the requests that wait with it the newest stays, in the place of the one before it, which gets a
     `SupersededError`."""
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The settings of `connect`. One that is absent or `None` has its default."""
+
+    prefix: Optional[str]
+    """The first part of every key; `permits` unless set."""
+    label: Optional[str]
+    """The label of acquisitions that have none of their own, and the author of this client's changes. Unless set, the label
+    is the name of the program, and the author its host name and process id. An empty label is none."""
+    lease: Optional[Seconds]
+    """The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set."""
+    keep: Optional[Seconds]
+    """The time for which semaphores keep permits that were released, as in `Client.semaphore`; 0 unless set."""
+    recovery: Optional[Recovery]
+    """How the store recovers after a restart that may have lost state; `"interval"` unless the URL says."""
+    max_waiters: Optional[int]
+    """The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`."""
+    replicas: Optional[int]
+    """The number of replicas that must have a grant before it is reported; 0 unless set."""
+    store_timeout: Optional[Seconds]
+    """The time for which the store may be unreachable before operations fail; 30 s unless set."""
 
 
 class PermitStatus(Enum):
@@ -137,7 +160,12 @@ def request(options: AcquireOptions) -> str | None:
     given: dict[str, object] = dict(options)
     if given.get("timeout") == math.inf:
         del given["timeout"]
-    return json.dumps({name: _plain(value) for name, value in given.items()}, default=_number) if given else None
+    return to_json(given) if given else None
+
+
+def to_json(given: Mapping[str, object]) -> str:
+    """Arguments as JSON for the native half, which checks them."""
+    return json.dumps({name: _plain(value) for name, value in given.items()}, default=_number)
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,252 @@
+//! [`Call`]: an operation of the library in progress.
+//!
+//! Invariant: the future is polled, taken out and dropped under the lock of the call. Dropping the future is
+//! what cancels the operation, at any stage.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use permits::{Acquire, AcquireAll, AcquireError, Changed};
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::held::Held;
+
+/// The longest sleep, because the clock of a parked thread stands still while the machine is suspended.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// The result of an operation, of which a language makes its own.
+#[derive(Debug)]
+pub enum Value {
+    /// None.
+    Nothing,
+    /// True or false.
+    Flag(bool),
+    /// A limit, or another number.
+    Number(u32),
+    /// A handle, or JSON.
+    Text(String),
+    /// The names of semaphores.
+    Names(Vec<String>),
+    /// The result of a change.
+    Changed(Changed),
+    /// A client.
+    Client(Client),
+    /// A permit.
+    Permit(Held),
+    /// Permits of several semaphores.
+    Permits(Vec<Held>),
+    /// A loss; `None` if the permit was released.
+    Lost(Option<Failure>),
+}
+
+impl From<()> for Value {
+    fn from((): ()) -> Self {
+        Self::Nothing
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+type Outcome = Result<Value, Failure>;
+
+/// A future of the library, with what is known of it while it waits.
+trait Work: Send {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome>;
+
+    fn position(&self) -> Option<u64> {
+        None
+    }
+
+    fn semaphore(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Any other future.
+struct Plain<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = Outcome> + Send> Work for Plain<F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl Work for Acquire {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let permit = ready!(Pin::new(self).poll(context))?;
+        Poll::Ready(Ok(Value::Permit(Held::new(permit))))
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.position()
+    }
+}
+
+impl Work for AcquireAll {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let set = ready!(Pin::new(self).poll(context))?;
+        Poll::Ready(Ok(Value::Permits(set.into_permits().into_iter().map(Held::new).collect())))
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.position()
+    }
+
+    fn semaphore(&self) -> Option<&str> {
+        self.semaphore()
+    }
+}
+
+/// An operation in progress. It begins with the first poll.
+pub struct Call(Mutex<State>);
+
+struct State {
+    progress: Progress,
+    /// Wakes the thread or the event loop that waits.
+    waiter: Option<Waker>,
+}
+
+enum Progress {
+    Running(Box<dyn Work>),
+    Ready(Outcome),
+    /// The result was taken, or the call was cancelled.
+    Ended,
+}
+
+impl From<Acquire> for Call {
+    fn from(acquire: Acquire) -> Self {
+        Self::of(acquire)
+    }
+}
+
+impl From<AcquireAll> for Call {
+    fn from(acquire: AcquireAll) -> Self {
+        Self::of(acquire)
+    }
+}
+
+/// Unparks a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The waker for [`Call::block`], of the calling thread.
+pub fn unparks() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+impl Call {
+    /// The call of a future.
+    pub(crate) fn new<T, E>(future: impl Future<Output = Result<T, E>> + Send + 'static) -> Self
+    where
+        T: Into<Value>,
+        E: Into<Failure>,
+    {
+        let outcome = async move { future.await.map(Into::into).map_err(Into::into) };
+        Self::of(Plain(Box::pin(outcome)))
+    }
+
+    fn of(work: impl Work + 'static) -> Self {
+        Self(Mutex::new(State { progress: Progress::Running(Box::new(work)), waiter: None }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Polls it, if it runs. Returns true if it has ended.
+    pub(crate) fn step(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        let Progress::Running(work) = &mut state.progress else { return true };
+        match work.poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(outcome) => {
+                state.progress = Progress::Ready(outcome);
+                state.waiter = None;
+                true
+            }
+            Poll::Pending => {
+                state.waiter = Some(waker.clone());
+                false
+            }
+        }
+    }
+
+    /// Begins it, without a wait.
+    pub fn start(&self) {
+        self.step(Waker::noop());
+    }
+
+    /// Blocks until it has ended, or `limit` has passed, with the waker of [`unparks`]. Returns true if it
+    /// has ended.
+    pub fn block(&self, waker: &Waker, limit: Option<Duration>) -> bool {
+        let end = limit.map(|limit| Instant::now() + limit);
+        loop {
+            if self.step(waker) {
+                return true;
+            }
+            match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => thread::park_timeout(LONGEST_SLEEP),
+                Some(Duration::ZERO) => return false,
+                Some(left) => thread::park_timeout(left.min(LONGEST_SLEEP)),
+            }
+        }
+    }
+
+    /// Takes the result.
+    ///
+    /// # Errors
+    /// The failure of the operation. A call that has no result is cancelled.
+    pub fn take(&self) -> Outcome {
+        let mut state = self.lock();
+        match std::mem::replace(&mut state.progress, Progress::Ended) {
+            Progress::Ready(outcome) => outcome,
+            other => {
+                state.progress = other;
+                Err(AcquireError::Cancelled.into())
+            }
+        }
+    }
+
+    /// Cancels it, from any thread. Without effect once it has ended.
+    pub fn cancel(&self) {
+        let mut state = self.lock();
+        if !matches!(state.progress, Progress::Running(_)) {
+            return;
+        }
+        let work = std::mem::replace(&mut state.progress, Progress::Ended);
+        let waiter = state.waiter.take();
+        drop(state);
+        drop(work);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
+    }
+
+    /// The position in line, while it waits.
+    pub fn position(&self) -> Option<u64> {
+        match &self.lock().progress {
+            Progress::Running(work) => work.position(),
+            _ => None,
+        }
+    }
+
+    /// The semaphore in whose line it waits, while it does.
+    pub fn semaphore(&self) -> Option<String> {
+        match &self.lock().progress {
+            Progress::Running(work) => work.semaphore().map(str::to_owned),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The classes of the native half: their methods make calls.
+
+use permits_bindings::{Held, Language};
+use pyo3::prelude::*;
+
+use crate::call::Call;
+use crate::failure::{Raised, exception};
+
+type Result<T> = std::result::Result<T, Raised>;
+
+/// Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter
+/// runs.
+#[pyfunction]
+pub(crate) fn connect(url: String, settings: &str, program: String) -> Result<Call> {
+    Ok(Call(Language::Python.connect(url, settings, program)?))
+}
+
+/// Diagnoses a store: JSON.
+#[pyfunction]
+pub(crate) fn diagnose(url: String, settings: &str) -> Result<Call> {
+    Ok(Call(Language::Python.diagnose(url, settings)?))
+}
+
+/// A session with a store.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Client(pub(crate) permits_bindings::Client);
+
+#[pymethods]
+impl Client {
+    #[getter]
+    fn store(&self) -> &str {
+        &self.0.store
+    }
+
+    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
+    /// accepted. Without `keep`, it keeps permits as the client does.
+    fn semaphore(
+        &self,
+        name: &str,
+        limit: Option<i64>,
+        exactly: bool,
+        keep: Option<f64>,
+    ) -> Result<Semaphore> {
+        let limit = limit.map(|limit| limit as f64);
+        Ok(Semaphore(self.0.semaphore(Language::Python, name, limit, exactly, keep)?))
+    }
+
+    /// Permits of several semaphores, all or none.
+    fn acquire_all(&self, requests: Vec<(Py<Semaphore>, Option<String>)>) -> Result<Call> {
+        let requests = requests.iter().map(|(semaphore, options)| (&semaphore.get().0, options.clone()));
+        Ok(Call(self.0.acquire_all(requests)?))
+    }
+
+    fn list(&self) -> Call {
+        Call(self.0.list())
+    }
+
+    fn adopt(&self, handle: &str) -> Result<Call> {
+        Ok(Call(self.0.adopt(handle)?))
+    }
+
+    fn renew(&self, handle: &str) -> Result<Call> {
+        Ok(Call(self.0.renew(handle)?))
+    }
+
+    fn release(&self, handle: &str) -> Result<Call> {
+        Ok(Call(self.0.release(handle)?))
+    }
+
+    fn close(&self) -> Call {
+        Call(self.0.close())
+    }
+}
+
+/// A named line with a limit.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Semaphore(permits_bindings::Semaphore);
+
+/// The result of a change.
+#[pyclass(frozen, get_all, module = "permits._permits")]
+pub(crate) struct Changed {
+    found: bool,
+    limit: Option<u32>,
+    limit_version: Option<u64>,
+}
+
+impl From<permits::Changed> for Changed {
+    fn from(changed: permits::Changed) -> Self {
+        let permits::Changed { found, limit, limit_version, .. } = changed;
+        Self { found, limit, limit_version }
+    }
+}
+
+#[pymethods]
+impl Semaphore {
+    /// An acquisition, and its holder.
+    fn acquire(&self, options: Option<&str>) -> Result<(Call, String)> {
+        let (call, holder) = self.0.acquire(options, false)?;
+        Ok((Call(call), holder))
+    }
+
+    /// Makes a change by an operator, which is JSON.
+    fn change(&self, change: &str) -> Result<Call> {
+        Ok(Call(self.0.change(change)?))
+    }
+
+    fn declare(&self) -> Call {
+        Call(self.0.declare())
+    }
+
+    fn available(&self) -> Call {
+        Call(self.0.available())
+    }
+
+    /// The state: JSON.
+    fn inspect(&self, max: i64) -> Result<Call> {
+        Ok(Call(self.0.inspect(max as f64)?))
+    }
+}
+
+/// Some units of a semaphore, held for a lease.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Permit(pub(crate) Held);
+
+#[pymethods]
+impl Permit {
+    #[getter]
+    fn semaphore(&self) -> &str {
+        &self.0.semaphore
+    }
+
+    #[getter]
+    fn holder(&self) -> &str {
+        &self.0.holder
+    }
+
+    #[getter]
+    fn token(&self) -> u64 {
+        self.0.token
+    }
+
+    #[getter]
+    fn slot(&self) -> u32 {
+        self.0.slot
+    }
+
+    #[getter]
+    fn weight(&self) -> u32 {
+        self.0.weight()
+    }
+
+    #[getter]
+    fn lease(&self) -> f64 {
+        self.0.lease().as_secs_f64()
+    }
+
+    fn remaining(&self) -> f64 {
+        self.0.remaining().as_secs_f64()
+    }
+
+    fn status(&self) -> &'static str {
+        self.0.status()
+    }
+
+    fn lost(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        exception(self.0.lost(), py)
+    }
+
+    fn wait_lost(&self) -> Call {
+        Call(self.0.wait_lost())
+    }
+
+    fn renew(&self) -> Call {
+        Call(self.0.renew())
+    }
+
+    fn release_part(&self, units: i64) -> Result<Call> {
+        Ok(Call(self.0.release_part(units as f64)?))
+    }
+
+    fn count(&self, units: i64) -> Result<()> {
+        Ok(self.0.count(units as f64)?)
+    }
+
+    fn set_lease(&self, seconds: f64) -> Result<Call> {
+        Ok(Call(self.0.set_lease(Language::Python, seconds)?))
+    }
+
+    fn auto_renew(&self, renew: bool) {
+        self.0.auto_renew(renew);
+    }
+
+    fn release(&self) -> Call {
+        Call(self.0.release())
+    }
+
+    fn forget(&self) {
+        self.0.forget();
+    }
+
+    fn hand_over(&self) -> Call {
+        Call(self.0.hand_over())
+    }
+}
