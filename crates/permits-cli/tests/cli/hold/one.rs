@@ -125,11 +125,9 @@ fn a_count_corrects_what_the_grant_counts_for(store: &dyn Store, name: &str) {
     let mut hold = Hold::one_granted(store, name, "--limit 10 --weight 6 --at-least 1h");
     hold.write_text("count many\ncount 9\ncount 2\nrelease");
     let (ended, events) = hold.finish();
-    assert!(
-        ended.stderr.ends_with("\"count many\" is no command: write release, renew, or count UNITS\n"),
-        "{}",
-        ended.stderr
-    );
+    // A warning of the library may come before or after it.
+    let refused = "\"count many\" is no command: write release, renew, or count UNITS\n";
+    assert!(ended.stderr.contains(refused), "{}", ended.stderr);
     assert_released(&(ended, events), "asked by the program");
     let state = status(store, name);
     assert_eq!((&state["held"], &state["cooling"]), (&json!(2), &json!(2)));
