@@ -31,6 +31,7 @@ impl Semaphore {
     /// # Errors
     /// A failure if it is not valid.
     pub fn change(&self, change: &str) -> Result<Call, Failure> {
+        // By way of a value, whose errors name no line and column of a text that callers do not see.
         let change: Change = serde_json::from_str(change)
             .and_then(serde_json::from_value)
             .map_err(|error| Failure::invalid(error.to_string()))?;
