@@ -60,8 +60,8 @@ pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
         // The other process of a measurement between two.
         ["driver", kind, url, lease_ms] => driver::run(kind, url, lease_ms),
         ["peer", "turns", url, turns] => local_bench::peer_turns(url, turns),
-        ["peer", "idle", url, task] => local_bench::peer_idle(url, task),
-        ["peer", "busy", url, number] => local_bench::peer_busy(url, number),
+        ["peer", "idle", url] => local_bench::peer_idle(url),
+        ["peer", "busy", url] => local_bench::peer_busy(url),
         _ => return None,
     })
 }

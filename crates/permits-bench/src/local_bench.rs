@@ -1,9 +1,10 @@
-//! `permits-bench local`: the cost of a semaphore in a file. The time until a waiter wakes, the processor
-//! time of waiters and holders, and the time of commands when many processes write at once. `startup` has the
-//! time that `permits run` takes.
+//! `permits-bench local`: the cost of a semaphore of one machine. The time until a waiter wakes, the
+//! processor time of waiters and of a holder, and the time of commands, of one process alone and when many
+//! write at once. `startup` has the time that `permits run` takes.
 
-use std::io::BufRead as _;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _, pipe};
 use std::process::{Child, Command, Stdio};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use permits::Client;
@@ -13,9 +14,18 @@ use tempfile::TempDir;
 use crate::Failure;
 use crate::stats::{median, micros, percentile, shared_clock_us};
 
+/// The hand-offs, and the bytes through a pipe.
+const TURNS: u64 = 1000;
+
+/// The processes that wait.
+const WAITERS: usize = 100;
+
 /// The time for which processor time is counted, after a while in which all settles.
-const COUNTED: Duration = Duration::from_secs(10);
+const COUNTED: Duration = Duration::from_secs(60);
 const SETTLING: Duration = Duration::from_secs(3);
+
+/// The cycles of one process alone.
+const CYCLES: u32 = 1000;
 
 /// The processes that write at once, and the time for which they do.
 const BUSY: usize = 40;
@@ -25,9 +35,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     let directory = TempDir::new()?;
     let url = |name: &str| format!("local:{}", directory.path().join(name).display());
     println!("what                                                     measured     ratio   aim");
-    wake_up(&url("wake-up.db"))?;
-    idle(&url("idle.db"))?;
-    busy(&url("busy.db"))
+    wake_up(&url("wake-up"))?;
+    idle(&url("idle"))?;
+    alone(&url("alone"))?;
+    busy(&url("busy"))
 }
 
 fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
@@ -36,13 +47,37 @@ fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
 }
 
 /// (a) From the call that releases in one process to the return of acquire in another, which has waited for
-/// some milliseconds.
+/// some milliseconds, beside a byte through a pipe to a thread that has waited for as long.
 fn wake_up(url: &str) -> Result<(), Failure> {
-    let peers = [peer("turns", url, "500")?, peer("turns", url, "500")?];
+    let turns = (TURNS / 2).to_string();
+    let peers = [peer(&["turns", url, &turns])?, peer(&["turns", url, &turns])?];
     let mut latencies = latencies(&collect(peers)?);
     let [half, most] = [0.5, 0.99].map(|part| percentile(&mut latencies, part));
-    line("(a) hand-off between processes, p50 / p99", &format!("{half:.0}/{most:.0} µs"), None, "a few ms");
+    let byte = median(bytes_through_a_pipe()?);
+    line("(a) a byte through a pipe between threads, p50", &format!("{byte:.0} µs"), None, "");
+    let measured = format!("{half:.0}/{most:.0} µs");
+    line("(a) hand-off between processes, p50 / p99", &measured, Some(half / byte), "≤ 20");
     Ok(())
+}
+
+/// The times from a write to the return of the read.
+fn bytes_through_a_pipe() -> Result<Vec<f64>, Failure> {
+    let (mut reader, mut writer) = pipe()?;
+    let read = move || (0..TURNS).map(|_| reader.read_exact(&mut [0]).map(|()| shared_clock_us())).collect();
+    let reading = spawn::<_, io::Result<Vec<f64>>>(read);
+    let mut written = Vec::new();
+    for turn in 0..TURNS {
+        sleep(pause(turn));
+        written.push(shared_clock_us());
+        writer.write_all(&[0])?;
+    }
+    let read = reading.join().map_err(|_| "the reader panicked")??;
+    Ok(read.iter().zip(&written).map(|(read, written)| read - written).collect())
+}
+
+/// The time before a turn is passed on. It varies, so that no poll can be in step with it.
+fn pause(turn: u64) -> Duration {
+    Duration::from_micros(5000 + turn * 7919 % 5000)
 }
 
 /// Waits for two, and returns what both wrote, in order.
@@ -75,12 +110,11 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     let mut lines = String::new();
     runtime.block_on(async {
         let client = Client::connect(url).await?;
-        let semaphore = client.semaphore("turns", 1).expect("valid");
+        let semaphore = client.semaphore("turns", 1)?;
         for turn in 0..turns.parse::<u64>()? {
             let permit = semaphore.acquire().await?;
             let got = shared_clock_us();
-            // Out of step with the polls of the other.
-            tokio::time::sleep(Duration::from_micros(5000 + turn * 7919 % 5000)).await;
+            tokio::time::sleep(pause(turn)).await;
             let passed = shared_clock_us();
             let token = permit.token();
             permit.release().await?;
@@ -93,49 +127,49 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// (b) Processor time of waiters and of a holder.
+/// (b) Processor time of this process, which holds, and of many that wait.
 fn idle(url: &str) -> Result<(), Failure> {
-    let mut holder = peer("idle", url, "hold")?;
-    let mut first = String::new();
-    std::io::BufReader::new(holder.stdout.take().ok_or("no output")?).read_line(&mut first)?;
-    for waiters in [1, 40] {
-        let waiting = (0..waiters).map(|_| peer("idle", url, "wait")).collect::<Result<Vec<_>, _>>()?;
-        let mut shares = Vec::new();
-        for waiter in waiting {
-            let output = waiter.wait_with_output()?;
-            shares.push(String::from_utf8(output.stdout)?.trim().parse::<f64>()?);
-        }
-        let (sum, most) = (shares.iter().sum::<f64>(), shares.iter().copied().fold(0.0, f64::max));
-        line(
-            &format!("(b) a core for {waiters} that wait: all / most for one"),
-            &format!("{sum:.2}/{most:.2} %"),
-            None,
-            "1-2 % for one",
-        );
+    let client = Client::connect(url).wait()?;
+    let permit = client.semaphore("idle", 1)?.acquire().wait()?;
+    let mut waiting = (0..WAITERS).map(|_| peer(&["idle", url])).collect::<Result<Vec<_>, _>>()?;
+    let holder = processor_share();
+    let mut shares = Vec::new();
+    for waiter in &mut waiting {
+        let mut share = String::new();
+        BufReader::new(waiter.stdout.take().ok_or("no output")?).read_line(&mut share)?;
+        shares.push(share.trim().parse::<f64>()?);
     }
-    holder.kill()?;
-    holder.wait()?;
-    line("(b) a core for one that holds", &format!("{:.2} %", first.trim().parse::<f64>()?), None, "< 0.5 %");
+    for mut waiter in waiting {
+        waiter.kill()?;
+        waiter.wait()?;
+    }
+    permit.release().wait()?;
+    client.close().wait()?;
+    let (all, most) = (shares.iter().sum::<f64>(), shares.iter().copied().fold(0.0, f64::max));
+    let time = format!("{:.2} s", all * COUNTED.as_secs_f64());
+    line(&format!("(b) processor time of {WAITERS} that wait, in {COUNTED:?}"), &time, None, "");
+    line("(b) a core for one that waits, the most", &format!("{:.3} %", most * 100.0), None, "");
+    line("(b) a core for one that holds", &format!("{:.3} %", holder * 100.0), None, "< 0.5 %");
     Ok(())
 }
 
-/// A process that holds or waits, and prints the share of a core that it took.
-pub(crate) fn peer_idle(url: &str, task: &str) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let semaphore = Client::connect(url).await?.semaphore("idle", 1).expect("valid");
-        let acquiring = tokio::spawn(async move { semaphore.acquire().await });
-        tokio::time::sleep(SETTLING).await;
-        let before = processor_seconds();
-        tokio::time::sleep(COUNTED).await;
-        println!("{:.4}", (processor_seconds() - before) / COUNTED.as_secs_f64() * 100.0);
-        if task == "hold" {
-            std::future::pending::<()>().await;
-        }
-        // Kept until here, because it waits.
-        acquiring.abort();
-        Ok(())
-    })
+/// A process that waits, and prints the share of a core that it took.
+pub(crate) fn peer_idle(url: &str) -> Result<(), Failure> {
+    let semaphore = Client::connect(url).wait()?.semaphore("idle", 1)?;
+    spawn(move || semaphore.acquire().wait());
+    println!("{}", processor_share());
+    // It waits until it is killed.
+    loop {
+        sleep(COUNTED);
+    }
+}
+
+/// The share of a core that this process takes, once it has settled.
+fn processor_share() -> f64 {
+    sleep(SETTLING);
+    let before = processor_seconds();
+    sleep(COUNTED);
+    (processor_seconds() - before) / COUNTED.as_secs_f64()
 }
 
 /// Processor time of this process so far.
@@ -144,11 +178,24 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// (c) The time of a cycle while many processes write at once, each to a semaphore of its own: they compete
-/// for the file alone.
+/// (c) Cycles of acquire and release while no other process uses the semaphore.
+fn alone(url: &str) -> Result<(), Failure> {
+    let client = Client::connect(url).wait()?;
+    let semaphore = client.semaphore("alone", 1)?;
+    let began = Instant::now();
+    for _ in 0..CYCLES {
+        semaphore.acquire().wait()?.release().wait()?;
+    }
+    let taken = format!("{:.1} ms", micros(began.elapsed()) / 1000.0);
+    line(&format!("(c) {CYCLES} cycles of one process"), &taken, None, "");
+    client.close().wait()?;
+    Ok(())
+}
+
+/// (d) The time of a cycle while many processes write at once to one semaphore that has a unit for each: they
+/// compete for the store alone.
 fn busy(url: &str) -> Result<(), Failure> {
-    let peers =
-        (0..BUSY).map(|number| peer("busy", url, &number.to_string())).collect::<Result<Vec<_>, _>>()?;
+    let peers = (0..BUSY).map(|_| peer(&["busy", url])).collect::<Result<Vec<_>, _>>()?;
     let (mut all, mut counts) = (Vec::new(), Vec::new());
     for peer in peers {
         let output = String::from_utf8(peer.wait_with_output()?.stdout)?;
@@ -158,20 +205,20 @@ fn busy(url: &str) -> Result<(), Failure> {
     }
     let parts = [0.5, 0.99, 1.0].map(|part| percentile(&mut all, part) / 1000.0);
     let measured = format!("{:.1}/{:.0}/{:.0} ms", parts[0], parts[1], parts[2]);
-    line(&format!("(c) a cycle among {BUSY} processes, p50 / p99 / max"), &measured, None, "");
+    line(&format!("(d) a cycle among {BUSY} processes, p50 / p99 / max"), &measured, None, "");
     let (least, middle) = (counts.iter().copied().fold(f64::MAX, f64::min), median(counts));
     let rate = format!("{:.0}/s", all.len() as f64 / BUSY_FOR.as_secs_f64());
-    line("(c) cycles of all; of the slowest / of the middle one", &rate, Some(least / middle), "near 1");
+    line("(d) cycles of all; of the slowest / of the middle one", &rate, Some(least / middle), "near 1");
     Ok(())
 }
 
 /// One of many processes that acquire and release, and print the time of each cycle.
-pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
+pub(crate) fn peer_busy(url: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut cycles = String::new();
     runtime.block_on(async {
         let client = Client::connect(url).await?;
-        let semaphore = client.semaphore(format!("busy {number}"), 1).expect("valid");
+        let semaphore = client.semaphore("busy", BUSY as u32)?;
         let began = Instant::now();
         while began.elapsed() < BUSY_FOR {
             let cycle = Instant::now();
@@ -185,6 +232,6 @@ pub(crate) fn peer_busy(url: &str, number: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn peer(kind: &str, url: &str, argument: &str) -> Result<Child, Failure> {
-    Ok(Command::new(own_program()).args(["peer", kind, url, argument]).stdout(Stdio::piped()).spawn()?)
+fn peer(arguments: &[&str]) -> Result<Child, Failure> {
+    Ok(Command::new(own_program()).arg("peer").args(arguments).stdout(Stdio::piped()).spawn()?)
 }

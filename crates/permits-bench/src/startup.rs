@@ -70,14 +70,14 @@ impl Bench {
     }
 
     fn local(&mut self, mode: Mode) -> Result<Aim, Failure> {
-        let url = format!("local:{}", self.directory.path().join("semaphores.db").display());
+        let url = format!("local:{}", self.directory.path().join("permits").display());
         let flock = || {
             let mut command = Command::new("flock");
             command.arg(self.directory.path().join("lock")).args(["echo", "x"]);
             vec![command]
         };
         let what = "`permits run` on `local:` / `flock`";
-        compare("local", what, mode, Bound::AtMost(2.0), || vec![self.under_permit(&url)], flock)
+        compare("local", what, mode, Bound::AtMost(1.5), || vec![self.under_permit(&url)], flock)
     }
 
     fn redis(&mut self, mode: Mode) -> Result<Aim, Failure> {
