@@ -21,7 +21,7 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certifica
 COPY --from=build /source/target/release/permits /usr/bin/permits
 COPY --from=build /source/LICENSE-APACHE /source/LICENSE-MIT /usr/share/doc/permits/
 ENV PATH=/usr/bin
-# A file in a container is no line that others share: without a URL the command fails.
+# A directory in a container is no line that others share: without a URL the command fails.
 ENV PERMITS_REQUIRE_SERVER=1
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/permits"]

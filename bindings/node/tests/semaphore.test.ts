@@ -23,7 +23,7 @@ after(async () => {
 const STORES: Record<string, () => string> = {
   redis: () => server.url,
   memory: () => `memory:${randomUUID()}`,
-  local: () => `local:${join(directory, 'db')}`,
+  local: () => `local:${join(directory, 'permits')}`,
 };
 
 for (const [store, url] of Object.entries(STORES)) {

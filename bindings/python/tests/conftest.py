@@ -41,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "memory":
         return f"memory:{uuid.uuid4()}"
     if request.param == "local":
-        return f"local:{tmp_path}/semaphores.db"
+        return f"local:{tmp_path}/permits"
     server: Server = request.getfixturevalue("server")
     return server.url
 

@@ -24,7 +24,7 @@ def say(*words):
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that processes share."""
     if request.param == "local":
-        return f"local:{tmp_path}/semaphores.db"
+        return f"local:{tmp_path}/permits"
     server: Server = request.getfixturevalue("server")
     return server.url
 

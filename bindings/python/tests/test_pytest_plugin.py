@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Project:
     def __init__(self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         self.pytester = pytester
         self.directory = pytester.path
-        self.url = f"local:{self.directory}/store.db"
+        self.url = f"local:{self.directory}/store"
         monkeypatch.setenv("XDG_STATE_HOME", str(self.directory / "state"))
         monkeypatch.setenv("URL", self.url)
         monkeypatch.delenv("PERMITS_URL", raising=False)
@@ -248,7 +249,7 @@ def test_a_permit_that_is_lost_during_a_test_fails_it(project: Project) -> None:
     assert project.is_idle("gpu")
 
 
-def test_the_option_the_environment_the_setting_and_a_file_of_the_project_name_the_store(
+def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_name_the_store(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tests = """
@@ -261,17 +262,17 @@ def test_the_option_the_environment_the_setting_and_a_file_of_the_project_name_t
     def stores(*options: str) -> set[str]:
         code, output = project.run(tests, *options)
         assert code == 0, output
-        found = {file.relative_to(project.directory) for file in project.directory.rglob("*.db")}
-        for file in found:
-            (project.directory / file).unlink()
-        return {re.sub("-[0-9a-f]{8}", "-HASH", str(file)) for file in found}
+        found = {marker.parent for marker in project.directory.rglob(".permits")}
+        for store in found:
+            shutil.rmtree(store)
+        return {re.sub("-[0-9a-f]{8}", "-HASH", str(store.relative_to(project.directory))) for store in found}
 
-    assert stores() == {f"state/permits/pytest/{project.directory.name}-HASH.db"}
-    project.pytester.makeini("[pytest]\npermits_url = local:setting.db\n")
-    assert stores() == {"setting.db"}
-    monkeypatch.setenv("PERMITS_URL", "local:environment.db")
-    assert stores() == {"environment.db"}
-    assert stores("--permits-url=local:option.db") == {"option.db"}
+    assert stores() == {f"state/permits/pytest/{project.directory.name}-HASH"}
+    project.pytester.makeini("[pytest]\npermits_url = local:setting\n")
+    assert stores() == {"setting"}
+    monkeypatch.setenv("PERMITS_URL", "local:environment")
+    assert stores() == {"environment"}
+    assert stores("--permits-url=local:option") == {"option"}
     code, output = project.run(tests, "--permits-url=nope:")
     assert code == pytest.ExitCode.TESTS_FAILED and "the URL is not valid: it begins with none of local:" in output
 

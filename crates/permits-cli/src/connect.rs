@@ -22,7 +22,7 @@ const PREFIX_VARIABLE: &str = "PERMITS_PREFIX";
 /// The environment variable that refuses stores other than servers.
 const SERVER_VARIABLE: &str = "PERMITS_REQUIRE_SERVER";
 
-/// The default store: a file that this user's processes on this machine share.
+/// The default store: a directory that this user's processes on this machine share.
 const DEFAULT_URL: &str = "local:";
 
 /// The default prefix.

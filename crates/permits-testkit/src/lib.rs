@@ -46,6 +46,7 @@
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
 //! - [`process`]: child processes that cannot outlive their test.
 //! - [`fork`]: children by fork(2) alone, with a copy of the memory of their parent.
+//! - [`trace`]: threads that are killed, with their process, at a chosen system call.
 //! - [`worker`]: worker processes: clients that a test commands, and that report their events.
 //! - [`faults`]: the fault matrix: a row for each kind of fault, with its promise.
 //! - [`history`]: the commands of a store and the events of its clients, recorded, and the checks of both.
@@ -80,6 +81,8 @@ pub mod server;
 pub mod skip;
 pub mod sound;
 pub mod tls;
+#[cfg(target_os = "linux")]
+pub mod trace;
 pub mod wait;
 pub mod worker;
 

@@ -11,7 +11,7 @@ use permits::{AcquireError, Client};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let url = format!("local:{}/semaphores.db", directory.path().display());
+    let url = format!("local:{}/permits", directory.path().display());
 
     // A second run starts while the first is in progress, and a third after it.
     let second = async { assert!(!nightly(&url, ready(())).await.expect("a store"), "skipped") };

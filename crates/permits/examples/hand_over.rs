@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn hand_over() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let url = format!("local:{}/semaphores.db", directory.path().display());
+    let url = format!("local:{}/permits", directory.path().display());
     let client = Client::connect(&url).wait()?;
     let build = client.semaphore("build", 1)?;
     let permit = build.acquire().wait()?;

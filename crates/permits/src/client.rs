@@ -40,8 +40,7 @@ const METRIC_SEMAPHORES: usize = 100;
 /// program's own threads and runtimes. It ends when the last clone and the last permit are dropped.
 ///
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
-/// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child. A child may not
-/// connect to `local:` while its parent has a client of `local:` open.
+/// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child.
 ///
 /// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics
 /// delays nothing. While it blocks, events beyond 1,024 are dropped, and counted in a warning when it
@@ -76,11 +75,11 @@ impl Client {
     ///   newer;
     /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
     ///   and `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
-    /// - `local:` or `local:/path/file.db`: this machine, a file, no server; for this user, or for the group
-    ///   of a directory that was made for sharing (mode 2770); not on a network file system. A path is taken
-    ///   as it stands, nothing in it is decoded; a relative one is in the working directory, one that begins
-    ///   with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits/semaphores.db` in
-    ///   `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
+    /// - `local:` or `local:/path/permits`: this machine, a directory, no server, on Unix; for this user, or
+    ///   for the group of a directory that was made for sharing (mode 2770); not on a network file system. A
+    ///   path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
+    ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits`
+    ///   in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
     /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
     ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
     ///   the life of the process; the rest is dropped when the last client of the name closes;

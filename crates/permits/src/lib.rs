@@ -57,8 +57,8 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `redis` | yes | Redis and Valkey: `redis://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://` |
-//! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring |
-//! | `local` | no | `local:`: one machine, a file, no server (SQLite, compiled from C) |
+//! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring, which needs a C compiler |
+//! | `local` | no | `local:`: one machine, a directory, no server; on Unix |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
 //! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json`; [`AcquireOptions`] and [`Change`] as JSON |
 //!

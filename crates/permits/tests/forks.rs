@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use permits::{
     AcquireError, AdminError, AdoptError, Client, CloseError, ConnectError, Ended, Lost, Permit,
-    PermitStatus, Recovery, ReleaseError, RenewError, StoreError,
+    PermitStatus, Recovery, ReleaseError, RenewError, Semaphore,
 };
 use permits_testkit::history::now;
 use permits_testkit::real_time::always_counts;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{ChildGuard, HANGS, Server, fork, in_real_time, skip};
+use permits_testkit::{ChildGuard, HANGS, HOUR, Server, fork, in_real_time, skip, wait};
 
 const SCENARIO: &str = "PERMITS_FORKS_SCENARIO";
 const URL: &str = "PERMITS_FORKS_URL";
@@ -42,6 +42,7 @@ fn master_process() {
         "open, with one pid" => open_with_one_pid(&url),
         "kept" => kept(&url),
         "a client of the child" => client_of_the_child(&url),
+        "the memory of a child" => memory_of_the_child(&url),
         other => panic!("no scenario {other:?}"),
     }
 }
@@ -146,7 +147,7 @@ fn workers_forked_with_one_label_hold_one_at_a_time() {
 fn workers_forked_after_a_local_client_was_closed_hold_one_at_a_time() {
     in_real_time(|| {
         let directory = tempfile::tempdir().expect("there is room");
-        assert_one_at_a_time(master("workers", &format!("local:{}/file.db", directory.path().display())));
+        assert_one_at_a_time(master("workers", &format!("local:{}/permits", directory.path().display())));
     });
 }
 
@@ -273,7 +274,7 @@ fn with_an_open_memory_every_operation_fails_in_a_child() {
 fn with_an_open_file_every_operation_fails_in_a_child() {
     in_real_time(|| {
         let directory = tempfile::tempdir().expect("there is room");
-        let url = format!("local:{}/file.db", directory.path().display());
+        let url = format!("local:{}/permits", directory.path().display());
         master("open", &url);
         master("open, asynchronous", &url);
     });
@@ -290,7 +291,7 @@ fn with_an_open_client_every_operation_fails_in_a_child_with_the_pid_of_its_pare
         let [program, arguments @ ..] = skip::IN_NAMESPACE;
         let directory = tempfile::tempdir().expect("there is room");
         let server = Server::start();
-        for url in [server.url(), format!("local:{}/file.db", directory.path().display())] {
+        for url in [server.url(), format!("local:{}/permits", directory.path().display())] {
             let mut command = Command::new(program);
             command.args(arguments).arg(env::current_exe().expect("a test knows its executable"));
             master_of(command, "open, with one pid", &url);
@@ -347,40 +348,63 @@ fn a_child_gets_nothing_of_what_its_parent_keeps() {
     master("kept", &server.url());
     master("kept", "memory:");
     let directory = tempfile::tempdir().expect("there is room");
-    master("kept", &format!("local:{}/file.db", directory.path().display()));
+    master("kept", &format!("local:{}/permits", directory.path().display()));
 }
 
-/// Connects in a child while the parent's client is open.
+/// Connects in a child while the parent's client is open. The child waits for the parent's permit, and then
+/// the parent for the child's.
 fn client_of_the_child(url: &str) {
-    let client = connect(url, None).expect("the store is there");
-    let permit = client.named("shared", 1).acquire().wait().expect("it is free");
-    let mut child = fork::fork(|| match connect(url, None) {
-        Ok(own) => {
-            let tried = own.named("shared", 1).try_acquire().wait();
-            tell(&tried.map_or_else(|error| format!("{error:?}"), |_| "granted".into()));
-        }
-        Err(ConnectError::Store(StoreError::Unsupported { .. })) => tell("refused"),
-        Err(other) => panic!("{other}"),
+    let connected = || {
+        let client = Client::builder(url).lease(HOUR).recovery(Recovery::Off).connect().wait();
+        client.expect("the store is there")
+    };
+    let client = connected();
+    let semaphore = client.named("shared", 1);
+    let permit = semaphore.acquire().wait().expect("it is free");
+    let has_a_waiter = |semaphore: &Semaphore| {
+        wait::until(|| semaphore.inspect().wait().expect("the client works").waiting == 1)
+    };
+    let mut child = fork::fork(|| {
+        let own = connected();
+        let semaphore = own.named("shared", 1);
+        assert_eq!(semaphore.try_acquire().wait().err(), Some(AcquireError::NoPermits));
+        let permit = semaphore.acquire().wait().expect("its turn comes");
+        tell("child");
+        assert!(has_a_waiter(&semaphore), "the parent waits");
+        permit.release().wait().expect("it is held");
+        own.close().wait().expect("the store is up");
     });
-    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
+    assert!(has_a_waiter(&semaphore), "the child waits");
     assert!(permit.is_held());
     permit.release().wait().expect("it is held");
+    let again = semaphore.acquire().wait().expect("its turn comes");
+    tell("parent");
+    again.release().wait().expect("it is held");
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
 }
 
 #[test]
 fn a_client_connected_in_a_child_is_independent_of_the_parents() {
     let server = Server::start();
-    assert_eq!(master("a client of the child", &server.url()), [["NoPermits"]]);
+    let directory = tempfile::tempdir().expect("there is room");
+    for url in [server.url(), format!("local:{}/permits", directory.path().display())] {
+        assert_eq!(master("a client of the child", &url), [["child"], ["parent"]], "{url}");
+    }
+}
+
+/// Holds in a child what the parent holds.
+fn memory_of_the_child(url: &str) {
+    let client = connect(url, None).expect("it needs nothing");
+    let permit = client.named("shared", 1).acquire().wait().expect("it is free");
+    let mut child = fork::fork(|| {
+        let own = connect(url, None).expect("it needs nothing");
+        drop(own.named("shared", 1).try_acquire().wait().expect("it is free here"));
+    });
+    assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
+    drop(permit);
 }
 
 #[test]
 fn the_memory_of_a_child_is_its_own() {
-    assert_eq!(master("a client of the child", "memory:"), [["granted"]]);
-}
-
-#[test]
-fn a_child_is_refused_a_local_store_that_its_parent_has_open() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let url = format!("local:{}/file.db", directory.path().display());
-    assert_eq!(master("a client of the child", &url), [["refused"]]);
+    master("the memory of a child", "memory:");
 }

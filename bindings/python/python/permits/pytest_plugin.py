@@ -139,7 +139,7 @@ def _url(config: pytest.Config) -> str:
     root = config.rootpath.resolve()
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     name = re.sub(r"[^\w.-]", "_", root.name) + "-" + hashlib.sha256(bytes(root)).hexdigest()[:8]
-    return f"local:{state}/permits/pytest/{name}.db"
+    return f"local:{state}/permits/pytest/{name}"
 
 
 def _label(item: pytest.Item) -> str:

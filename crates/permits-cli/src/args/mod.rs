@@ -45,7 +45,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Common {
-    /// The store, such as redis://host:port/db or local:/path/file.db. A URL with a password belongs in the
+    /// The store, such as redis://host:port/db or local:/path/permits. A URL with a password belongs in the
     /// environment or in a file, because the process list shows arguments [default: $PERMITS_URL, else the
     /// URL in $PERMITS_URL_FILE, else local:]
     #[arg(long, global = true, value_name = "URL")]

@@ -10,8 +10,8 @@ Checks:
   Every operation is tried on a semaphore of its own, which is deleted
   afterwards. On a server, and on every primary of a cluster: the version,
   the user's rights, eviction, memory, persistence, replication,
-  connections, the clock and the latency. On a file: its owner, modes,
-  directory, file system and contents.
+  connections, the clock and the latency. On a local store: its
+  directory, file system, space, contents and clock.
 
 Exit code:
     0  no problem was found; there may be notes

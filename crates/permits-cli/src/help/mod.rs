@@ -38,10 +38,10 @@ Examples:
   permits status exports
 
 Stores:
-  local:                   a file that this user's processes on this
-                           machine share: permits/semaphores.db under
-                           $XDG_STATE_HOME or ~/.local/state
-  local:/path/file.db      another file; not on a network file system
+  local:                   a directory that this user's processes on this
+                           machine share: $XDG_STATE_HOME/permits, else
+                           ~/.local/state/permits
+  local:/path/permits      another directory; not on a network file system
   redis://host:port/db     Redis 6.2 or newer, or Valkey: many machines
   rediss://host:port/db    the same over TLS
   redis+unix:///path?db=0  the same over a Unix socket

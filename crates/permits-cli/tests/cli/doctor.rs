@@ -211,72 +211,66 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
 }
 
 #[test]
-fn a_healthy_local_file_is_0() {
+fn a_healthy_local_store_is_0() {
     let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("semaphores.db");
+    let path = directory.path().join("permits");
     let url = format!("local:{}", path.display());
-    assert_found(&url, "file", "fine", &["is not there yet"]);
+    assert_found(&url, "directory", "fine", &["is not there yet"]);
     assert!(!path.exists());
-    use_file(&url);
+    use_store(&url);
     assert_found(&url, "contents", "fine", &["intact", "1 semaphores"]);
     assert_eq!(doctor(&url).0["healthy"], true);
 }
 
 #[test]
-fn a_local_file_writable_by_others_is_a_problem() {
+fn a_local_store_writable_by_others_is_a_problem() {
     let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("semaphores.db");
+    let path = directory.path().join("permits");
     let url = format!("local:{}", path.display());
-    use_file(&url);
-    set_mode(&path, 0o666);
-    assert_found(&url, "file", "problem", &["mode 0666", "chmod 600"]);
-    set_mode(&path, 0o644);
-    assert_found(&url, "file", "note", &["mode 0644", "chmod 600"]);
-    set_mode(&path, 0o600);
-    set_mode(directory.path(), 0o777);
+    use_store(&url);
+    let state = path.join("permits:exports.state");
+    set_mode(&state, 0o666);
+    assert_found(&url, "contents", "problem", &["permits:exports.state", "chmod 600"]);
+    set_mode(&state, 0o600);
+    set_mode(&path, 0o755);
+    assert_found(&url, "directory", "note", &["mode 0755", "chmod 700"]);
+    set_mode(&path, 0o777);
     assert_found(&url, "directory", "problem", &["mode 0777", "chmod o-w"]);
 }
 
 #[test]
-fn a_damaged_or_foreign_file_is_a_problem_and_stays_unchanged() {
+fn a_damaged_semaphore_is_a_problem_and_stays_unchanged() {
     let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("semaphores.db");
+    let path = directory.path().join("permits");
     let url = format!("local:{}", path.display());
-    fs::write(&path, "no database at all, but long enough to be taken for one".repeat(100))
-        .expect("there is room");
-    set_mode(&path, 0o600);
-    let before = fs::read(&path).expect("it is there");
-    assert_found(&url, "contents", "problem", &["not a database", "move it away"]);
-    assert!(fs::read(&path).expect("it is there") == before);
-
-    fs::remove_file(&path).expect("it is ours");
-    use_file(&url);
-    // The log would hide the contents of the file.
-    for log in ["db-wal", "db-shm"] {
-        // The log may be gone already.
-        let _ = fs::remove_file(path.with_extension(log));
+    use_store(&url);
+    for file in ["permits:exports.state", "permits:exports.kept"] {
+        let file = path.join(file);
+        let text = "no state at all".repeat(100);
+        fs::write(&file, &text).expect("there is room");
+        set_mode(&file, 0o600);
+        assert_found(&url, "contents", "problem", &["cannot be read", "permits delete --force exports"]);
+        assert!(fs::read_to_string(&file).expect("it is there") == text);
+        fs::remove_file(&file).expect("it is ours");
     }
-    let mut bytes = fs::read(&path).expect("it is there");
-    // All but the first page, which has the header.
-    bytes[4096..].fill(0xAA);
-    fs::write(&path, &bytes).expect("there is room");
-    assert_found(&url, "contents", "problem", &["move it away"]);
-    assert!(fs::read(&path).expect("it is there") == bytes);
+    assert_eq!(doctor(&url).0["healthy"], true);
 }
 
 #[test]
-fn a_local_path_that_is_no_file_is_a_problem() {
+fn a_path_that_names_no_local_store_is_a_problem() {
     let directory = tempfile::tempdir().expect("there is room");
-    assert_found(&format!("local:{}", directory.path().display()), "file", "problem", &["is no file"]);
     let file = directory.path().join("file");
     fs::write(&file, "").expect("there is room");
-    let below = format!("local:{}/semaphores.db", file.display());
-    assert_found(&below, "file", "problem", &["is no directory"]);
+    let at = |path: &Path| format!("local:{}", path.display());
+    assert_found(&at(&file), "directory", "problem", &["name a directory"]);
+    assert_found(&at(&file.join("permits")), "directory", "problem", &["is no directory"]);
+    fs::write(directory.path().join("semaphores.db"), "").expect("there is room");
+    assert_found(&at(directory.path()), "directory", "problem", &["semaphores.db", "unreleased version"]);
 }
 
-/// Runs a command under a permit, which creates the file.
+/// Runs a command under a permit, which creates the directory.
 #[track_caller]
-fn use_file(url: &str) {
+fn use_store(url: &str) {
     let output = output(&mut permits(url, ["run", "exports", "--limit", "1", "--", "true"]));
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
 }

@@ -23,7 +23,7 @@ fn at_home<const N: usize>(state: &Path, arguments: [&str; N]) -> Command {
 }
 
 #[test]
-fn the_default_store_is_a_file_of_this_user() {
+fn the_default_store_is_a_directory_of_this_user() {
     let state = tempfile::tempdir().expect("a directory");
     let script = ["run", "x", "--limit", "2", "--", "sh", "-c", "echo ready; read x"];
     let mut holder = at_home(state.path(), script);
@@ -32,8 +32,8 @@ fn the_default_store_is_a_file_of_this_user() {
     let mode = |path: &str| {
         std::fs::metadata(state.path().join(path)).expect("it is there").permissions().mode() & 0o777
     };
-    assert_eq!((mode("permits"), mode("permits/semaphores.db")), (0o700, 0o600));
-    let same = format!("local:{}/permits/semaphores.db", state.path().display());
+    assert_eq!((mode("permits"), mode("permits/permits:x.state")), (0o700, 0o600));
+    let same = format!("local:{}/permits", state.path().display());
     let other_home = tempfile::tempdir().expect("a directory");
     let in_use = "x: 1 of 2 held, 0 waiting\n";
     for (case, mut command, expected) in [
@@ -46,15 +46,6 @@ fn the_default_store_is_a_file_of_this_user() {
         assert!(text.starts_with(expected), "{case}: {text}");
     }
     drop(gate);
-}
-
-/// Connecting to a new file takes longer than this wait: its units are for holders of a deleted file first.
-#[test]
-fn a_short_wait_is_granted_a_free_unit_of_a_new_file() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("local:{}/new/semaphores.db", directory.path().display());
-    let run = output(&mut permits(&url, ["run", "x", "--limit", "1", "--wait", "100ms", "true"]));
-    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
 }
 
 #[test]
@@ -180,7 +171,7 @@ fn spaces_around_the_url_of_the_environment_do_not_count() {
 }
 
 #[test]
-fn where_no_file_can_be_the_store_cannot_be_reached() {
+fn where_no_directory_can_be_the_store_cannot_be_reached() {
     for arguments in EVERY_VERB {
         // The home is no directory.
         let output = output(permits("", *arguments).env_remove("PERMITS_URL"));
@@ -189,7 +180,7 @@ fn where_no_file_can_be_the_store_cannot_be_reached() {
     }
     let homeless = output(permits("", ["list"]).env_remove("HOME").env_remove("PERMITS_URL"));
     assert_eq!((homeless.code, homeless.stdout.as_str()), (64, ""));
-    assert!(homeless.stderr.contains("name a file, local:/path/file.db"), "{}", homeless.stderr);
+    assert!(homeless.stderr.contains("name a directory, local:/path"), "{}", homeless.stderr);
 }
 
 #[test]
@@ -329,14 +320,15 @@ fn a_url_in_the_wrong_place_is_shown_without_its_password() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_69() {
+fn a_file_in_the_place_of_a_directory_is_69() {
     let store = Local::new();
     let path = store.url().trim_start_matches("local:").to_owned();
-    std::fs::write(&path, "not a database, but a text of some length. ".repeat(100))
-        .expect("it can be written");
-    for arguments in EVERY_VERB {
-        let output = output(&mut permits(&store.url(), *arguments));
-        assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{}", output.stderr);
-        assert!(output.stderr.contains("is not a database"), "{}", output.stderr);
+    for (content, reason) in [("a text", "name a directory"), ("SQLite format 3", "unreleased version")] {
+        std::fs::write(&path, content).expect("it can be written");
+        for arguments in EVERY_VERB {
+            let output = output(&mut permits(&store.url(), *arguments));
+            assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{}", output.stderr);
+            assert!(output.stderr.contains(reason), "{}", output.stderr);
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Local {
 
 impl Store for Local {
     fn url(&self) -> String {
-        format!("local:{}", self.directory.path().join("semaphores.db").display())
+        format!("local:{}", self.directory.path().join("permits").display())
     }
 }
 

@@ -10,7 +10,7 @@
 //! - `local`, `redis`: one file or directory for each store that can have faults.
 
 mod finding;
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", unix))]
 mod local;
 #[cfg(feature = "redis")]
 mod redis;
@@ -60,9 +60,9 @@ pub(crate) fn start(
 /// The findings about a store. `lease` is the caller's usual lease.
 #[cfg_attr(not(any(feature = "local", feature = "redis")), expect(unused_variables))]
 async fn diagnose(address: &Address, prefix: &str, lease: Duration, self_test: bool) -> Vec<Finding> {
-    #[cfg(feature = "local")]
-    if let Some(file) = address.location() {
-        return local::diagnose(address, file, prefix, lease, self_test).await;
+    #[cfg(all(feature = "local", unix))]
+    if let Some(directory) = address.location() {
+        return local::diagnose(address, directory, prefix, lease, self_test).await;
     }
     #[cfg(feature = "redis")]
     if let Some(servers) = address.location() {

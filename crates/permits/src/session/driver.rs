@@ -230,9 +230,6 @@ impl State {
     /// Sends the requests that the engine has now.
     fn send(&mut self, sending: Sending, now: Moment) {
         let Some(Open { store, .. }) = &self.open else { return };
-        for (semaphore, request) in self.engine.take_handed_over() {
-            store.forget(&semaphore, &request);
-        }
         if self.answering.delays(sending, self.engine.answers()) {
             return;
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::error::StoreError;
-use crate::protocol::{Command, Event, Name, Recovery, Reply, RequestId, SessionId};
+use crate::protocol::{Command, Event, Name, Recovery, Reply, SessionId};
 
 /// A session's access to a store. It executes each command at once or not at all, and those about one
 /// semaphore in the order in which they were sent, while it stays connected; only a renewal of permits may
@@ -40,10 +40,6 @@ pub trait Store: Send + Sync {
     /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile
     /// may be missing.
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>>;
-
-    /// Notes that the session has handed a permit over, so that further events of this request are not the
-    /// session's. A store that keeps no list of its session's requests ignores it.
-    fn forget(&self, _semaphore: &Name, _request: &RequestId) {}
 }
 
 /// A command on its way to a store.

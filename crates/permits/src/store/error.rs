@@ -50,14 +50,14 @@ pub enum StoreError {
         /// The store's error message.
         reason: String,
     },
-    /// The semaphore, the file or the handle is of another version of `permits`, whose layout this one does
-    /// not read. Nothing was changed. docs/upgrading.md says what to do.
+    /// The semaphore, the directory or the handle is of another version of `permits`, whose layout this one
+    /// does not read. Nothing was changed. docs/upgrading.md says what to do.
     #[error(
         "{what} has layout {found}, and this version of permits reads layout {supported}: use the version that made it, or \
          delete it when nothing uses it any more (see docs/upgrading.md)"
     )]
     OtherLayout {
-        /// The semaphore or the file.
+        /// The semaphore or the directory.
         what: String,
         /// Its layout; 0 for one from before layouts were numbered.
         found: u32,

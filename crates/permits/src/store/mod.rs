@@ -10,7 +10,7 @@ mod backend;
 #[cfg(any(feature = "local", feature = "redis"))]
 pub(crate) mod direct;
 mod error;
-#[cfg(feature = "local")]
+#[cfg(all(feature = "local", unix))]
 pub(crate) mod local;
 mod memory;
 mod options;
@@ -35,7 +35,7 @@ use crate::protocol::Recovery;
 
 /// The kinds of stores, in the order in which messages list their schemes.
 const BACKENDS: &[&dyn Backend] = &[
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", unix))]
     &local::Local,
     &memory::Memory,
     #[cfg(feature = "redis")]
@@ -44,7 +44,7 @@ const BACKENDS: &[&dyn Backend] = &[
 
 /// The features of this build that add stores.
 const FEATURES: &[&str] = &[
-    #[cfg(feature = "local")]
+    #[cfg(all(feature = "local", unix))]
     "local",
     #[cfg(feature = "redis")]
     "redis",
@@ -220,7 +220,7 @@ mod tests {
     fn a_store_that_the_build_lacks_is_named_with_its_feature() {
         for (url, scheme, feature) in [
             ("local:", "local:", "local"),
-            ("local:/var/lib/s.db", "local:", "local"),
+            ("local:/var/lib/permits", "local:", "local"),
             ("redis://u:secret@a", "redis://", "redis"),
             ("valkey+cluster://a", "valkey://", "redis"),
             ("unix:///a.sock", "unix://", "redis"),

@@ -103,7 +103,7 @@ impl Fixture {
             Provider::Memory => format!("memory:conformance-{}", MEMORIES.fetch_add(1, Ordering::Relaxed)),
             Provider::Local => {
                 let directory = directory.insert(TempDir::new().expect("there is room"));
-                format!("local:{}", directory.path().join("semaphores.db").display())
+                format!("local:{}", directory.path().join("permits").display())
             }
             Provider::Cluster => cluster().url(),
             _ => log_in(server.insert(Server::start()), &prefix),

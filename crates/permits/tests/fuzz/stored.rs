@@ -1,19 +1,21 @@
-//! The file of the local store, damaged: it is read or refused, without a panic.
+//! The files of the local store, damaged, and forged messages to its sessions: they are read or refused,
+//! without a panic.
 
 use std::fs;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use permits::{Client, ConnectError, Limit};
+use permits::{AdminError, Client, ConnectError, StoreError};
 use permits_core::model::{self, ServerClock, State};
 use permits_core::protocol::{
     AcquireRequest, Command, Declaration, Holder, Label, LaneName, LimitChange, Name, Operation, PermitTerms,
     Recovery, RenewRequest, RequestId, RequestKey, SessionId, SupersedeKey,
 };
-use permits_testkit::sound::Named as _;
+use permits_testkit::sound::{Named as _, Succeeds as _};
+use permits_testkit::wait::{HOUR, SILENCE, in_time};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::Index;
 
 use super::SEEDS;
 use super::damage::{changes, damaged, damaged_text};
@@ -138,56 +140,151 @@ fn any_text_is_a_state_or_refused() {
     });
 }
 
-/// Opens the file, and makes the store read all of it.
-async fn open(path: &Path) -> Result<(), String> {
-    let client = match Client::connect(&format!("local:{}", path.display())).await {
-        Ok(client) => client,
-        Err(ConnectError::Thread { reason }) => return Err(reason),
-        Err(_) => return Ok(()),
-    };
-    // The outcomes are not checked.
-    let _ = client.list().await;
-    let said = match client.named("exports", Limit::Stored).inspect().await {
-        Ok(_) => String::new(),
-        Err(error) => error.to_string(),
-    };
-    let _ = client.close().await;
-    if said.contains("thread has ended") { Err(said) } else { Ok(()) }
+/// The files that are damaged. A directory has a marker, a semaphore its state, and a file with what stays.
+const FILES: [&str; 3] = [".permits", "permits:exports.state", "permits:exports.kept"];
+
+async fn connect(path: &Path) -> Result<Client, ConnectError> {
+    Client::builder(format!("local:{}", path.display())).lease(HOUR).connect().await
 }
 
-/// Damages bytes of the file other than the text of a state, which the tests above damage.
+/// Makes the checksums in both headers of a file right. `docs/protocol.md` has their places.
+fn mend_checksums(bytes: &mut [u8]) {
+    for place in [0, 512] {
+        let Some(header) = bytes.get(place..place + 80) else { return };
+        let number = |at: usize| {
+            let number = header[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+            usize::try_from(number).unwrap_or(usize::MAX)
+        };
+        let text = bytes.get(number(56)..number(56).saturating_add(number(64))).unwrap_or_default();
+        let of_text = crc32fast::hash(text).to_le_bytes();
+        bytes[place + 72..place + 76].copy_from_slice(&of_text);
+        let of_header = crc32fast::hash(&bytes[place..place + 76]).to_le_bytes();
+        bytes[place + 76..place + 80].copy_from_slice(&of_header);
+    }
+}
+
+/// Uses a semaphore whose files are damaged, and deletes it. Then it can be read, and another one always.
+async fn use_and_mend(client: &Client) -> Result<(), String> {
+    let (exports, imports) = (client.named("exports", 3), client.named("imports", 3));
+    // The outcomes are not checked.
+    let _ = exports.inspect().await;
+    if let Ok(permit) = exports.try_acquire().await {
+        let _ = permit.release().await;
+    }
+    let _ = exports.pause("night").await;
+    client.list().await.map_err(|error| error.to_string())?;
+    let permit = imports.try_acquire().await.map_err(|error| error.to_string())?;
+    permit.release().await.map_err(|error| error.to_string())?;
+    let deleted = exports.delete_unreadable().await;
+    match exports.inspect().await {
+        // The damage made its files look like another machine's.
+        Ok(_) | Err(AdminError::Store(StoreError::Unsupported { .. })) => Ok(()),
+        Err(error) => Err(format!("{error}, after {deleted:?}")),
+    }
+}
+
 #[test]
-fn a_damaged_file_is_read_or_refused() {
+fn damaged_files_are_read_or_refused_and_can_be_deleted() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it needs little");
     let directory = tempfile::TempDir::new().expect("there is room");
-    let path = directory.path().join("sound.db");
-    runtime.block_on(async {
-        let client = Client::connect(&format!("local:{}", path.display())).await.expect("it is new");
-        client.named("exports", Limit::Stored).set_limit(3).await.expect("it is done");
-        client.close().await.expect("it is closed");
+    let path = directory.path();
+    let client = runtime.block_on(async {
+        let client = connect(path).succeeds().await;
+        for name in ["exports", "imports"] {
+            client.named(name, 3).set_limit(3).succeeds().await;
+        }
+        // Not released, so that there is a holder.
+        std::mem::forget(client.named("exports", 3).acquire().succeeds().await);
+        client
     });
-    // The log outlives the closed file, so its contents are written to the file first.
-    let whole = rusqlite::Connection::open(&path).expect("it is there");
-    whole.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("no other process reads it");
-    drop(whole);
-    let bytes = fs::read(&path).expect("it is there");
-    assert!(bytes.windows(15).any(|window| window == b"\"limit_version\""), "the state is in the file");
-    let flips = vec((any::<Index>(), any::<u8>()), 1..6);
-    cases(25, SEEDS, &(flips, changes(), any::<bool>()), |(flips, changes, few)| {
-        let mut file = if *few { bytes.clone() } else { damaged(&bytes, changes) };
-        if file.is_empty() {
-            return Ok(());
+    let sound = FILES.map(|name| fs::read(path.join(name)).expect("it is there"));
+    let number = prop_oneof![Just(0), Just(u64::MAX), Just(1 << 63), Just((1 << 63) - 1), any::<u64>()];
+    let numbers = vec((0_usize..3, 0_usize..20, any::<bool>(), number), 0..4);
+    cases(
+        150,
+        SEEDS,
+        &(numbers, 0_usize..3, changes(), any::<bool>()),
+        |(numbers, cut, changes, is_forged)| {
+            let mut files = sound.clone();
+            files[*cut] = damaged(&sound[*cut], changes);
+            for (file, place, is_second, number) in numbers {
+                let place = 4 * place + if *is_second { 512 } else { 0 };
+                if let Some(bytes) = files[*file].get_mut(place..place + 8) {
+                    bytes.copy_from_slice(&number.to_le_bytes());
+                }
+            }
+            for (name, mut bytes) in FILES.iter().zip(files) {
+                if *is_forged {
+                    mend_checksums(&mut bytes);
+                }
+                fs::write(path.join(name), bytes).map_err(|error| error.to_string())?;
+            }
+            runtime.block_on(in_time(async {
+                match connect(path).await {
+                    Ok(client) => {
+                        use_and_mend(&client).await?;
+                        client.close().await.map_err(|error| error.to_string())?;
+                    }
+                    Err(ConnectError::Store(StoreError::OtherLayout { .. })) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+                use_and_mend(&client).await
+            }))
+        },
+    );
+}
+
+/// Forged messages name the entries of the session, and say what has not happened.
+#[test]
+fn any_message_to_a_session_changes_none_of_its_entries() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("it needs little");
+    let directory = tempfile::TempDir::new().expect("there is room");
+    let path = directory.path();
+    let (semaphore, permit, waiter) = runtime.block_on(async {
+        let semaphore = connect(path).succeeds().await.named("exports", 1);
+        let permit = semaphore.acquire().succeeds().await;
+        let mut waiter = semaphore.acquire();
+        while waiter.position().is_none() {
+            assert!(tokio::time::timeout(SILENCE, &mut waiter).await.is_err(), "the only unit is held");
         }
-        for (at, byte) in flips {
-            let at = at.index(if *few { 200.min(file.len()) } else { file.len() });
-            file[at] = *byte;
-        }
-        let path = directory.path().join("damaged.db");
-        for suffix in ["", "-wal", "-shm"] {
-            let _ = fs::remove_file(format!("{}{suffix}", path.display()));
-        }
-        fs::write(&path, &file).map_err(|error| error.to_string())?;
-        runtime.block_on(open(&path))
+        (semaphore, permit, waiter)
     });
+    let mut names = fs::read_dir(path).expect("it is there").flatten().map(|entry| entry.file_name());
+    let name = names.find_map(|name| Some(name.to_str()?.strip_prefix(".to-")?.to_owned()));
+    let session = name.expect("the session has a FIFO");
+    let open = || fs::OpenOptions::new().write(true).open(path.join(format!(".to-{session}")));
+    let kinds = [
+        r#""Refused""#,
+        r#""Superseded""#,
+        r#"{"Revoked":"why"}"#,
+        r#"{"LineClosed":"why"}"#,
+        r#"{"Turn":1000}"#,
+        r#"{"Turn":18446744073709551615}"#,
+    ];
+    let strategy = vec((0..=kinds.len(), 0_usize..4, changes()), 1..20);
+    cases(100, SEEDS, &(strategy, any::<Vec<u8>>()), |(messages, bytes)| {
+        let mut text = bytes.clone();
+        for (kind, entry, changes) in messages {
+            let holder = if entry % 2 == 0 { permit.holder() } else { waiter.holder() };
+            let number = entry / 2;
+            let message = kinds.get(*kind).map_or(r#"{"Recall":"exports"}"#.to_owned(), |kind| {
+                format!(
+                    r#"{{"Event":{{"session":"{session}","semaphore":"exports","holder":"{holder}","request":"{session}.{number}","kind":{kind}}}}}"#
+                )
+            });
+            text.push(b'\n');
+            text.extend(damaged(message.as_bytes(), changes));
+        }
+        text.push(b'\n');
+        open().and_then(|mut fifo| fifo.write_all(&text)).map_err(|error| error.to_string())?;
+        runtime.block_on(in_time(permit.renew())).map_err(|error| error.to_string())
+    });
+    runtime.block_on(in_time(async {
+        let seen = semaphore.inspect().succeeds().await;
+        assert_eq!((seen.held, seen.waiting), (1, 1));
+        permit.release().succeeds().await;
+        waiter.succeeds().await.release().succeeds().await;
+    }));
 }

@@ -59,7 +59,7 @@ async fn a_diagnosis_of_the_settings_writes_nothing() {
     assert!(subjects(&whole).contains(&"semaphore") && dirty().as_deref() != Some("0"), "{whole:?}");
 
     let directory = TempDir::new().expect("a directory");
-    let url = format!("local:{}", directory.path().join("permits.db").display());
+    let url = format!("local:{}", directory.path().join("permits").display());
     drop(Client::connect(&url).await.expect("it can be made"));
     let diagnosing = Client::builder(&url).diagnose_settings();
     let settings =
@@ -196,9 +196,9 @@ fn without_async_it_is_the_same() {
 }
 
 #[tokio::test]
-async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
+async fn a_directory_in_use_is_diagnosed_and_nothing_is_left() {
     let directory = TempDir::new().expect("there is room");
-    let path = directory.path().join("semaphores.db");
+    let path = directory.path().join("permits");
     let url = format!("local:{}", path.display());
 
     let diagnosis = diagnose(&url).await;
@@ -207,12 +207,14 @@ async fn a_file_in_use_is_diagnosed_and_nothing_is_left() {
 
     let client = Client::connect(&url).succeeds().await;
     let permit = client.named("exports", 1).acquire().succeeds().await;
+    let files = || std::fs::read_dir(&path).expect("it is there").count();
+    let before = files();
     let diagnosis = diagnose(&url).await;
     assert!(diagnosis.is_healthy(), "{diagnosis:?}");
-    for subject in ["file", "directory", "contents", "clock", "semaphore", "latency"] {
+    for subject in ["directory", "contents", "clock", "semaphore", "latency"] {
         assert!(subjects(&diagnosis).contains(&subject), "{subject}: {diagnosis:?}");
     }
-    assert_eq!(client.list().await, Ok(vec!["exports".into()]), "nothing is left");
+    assert_eq!((client.list().await, files()), (Ok(vec!["exports".into()]), before), "nothing is left");
     permit.renew().await.expect("it is held all the while");
     permit.release().succeeds().await;
     client.close().succeeds().await;

@@ -103,9 +103,9 @@ fn two_layouts_on_one_server_leave_each_other_alone() {
 }
 
 #[test]
-fn a_file_of_one_layout_is_refused_by_the_other() {
+fn a_directory_of_one_layout_is_refused_by_the_other() {
     let directory = TempDir::new().expect("there is room");
-    let url = format!("local:{}", directory.path().join("semaphores.db").display());
+    let url = format!("local:{}", directory.path().join("permits").display());
     let client = connect(&url);
     let semaphore = client.named("this", 1);
     let held = semaphore.acquire().wait().expect("it is free");
@@ -113,6 +113,6 @@ fn a_file_of_one_layout_is_refused_by_the_other() {
     let output = start_another_version(&url, handle);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");
-    held.renew().wait().expect("the file is as it was");
+    held.renew().wait().expect("its files are as they were");
     held.release().wait().expect("it is held");
 }

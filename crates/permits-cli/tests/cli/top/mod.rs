@@ -308,7 +308,7 @@ fn the_first_problem_of_the_store_is_shown_and_nothing_is_written() {
 #[test]
 fn a_local_store_is_shown_as_well() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let url = format!("local:{}", directory.path().join("permits.db").display());
+    let url = format!("local:{}", directory.path().join("permits").display());
     let mut command = permits(&url, ["run", "jobs", "--limit", "2", "--holder", "nightly", "--"]);
     let _holder = Running::until(command.args(["sh", "-c", "echo ready; exec sleep 1000"]), "ready");
     let mut view = View::start(permits(&url, ["top"]));

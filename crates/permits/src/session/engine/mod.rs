@@ -24,7 +24,7 @@ use super::timers::{self, Timer, Timers};
 use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, CloseError, Ended};
 use crate::keeping::Notice;
-use crate::protocol::{Event, Name, RequestId};
+use crate::protocol::{Event, Name};
 use crate::store::{Executed, StoreError};
 use crate::timing::call_timeout;
 
@@ -63,8 +63,6 @@ pub(super) struct Engine {
     closing: Option<Vec<Answer<(), CloseError>>>,
     /// The result for them; `Some` once all is done and the thread may end.
     closed: Option<Result<(), CloseError>>,
-    /// Permits handed over, which the store is to forget.
-    handed_over: Vec<(Name, RequestId)>,
 }
 
 impl Engine {
@@ -90,7 +88,6 @@ impl Engine {
             single_calls_timer: None,
             closing: None,
             closed: None,
-            handed_over: Vec::new(),
         }
     }
 
@@ -126,11 +123,6 @@ impl Engine {
     /// Returns true if calls were left to a later step.
     pub(super) fn has_gathered(&self) -> bool {
         !self.dirty.is_empty()
-    }
-
-    /// Permits handed over since the last call.
-    pub(super) fn take_handed_over(&mut self) -> Vec<(Name, RequestId)> {
-        std::mem::take(&mut self.handed_over)
     }
 
     #[cfg(test)]
@@ -188,7 +180,6 @@ impl Engine {
                 if let Some((semaphore, context)) = self.known(&semaphore) {
                     semaphore.hand_over(&request, now, context);
                 }
-                self.handed_over.push((semaphore, request));
             }
             Message::ChangeTerms { semaphore, request, change } => {
                 if let Some((semaphore, context)) = self.known(&semaphore) {

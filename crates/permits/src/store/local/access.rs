@@ -1,7 +1,7 @@
-//! The users that may use a file: one user, or the group of a directory that an administrator made for
+//! The users that may use a store: one user, or the group of a directory that an administrator made for
 //! sharing.
 //!
-//! A process that may write to the file can forge permits, and a process that may write to its directory can
+//! A process that may write to a file can forge permits, and a process that may write to the directory can
 //! replace the file. So the checks take both. A directory is for sharing if it has the setgid bit and its
 //! group may write to it (`install -d -m 2770 -g GROUP`): new files in it belong to its group, whichever
 //! member makes them. The group's right to write is not enough as a sign, because with umask 002 every
@@ -21,7 +21,7 @@ const OTHERS_WRITE: u32 = 0o002;
 /// The command that makes a directory for sharing.
 pub(super) const SHARE: &str = "install -d -m 2770 -g GROUP DIRECTORY";
 
-/// The mode of a new file in this directory. SQLite gives the companions the same mode.
+/// The mode of a new file in this directory.
 pub(super) fn mode_in(directory: &Metadata) -> u32 {
     if is_shared(directory) { 0o660 } else { 0o600 }
 }
@@ -36,8 +36,7 @@ pub(crate) fn is_shared(directory: &Metadata) -> bool {
 pub(crate) fn of_directory(directory: &Metadata) -> Result<(), String> {
     if directory.mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
         return Err(format!(
-            "every user may put another file in its place: chmod o-w its directory; to share a file, make a directory \
-             for a group ({SHARE})"
+            "every user may put other files into it: chmod o-w; to share it, make a directory for a group ({SHARE})"
         ));
     }
     Ok(())
@@ -71,19 +70,16 @@ fn of_file_for(user: u32, file: &Metadata, directory: &Metadata) -> Result<(), S
     let owned = format!("it belongs to user {owner}, and this is user {user}");
     Err(if shared {
         format!(
-            "{owned}; its directory is for group {}, but the file is not: chgrp {0} and chmod 660 it and what is \
-             beside it (-wal, -shm), or delete it",
+            "{owned}; its directory is for group {}, but the file is not: chgrp {0} and chmod 660, or delete it",
             directory.gid()
         )
     } else if directory.mode() & OTHERS_WRITE != 0 {
         format!(
-            "{owned}; where every user may write, users cannot share a file: share one in a directory of a group \
+            "{owned}; where every user may write, users cannot share: share a directory of a group \
              ({SHARE}), or use a server"
         )
     } else {
-        format!(
-            "{owned}: users share a file in a directory that is made for their group ({SHARE}), or use a server"
-        )
+        format!("{owned}: users share a directory that is made for their group ({SHARE}), or use a server")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `local:` URLs, and the path of the file that such a URL names.
+//! `local:` URLs, and the path of the directory that such a URL names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use super::local_store::LocalStore;
 use crate::store::backend::{Backend, Location, ParsedUrl, Store, StoreOptions};
 use crate::store::error::StoreError;
 
-/// The most waiters of a semaphore. A command takes some 6 µs for each, and with this many their renewals
+/// The most waiters of a semaphore. A command takes some 3 µs for each, and with this many their renewals
 /// take about a quarter of the thread's time with the default lease.
 const MAX_WAITERS: u32 = 10_000;
 
-/// Files of this machine.
+/// Directories of this machine.
 pub(crate) struct Local;
 
 impl Backend for Local {
@@ -24,20 +24,20 @@ impl Backend for Local {
 
     fn parse(&self, url: &str) -> Option<ParsedUrl> {
         let path = parse(url.strip_prefix("local:")?);
-        Some(path.map(|path| (Box::new(LocalFile(path)) as Box<dyn Location>, None)))
+        Some(path.map(|path| (Box::new(LocalDirectory(path)) as Box<dyn Location>, None)))
     }
 }
 
-/// The file of a URL.
-pub(crate) struct LocalFile(PathBuf);
+/// The directory of a URL.
+pub(crate) struct LocalDirectory(PathBuf);
 
-impl LocalFile {
+impl LocalDirectory {
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Location for LocalFile {
+impl Location for LocalDirectory {
     fn uses_sockets(&self) -> bool {
         false
     }
@@ -48,13 +48,13 @@ impl Location for LocalFile {
 
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {
         Box::pin(async move {
-            let store: Arc<dyn Store> = Arc::new(LocalStore::open(&self.0, options).await?);
+            let store: Arc<dyn Store> = Arc::new(LocalStore::open(&self.0, options)?);
             Ok(store)
         })
     }
 }
 
-impl fmt::Display for LocalFile {
+impl fmt::Display for LocalDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.display())
     }
@@ -64,8 +64,8 @@ impl fmt::Display for LocalFile {
 fn parse(rest: &str) -> Result<PathBuf, String> {
     let path = match rest.strip_prefix("//") {
         Some(path) if path.is_empty() || path.starts_with('/') => path,
-        // In other URLs this is a host. A guess could open another file than the other programs use.
-        Some(_) => return Err("write local:/path/file.db, or local:file.db for the working directory".into()),
+        // In other URLs this is a host. A guess could open another directory than the other programs use.
+        Some(_) => return Err("write local:/path, or local:path for one below the working directory".into()),
         None => rest,
     };
     if path.contains('?') {
@@ -77,19 +77,21 @@ fn parse(rest: &str) -> Result<PathBuf, String> {
         (Some(below), Some(home)) => home.join(below),
         _ => path.into(),
     };
-    // Absolute, so that it stays the same file when the program changes its working directory.
-    std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+    // Absolute, so that it stays the same when the program changes its working directory.
+    let absolute = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    // Without a slash at its end, which would hide that it is a symbolic link.
+    Ok(absolute.components().collect())
 }
 
 /// The path without one in the URL: in the user's state directory, else in the runtime directory.
 fn default_path() -> Result<PathBuf, String> {
     let state = directory_of("XDG_STATE_HOME").or_else(|| Some(directory_of("HOME")?.join(".local/state")));
     match state.or_else(|| directory_of("XDG_RUNTIME_DIR")) {
-        Some(directory) => Ok(directory.join("permits/semaphores.db")),
-        None => Err(
-            "neither HOME nor XDG_STATE_HOME nor XDG_RUNTIME_DIR is set: name a file, local:/path/file.db"
-                .into(),
-        ),
+        Some(directory) => Ok(directory.join("permits")),
+        None => {
+            Err("neither HOME nor XDG_STATE_HOME nor XDG_RUNTIME_DIR is set: name a directory, local:/path"
+                .into())
+        }
     }
 }
 
@@ -105,12 +107,12 @@ mod tests {
     fn a_path_is_used_verbatim() {
         let directory = std::env::current_dir().expect("tests run somewhere");
         for (rest, path) in [
-            ("/var/lib/s.db", PathBuf::from("/var/lib/s.db")),
-            ("///var/lib/s.db", "/var/lib/s.db".into()),
-            ("/with space/100%25 & more#1.db", "/with space/100%25 & more#1.db".into()),
-            ("s.db", directory.join("s.db")),
-            ("below/s.db", directory.join("below/s.db")),
-            ("~user/s.db", directory.join("~user/s.db")),
+            ("/var/lib/s", PathBuf::from("/var/lib/s")),
+            ("///var/lib/s/", "/var/lib/s".into()),
+            ("/with space/100%25 & more#1", "/with space/100%25 & more#1".into()),
+            ("s", directory.join("s")),
+            ("below/s", directory.join("below/s")),
+            ("~user/s", directory.join("~user/s")),
         ] {
             assert_eq!(parse(rest), Ok(path), "{rest}");
         }
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn ambiguous_urls_are_refused() {
-        for rest in ["//host/s.db", "//s.db", "/s.db?mode=ro", "?", "///s.db?"] {
+        for rest in ["//host/s", "//s", "/s?mode=ro", "?", "///s?"] {
             assert!(parse(rest).is_err(), "{rest}");
         }
     }
@@ -127,10 +129,10 @@ mod tests {
     fn without_a_path_and_with_a_tilde_it_is_under_home() {
         // Not set by the test, because all tests of the process share the environment.
         let Some(home) = directory_of("HOME") else { return println!("skipped: HOME is not set") };
-        assert_eq!(parse("~/s.db"), Ok(home.join("s.db")));
+        assert_eq!(parse("~/s"), Ok(home.join("s")));
         let state = directory_of("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
         for rest in ["", "//"] {
-            assert_eq!(parse(rest), Ok(state.join("permits/semaphores.db")), "{rest:?}");
+            assert_eq!(parse(rest), Ok(state.join("permits")), "{rest:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The local store's clock: microseconds on the scale of the wall clock, driven by the time since the machine
 //! started. That time advances while the machine sleeps, and no program can set it.
 //!
-//! A file stores the boot of the machine in which it was last used. In another boot no process of the earlier
-//! boot is alive, so all leases end. The clock continues from its last value or later, so tokens rise even if
-//! the wall clock was wrong when the machine started.
+//! A file stores the boot of the machine in which it was last written. In another boot no process of the
+//! earlier boot is alive, so all leases end. The clock continues from the last value in the file or later, so
+//! tokens rise even if the wall clock was wrong when the machine started.
 //!
 //! In a time namespace, which a container may have, the system adds an offset to the time since the start.
 //! This module subtracts it, so that a lease ends at the same moment for all processes.
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A boot of the machine, and the time since it.
 pub(crate) struct Boot {
-    pub(crate) id: String,
+    pub(crate) id: u128,
     /// The offset of this process's time namespace, in microseconds.
     offset_us: i64,
 }
@@ -22,16 +22,21 @@ impl Boot {
     #[cfg(target_os = "linux")]
     pub(crate) fn current() -> io::Result<Self> {
         let path = "/proc/sys/kernel/random/boot_id";
-        let missing = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
-        let id = std::fs::read_to_string(path).map_err(missing)?;
-        Ok(Self { id: id.trim().to_owned(), offset_us: namespace::offset_us()? })
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            // Not as if the store's directory were missing.
+            io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::Unsupported, format!("{path}: {error}")),
+            _ => error,
+        })?;
+        let id = u128::from_str_radix(&text.trim().replace('-', ""), 16)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {text:?}")))?;
+        Ok(Self { id, offset_us: namespace::offset_us()? })
     }
 
     /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by
     /// itself.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn current() -> io::Result<Self> {
-        Ok(Self { id: "unknown".to_owned(), offset_us: 0 })
+        Ok(Self { id: 0, offset_us: 0 })
     }
 
     /// Microseconds since the machine started.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use permits_testkit::{ChildGuard, HANGS};
 
-use crate::local::{crashes, full, idle, rights, time};
+use crate::local::{crashes, full, idle, killed, rights, time};
 
 /// The name of the test under which the harness runs a child task.
 const TEST: &str = "local::child_task_process";
@@ -19,14 +19,16 @@ const PLACE: &str = "PERMITS_LOCAL_PLACE";
 
 /// All child tasks.
 const TASKS: &[(&str, fn())] = &[
-    ("write", crashes::write_until_told),
-    ("hand_over", idle::hand_over),
+    ("lock", crashes::lock_until_told),
+    ("sleep", idle::sleep),
+    ("one_command", killed::one_command),
     ("in_another_time", time::in_another_time),
     ("without_rights", rights::without_rights),
     ("as_a_member", rights::as_a_member),
     ("as_an_outsider", rights::as_an_outsider),
     ("without_room", full::without_room),
     ("on_a_full_disk", full::on_a_full_disk),
+    ("without_descriptors", full::without_descriptors),
 ];
 
 /// Runs a child task if the environment names one.

@@ -1,20 +1,22 @@
-//! Processes that die or stop while they use the file, at any moment.
+//! Processes that die or stop while they use a semaphore, at any moment. `killed` has each moment of a
+//! command.
 
+use std::fs::File;
 use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
 use permits::{AcquireError, StoreError};
-use permits_testkit::history::{ClientEvent, now};
+use permits_testkit::history::ClientEvent;
 use permits_testkit::worker::{Work, Worker};
-use permits_testkit::{ChildGuard, HANGS, HOUR, in_real_time, wait};
-use rusqlite::{Connection, TransactionBehavior};
+use permits_testkit::{ChildGuard, HANGS, HOUR, in_real_time};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::local::child_task;
 use crate::local::fixture::Fixture;
 
 /// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
 #[test]
-fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many() {
+fn workers_killed_at_random_moments_leave_a_sound_state_and_never_admit_too_many() {
     in_real_time(|| {
         const WORKERS: usize = 5;
         const KILLS: usize = 120;
@@ -36,7 +38,7 @@ fn workers_killed_at_random_moments_leave_a_sound_file_and_never_admit_too_many(
                 std::thread::sleep(pause);
             }
             workers[victim].kill();
-            fixture.assert_sound();
+            fixture.waiting();
             workers[victim] = start(WORKERS + number);
         }
         let dead_holders =
@@ -101,32 +103,29 @@ fn a_killed_waiter_is_skipped() {
     });
 }
 
-/// A child task: writes to the file, and stays in the middle of that until it reads a line.
-pub(crate) fn write_until_told() {
-    let mut connection = Connection::open(child_task::place()).expect("it can be opened");
-    let transaction = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .expect("no other process writes");
-    transaction.execute("DELETE FROM semaphores", []).expect("it has the table");
-    println!("writing");
+/// A child task: locks a file as a command does, and stays in the middle of that until it reads a line.
+pub(crate) fn lock_until_told() {
+    let file = File::open(child_task::place()).expect("it is there");
+    flock(&file, FlockOperation::LockExclusive).expect("it can be locked");
+    println!("locked");
     let _ = std::io::stdin().lock().read_line(&mut String::new());
-    drop(transaction);
+    drop(file);
     println!("done");
 }
 
 fn writer(fixture: &Fixture) -> (ChildGuard, std::process::ChildStdin) {
-    let mut child = child_task::command("write", &fixture.path()).spawn().expect("a test can start itself");
+    let mut child = child_task::command("lock", &fixture.state()).spawn().expect("a test can start itself");
     let stdin = child.stdin.take().expect("it is piped");
     let mut process = ChildGuard::new(child);
     let lines = process.lines();
-    while lines.next_line(HANGS).expect("it writes").trim() != "writing" {}
+    while lines.next_line(HANGS).expect("it writes").trim() != "locked" {}
     // The rest of its output fits the pipe.
     drop(lines);
     (process, stdin)
 }
 
 #[test]
-fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
+fn a_process_stopped_in_a_command_holds_the_others_up_until_it_goes_on() {
     let fixture = Fixture::new(1, HOUR);
     let client = fixture.client();
     let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
@@ -135,47 +134,29 @@ fn a_process_stopped_while_it_writes_holds_the_others_up_until_it_goes_on() {
     let hasty = permits::Client::builder(fixture.url()).store_timeout(Duration::from_millis(500));
     let hasty = hasty.connect().wait().expect("to look needs no lock");
     let seen = fixture.semaphore(&hasty).inspect().wait().expect("to look needs no lock");
-    assert_eq!((seen.held, seen.holders[0].token), (1, held.token()), "the other has not committed");
+    assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     match fixture.semaphore(&hasty).try_acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {
             assert!(reason.contains("locked by another process"), "{reason}");
         }
-        other => panic!("another process writes: {other:?}"),
+        other => panic!("another process has the lock: {other:?}"),
     }
-    let other = fixture.worker("other");
-    let mut other = other;
+    let mut other = fixture.worker("other");
     other.ask("next");
     assert!(held.is_held());
     writer.resume();
     writeln!(stdin, "go on").expect("it listens");
     fixture.await_waiting(1);
-    held.release().wait().expect("no other process writes");
+    held.release().wait().expect("no other process has the lock");
     other.acquired("next");
     other.release("next");
     other.close();
     assert!(!other_failed(&fixture), "it has waited, and that is all");
-    hasty.close().wait().expect("no other process writes");
-    client.close().wait().expect("no other process writes");
+    hasty.close().wait().expect("no other process has the lock");
+    client.close().wait().expect("no other process has the lock");
     fixture.assert_at_rest();
 }
 
 fn other_failed(fixture: &Fixture) -> bool {
     fixture.count(|what| matches!(what, ClientEvent::Failed(_) | ClientEvent::Lost(_))) > 0
-}
-
-#[test]
-fn what_a_process_had_half_written_when_it_was_killed_never_was() {
-    let fixture = Fixture::new(1, HOUR);
-    let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
-    let (mut writer, _stdin) = writer(&fixture);
-    writer.kill();
-    let killed = now();
-    let seen = fixture.semaphore(&client).inspect().wait().expect("no other process writes");
-    println!("{} us after the kill the others go on", now() - killed);
-    assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
-    held.release().wait().expect("it is held");
-    client.close().wait().expect("no other process writes");
-    assert!(wait::until(|| fixture.waiting() == 0));
-    fixture.assert_at_rest();
 }

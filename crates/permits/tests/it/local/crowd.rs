@@ -26,7 +26,7 @@ fn forty_processes_are_served_in_the_order_in_which_they_came() {
         (0..CROWD).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
     for (number, worker) in crowd.iter_mut().enumerate() {
         worker.send(&WorkerCommand::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
-        fixture.await_waiting(number as i64 + 1);
+        fixture.await_waiting(number as u64 + 1);
         worker.note_queued("turn");
     }
     for tag in ["one", "two", "three"] {
@@ -97,10 +97,10 @@ async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
 }
 
 #[test]
-fn a_longer_line_than_a_file_takes_is_refused() {
+fn a_longer_line_than_a_directory_takes_is_refused() {
     let fixture = Fixture::small();
     let connect = |max| permits::Client::builder(fixture.url()).max_waiters(max).connect().wait();
-    connect(10_000).expect("the file can be used").close().wait().expect("the file can be used");
+    connect(10_000).expect("the directory can be used").close().wait().expect("the directory can be used");
     let refused = connect(10_001).expect_err("it is longer");
     assert_eq!(
         refused.to_string(),

@@ -1,5 +1,6 @@
-//! The fixture of every test: a directory, a file in it, and a pool of workers.
+//! The fixture of every test: a directory, and a pool of workers that use it.
 
+use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,12 +8,11 @@ use std::time::Duration;
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
 use permits_testkit::sound::Named as _;
+use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
-use permits_testkit::{HANGS, wait};
-use rusqlite::Connection;
 use tempfile::TempDir;
 
-/// A file that does not exist yet, and the workers that use it.
+/// A directory that does not exist yet, in one that does, and the workers that use it.
 pub(crate) struct Fixture {
     directory: TempDir,
     pool: WorkerPool,
@@ -42,8 +42,14 @@ impl Fixture {
         self.directory.path()
     }
 
+    /// The directory of the store.
     pub(crate) fn path(&self) -> PathBuf {
-        self.directory().join("semaphores.db")
+        self.directory().join("permits")
+    }
+
+    /// The file of the workers' semaphore.
+    pub(crate) fn state(&self) -> PathBuf {
+        state(&self.path(), SEMAPHORE)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -58,7 +64,7 @@ impl Fixture {
     /// A client in this process.
     #[track_caller]
     pub(crate) fn client(&self) -> Client {
-        self.connect().expect("the file can be used")
+        self.connect().expect("the directory can be used")
     }
 
     pub(crate) fn connect(&self) -> Result<Client, ConnectError> {
@@ -70,34 +76,29 @@ impl Fixture {
         client.named(SEMAPHORE, self.settings.limit)
     }
 
-    /// The file, opened as by any program. In any other way it must not be opened: that would give up the
-    /// client's locks.
-    pub(crate) fn sqlite(&self) -> Connection {
-        let connection = Connection::open(self.path()).expect("it can be opened");
-        connection.busy_timeout(HANGS).expect("it can wait");
-        connection
-    }
-
-    /// The waiters in the file. An inspection by a client would let time take effect.
-    pub(crate) fn waiting(&self) -> i64 {
-        let sql = "SELECT count(*) FROM semaphores, json_each(state, '$.queue') WHERE name = ?1";
-        self.sqlite().query_row(sql, [SEMAPHORE], |row| row.get(0)).expect("it has the table")
+    /// The number of waiters.
+    #[track_caller]
+    pub(crate) fn waiting(&self) -> u64 {
+        let client = self.client();
+        let seen = self.semaphore(&client).inspect_up_to(0).wait().expect("the directory can be used");
+        client.close().wait().expect("the directory can be used");
+        seen.waiting
     }
 
     /// Waits until `waiting` clients wait.
     #[track_caller]
-    pub(crate) fn await_waiting(&self, waiting: i64) {
+    pub(crate) fn await_waiting(&self, waiting: u64) {
         let there = wait::until(|| self.waiting() == waiting);
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// The semaphore is idle, all its slots can be had, and the file is sound.
+    /// The semaphore is idle, and all its slots can be had.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let client = self.client();
         let semaphore = self.semaphore(&client);
         let left = || {
-            let seen = semaphore.inspect().wait().expect("the file can be used");
+            let seen = semaphore.inspect().wait().expect("the directory can be used");
             (seen.held, seen.waiting)
         };
         assert!(wait::until(|| left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
@@ -105,34 +106,47 @@ impl Fixture {
         let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
         slots.sort_unstable();
         assert!(slots.iter().copied().eq(0..slots.len() as u32), "each slot once: {slots:?}");
-        client.close().wait().expect("the file can be used");
-        self.assert_sound();
+        client.close().wait().expect("the directory can be used");
     }
 
-    #[track_caller]
-    pub(crate) fn assert_sound(&self) {
-        let check: String = self
-            .sqlite()
-            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
-            .expect("it is a database");
-        assert_eq!(check, "ok");
+    /// Makes all files look as if written in another boot of the machine, whose clock was ahead by so many
+    /// microseconds.
+    pub(crate) fn restart(&self, ahead_us: i64) {
+        for entry in fs::read_dir(self.path()).expect("it is there") {
+            let path = entry.expect("it can be read").path();
+            if path.is_file() {
+                restart(&path, ahead_us);
+            }
+        }
     }
+}
+
+/// The file of a semaphore in the directory of a store.
+pub(crate) fn state(directory: &Path, semaphore: &str) -> PathBuf {
+    directory.join(format!("permits:{semaphore}.state"))
+}
+
+/// Makes a file look as if written in another boot. `docs/protocol.md` has the places in its two headers.
+fn restart(path: &Path, ahead_us: i64) {
+    let mut bytes = fs::read(path).expect("it is there");
+    for header in [0, 512].map(|at| at..at + 80) {
+        let Some(header) = bytes.get_mut(header).filter(|header| header.starts_with(b"prmt")) else {
+            continue;
+        };
+        header[8..24].copy_from_slice(&[0x5A; 16]);
+        for time in [32, 40] {
+            let place = &mut header[time..time + 8];
+            let time_us = i64::from_le_bytes(place.as_ref().try_into().expect("it has eight bytes"));
+            place.copy_from_slice(&(time_us + ahead_us).to_le_bytes());
+        }
+        let checksum = crc32fast::hash(&header[..76]);
+        header[76..].copy_from_slice(&checksum.to_le_bytes());
+    }
+    fs::write(path, bytes).expect("it can be written");
 }
 
 pub(crate) fn url(path: &Path) -> String {
     format!("local:{}", path.display())
-}
-
-/// Waits until this process has no file of this directory open. A client may close its file a moment after
-/// its own close.
-#[track_caller]
-pub(crate) fn await_closed(directory: &Path) {
-    let is_open = || {
-        let descriptors = std::fs::read_dir("/proc/self/fd").expect("the system lists them");
-        let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-        targets.any(|target| target.starts_with(directory))
-    };
-    assert!(wait::until(|| !is_open()), "something in {} stays open", directory.display());
 }
 
 /// The error with which the store refuses.

@@ -1,11 +1,11 @@
-//! A semaphore in a file, used by real processes.
+//! Semaphores in a directory, used by real processes.
 //!
 //! As in the suite of faults, workers run in processes of their own, and one clock outside checks them. The
-//! faults are those of a file: its users die or stop at any moment (`crashes`), the machine restarts or a
-//! process is in a time namespace (`time`), the file is another program's or damaged (`files`), another
-//! user's or not writable (`rights`), its disk is full (`full`), it is deleted (`deleted`), or it has very
-//! many users (`crowd`) or idle ones (`idle`). Only on Linux can a file distinguish one boot of the machine
-//! from another.
+//! faults are those of files: their users die or stop at any moment (`crashes`) and at each system call
+//! (`killed`), the machine restarts or a process is in a time namespace (`time`), a file is another program's
+//! or damaged (`files`), another user's or not writable (`rights`), its disk is full (`full`), it is deleted
+//! (`deleted`), a message does not arrive (`mailbox`), or there are very many users (`crowd`) or idle ones
+//! (`idle`). Only on Linux can a file distinguish one boot of the machine from another.
 
 mod child_task;
 mod crashes;
@@ -15,6 +15,8 @@ mod files;
 mod fixture;
 mod full;
 mod idle;
+mod killed;
+mod mailbox;
 mod rights;
 mod time;
 

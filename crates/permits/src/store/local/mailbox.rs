@@ -1,0 +1,187 @@
+//! [`Mailbox`]: the FIFO of a session, by which other processes notify it of what they have changed for it,
+//! and by which its own threads wake the one that works with the files.
+//!
+//! A message is a line, written at once. An empty line only wakes. What cannot be read, and a full FIFO, mean
+//! that messages may be lost: then the session renews all that it has, which gets the same answers.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::access;
+use super::directory::{Directory, PRIVATE, open};
+use crate::protocol::{Event, Name, SessionId};
+
+/// The beginning of the name of a FIFO. The session's id follows.
+pub(crate) const PREFIX: &str = ".to-";
+
+/// The longest message, which the system writes at once.
+const LINE_BYTES: usize = 4096;
+
+/// The bytes that a FIFO takes on most systems. With messages of half a page, it is full with half of that.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// The message that others were lost.
+const LOST: &str = "!";
+
+/// The age from which on a FIFO without a reader was left by a process that was killed.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+/// A message to a session.
+#[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum Message {
+    Event(Event),
+    /// Others need what the session keeps of this semaphore.
+    Recall(Name),
+}
+
+/// The messages that a session has received.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    pub(super) messages: Vec<Message>,
+    /// Others may have been lost.
+    pub(super) lost: bool,
+}
+
+/// The FIFO of a session. Removed when it is dropped.
+pub(super) struct Mailbox {
+    path: PathBuf,
+    incoming: File,
+    /// The beginning of a line whose rest has not been read.
+    rest: Vec<u8>,
+}
+
+impl Mailbox {
+    /// Makes a session's FIFO. Returns also a writer that wakes its reader.
+    pub(super) fn make(directory: &Directory, session: &SessionId) -> io::Result<(Self, File)> {
+        let path = path(directory, session);
+        make_fifo(&path, access::mode_in(directory.metadata()))?;
+        let incoming = open(&path, OFlags::RDONLY)?;
+        // Also so that the reader never finds an end.
+        let wake = open(&path, OFlags::WRONLY)?;
+        Ok((Self { path, incoming, rest: Vec::new() }, wake))
+    }
+
+    /// Returns true if other processes can find it.
+    pub(super) fn is_named(&self) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let named = fs::symlink_metadata(&self.path).map(identity);
+        matches!((named, self.incoming.metadata().map(identity)), (Ok(named), Ok(own)) if named == own)
+    }
+
+    /// Sleeps until something comes.
+    pub(super) fn wait(&self) {
+        // A failure is an interruption: the caller looks again.
+        let _ = poll(&mut [PollFd::new(&self.incoming, PollFlags::IN)], None);
+    }
+
+    /// Takes what has come.
+    pub(super) fn receive(&mut self) -> Received {
+        let mut received = Received::default();
+        let mut bytes = std::mem::take(&mut self.rest);
+        // Interrupted or empty: the bytes that were read are there.
+        let _ = self.incoming.read_to_end(&mut bytes);
+        received.lost = bytes.len() > PIPE_BYTES / 2 - LINE_BYTES;
+        let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+        let rest = lines.pop().unwrap_or_default().to_vec();
+        for line in lines.into_iter().filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(message) => received.messages.push(message),
+                Err(_) => received.lost = true,
+            }
+        }
+        // No message is as long.
+        self.rest = if rest.len() > LINE_BYTES { Vec::new() } else { rest };
+        received
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        if self.is_named() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Sends messages to a session, without waiting. If it does not take them, its next renewal gets the same
+/// answers.
+pub(super) fn send(directory: &Directory, session: &SessionId, messages: &[Message]) {
+    let path = path(directory, session);
+    let mut fifo = match open(&path, OFlags::WRONLY) {
+        Ok(file) if file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) => file,
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            // Its process is gone.
+            return drop(fs::remove_file(path));
+        }
+        _ => return,
+    };
+    // Its reader may go meanwhile. Of a FIFO that this process itself can read, the system then makes no
+    // signal (SIGPIPE), which would end some programs.
+    let Ok(_reader) = open(&path, OFlags::RDONLY) else { return };
+    for message in messages {
+        let text = serde_json::to_string(message).unwrap_or_default();
+        let text = if text.is_empty() || text.len() >= LINE_BYTES { LOST } else { &text };
+        // Full: its reader finds it so.
+        let _ = fifo.write(format!("{text}\n").as_bytes());
+    }
+}
+
+/// Wakes the reader of a mailbox.
+pub(super) fn wake(mut waker: &File) {
+    // A full one wakes it, too.
+    let _ = waker.write(b"\n");
+}
+
+/// Removes the FIFOs of sessions that were killed. Returns how many there are.
+pub(crate) fn leftovers(directory: &Directory, remove: bool) -> io::Result<usize> {
+    let mut found = 0;
+    for path in directory.files(|name| name.starts_with(PREFIX))? {
+        let age =
+            || fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
+        let gone = || {
+            open(&path, OFlags::WRONLY)
+                .is_err_and(|error| error.raw_os_error() == Some(Errno::NXIO.raw_os_error()))
+        };
+        if age().is_some_and(|age| age > LEFTOVER_AGE) && gone() {
+            found += 1;
+            if remove {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn path(directory: &Directory, session: &SessionId) -> PathBuf {
+    directory.path().join(format!("{PREFIX}{session}"))
+}
+
+fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
+    #[cfg(not(target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, Mode, mkfifoat};
+        match mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR) {
+            Ok(()) => {}
+            // Of the same session, which has lost it.
+            Err(Errno::EXIST) => {
+                fs::remove_file(path)?;
+                mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // The system's function is not among the safe ones.
+    #[cfg(target_vendor = "apple")]
+    if !std::process::Command::new("mkfifo").arg(path).status()?.success() {
+        return Err(io::Error::other("mkfifo failed"));
+    }
+    // Not before, because of the umask.
+    if mode == PRIVATE { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(mode)) }
+}
