@@ -372,6 +372,10 @@ fn file_name(key: &str) -> String {
         match byte {
             b'\t' => name.push(':'),
             b'.' | b'_' | b'-' => name.push(char::from(byte)),
+            // Where file systems ignore case, names that differ in it have files of their own.
+            _ if byte.is_ascii_uppercase() && cfg!(target_vendor = "apple") => {
+                name.push_str(&format!("%{byte:02X}"));
+            }
             _ if byte.is_ascii_alphanumeric() => name.push(char::from(byte)),
             _ => name.push_str(&format!("%{byte:02X}")),
         }
