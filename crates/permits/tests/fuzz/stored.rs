@@ -271,7 +271,7 @@ fn any_message_to_a_session_changes_none_of_its_entries() {
             let number = entry / 2;
             let message = kinds.get(*kind).map_or(r#"{"Recall":"exports"}"#.to_owned(), |kind| {
                 format!(
-                    r#"{{"Event":{{"session":"{session}","semaphore":"exports","holder":"{holder}","request":"{session}.{number}","kind":{kind}}}}}"#
+                    r#"{{"Event":[{{"session":"{session}","semaphore":"exports","holder":"{holder}","request":"{session}.{number}","kind":{kind}}},[{number},7]]}}"#
                 )
             });
             text.push(b'\n');

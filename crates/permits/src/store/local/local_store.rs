@@ -240,8 +240,9 @@ impl Thread {
         let mut lost = received.lost;
         for message in received.messages {
             let happened = match &message {
-                Message::Event(event) => {
-                    semaphores::has_happened(&self.directory, event, Moment::now() + CONFIRM_TIMEOUT)
+                Message::Event(event, half) => {
+                    let deadline = Moment::now() + CONFIRM_TIMEOUT;
+                    semaphores::has_happened(&self.directory, event, *half, deadline)
                 }
                 Message::Recall(_) => Ok(true),
             };
@@ -288,7 +289,7 @@ impl Thread {
 
 fn report(message: Message) -> Report {
     match message {
-        Message::Event(event) => Report::Event(event),
+        Message::Event(event, _) => Report::Event(event),
         Message::Recall(semaphore) => Report::Recall(semaphore),
     }
 }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::access;
 use super::directory::{Directory, PRIVATE, open};
+use super::record::Mark;
 use crate::protocol::{Event, Name, SessionId};
 
 /// The beginning of the name of a FIFO. The session's id follows.
@@ -36,7 +37,8 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 /// A message to a session.
 #[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Message {
-    Event(Event),
+    /// An event, and the half of the file that has it.
+    Event(Event, Option<Mark>),
     /// Others need what the session keeps of this semaphore.
     Recall(Name),
 }

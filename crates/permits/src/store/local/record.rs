@@ -44,12 +44,16 @@ pub(crate) struct Stamp {
     pub(crate) expires_ms: u64,
 }
 
+/// The number and the checksum of a half, which no other half of its file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Mark(u64, u32);
+
 /// The half that counts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) stamp: Stamp,
     pub(super) text: Vec<u8>,
-    sequence: u64,
+    pub(super) mark: Mark,
     /// The place of the text.
     offset: u64,
 }
@@ -94,8 +98,8 @@ impl Record {
         for header in halves {
             match header.text(file, &start)? {
                 Some(text) => {
-                    let Header { stamp, sequence, offset, .. } = header;
-                    return Ok(Ok(Some(Self { stamp, text, sequence, offset })));
+                    let Header { stamp, offset, .. } = header;
+                    return Ok(Ok(Some(Self { stamp, text, mark: header.mark(), offset })));
                 }
                 None => faults.push(Fault::Unreadable("its content is damaged".into())),
             }
@@ -136,7 +140,7 @@ impl Record {
             // The write itself reports whether there is room.
             Ok(()) | Err(_) => {}
         }
-        let sequence = before.map_or(1, |before| before.sequence + 1);
+        let sequence = before.map_or(1, |before| before.mark.0 + 1);
         let header = Header { stamp, sequence, offset, length, checksum: crc32fast::hash(text) };
         file.write_all_at(text, offset)?;
         Ok(Prepared { file, header, writing })
@@ -152,6 +156,10 @@ pub(super) struct Prepared<'a> {
 }
 
 impl Prepared<'_> {
+    pub(super) fn mark(&self) -> Mark {
+        self.header.mark()
+    }
+
     /// Makes it the half that counts.
     pub(super) fn count(self) -> io::Result<()> {
         let Self { file, header, writing } = self;
@@ -187,6 +195,10 @@ struct Header {
 }
 
 impl Header {
+    fn mark(&self) -> Mark {
+        Mark(self.sequence, self.checksum)
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let Self { stamp, sequence, offset, length, checksum } = self;
         let Stamp { boot, base_us, last_us, expires_ms } = stamp;
@@ -320,7 +332,7 @@ mod tests {
             let mut kept = vec![0; file.metadata().expect("it is open").len() as usize];
             read_up_to(&file, &mut kept, 0).expect("it can be read");
             let record = write(&file, &next).expect("it had one");
-            let header = HEADERS[((record.sequence + 1) % 2) as usize];
+            let header = HEADERS[((record.mark.0 + 1) % 2) as usize];
             // As if the header had not been written, or only a part of it.
             for part in [0, 1, 40, HEADER_BYTES - 1] {
                 let mut half = vec![0; HEADER_BYTES];

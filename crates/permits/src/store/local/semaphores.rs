@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::directory::{Directory, Paths, failure, is_kept};
 use super::mailbox::{self, Message};
-use super::record::{Fault, Record, Stamp, Writing};
+use super::record::{Fault, Mark, Prepared, Record, Stamp, Writing};
 use crate::clock::Moment;
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{
@@ -83,9 +83,15 @@ fn write(
     if lasts(operation) || state.is_none() {
         keep(directory, semaphore, state.as_ref(), stamp, &paths)?;
     }
+    let takes_room = matches!(operation, Operation::Acquire { .. });
+    let writing = if takes_room { Writing::LeavesRoom } else { Writing::Plain };
+    let text = state.as_ref().map(|state| text(directory, semaphore, state)).transpose()?;
+    let prepare = |text: Vec<u8>| Record::prepare(&file, record.as_ref(), stamp, &text, writing);
+    let half = text.map(prepare).transpose().map_err(failed)?;
     let mut messages: BTreeMap<SessionId, Vec<Message>> = BTreeMap::new();
     for event in events {
-        messages.entry(event.session.clone()).or_default().push(Message::Event(event));
+        let of_session = messages.entry(event.session.clone()).or_default();
+        of_session.push(Message::Event(event, half.as_ref().map(Prepared::mark)));
     }
     if model::recalls(keepable, state.as_ref(), &reply, server.now_us) {
         for keeper in state.iter().flat_map(State::keepers) {
@@ -93,11 +99,6 @@ fn write(
         }
     }
     let own = messages.remove(session).unwrap_or_default();
-    let takes_room = matches!(operation, Operation::Acquire { .. });
-    let writing = if takes_room { Writing::LeavesRoom } else { Writing::Plain };
-    let text = state.as_ref().map(|state| text(directory, semaphore, state)).transpose()?;
-    let prepare = |text: Vec<u8>| Record::prepare(&file, record.as_ref(), stamp, &text, writing);
-    let half = text.map(prepare).transpose().map_err(failed)?;
     // As late as possible, because the readers wait for the lock.
     for (to, messages) in &messages {
         mailbox::send(directory, to, messages);
@@ -110,15 +111,23 @@ fn write(
 }
 
 /// Returns true if an event that another process has announced has come to pass. That process may have died
-/// before its state counted. Waits for it until `deadline`.
+/// before `half`, which has it, counted. Waits for it until `deadline`.
 pub(super) fn has_happened(
     directory: &Directory,
     event: &Event,
+    half: Option<Mark>,
     deadline: Moment,
 ) -> Result<bool, StoreError> {
     let paths = directory.paths(&event.semaphore);
     let loaded = match directory.lock_existing(&paths.state, deadline)? {
-        Some(file) => load(directory, &event.semaphore, &file, &paths)?,
+        Some(file) => {
+            let record = read(&event.semaphore, &file, &paths.state)?;
+            if record.is_some_and(|record| Some(record.mark) == half) {
+                return Ok(true);
+            }
+            // Another command has followed.
+            load(directory, &event.semaphore, &file, &paths)?
+        }
         None => with_kept(directory, &event.semaphore, &paths)?,
     };
     let entry = loaded.state.as_ref().and_then(|state| state.entries.get(&event.holder));
