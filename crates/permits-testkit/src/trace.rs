@@ -1,7 +1,7 @@
 //! Threads that are killed, with their process, at a chosen system call, by ptrace(2).
 //!
 //! A kill at a random moment hardly ever meets the instant between two particular writes. A traced thread
-//! stops at the entry of each system call, so a test can kill the process there, before the call has any
+//! stops at the entry of its system calls, so a test can kill the process there, before the call has any
 //! effect, and repeat that for each call of a command.
 
 use std::path::PathBuf;
@@ -11,6 +11,32 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 
 use crate::process::ChildGuard;
 use crate::wait;
+
+/// Calls that read, wait or concern the process alone. Their number depends on the other threads, and a kill
+/// at one of them has the effect of a kill at the next call that counts.
+const UNCOUNTED: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_futex,
+    libc::SYS_geteuid,
+    libc::SYS_lseek,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_newfstatat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_read,
+    libc::SYS_restart_syscall,
+    libc::SYS_sched_yield,
+    libc::SYS_statx,
+];
 
 /// The signal of a stop at a system call, by `PTRACE_O_TRACESYSGOOD`.
 const SYSTEM_CALL_STOP: i32 = libc::SIGTRAP | 0x80;
@@ -43,20 +69,17 @@ impl<'a> TracedThread<'a> {
         traced
     }
 
-    /// Lets the thread run to the entry of its next system call. Returns the number of the call; `None` if
-    /// the thread has ended. Waits without a limit: the child has to end by itself.
-    pub fn next_call(&mut self) -> Option<u64> {
+    /// Lets the thread run to the entry of the next system call by which it may change something outside its
+    /// process. Returns false if the thread has ended. Waits without a limit: the child has to end by itself.
+    pub fn next_call(&mut self) -> bool {
         loop {
             let signal = mem::take(&mut self.signal) as usize;
             // Refused if the thread was killed; then the wait reports that.
             let _ = request(libc::PTRACE_SYSCALL, self.thread, 0, signal);
-            let status = self.next_stop()?;
+            let Some(status) = self.next_stop() else { return false };
             match status.stopping_signal() {
-                Some(SYSTEM_CALL_STOP) => {
-                    if let Some(call) = self.entered() {
-                        return Some(call);
-                    }
-                }
+                Some(SYSTEM_CALL_STOP) if self.enters_a_counted_call() => return true,
+                Some(SYSTEM_CALL_STOP) => {}
                 // To be delivered. The status of any other stop has an event in its upper half.
                 Some(signal) if status.as_raw() >> 16 == 0 => self.signal = signal,
                 _ => {}
@@ -64,16 +87,16 @@ impl<'a> TracedThread<'a> {
         }
     }
 
-    /// The number of the system call at whose entry the thread is; `None` at the exit from a call, and of a
-    /// thread that was killed.
+    /// Returns false at the exit from a call, and for a thread that was killed.
     #[expect(unsafe_code, reason = "the system fills in a union")]
-    fn entered(&self) -> Option<u64> {
+    fn enters_a_counted_call(&self) -> bool {
         // SAFETY: it consists of numbers, for which zero is valid.
         let mut info: libc::ptrace_syscall_info = unsafe { mem::zeroed() };
         let (size, place) = (size_of_val(&info), ptr::from_mut(&mut info).expose_provenance());
-        request(libc::PTRACE_GET_SYSCALL_INFO, self.thread, size, place).ok()?;
-        // SAFETY: every member is of numbers, and initialized.
-        (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then_some(unsafe { info.u.entry.nr })
+        request(libc::PTRACE_GET_SYSCALL_INFO, self.thread, size, place).is_ok()
+            && info.op == libc::PTRACE_SYSCALL_INFO_ENTRY
+            // SAFETY: every member is of numbers, and initialized.
+            && !UNCOUNTED.contains(&unsafe { info.u.entry.nr as libc::c_long })
     }
 
     /// Waits until the thread stops; `None` if it has ended.

@@ -1,8 +1,9 @@
 //! Processes that are killed at each system call of a command.
 //!
-//! A command is repeated, and its process is killed at the entry of the first system call of the store's
-//! thread, then of the second, until the command completes. At whichever call the process dies, the state is
-//! that before the command or that after it, and a waiter to which the command granted a permit receives it.
+//! A command is repeated, and its process is killed at the first system call by which the store's thread may
+//! change something, then at the second, until the command completes. At whichever call the process dies, the
+//! state is that before the command or that after it, and a waiter to which the command granted a permit
+//! receives it.
 
 use std::fs;
 use std::io::Write as _;
@@ -33,13 +34,18 @@ struct Case {
     has_waiter: bool,
 }
 
-static CASES: [Case; 5] = [
+static CASES: [Case; 7] = [
     Case { command: "acquire", limit: 2, brief: true, is_held: false, has_waiter: false },
     Case { command: "renew", limit: 1, brief: true, is_held: false, has_waiter: true },
     Case { command: "release", limit: 1, brief: false, is_held: false, has_waiter: true },
     Case { command: "pin", limit: 1, brief: false, is_held: true, has_waiter: true },
+    Case { command: "revoke", limit: 1, brief: false, is_held: true, has_waiter: true },
+    Case { command: "unpin", limit: 1, brief: false, is_held: false, has_waiter: false },
     Case { command: "delete", limit: 1, brief: false, is_held: false, has_waiter: false },
 ];
+
+/// The name by which the other client holds.
+const HOLDER: &str = "other";
 
 /// The lease of a process that has a brief one. It covers the time for which the process is traced.
 const BRIEF: Duration = Duration::from_millis(200);
@@ -67,6 +73,8 @@ pub(crate) fn one_command() {
         ("renew", Some(permit)) => drop(permit.renew().wait()),
         ("release", Some(permit)) => drop(permit.release().wait()),
         ("pin", _) => drop(semaphore.set_limit(2).wait()),
+        ("revoke", _) => drop(semaphore.revoke(HOLDER, "it is replaced").wait()),
+        ("unpin", _) => drop(semaphore.unpin().wait()),
         ("delete", _) => drop(semaphore.delete().wait()),
         _ => unreachable!("no such command"),
     }
@@ -114,10 +122,11 @@ fn name(case: &Case, call: usize) -> String {
 fn kill_at(fixture: &Fixture, case: &Case, call: usize) -> bool {
     let (other, name) = (fixture.client(), name(case, call));
     let semaphore = other.named(&name, case.limit);
-    if case.command == "delete" {
+    if ["unpin", "delete"].contains(&case.command) {
         semaphore.set_limit(2).wait().expect("the store can be used");
     }
-    let held = case.is_held.then(|| semaphore.acquire().wait().expect("it is free"));
+    let options = AcquireOptions::new().holder(HOLDER);
+    let held = case.is_held.then(|| semaphore.acquire_with(options).wait().expect("it is free"));
 
     let mut process = ChildGuard::spawn(&mut child_task::command("one_command", &fixture.path()));
     let (mut stdin, lines) = (process.stdin(), process.lines());
@@ -126,7 +135,7 @@ fn kill_at(fixture: &Fixture, case: &Case, call: usize) -> bool {
     let waiter = case.has_waiter.then(|| Waiter::start(&semaphore));
     let mut traced = TracedThread::attach(&mut process, THREAD);
     writeln!(stdin, "go").expect("it listens");
-    let is_killed = (0..=call).all(|_| traced.next_call().is_some());
+    let is_killed = (0..=call).all(|_| traced.next_call());
     drop(traced);
 
     let fresh = fixture.client();
@@ -189,7 +198,8 @@ fn sound(semaphore: &Semaphore) -> Inspection {
 /// All units, once the leases of the killed process have ended.
 #[track_caller]
 fn assert_all_units_can_be_had(semaphore: &Semaphore, case: &Case) {
-    let units = sound(semaphore).limit.unwrap_or(case.limit);
+    let seen = sound(semaphore);
+    let units = seen.limit.filter(|_| seen.pinned).unwrap_or(case.limit);
     let options = AcquireOptions::new().timeout(HANGS);
     let all = (0..units).map(|_| semaphore.acquire_with(options.clone()).wait().expect("all leases end"));
     let permits: Vec<Permit> = all.collect();
