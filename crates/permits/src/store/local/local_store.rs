@@ -35,7 +35,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest time from a message to the end of the command that has sent it. After that the session asks by
 /// its renewals.
-const CONFIRM_TIMEOUT: Duration = Duration::from_millis(100);
+const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The number of commands of a session in the thread from which on the session keeps what it has to send.
 /// Kept requests travel together in fewer commands.
