@@ -87,8 +87,14 @@ impl Mailbox {
     pub(super) fn receive(&mut self) -> Received {
         let mut received = Received::default();
         let mut bytes = std::mem::take(&mut self.rest);
-        // Interrupted or empty: the bytes that were read are there.
-        let _ = self.incoming.read_to_end(&mut bytes);
+        let mut part = [0; LINE_BYTES];
+        // Interrupted or empty: the caller looks again, or sleeps.
+        while let Ok(length) = self.incoming.read(&mut part) {
+            bytes.extend_from_slice(&part[..length]);
+            if length < part.len() {
+                break;
+            }
+        }
         received.lost = bytes.len() > PIPE_BYTES / 2 - LINE_BYTES;
         let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
         let rest = lines.pop().unwrap_or_default().to_vec();
