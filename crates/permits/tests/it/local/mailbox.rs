@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use permits::{Client, Permit};
+use permits_testkit::worker::Worker;
 use permits_testkit::{HOUR, wait};
 
 use crate::local::fixture::Fixture;
@@ -21,24 +23,39 @@ fn fifos(fixture: &Fixture) -> Vec<PathBuf> {
     entries.filter(is_fifo).map(|entry| entry.path()).collect()
 }
 
-/// A holder in this process and a waiter in another. `between` comes before the release, and gets the
-/// waiter's FIFO.
-fn assert_waiter_is_granted(lease: Duration, between: impl FnOnce(PathBuf)) {
-    let fixture = Fixture::new(1, lease);
-    let mut waiter = fixture.worker("waiter");
-    let [fifo] = fifos(&fixture).try_into().expect("one client is open");
-    let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
-    waiter.ask("next");
-    fixture.await_waiting(1);
-    between(fifo);
-    held.release().wait().expect("it is held");
-    waiter.acquired("next");
-    waiter.release("next");
-    waiter.close();
-    client.close().wait().expect("the directory can be used");
-    fixture.assert_safe();
-    fixture.assert_at_rest();
+/// A holder in this process, and a waiter in another.
+struct Story {
+    fixture: Fixture,
+    client: Client,
+    held: Permit,
+    waiter: Worker,
+    /// Of the waiter's session.
+    fifo: PathBuf,
+}
+
+impl Story {
+    fn begin(lease: Duration) -> Self {
+        let fixture = Fixture::new(1, lease);
+        let mut waiter = fixture.worker("waiter");
+        let [fifo] = fifos(&fixture).try_into().expect("one client is open");
+        let client = fixture.client();
+        let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
+        waiter.ask("next");
+        fixture.await_waiting(1);
+        Self { fixture, client, held, waiter, fifo }
+    }
+
+    /// Releases the permit. The waiter continues, if it was stopped, and is granted.
+    fn waiter_is_granted(mut self) {
+        self.held.release().wait().expect("the FIFO of a waiter does not delay it");
+        self.waiter.resume();
+        self.waiter.acquired("next");
+        self.waiter.release("next");
+        self.waiter.close();
+        self.client.close().wait().expect("the directory can be used");
+        self.fixture.assert_safe();
+        self.fixture.assert_at_rest();
+    }
 }
 
 fn write(fifo: &PathBuf, bytes: &[u8]) -> bool {
@@ -49,64 +66,43 @@ fn write(fifo: &PathBuf, bytes: &[u8]) -> bool {
 
 #[test]
 fn a_waiter_is_woken_by_a_message() {
-    assert_waiter_is_granted(HOUR, |_| ());
+    Story::begin(HOUR).waiter_is_granted();
 }
 
 /// A line that is no message makes its session renew everything.
 #[test]
 fn lines_of_others_do_no_harm() {
-    assert_waiter_is_granted(HOUR, |fifo| {
-        assert!(write(&fifo, b"hello\n{\"Event\":{}}\n\n\n{\"Recall\":\"exports\"}\n\xFF\xFE\n"));
-        assert!(write(&fifo, &[b'x'; 10_000]) && write(&fifo, b"\n"));
-    });
+    let story = Story::begin(HOUR);
+    assert!(write(&story.fifo, b"hello\n{\"Event\":{}}\n\n\n{\"Recall\":\"exports\"}\n\xFF\xFE\n"));
+    assert!(write(&story.fifo, &[b'x'; 10_000]) && write(&story.fifo, b"\n"));
+    story.waiter_is_granted();
 }
 
 /// Its reader finds it full when it continues, and renews everything.
 #[test]
 fn a_waiter_that_was_stopped_until_its_fifo_was_full_is_granted() {
-    let fixture = Fixture::new(1, HOUR);
-    let mut waiter = fixture.worker("waiter");
-    let [fifo] = fifos(&fixture).try_into().expect("one client is open");
-    let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
-    waiter.ask("next");
-    fixture.await_waiting(1);
-    waiter.pause();
-    while write(&fifo, b"{\"Recall\":\"exports\"}\n") {}
-    held.release().wait().expect("a full FIFO does not delay it");
-    waiter.resume();
-    waiter.acquired("next");
-    waiter.release("next");
-    waiter.close();
-    client.close().wait().expect("the directory can be used");
-    fixture.assert_safe();
-    fixture.assert_at_rest();
+    let mut story = Story::begin(HOUR);
+    story.waiter.pause();
+    while write(&story.fifo, b"{\"Recall\":\"exports\"}\n") {}
+    story.waiter_is_granted();
 }
 
 /// Without a message, a renewal gets the same answer.
 #[test]
 fn a_waiter_whose_fifo_was_replaced_is_granted_by_its_renewal() {
-    assert_waiter_is_granted(LEASE, |fifo| {
-        fs::remove_file(&fifo).expect("it is there");
-        fs::write(&fifo, "").expect("there is room");
-    });
-    assert_waiter_is_granted(LEASE, |fifo| {
-        fs::remove_file(&fifo).expect("it is there");
-        fs::create_dir(&fifo).expect("there is room");
-    });
+    for replace in [|fifo| fs::write(fifo, ""), |fifo| fs::create_dir(fifo)] as [fn(&PathBuf) -> _; 2] {
+        let story = Story::begin(LEASE);
+        fs::remove_file(&story.fifo).expect("it is there");
+        replace(&story.fifo).expect("there is room");
+        story.waiter_is_granted();
+    }
 }
 
 #[test]
 fn the_fifo_of_a_killed_waiter_is_removed_by_whoever_grants_it() {
-    let fixture = Fixture::new(1, HOUR);
-    let mut waiter = fixture.worker("waiter");
-    let [fifo] = fifos(&fixture).try_into().expect("one client is open");
-    let client = fixture.client();
-    let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
-    waiter.ask("next");
-    fixture.await_waiting(1);
-    waiter.kill();
-    held.release().wait().expect("it is held");
-    assert!(wait::until(|| !fifo.exists()));
-    client.close().wait().expect("the directory can be used");
+    let mut story = Story::begin(HOUR);
+    story.waiter.kill();
+    story.held.release().wait().expect("it is held");
+    assert!(wait::until(|| !story.fifo.exists()));
+    story.client.close().wait().expect("the directory can be used");
 }
