@@ -32,7 +32,7 @@ const STATE: &str = ".state";
 const KEPT: &str = ".kept";
 
 /// The beginning of the name of a new file that the group of its directory may not use yet.
-const DRAFT: &str = ".new-";
+pub(super) const DRAFT: &str = ".new-";
 
 /// The longest name of a file without its end. Most file systems take 255 bytes.
 const NAME_BYTES: usize = 240;

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::access;
-use super::directory::{Directory, PRIVATE, open};
+use super::directory::{DRAFT, Directory, PRIVATE, open};
 use super::record::Mark;
 use crate::protocol::{Event, Name, SessionId};
 
@@ -123,11 +123,9 @@ impl Drop for Mailbox {
 pub(super) fn send(directory: &Directory, session: &SessionId, messages: &[Message]) {
     let path = path(directory, session);
     let mut fifo = match open(&path, OFlags::WRONLY) {
-        Ok(file) if file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) => file,
-        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
-            // Its process is gone.
-            return drop(fs::remove_file(path));
-        }
+        Ok(file) if is_fifo(&file) => file,
+        // Its process is gone.
+        Err(error) if has_no_reader(&error) => return drop(fs::remove_file(path)),
         _ => return,
     };
     // Its reader may go meanwhile. Of a FIFO that this process itself can read, the system then makes no
@@ -141,21 +139,30 @@ pub(super) fn send(directory: &Directory, session: &SessionId, messages: &[Messa
     }
 }
 
+fn is_fifo(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+fn has_no_reader(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+}
+
 /// Wakes the reader of a mailbox.
 pub(super) fn wake(mut waker: &File) {
     // A full one wakes it, too.
     let _ = waker.write(b"\n");
 }
 
-/// Removes the FIFOs of sessions that were killed. Returns how many there are.
+/// Removes the FIFOs of sessions that were killed, and files that were never named. Returns how many there
+/// are.
 pub(crate) fn leftovers(directory: &Directory, remove: bool) -> io::Result<usize> {
     let mut found = 0;
-    for path in directory.files(|name| name.starts_with(PREFIX))? {
+    for path in directory.files(|name| name.starts_with(PREFIX) || name.starts_with(DRAFT))? {
         let age =
             || fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
-        let gone = || {
-            open(&path, OFlags::WRONLY)
-                .is_err_and(|error| error.raw_os_error() == Some(Errno::NXIO.raw_os_error()))
+        let gone = || match open(&path, OFlags::WRONLY) {
+            Ok(file) => !is_fifo(&file),
+            Err(error) => has_no_reader(&error),
         };
         if age().is_some_and(|age| age > LEFTOVER_AGE) && gone() {
             found += 1;

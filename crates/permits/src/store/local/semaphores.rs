@@ -81,7 +81,7 @@ fn write(
         state.as_ref().map_or(0, |state| if state.is_kept() { u64::MAX } else { state.expires_ms });
     let stamp = Stamp { boot: directory.boot.id, base_us, last_us: now_us, expires_ms };
     if lasts(operation) || state.is_none() {
-        keep(directory, semaphore, state.as_ref(), stamp, &paths)?;
+        keep(directory, command, state.as_ref(), stamp, deadline)?;
     }
     let takes_room = matches!(operation, Operation::Acquire { .. });
     let writing = if takes_room { Writing::LeavesRoom } else { Writing::Plain };
@@ -217,8 +217,12 @@ fn sweep(directory: &Directory) {
             |record: Option<Record>| record.is_none_or(|record| is_over(directory, &record.stamp, &path));
         let is_idle = |file: &fs::File| matches!(Record::read(file).map(|read| read.map(idle)), Ok(Ok(true)));
         let Ok(Some(file)) = directory.open_to_read(&path) else { continue };
-        // Without a wait: another process uses it.
-        if is_idle(&file) && directory.lock(&path, Moment::now()).is_ok_and(|file| is_idle(&file)) {
+        if !is_idle(&file) {
+            continue;
+        }
+        // Without a wait: another process uses it. Locked until it is deleted, so that no command is lost.
+        let Ok(Some(locked)) = directory.lock_existing(&path, Moment::now()) else { continue };
+        if is_idle(&locked) {
             let _ = fs::remove_file(path);
         }
     }
@@ -277,23 +281,24 @@ fn with_kept(directory: &Directory, semaphore: &Name, paths: &Paths) -> Result<L
 /// Writes what stays of a state after a restart of the machine, and waits for the disk.
 fn keep(
     directory: &Directory,
-    semaphore: &Name,
+    command: &Command,
     state: Option<&State>,
     stamp: Stamp,
-    paths: &Paths,
+    deadline: Moment,
 ) -> Result<(), StoreError> {
-    let failed = |error| failure(&paths.kept, &error);
+    let kept = directory.paths(&command.semaphore).kept;
+    let failed = |error| failure(&kept, &error);
     let Some(mut state) = state.filter(|state| state.is_kept() || state.is_paused()).cloned() else {
-        return match fs::remove_file(&paths.kept) {
+        return match fs::remove_file(&kept) {
             Ok(()) => directory.sync().map_err(failed),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed(error)),
         };
     };
     state.clear_entries();
-    let text = text(directory, semaphore, &state)?;
-    // No other process has it: the state's file is locked.
-    let file = directory.lock(&paths.kept, Moment::now())?;
+    let text = text(directory, &command.semaphore, &state)?;
+    // The file of the state is locked, so only a sweep can have it.
+    let file = directory.lock(&kept, deadline)?;
     // A damaged one is replaced.
     let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
     Record::write(&file, before.as_ref(), stamp, &text, Writing::Lasting).map_err(failed)?;
@@ -372,6 +377,11 @@ mod tests {
         write("kept", true, earlier, u64::MAX);
         write("paused until now", true, earlier, over);
         fs::write(place.path().join("p:damaged.state"), "?").expect("there is room");
+        for (name, age_s) in [(".new-1", 3600), (".new-2", 0), ("notes", 3600)] {
+            let file = fs::File::create(place.path().join(name)).expect("there is room");
+            let changed = std::time::SystemTime::now() - std::time::Duration::from_secs(age_s);
+            file.set_modified(changed).expect("it is ours");
+        }
         let locked = directory.paths(&Name::new("locked").expect("valid")).state;
         write("locked", false, current, over);
         let locked = directory.lock(&locked, Moment::now()).expect("it is there");
@@ -380,5 +390,9 @@ mod tests {
         left.retain(|name| directory.paths(name).state.exists() || directory.paths(name).kept.exists());
         assert_eq!(left.iter().map(Name::as_str).collect::<Vec<_>>(), ["damaged", "kept", "locked", "used"]);
         drop(locked);
+        assert_eq!(
+            [".new-1", ".new-2", "notes"].map(|name| place.path().join(name).exists()),
+            [false, true, true]
+        );
     }
 }
