@@ -127,9 +127,12 @@ impl Directory {
         match Self::existing(path, prefix) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-                    let reason =
-                        format!("it cannot be made ({error}): name a directory elsewhere, local:/path");
-                    io::Error::new(error.kind(), reason)
+                    match error.kind() {
+                        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => error,
+                        _ => refused(format!(
+                            "it cannot be made ({error}): name a directory elsewhere, local:/path"
+                        )),
+                    }
                 })?;
                 Self::existing(path, prefix)
             }
