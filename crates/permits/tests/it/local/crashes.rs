@@ -109,7 +109,7 @@ pub(crate) fn lock_until_told() {
     flock(&file, FlockOperation::LockExclusive).expect("it can be locked");
     println!("locked");
     let _ = std::io::stdin().lock().read_line(&mut String::new());
-    // Which unlocks. The harness would write to a pipe that nobody reads any more.
+    // The end unlocks. The harness would write to a pipe that the test no longer reads.
     std::process::exit(0);
 }
 
