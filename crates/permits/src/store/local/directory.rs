@@ -346,6 +346,11 @@ pub(super) fn is_kept(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(KEPT.as_bytes())
 }
 
+/// The path of what stays of the semaphore with this file of a state.
+pub(super) fn kept_beside(state: &Path) -> PathBuf {
+    state.with_extension(&KEPT[1..])
+}
+
 /// Waits one step, after `waited` earlier ones. Returns false, without waiting, after the deadline.
 fn wait(waited: u32, deadline: Moment) -> bool {
     let left = deadline.since(Moment::now());

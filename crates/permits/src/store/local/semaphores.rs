@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::directory::{Directory, Paths, failure, is_kept};
+use super::directory::{Directory, Paths, failure, is_kept, kept_beside};
 use super::mailbox::{self, Message};
 use super::record::{Fault, Mark, Prepared, Record, Stamp, Writing};
 use crate::clock::Moment;
@@ -211,20 +211,24 @@ fn sweep(directory: &Directory) {
         files.rotate_left(first);
         files.truncate(SWEEP_FILES);
     }
+    let record = |file: &fs::File| Record::read(file).ok().and_then(Result::ok);
     for path in files {
         // One without a record is of a command that was killed, or had no room.
-        let idle =
-            |record: Option<Record>| record.is_none_or(|record| is_over(directory, &record.stamp, &path));
-        let is_idle = |file: &fs::File| matches!(Record::read(file).map(|read| read.map(idle)), Ok(Ok(true)));
+        let is_idle = |record: &Option<Record>| {
+            record.as_ref().is_none_or(|record| is_over(directory, &record.stamp, &path))
+        };
         let Ok(Some(file)) = directory.open_to_read(&path) else { continue };
-        if !is_idle(&file) {
+        if !record(&file).is_some_and(|record| is_idle(&record)) {
             continue;
         }
         // Without a wait: another process uses it. Locked until it is deleted, so that no command is lost.
         let Ok(Some(locked)) = directory.lock_existing(&path, Moment::now()) else { continue };
-        if is_idle(&locked) {
-            let _ = fs::remove_file(path);
+        let Some(record) = record(&locked).filter(is_idle) else { continue };
+        if !is_kept(&path) && record.is_some_and(|record| record.stamp.boot == directory.boot.id) {
+            // Of an operation that was killed before its state counted: nothing stays, or the state would.
+            let _ = fs::remove_file(kept_beside(&path));
         }
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -373,6 +377,7 @@ mod tests {
         };
         write("used", false, current, ahead);
         write("idle", false, current, over);
+        write("idle", true, current, u64::MAX);
         write("of an earlier boot", false, earlier, ahead);
         write("kept", true, earlier, u64::MAX);
         write("paused until now", true, earlier, over);
