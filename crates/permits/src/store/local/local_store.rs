@@ -8,7 +8,7 @@
 //! milliseconds, and a session may hand over many at once. No permit may be lost because of them, so its
 //! renewal goes ahead: see [`Queue`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::directory::Directory;
 use super::mailbox::{self, Mailbox, Message, Received};
-use super::semaphores;
+use super::semaphores::{self, Seen};
 use crate::clock::Moment;
 use crate::protocol::{Command, Name, Operation, SessionId};
 use crate::store::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
@@ -238,18 +238,22 @@ impl Thread {
 
     fn receive(&mut self, received: Received) {
         let mut lost = received.lost;
+        // All their senders had the lock, so one look at each semaphore is enough; `None` if it fails.
+        let mut semaphores: BTreeMap<Name, Option<Seen>> = BTreeMap::new();
         for message in received.messages {
             let happened = match &message {
                 Message::Event(event, half) => {
-                    let deadline = Moment::now() + CONFIRM_TIMEOUT;
-                    semaphores::has_happened(&self.directory, event, *half, deadline)
+                    let look =
+                        || Seen::of(&self.directory, &event.semaphore, Moment::now() + CONFIRM_TIMEOUT).ok();
+                    let seen = semaphores.entry(event.semaphore.clone()).or_insert_with(look);
+                    seen.as_mut().and_then(|seen| seen.has(&self.directory, event, *half).ok())
                 }
-                Message::Recall(_) => Ok(true),
+                Message::Recall(_) => Some(true),
             };
             match happened {
-                Ok(true) => self.reports.push(report(message)),
-                Ok(false) => {}
-                Err(_) => lost = true,
+                Some(true) => self.reports.push(report(message)),
+                Some(false) => {}
+                None => lost = true,
             }
         }
         if lost {

@@ -110,38 +110,58 @@ fn write(
     Ok((reply, own))
 }
 
-/// Returns true if an event that another process has announced has come to pass. That process may have died
-/// before `half`, which has it, counted. Waits for it until `deadline`.
-pub(super) fn has_happened(
-    directory: &Directory,
-    event: &Event,
-    half: Option<Mark>,
-    deadline: Moment,
-) -> Result<bool, StoreError> {
-    let paths = directory.paths(&event.semaphore);
-    let loaded = match directory.lock_existing(&paths.state, deadline)? {
-        Some(file) => {
-            let record = read(&event.semaphore, &file, &paths.state)?;
-            if record.is_some_and(|record| Some(record.mark) == half) {
-                return Ok(true);
-            }
-            // Another command has followed.
-            load(directory, &event.semaphore, &file, &paths)?
+/// A semaphore after all commands that messages have announced: to tell which of these events have come to
+/// pass. A process may have died before the half that has its event counted.
+#[derive(Default)]
+pub(super) struct Seen {
+    mark: Option<Mark>,
+    text: Vec<u8>,
+    /// The state in the text, once it was needed. With thousands of waiters that takes milliseconds.
+    state: Option<Option<State>>,
+}
+
+impl Seen {
+    /// Reads a semaphore when the commands that have begun are over. Waits for them until `deadline`.
+    pub(super) fn of(directory: &Directory, semaphore: &Name, deadline: Moment) -> Result<Self, StoreError> {
+        let paths = directory.paths(semaphore);
+        let Some(file) = directory.lock_existing(&paths.state, deadline)? else { return Ok(Self::default()) };
+        let record = read(semaphore, &file, &paths.state)?;
+        let record = record.filter(|record| record.stamp.boot == directory.boot.id);
+        Ok(record.map_or_else(Self::default, |Record { mark, text, .. }| Self {
+            mark: Some(mark),
+            text,
+            state: None,
+        }))
+    }
+
+    /// Returns true if an event that `half` has came to pass, and nothing has undone it.
+    pub(super) fn has(
+        &mut self,
+        directory: &Directory,
+        event: &Event,
+        half: Option<Mark>,
+    ) -> Result<bool, StoreError> {
+        if half.is_some() && self.mark == half {
+            return Ok(true);
         }
-        None => with_kept(directory, &event.semaphore, &paths)?,
-    };
-    let entry = loaded.state.as_ref().and_then(|state| state.entries.get(&event.holder));
-    let entry = entry.filter(|entry| entry.request == event.request);
-    Ok(match (&event.kind, entry.map(|entry| &entry.place)) {
-        (EventKind::Granted(grant), Some(EntryState::Holding(held))) => held == grant,
-        (EventKind::Granted(_), _) => false,
-        // A look without a result is harmless.
-        (EventKind::Turn(_), _) => true,
-        (
-            EventKind::Revoked(_) | EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_),
-            place,
-        ) => !matches!(place, Some(EntryState::Waiting(_) | EntryState::Holding(_))),
-    })
+        // Another command has followed.
+        if self.state.is_none() {
+            let state = || state(directory, &event.semaphore, &self.text);
+            self.state = Some(self.mark.is_some().then(state).transpose()?);
+        }
+        let entry = self.state.iter().flatten().find_map(|state| state.entries.get(&event.holder));
+        let place = entry.filter(|entry| entry.request == event.request).map(|entry| &entry.place);
+        Ok(match (&event.kind, place) {
+            (EventKind::Granted(grant), Some(EntryState::Holding(held))) => held == grant,
+            (EventKind::Granted(_), _) => false,
+            // A look without a result is harmless.
+            (EventKind::Turn(_), _) => true,
+            (
+                EventKind::Revoked(_) | EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_),
+                place,
+            ) => !matches!(place, Some(EntryState::Waiting(_) | EntryState::Holding(_))),
+        })
+    }
 }
 
 /// The reply to a command that only reads. It waits for no lock, and needs no room on the disk.
