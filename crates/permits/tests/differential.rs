@@ -38,8 +38,8 @@ use support::dump;
 use support::run::cases_until;
 use support::simulation::Simulation;
 use support::steps::{
-    Action, Claiming, Elapse, Fault, History, Naming, SESSIONS, Step, Version, crowded_histories, histories,
-    parts,
+    Action, Ask, Claiming, Elapse, Fault, HOLDERS, History, Naming, SESSIONS, Step, Version,
+    crowded_histories, histories, parts,
 };
 
 const PREFIX: &str = "permits-test";
@@ -360,10 +360,36 @@ fn slots_far_above_those_made_are_reclaimed() {
     written(steps, &met);
 }
 
+/// Requests of which none keeps its permit, because then the ordinary course is left: every third request of
+/// a history keeps, and a change by an operator counts as one.
+fn without_keeping(units: u32, requests: usize) -> Vec<Step> {
+    let pairs = (0..requests / 2).flat_map(|_| [limit(units), crowd(2)]);
+    [limit(units), crowd(1)].into_iter().chain(pairs).collect()
+}
+
+/// Of four tokens in succession, two are even. The release of such a permit corrects its units, and leaves
+/// the ordinary course.
 #[test]
 fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
-    let release = Step::plain(Action::Release(vec![Naming::Known(2), Naming::Known(0), Naming::Known(1)]));
-    written(vec![limit(3), crowd(7), release.clone(), release], &["release: Held", "event: Granted"]);
+    for picks in [[3, 1], [2, 0]] {
+        let release = Step::plain(Action::Release(picks.map(Naming::Known).into()));
+        let steps = [without_keeping(4, 7), vec![release]].concat();
+        written(steps, &["release: Held", "event: Granted"]);
+    }
+}
+
+#[test]
+fn a_light_request_waits_behind_a_heavy_one_of_its_batch() {
+    let ask = |weight: usize| Ask::New {
+        holder: HOLDERS.len(),
+        weight: weight - 1,
+        lease_ms: 3_000,
+        at_least_ms: 0,
+        wait: true,
+        supersedes: false,
+    };
+    let batch = Step::plain(Action::Acquire { queue_max: 10, requests: vec![ask(3), ask(1)] });
+    written([without_keeping(3, 1), vec![limit(3), batch]].concat(), &["acquire: Waiting"]);
 }
 
 #[test]

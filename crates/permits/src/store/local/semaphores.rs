@@ -110,8 +110,8 @@ fn write(
     Ok((reply, own))
 }
 
-/// A semaphore after all commands that messages have announced: to tell which of these events have come to
-/// pass. A process may have died before the half that has its event counted.
+/// A semaphore after all commands that messages have announced, to check which of these events have come to
+/// pass: a process may have died before the half that has its event counted.
 #[derive(Default)]
 pub(super) struct Seen {
     mark: Option<Mark>,
