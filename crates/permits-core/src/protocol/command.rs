@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::change::ChangeOrigin;
 use super::names::{Holder, Name, RequestId, SessionId};
-use super::reply::{Answers, Grant, RequestStatus};
+use super::reply::Grant;
 use super::terms::PermitTerms;
 
 /// The most requests that one command may carry. Longer batches are sent in parts.
@@ -258,29 +258,6 @@ impl Operation {
     pub fn keeps_entries(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
     }
-
-    /// The requests of the operation, each with its state according to `answers`. Requests of operators have
-    /// no entry, and neither has an adoption that failed; they are left out, and so are requests without an
-    /// answer.
-    pub fn entries<'a>(&'a self, answers: &'a Answers) -> Vec<(&'a RequestId, RequestStatus)> {
-        match (self, answers) {
-            (Self::Acquire { requests, .. }, Answers::Acquire(answers)) => {
-                let ids = requests.iter().map(|request| &request.request);
-                ids.zip(answers.iter().map(|answer| answer.status())).collect()
-            }
-            (Self::Renew(requests), Answers::Renew(answers)) => {
-                let ids = requests.iter().map(|request| &request.request);
-                ids.zip(answers.iter().map(|answer| answer.status())).collect()
-            }
-            (Self::Release(requests), _) => {
-                requests.iter().map(|request| (&request.request, RequestStatus::Gone)).collect()
-            }
-            (Self::Adopt(adopt), Answers::Adopt(true)) => {
-                vec![(&adopt.new_request, RequestStatus::Holding)]
-            }
-            _ => Vec::new(),
-        }
-    }
 }
 
 /// A pause by an operator.
@@ -406,7 +383,6 @@ pub struct AdoptRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{AcquireOutcome, Refusal};
 
     #[test]
     fn names_and_kinds_are_one_to_one() {
@@ -416,29 +392,5 @@ mod tests {
         let names: std::collections::BTreeSet<_> =
             OperationKind::ALL.iter().map(|kind| kind.name()).collect();
         assert_eq!(names.len(), OperationKind::ALL.len(), "no two kinds have one name");
-    }
-
-    #[test]
-    fn entries_pair_requests_with_their_answers() {
-        let session = SessionId::new("s").expect("it is plain");
-        let request = |number| AcquireRequest {
-            holder: Holder::new("h").expect("it is valid"),
-            request: session.request(number),
-            terms: PermitTerms::new(1, 1_000),
-            wait: true,
-            supersedes: false,
-        };
-        let operation = Operation::Acquire { queue_max: 1, requests: (0..3).map(request).collect() };
-        let answers = Answers::Acquire(vec![
-            AcquireOutcome::Granted(Grant { token: 1, slot: 0 }),
-            AcquireOutcome::Waiting { position: 7 },
-            AcquireOutcome::Refused(Refusal::QueueFull),
-        ]);
-        let statuses: Vec<_> = operation.entries(&answers).into_iter().map(|(_, status)| status).collect();
-        let expected = [RequestStatus::Holding, RequestStatus::Waiting { position: 7 }, RequestStatus::Gone];
-        assert_eq!(statuses, expected);
-        assert!(operation.keeps_entries());
-        let pause = Operation::Pause { origin: session.request(3).into(), pause: None };
-        assert_eq!(pause.entries(&Answers::Pause), []);
     }
 }

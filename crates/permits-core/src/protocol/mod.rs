@@ -31,7 +31,7 @@ pub use self::names::{
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,
-    InspectedPause, InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply,
-    RequestStatus, WAIT_BOUNDS, Waits,
+    InspectedPause, InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, WAIT_BOUNDS,
+    Waits,
 };
 pub use self::terms::PermitTerms;

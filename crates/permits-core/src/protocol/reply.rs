@@ -72,30 +72,21 @@ pub enum Answers {
 impl Answers {
     /// The position of the foremost request that waits.
     pub fn foremost(&self) -> Option<u64> {
-        let waiting = |status| match status {
-            RequestStatus::Waiting { position } => Some(position),
-            RequestStatus::Holding | RequestStatus::Gone => None,
+        let (acquired, renewed) = match self {
+            Self::Acquire(outcomes) => (&outcomes[..], &[][..]),
+            Self::Renew(outcomes) => (&[][..], &outcomes[..]),
+            _ => return None,
         };
-        match self {
-            Self::Acquire(outcomes) => outcomes.iter().filter_map(|outcome| waiting(outcome.status())).min(),
-            Self::Renew(outcomes) => outcomes.iter().filter_map(|outcome| waiting(outcome.status())).min(),
+        let acquired = acquired.iter().filter_map(|outcome| match outcome {
+            AcquireOutcome::Waiting { position } => Some(*position),
             _ => None,
-        }
+        });
+        let renewed = renewed.iter().filter_map(|outcome| match outcome {
+            RenewOutcome::Waiting { position } => Some(*position),
+            _ => None,
+        });
+        acquired.chain(renewed).min()
     }
-}
-
-/// The state of a request after a reply: see [`Operation::entries`](super::Operation::entries).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestStatus {
-    /// It holds.
-    Holding,
-    /// It waits.
-    Waiting {
-        /// The number of waiters before it.
-        position: u64,
-    },
-    /// The store has no entry of it.
-    Gone,
 }
 
 /// The answer to one [`AcquireRequest`](super::AcquireRequest).
@@ -110,16 +101,6 @@ pub enum AcquireOutcome {
     },
     /// Neither granted nor queued.
     Refused(Refusal),
-}
-
-impl AcquireOutcome {
-    pub(super) fn status(&self) -> RequestStatus {
-        match self {
-            Self::Granted(_) => RequestStatus::Holding,
-            Self::Waiting { position } => RequestStatus::Waiting { position: *position },
-            Self::Refused(_) => RequestStatus::Gone,
-        }
-    }
 }
 
 /// The reason of a refused [`AcquireRequest`](super::AcquireRequest).
@@ -188,16 +169,6 @@ pub enum RenewOutcome {
     ExceedsLimit,
     /// The waiter was removed: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
-}
-
-impl RenewOutcome {
-    pub(super) fn status(&self) -> RequestStatus {
-        match self {
-            Self::Held | Self::Granted(_) => RequestStatus::Holding,
-            Self::Waiting { position } => RequestStatus::Waiting { position: *position },
-            Self::Lost | Self::RetryLater | Self::ExceedsLimit | Self::LineClosed(_) => RequestStatus::Gone,
-        }
-    }
 }
 
 /// The answer to a [`LimitChange`](super::LimitChange).
