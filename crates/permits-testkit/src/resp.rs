@@ -156,22 +156,6 @@ impl Connection {
         self.stream.get_mut().write_all(request.as_bytes())
     }
 
-    /// Waits for the next reply or message, without reading it; `false` if none came within the timeout.
-    ///
-    /// # Errors
-    ///
-    /// `UnexpectedEof` or `ConnectionReset` if the connection is lost.
-    pub fn has_more(&mut self) -> io::Result<bool> {
-        match self.stream.fill_buf() {
-            Ok([]) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     /// Reads the next reply or message.
     ///
     /// # Errors

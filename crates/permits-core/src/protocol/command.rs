@@ -13,7 +13,6 @@ pub const MAX_BATCH: usize = 500;
 /// The rule for the recovery window: the time for which a new era holds back free capacity, for holders that
 /// the store may have forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Recovery {
     /// No window: after a restart that lost state, more than the limit may be held for up to a lease.
@@ -64,7 +63,6 @@ impl Window {
 
 /// The limit as the program declares it in an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Declaration {
     /// No declaration: the stored limit counts, and there must be one.
     Stored,
@@ -78,7 +76,6 @@ pub enum Declaration {
 
 /// One message from a session to the store: an operation on one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Command {
     /// The semaphore.
     pub semaphore: Name,
@@ -129,7 +126,6 @@ impl Command {
 
 /// An operation on a semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation {
     /// Take units, or join the queue for them.
     Acquire {
@@ -262,7 +258,6 @@ impl Operation {
 
 /// A pause by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pause {
     /// The time until it ends by itself, in milliseconds. A pause that ends later stays as it is.
     pub for_ms: Option<u64>,
@@ -272,7 +267,6 @@ pub struct Pause {
 
 /// A change of the limit by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LimitChange {
     /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes
     /// nothing.
@@ -285,7 +279,6 @@ pub enum LimitChange {
 
 /// A request for units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AcquireRequest {
     /// The holder's name.
     pub holder: Holder,
@@ -302,7 +295,6 @@ pub struct AcquireRequest {
 
 /// The names of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestKey {
     /// The holder's name.
     pub holder: Holder,
@@ -324,7 +316,6 @@ impl From<&RenewRequest> for RequestKey {
 
 /// A request to end an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ReleaseRequest {
     /// The holder's name.
     pub holder: Holder,
@@ -345,7 +336,6 @@ impl From<RequestKey> for ReleaseRequest {
 
 /// A request to extend a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RenewRequest {
     /// The holder's name.
     pub holder: Holder,
@@ -363,7 +353,6 @@ pub struct RenewRequest {
 
 /// A request to take over a permit that another session hands over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AdoptRequest {
     /// The holder's name.
     pub holder: Holder,

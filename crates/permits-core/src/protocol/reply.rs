@@ -139,7 +139,6 @@ pub enum Refusal {
 
 /// The answer to one [`RequestKey`](super::RequestKey): the state of the entry before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ReleaseOutcome {
     /// It held; its units are free.
     Held,
@@ -173,7 +172,6 @@ pub enum RenewOutcome {
 
 /// The answer to a [`LimitChange`](super::LimitChange).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LimitOutcome {
     /// It was done, now or by an earlier call of the same request. The limit and its version after it.
     Done {
@@ -239,8 +237,8 @@ pub struct Inspected {
 /// Numbers of events since the store has a semaphore. They begin again at 0 when the store forgets an idle
 /// semaphore, or loses its state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
     /// Permits granted.
     pub grants: u64,
@@ -273,8 +271,8 @@ impl Counts {
 /// The waits that grants have ended, since the store has a semaphore: of each request that waited, the time
 /// from its place in the queue to its grant. Requests that were granted at once, or gave up, are not in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waits {
     /// The sum, in microseconds.
     pub total_us: u64,

@@ -23,7 +23,6 @@ mod run;
 mod simulation;
 #[path = "../support/steps.rs"]
 mod steps;
-mod story;
 
 use std::cell::RefCell;
 
@@ -32,8 +31,9 @@ use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Counts, Declaration, Event, EventKind, Holder,
     Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
 };
-use permits_testkit::history::checks::check;
+use permits_testkit::history::checks::{CHECKS, check};
 use permits_testkit::history::step::Step;
+use permits_testkit::mutants::model::Store;
 
 use coverage::{CROWDED, Coverage, SMALL};
 use lanes::Shares;
@@ -46,6 +46,9 @@ const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-crow
 
 /// One history on the model.
 struct Run<'a> {
+    store: Store,
+    /// The only check that counts, if not all do.
+    only: Option<&'static str>,
     simulation: Simulation,
     state: Option<State>,
     /// The highest token granted in all the history.
@@ -55,13 +58,19 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(name: usize, coverage: &'a mut Coverage) -> Self {
-        let simulation = Simulation::new(name);
-        Self { simulation, state: None, last_token: 0, shares: Shares::default(), coverage }
+    fn history(coverage: &'a mut Coverage, history: &History) -> Result<(), String> {
+        Self::on(model::apply, None, coverage, history)
     }
 
-    fn history(coverage: &'a mut Coverage, history: &History) -> Result<(), String> {
-        let mut run = Run::new(history.name, coverage);
+    /// Runs a history on a store, and judges it by one check, if not by all.
+    fn on(
+        store: Store,
+        only: Option<&'static str>,
+        coverage: &'a mut Coverage,
+        history: &History,
+    ) -> Result<(), String> {
+        let (simulation, shares) = (Simulation::new(history.name), Shares::default());
+        let mut run = Run { store, only, simulation, state: None, last_token: 0, shares, coverage };
         for (number, step) in history.steps.iter().enumerate() {
             run.step(step).map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
         }
@@ -81,7 +90,7 @@ impl<'a> Run<'a> {
     /// Executes a command and checks it.
     fn execute(&mut self, command: Command) -> Result<Step, String> {
         let found = self.state.clone();
-        let (reply, events) = model::apply(&mut self.state, &self.simulation.server(), &command);
+        let (reply, events) = (self.store)(&mut self.state, &self.simulation.server(), &command);
         let (now_us, after) = (self.simulation.now_us, self.state.clone());
         // An inspection leaves a state that is expired or damaged as it is.
         let usable = |state: Option<State>| {
@@ -90,12 +99,26 @@ impl<'a> Run<'a> {
         self.coverage.note(now_us, found.as_ref(), &command, (&reply, &events), after.as_ref());
         let (before, after) = (usable(found), usable(after));
         let step = Step { now_us, before, command, reply, events, after };
-        check(&step).map_err(|violation| violation.to_string())?;
-        self.tokens(&step).map_err(|reason| format!("P4: {reason}"))?;
-        self.shares.note(&step).map_err(|reason| format!("P23: {reason}"))?;
-        repeated(&step, &self.simulation.server()).map_err(|reason| format!("P5: {reason}"))?;
-        counted(&step).map_err(|reason| format!("the counts: {reason}"))?;
+        if self.only.is_none() {
+            check(&step).map_err(|violation| violation.to_string())?;
+        }
+        if let Some((_, check)) = CHECKS.iter().find(|(name, _)| self.only == Some(name)) {
+            check(&step)?;
+        }
+        let (tokens, shares) = (self.tokens(&step), self.shares.note(&step));
+        let repeated = repeated(&step, &self.simulation.server(), self.store);
+        for (name, verdict) in
+            [("P4", tokens), ("P23, shares", shares), ("P5, repeated", repeated), ("counts", counted(&step))]
+        {
+            self.judge(name, verdict)?;
+        }
         Ok(step)
+    }
+
+    /// The verdict of a check, if it counts.
+    fn judge(&self, name: &str, verdict: Result<(), String>) -> Result<(), String> {
+        let counts = self.only.is_none_or(|only| only == name);
+        verdict.or_else(|reason| if counts { Err(format!("{name}: {reason}")) } else { Ok(()) })
     }
 
     /// P4: each grant's token is higher than every earlier one, also when the store has forgotten those, if
@@ -151,7 +174,7 @@ impl<'a> Run<'a> {
         let AcquireOutcome::Waiting { .. } = was else { return Ok(()) };
         self.coverage.count("waiter withdrawn");
         if went.reply.answers != Answers::Release(vec![ReleaseOutcome::Waiting]) {
-            return Err(format!("P9: a waiter was released as {:?}", went.reply.answers));
+            return self.judge("P9", Err(format!("a waiter was released as {:?}", went.reply.answers)));
         }
         let plain = |state: Option<State>| {
             let lanes = state.as_ref().map(lanes::that_count).unwrap_or_default();
@@ -162,7 +185,7 @@ impl<'a> Run<'a> {
         let (settled, left) = (plain(settled), plain(went.after));
         // Where there was no state before, an empty state is left until it expires.
         if settled.is_some() && settled != left {
-            return Err(format!("P9: a waiter left a trace:\n{settled:?}\n{left:?}"));
+            return self.judge("P9", Err(format!("a waiter left a trace:\n{settled:?}\n{left:?}")));
         }
         Ok(())
     }
@@ -180,10 +203,11 @@ impl<'a> Run<'a> {
         if let Some(state) = self.settle()?.after {
             let is_empty = state.entries.is_empty() && state.queue.is_empty() && state.leases.is_empty();
             if state.held != 0 || !is_empty || state.slots_made != 0 || !state.free.is_empty() {
-                return Err(format!("P10: at rest there is {state:?}"));
+                return self.judge("P10, at rest", Err(format!("there is {state:?}")));
             }
             if state.is_kept() == state.is_expired(state.expires_ms) {
-                return Err(format!("P12: an idle state is kept, or an operator's change lost: {state:?}"));
+                let reason = format!("an idle state is kept, or an operator's change lost: {state:?}");
+                return self.judge("P12", Err(reason));
             }
         }
         Ok(())
@@ -218,10 +242,10 @@ fn command(simulation: &Simulation, operation: Operation) -> Command {
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
 /// place another one of the same batch has taken, and a try that only units which cool have kept out, once
 /// another one of the batch has a permit that may be recalled.
-fn repeated(step: &Step, server: &ServerClock<'_>) -> Result<(), String> {
+fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
-    let (reply, events) = model::apply(&mut state, server, &step.command);
+    let (reply, events) = store(&mut state, server, &step.command);
     if step.reply.recheck_ms == Some(0) || reply.recheck_ms == Some(0) {
         return Ok(());
     }

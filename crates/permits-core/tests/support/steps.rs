@@ -319,8 +319,10 @@ fn faults() -> impl Strategy<Value = Fault> {
 
 fn actions() -> BoxedStrategy<Action> {
     let queue_max = prop_oneof![6 => Just(100_000_u32), 1 => 0_u32..4];
+    // Mostly one, as in a program: a batch leaves the ordinary course of the scripts more often.
+    let batch = prop_oneof![2 => vec(ask(), 1..=1), 1 => vec(ask(), 1..=8)];
     prop_oneof![
-        8 => (queue_max, vec(ask(), 1..=8))
+        8 => (queue_max, batch)
             .prop_map(|(queue_max, requests)| Action::Acquire { queue_max, requests }),
         5 => vec(naming(), 1..=4).prop_map(Action::Release),
         1 => (1_usize..3, 1_usize..10).prop_map(|(every, max)| Action::ReleaseMany { every, max }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Fault;
 use crate::cluster::slot as hash_slot;
-use crate::history::{ClientEvent, Recorder, now};
+use crate::history::{ClientEvent, now};
 use crate::sentinel::SERVICE;
 use crate::worker::{
     Mix, SEMAPHORE, Wait, Work, Worker, WorkerCommand, WorkerPool, WorkerSettings, parse_unique_holder,
@@ -109,8 +109,6 @@ pub(super) struct Fixture {
     // Declared before the deployment: workers end before the servers that they use.
     pub(super) workers: Vec<Worker>,
     pub(super) pool: WorkerPool,
-    /// The record of all commands, where the store is a single server.
-    pub(super) recorder: Option<Recorder>,
     pub(super) deployment: Deployment,
     pub(super) fence: FencedServer,
     pub(super) random: fastrand::Rng,
@@ -130,20 +128,15 @@ impl Fixture {
         seed: u64,
     ) -> Self {
         let fence = FencedServer::start();
-        let recorder = match &deployment {
-            Deployment::Server { server, .. } => Some(Recorder::listen(server)),
-            _ => None,
-        };
         let settings = WorkerSettings {
             seed,
             fence: Some(fence.path().to_owned()),
-            recorded: recorder.is_some(),
             ..WorkerSettings::new(limit, LEASE)
         };
         let pool = WorkerPool::new(command, settings);
         let random = fastrand::Rng::with_seed(seed);
         let workers = Vec::new();
-        let mut fixture = Self { workers, pool, recorder, deployment, fence, random, keep, lanes };
+        let mut fixture = Self { workers, pool, deployment, fence, random, keep, lanes };
         for worker in 0..WORKERS {
             let prefix = other_prefix.filter(|_| worker % 2 == 1);
             let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
@@ -223,7 +216,7 @@ impl Fixture {
 
     /// The workers that have units now, by the store.
     fn with_units(&self) -> Vec<usize> {
-        // Read from outside: a command of a client would be missing in the record.
+        // Read from outside: an inspection does not say what only a session's deadline keeps.
         let [waiters, all] = ["queue", "leases"].map(|part| {
             let names = self.server().command(&["ZRANGE", &key(part), "0", "-1"]);
             names.array().iter().map(|name| name.text().to_owned()).collect::<Vec<_>>()

@@ -3,8 +3,7 @@
 //! A [`Cell`] is a row with a limit, for some time, with a store and workers of its own. Faults follow each
 //! other, and the workers report their events. When the cell is over, its history is
 //! [verified](verdict::Verdict) from outside, by the one clock of this host, and the writes that the fenced
-//! resource accepted with it. The commands of a single server are replayed through the model, too. At the end
-//! nothing may be left behind.
+//! resource accepted with it. At the end nothing may be left behind.
 //!
 //! The test suite `faults` of `permits` runs every row for two seconds, `scripts/faults` for a minute with
 //! several limits.
@@ -27,7 +26,7 @@ use permits::{AcquireError, AcquireOptions};
 use self::fixture::{Deployment, Fixture};
 use self::queue_watch::QueueWatch;
 pub use self::verdict::{Excess, Verdict};
-use crate::history::{now, replay};
+use crate::history::now;
 use crate::mutants::Split;
 use crate::wait;
 use crate::worker::SEMAPHORE;
@@ -60,33 +59,16 @@ struct Promise {
     keep: Option<Duration>,
     /// The lanes that the requests are divided among; 0: none.
     lanes: u32,
-    /// The state of the store after the fault.
-    state: StateAfter,
-}
-
-/// The state of the store after a fault, for the replay of its commands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StateAfter {
-    /// As before.
-    Kept,
-    /// An earlier state, or none.
-    Lost,
-    /// Parts are missing, which the replay does not follow: the records do not name the keys that vanished.
-    Damaged,
 }
 
 /// The queue may break, because a client is away for longer than the lease.
-const BOUND: Promise =
-    Promise { bound: true, order: false, success: true, keep: None, lanes: 0, state: StateAfter::Kept };
+const BOUND: Promise = Promise { bound: true, order: false, success: true, keep: None, lanes: 0 };
 
 /// Everything holds, and no connected client loses a permit.
 const ALL: Promise = Promise { order: true, ..BOUND };
 
-/// The store loses state.
-const LOSING: Promise = Promise { state: StateAfter::Lost, ..BOUND };
-
 /// The store loses state, and the excess is measured.
-const MEASURED: Promise = Promise { bound: false, ..LOSING };
+const MEASURED: Promise = Promise { bound: false, ..BOUND };
 
 /// Requests may be refused.
 const REFUSING: Promise = Promise { success: false, ..BOUND };
@@ -96,7 +78,7 @@ const REFUSING: Promise = Promise { success: false, ..BOUND };
 const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND };
 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
-const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..LOSING };
+const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..BOUND };
 
 /// As [`KEEPING_LOSING`], with more lanes than workers.
 const KEEPING_LOSING_IN_LANES: Promise = Promise { lanes: 20, ..KEEPING_LOSING };
@@ -120,21 +102,21 @@ pub const ROWS: [Row; 32] = [
     row("partition", "clients cut off, both ways", proxied, single::partition, BOUND),
     row("wakeup-cut", "wake-up connections killed", Deployment::server, single::wakeup_cut, ALL),
     row("server-pause", "server paused beyond the lease", Deployment::server, single::server_pause, BOUND),
-    row("restart-aof", "server killed, append-only file, fsync everysec", everysec, single::restart, LOSING),
+    row("restart-aof", "server killed, append-only file, fsync everysec", everysec, single::restart, BOUND),
     row("restart-always", "server killed, append-only file, fsync always", always, single::restart, BOUND),
-    row("restart-empty", "server killed, nothing on disk", Deployment::server, single::restart, LOSING),
+    row("restart-empty", "server killed, nothing on disk", Deployment::server, single::restart, BOUND),
     row("flushall", "FLUSHALL: excess measured", Deployment::server, single::flushall, MEASURED),
     row(
         "keys-vanish",
         "some of the semaphore's keys deleted: excess measured",
         Deployment::server,
         single::keys_vanish,
-        Promise { state: StateAfter::Damaged, ..MEASURED },
+        MEASURED,
     ),
     row("script-flush", "SCRIPT FLUSH", Deployment::server, single::script_flush, ALL),
     row("oom", "memory full, noeviction", Deployment::server, single::oom, REFUSING),
-    row("sentinel-kill", "primary killed", groups::watched_careful, groups::sentinel_kill, LOSING),
-    row("sentinel-pause", "primary paused", groups::watched_careful, groups::sentinel_pause, LOSING),
+    row("sentinel-kill", "primary killed", groups::watched_careful, groups::sentinel_kill, BOUND),
+    row("sentinel-pause", "primary paused", groups::watched_careful, groups::sentinel_pause, BOUND),
     row(
         "sentinel-pause-loose",
         "primary paused, without min-replicas-to-write: excess measured",
@@ -142,13 +124,7 @@ pub const ROWS: [Row; 32] = [
         groups::sentinel_pause,
         MEASURED,
     ),
-    row(
-        "sentinel-failover",
-        "failover on demand",
-        groups::watched_careful,
-        groups::sentinel_failover,
-        LOSING,
-    ),
+    row("sentinel-failover", "failover on demand", groups::watched_careful, groups::sentinel_failover, BOUND),
     row(
         "sentinel-split",
         "old primary and half of the clients parted from the rest: excess measured",
@@ -163,8 +139,8 @@ pub const ROWS: [Row; 32] = [
         groups::sentinel_split,
         MEASURED,
     ),
-    row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, LOSING),
-    row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, LOSING),
+    row("cluster-kill", "primary killed", groups::cluster, groups::cluster_kill, BOUND),
+    row("cluster-failover", "failover by agreement", groups::cluster, groups::cluster_failover, BOUND),
     row("cluster-migrate", "hash slot moved", groups::cluster_of_primaries, groups::cluster_migrate, BOUND),
     row("keep-recall-lost", "recalls swallowed", proxied, single::recall_lost, KEEPING),
     row("keep-keeper-killed", "keepers killed", Deployment::server, single::keeper_kill, KEEPING),
@@ -208,7 +184,7 @@ pub const ROWS: [Row; 32] = [
         "any fault of a single server that loses no keys and forks no client",
         mixed,
         single::mixed,
-        Promise { state: StateAfter::Lost, ..REFUSING },
+        REFUSING,
     ),
 ];
 
@@ -303,16 +279,6 @@ impl Cell {
         verdict.note(served.map_err(|reason| format!("liveness: {reason}")));
         verdict.note(closed.map(drop).map_err(|reason| format!("end: {reason}")));
         verdict.note(at_rest(&fixture.deployment, limit).map_err(|reason| format!("P10: {reason}")));
-        let is_replayed = row.promise.state != StateAfter::Damaged && self.mutant.is_none();
-        if let Some(recorder) = fixture.recorder.filter(|_| is_replayed) {
-            let replayed = replay(&recorder.records()).and_then(|replayed| {
-                if row.promise.state == StateAfter::Kept {
-                    replayed.check_kept()?;
-                }
-                replayed.check_deadlines(&history.grants())
-            });
-            verdict.note(replayed.map_err(|violation| format!("replay: {violation}")));
-        }
         verdict
     }
 }

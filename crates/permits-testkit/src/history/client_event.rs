@@ -93,16 +93,7 @@ const CLOCK: ClockId = ClockId::Monotonic;
 
 /// Microseconds by a clock that all processes of this host share, and that runs on while they are paused.
 pub fn now() -> u64 {
-    micros(CLOCK)
-}
-
-/// Microseconds by which the wall clock is ahead of [`now`].
-pub(super) fn wall_offset_us() -> u64 {
-    micros(ClockId::Realtime) - now()
-}
-
-fn micros(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
+    let time = clock_gettime(CLOCK);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
     seconds.expect("the clock began at 0") * 1_000_000 + nanoseconds.expect("it counts upwards") / 1000
 }

@@ -1,12 +1,9 @@
-//! Mutants: a store, a record or a client with one defect each. A check that finds none of them shows
-//! nothing.
+//! Mutants: a store or a client with one defect each. A check that finds none of them shows nothing.
 //!
 //! - [`model`]: the model with a defect around it, each with the property that it breaks.
-//! - [`record`]: the record of a command with one thing changed.
 //! - [`Split`]: clients that use two semaphores for one, for the [fault matrix](crate::faults).
 
 pub mod model;
-pub mod record;
 
 /// Every other worker uses another semaphore, so that more is held than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,31 +14,6 @@ pub type Outcome = (Reply, Vec<Event>);
 /// A store as the model is one.
 pub type Store = fn(&mut Option<State>, &Clock<'_>, &Command) -> Outcome;
 
-/// The mutants that short histories show, each with the property that it breaks.
-pub const ALL: [(&str, Store); 21] = [
-    ("P1, P2", one_too_many),
-    ("P2", no_window),
-    ("P4", old_tokens),
-    ("P4, kept", forgets_who_keeps),
-    ("P5", resurrects),
-    ("P5, one effect", forgets_requests),
-    ("P6", lets_overtake),
-    ("P7", keeps_what_is_freed),
-    ("P7, served", trusts_messages),
-    ("P9", keeps_the_entry),
-    ("P10", loses_a_unit),
-    ("P10, at rest", never_reaps),
-    ("P11", ignores_the_pin),
-    ("P13", shortens_others),
-    ("P15", publishes_twice),
-    ("P17", forgets_the_time),
-    ("P20", keeps_waiters),
-    ("P21", remembers_one_change),
-    ("P22", never_recalls),
-    ("P23", puts_new_lanes_first),
-    ("slots", one_slot),
-];
-
 /// Grants one unit more than the limit.
 pub fn one_too_many(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     change(state, |state| state.limit += 1);
@@ -281,13 +256,6 @@ pub fn keeps_waiters(state: &mut Option<State>, server: &Clock<'_>, command: &Co
     change(state, |state| state.paused_until_ms = PAUSED);
     let outcome = apply(state, server, command);
     change(state, |state| (state.closed, state.paused_until_ms) = (Some(reason), paused));
-    outcome
-}
-
-/// Forgets which grants may be kept, so that their tokens are not passed over.
-pub fn forgets_who_keeps(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
-    let outcome = apply(state, server, command);
-    change(state, |state| state.entries.values_mut().for_each(|entry| entry.terms.keep = false));
     outcome
 }
 

@@ -222,28 +222,6 @@ impl ServerBuilder {
     }
 }
 
-/// The address and password of a server, for threads of the kit.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    endpoint: Endpoint,
-    password: Option<String>,
-}
-
-impl Access {
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        let mut connection = match &self.endpoint {
-            Endpoint::Tcp(address) => Connection::connect(*address)?,
-            Endpoint::Unix(path) => Connection::connect_unix(path)?,
-        };
-        if let Some(password) = &self.password
-            && let Resp::Error(message) = connection.call(&["AUTH", password])?
-        {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-        }
-        Ok(connection)
-    }
-}
-
 /// The endpoint of a server.
 #[derive(Clone, Debug)]
 pub(super) enum Endpoint {
@@ -291,16 +269,18 @@ impl Site {
     }
 
     /// The kit's own way to the server: past TLS, by a socket.
-    pub(super) fn access(&self) -> Access {
-        let endpoint = match &self.endpoint {
-            Endpoint::Tcp(_) if self.tls.is_some() => Endpoint::Unix(socket(self.dir.path())),
-            endpoint => endpoint.clone(),
-        };
-        Access { endpoint, password: self.password.clone() }
-    }
-
     pub(super) fn connect(&self) -> io::Result<Connection> {
-        self.access().connect()
+        let mut connection = match &self.endpoint {
+            Endpoint::Tcp(address) if self.tls.is_none() => Connection::connect(*address)?,
+            Endpoint::Tcp(_) => Connection::connect_unix(&socket(self.dir.path()))?,
+            Endpoint::Unix(path) => Connection::connect_unix(path)?,
+        };
+        if let Some(password) = &self.password
+            && let Resp::Error(message) = connection.call(&["AUTH", password])?
+        {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Ok(connection)
     }
 
     /// Launches the server again, at its place. Another program may have its port for a moment, so it retries

@@ -16,7 +16,7 @@ pub use launch::ServerBuilder;
 use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use crate::wait::HANGS;
-use launch::{Access, Endpoint, Site};
+use launch::{Endpoint, Site};
 
 /// A running `redis-server` or `valkey-server` of its own, killed when dropped.
 ///
@@ -195,10 +195,6 @@ impl Server {
     pub fn info(&self, field: &str) -> Option<String> {
         let reply = self.command(&["INFO"]);
         launch::info_field(reply.text(), field).map(str::to_owned)
-    }
-
-    pub(crate) fn access(&self) -> Access {
-        self.site.access()
     }
 
     fn process(&self) -> MutexGuard<'_, ChildGuard> {

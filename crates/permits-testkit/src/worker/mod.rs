@@ -67,12 +67,10 @@ pub struct WorkerSettings {
     pub step: Option<Duration>,
     /// The socket of the fenced resource.
     pub fence: Option<PathBuf>,
-    /// True if the store's scripts report their commands to a [`Recorder`](crate::history::Recorder).
-    pub recorded: bool,
 }
 
 impl WorkerSettings {
-    /// Settings for one semaphore, with steps of 20 ms, no fence and no recorder.
+    /// Settings for one semaphore, with steps of 20 ms, and no fence.
     pub fn new(limit: u32, lease: Duration) -> Self {
         Self {
             number: 0,
@@ -88,7 +86,6 @@ impl WorkerSettings {
             seed: 0,
             step: Some(Duration::from_millis(20)),
             fence: None,
-            recorded: false,
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::{Counts, SETTINGS, Wait, Work, WorkerCommand, WorkerSettings, draw_time};
 use crate::FencedClient;
 use crate::fork::{Forked, fork};
-use crate::history::{ClientEvent, deadline, now, record, report_at};
+use crate::history::{ClientEvent, deadline, now, report_at};
 use crate::wait::HANGS;
 
 /// Longer than any permit is held: the step of a worker that reports none.
@@ -75,9 +75,6 @@ struct Shared {
 }
 
 async fn serve(settings: WorkerSettings) {
-    if settings.recorded {
-        record();
-    }
     let mut commands = read_commands();
     let client = connect(&settings).await;
     let semaphores = settings

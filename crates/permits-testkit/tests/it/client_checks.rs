@@ -1,12 +1,9 @@
 //! The checks of the clients' events find every violation, and report no other.
 
-use permits_core::model::KEPT_TOKENS;
 use permits_testkit::history::client_checks::{
     Granted, check_bound, check_order, check_queue_order, check_slots, check_tokens, most_at_once,
 };
-use permits_testkit::history::{
-    ClientEvent, ClientRecord, History, Replayed, Rules, StoredPermit, Violation, now, verify,
-};
+use permits_testkit::history::{ClientEvent, ClientRecord, History, Rules, Violation, verify};
 
 fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
     Granted {
@@ -219,38 +216,4 @@ fn a_history_that_makes_no_sense_is_found() {
     ] {
         assert_eq!(added(2000, 1, tag, what.clone()), "form", "{what:?}");
     }
-}
-
-/// The grants of clients must be those of the store.
-#[test]
-fn a_grant_that_the_store_did_not_make_and_a_deadline_beyond_its_own_are_found() {
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
-    let wall_ms = u64::try_from(wall.as_millis()).expect("it is not so late");
-    let at = now();
-    let permit = granted(7, 0, at, at + 5_000_000);
-    let mut replayed = Replayed::default();
-    assert_eq!(rule(replayed.check_deadlines(std::slice::from_ref(&permit))), "P3");
-    let stored = |after_ms, keep| StoredPermit { deadline_ms: wall_ms + after_ms, keep };
-    replayed.permits.insert((0, 7), stored(5_100, true));
-    assert_eq!(replayed.check_deadlines(std::slice::from_ref(&permit)), Ok(()));
-    for (token, slot, again, verdict) in [
-        (7, 1, false, "P3"),
-        (8, 0, false, "P3"),
-        (8, 0, true, ""),
-        (7 + KEPT_TOKENS - 1, 0, true, ""),
-        (7 + KEPT_TOKENS, 0, true, "P3"),
-        (7, 0, true, "P3"),
-        (8, 1, true, "P3"),
-    ] {
-        let permit = Granted { token, slot, again, ..permit.clone() };
-        let found = replayed.check_deadlines(&[permit]).err().map_or("", |violation| violation.rule);
-        assert_eq!(found, verdict, "token {token} in slot {slot}, again: {again}");
-    }
-    replayed.permits.insert((0, 7), stored(4_900, true));
-    assert_eq!(rule(replayed.check_deadlines(std::slice::from_ref(&permit))), "P3");
-    let paused = Granted { acquired: at + 6_000_000, until: at + 6_000_000, ..permit.clone() };
-    assert_eq!(replayed.check_deadlines(&[paused]), Ok(()), "it was over before its client saw it");
-    replayed.permits.insert((0, 7), stored(5_100, false));
-    let again = Granted { again: true, token: 8, ..permit };
-    assert_eq!(rule(replayed.check_deadlines(&[again])), "P3", "its session does not keep it");
 }

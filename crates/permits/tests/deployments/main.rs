@@ -15,9 +15,8 @@ mod waiting;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
-use permits_testkit::history::{Recorder, merge, record, replay};
+use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
-use permits_testkit::{HANGS, Server};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -28,27 +27,6 @@ fn builder(url: &str) -> ClientBuilder {
 
 async fn connect(url: &str) -> Client {
     builder(url).connect().succeeds().await
-}
-
-/// Records the commands of clients that connect from now on, on all these servers.
-fn record_all(servers: &[Server]) -> Vec<Recorder> {
-    record();
-    servers.iter().map(Recorder::listen).collect()
-}
-
-/// Demands that the servers, one after the other, did the same as the model, and that in the end nothing is
-/// held or waits. Returns the number of commands that were answered and then lost by a failover, because
-/// replicas lag.
-#[track_caller]
-fn replayed(recorders: &[Recorder]) -> u64 {
-    let records = merge(recorders.iter().map(Recorder::records));
-    let replayed = replay(&records).unwrap_or_else(|violation| panic!("{violation}"));
-    replayed.check_at_rest().unwrap_or_else(|violation| panic!("{violation}"));
-    assert!(replayed.losses.iter().all(|loss| loss.restarted), "{:?}", replayed.losses);
-    let servers: std::collections::BTreeSet<&str> = records.iter().map(|record| &*record.run_id).collect();
-    assert!(servers.len() > 1, "all {} commands were executed by one server", records.len());
-    eprintln!("{} commands of {} servers, {:?}", records.len(), servers.len(), replayed.losses);
-    replayed.losses.iter().map(|loss| loss.from - loss.to).sum()
 }
 
 /// Fails instead of hanging.

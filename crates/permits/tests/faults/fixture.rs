@@ -1,11 +1,9 @@
-//! The fixture of every test: a server, the record of its commands, and a pool of workers.
+//! The fixture of every test: a server, and a pool of workers.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use permits::Recovery;
-use permits_core::protocol::{AcquireOutcome, Answers};
-use permits_testkit::history::{Recorder, Violation, replay};
 use permits_testkit::real_time::always_counts;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
 use permits_testkit::{Connection, Resp, Server, wait};
@@ -15,13 +13,10 @@ use crate::packed;
 /// The maximum of the queue: a number that occurs nowhere else, by which a request to acquire is recognized.
 pub(crate) const MAX_WAITERS: u32 = 98_765;
 
-/// A server, the record of its commands, and the workers that use it.
+/// A server, and the workers that use it.
 pub(crate) struct Fixture {
-    // Dropped before the server that it listens to.
-    recorder: Recorder,
     pub(crate) server: Server,
     pool: WorkerPool,
-    is_forgetful: bool,
 }
 
 impl Deref for Fixture {
@@ -38,21 +33,13 @@ impl Fixture {
     }
 
     pub(crate) fn on(server: Server, limit: u32, lease: Duration) -> Self {
-        let recorder = Recorder::listen(&server);
         let settings = WorkerSettings {
             url: server.url(),
             max_waiters: Some(MAX_WAITERS),
-            recorded: true,
             ..WorkerSettings::new(limit, lease)
         };
         let pool = WorkerPool::new(|| test_command("worker_process"), settings);
-        Self { recorder, server, pool, is_forgetful: false }
-    }
-
-    /// Expects the store to lose its state. Otherwise a loss fails the test.
-    pub(crate) fn forgetful(mut self) -> Self {
-        self.is_forgetful = true;
-        self
+        Self { server, pool }
     }
 
     /// Sets the recovery window of the workers. By default a server that has just been started counts as
@@ -100,8 +87,7 @@ impl Fixture {
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// P10: the semaphore is idle, and all its slots are free. The model, given the same commands, does the
-    /// same.
+    /// P10: the semaphore is idle, and all its slots are free.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
         let left = || {
@@ -114,30 +100,7 @@ impl Fixture {
         let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
         always_counts(|| {
             assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
-            self.replay().unwrap_or_else(|violation| panic!("{violation}\n{}", self.tail()));
         });
-    }
-
-    /// The tokens in the server's answers to requests.
-    pub(crate) fn granted_tokens(&self) -> Vec<u64> {
-        let answers = self.recorder.records().into_iter().filter_map(|record| match record.reply.answers {
-            Answers::Acquire(answers) => Some(answers),
-            _ => None,
-        });
-        let token = |acquired| match acquired {
-            AcquireOutcome::Granted(grant) => Some(grant.token),
-            _ => None,
-        };
-        answers.flatten().filter_map(token).collect()
-    }
-
-    /// Replays the commands of the server, and compares the result with the workers' history.
-    fn replay(&self) -> Result<(), Violation> {
-        let replayed = replay(&self.recorder.records())?;
-        eprintln!("{} commands, {} events replayed", replayed.commands, replayed.events);
-        assert_eq!(self.is_forgetful, !replayed.losses.is_empty(), "state was lost: {:?}", replayed.losses);
-        replayed.check_at_rest()?;
-        replayed.check_deadlines(&self.grants())
     }
 }
 

@@ -112,7 +112,7 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
 #[test]
 fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
     in_real_time(|| {
-        let fixture = Fixture::new(1, Duration::from_secs(15)).forgetful();
+        let fixture = Fixture::new(1, Duration::from_secs(15));
         let url = fixture.server.url();
         let mut short = fixture.start_connected("short", &url, Duration::from_millis(600));
         short.acquire("before");
@@ -143,7 +143,7 @@ fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
 #[test]
 fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
     in_real_time(|| {
-        let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful();
+        let fixture = Fixture::new(3, Duration::from_secs(3));
         let downs = [0, 300, 0, 1000, 100].map(Duration::from_millis);
         survive_restarts(&fixture, &downs, false);
     });
@@ -152,7 +152,7 @@ fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
 #[test]
 fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
     in_real_time(|| {
-        let fixture = Fixture::new(3, Duration::from_secs(3)).forgetful().recovery(Recovery::Strict);
+        let fixture = Fixture::new(3, Duration::from_secs(3)).recovery(Recovery::Strict);
         survive_restarts(&fixture, &[Duration::from_millis(200)], false);
     });
 }
@@ -182,7 +182,7 @@ fn a_window_follows_a_restart_at_the_end_of_a_second() {
 
 /// Returns whether the server was still within the window when it reported an uptime of a second.
 fn restart_at_the_end_of_a_second() -> bool {
-    let fixture = Fixture::new(2, Duration::from_secs(3)).forgetful();
+    let fixture = Fixture::new(2, Duration::from_secs(3));
     let (mut holder, mut newcomer) = (fixture.worker("holder"), fixture.worker("newcomer"));
     holder.acquire("held");
     let time = fixture.server.command(&["TIME"]);

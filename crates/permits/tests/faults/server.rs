@@ -75,7 +75,7 @@ fn holders_stop_at_their_deadline_when_the_server_stands_still() {
 #[test]
 fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
     in_real_time(|| {
-        let fixture = Fixture::new(2, Duration::from_secs(2)).forgetful();
+        let fixture = Fixture::new(2, Duration::from_secs(2));
         let (mut one, mut two, mut later) =
             (fixture.worker("one"), fixture.worker("two"), fixture.worker("later"));
         let first = one.acquire("first");
@@ -112,7 +112,7 @@ fn holders_that_were_flushed_are_put_back_at_their_next_renewal() {
 #[test]
 fn a_flushed_holder_whose_units_were_granted_again_is_lost_within_its_lease() {
     in_real_time(|| {
-        let fixture = Fixture::new(1, Duration::from_secs(3)).forgetful();
+        let fixture = Fixture::new(1, Duration::from_secs(3));
         let (mut old, mut new) = (fixture.worker("old"), fixture.worker("new"));
         // On a young server without state free units are held back, for a third of the lease.
         let uptime = || fixture.server.info("uptime_in_seconds").and_then(|seconds| seconds.parse().ok());

@@ -43,11 +43,7 @@ impl Wire {
     pub(crate) fn encode(&self, command: &Command, as_text: bool) -> Cmd {
         let script = self.scripts.of(command.operation.kind());
         let (verb, script) = if as_text { ("EVAL", &script.code) } else { ("EVALSHA", &script.hash) };
-        let mut cmd = codec::encode(verb, script, &self.prefix, self.sharded, command);
-        if let Some(note) = self.scripts.note {
-            cmd.arg(note(command));
-        }
-        cmd
+        codec::encode(verb, script, &self.prefix, self.sharded, command)
     }
 
     /// Calls without an effect of the scripts whose order matters, by their hashes or `as_text`, which loads

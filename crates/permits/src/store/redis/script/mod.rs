@@ -19,7 +19,7 @@ pub(super) mod ops;
 pub(super) mod values;
 
 use self::ops::Lua;
-use crate::protocol::{Command, OperationKind, layout};
+use crate::protocol::{OperationKind, layout};
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
@@ -55,21 +55,11 @@ pub(crate) struct Script {
 /// The scripts.
 pub(crate) struct Scripts {
     by_kind: Vec<Script>,
-    /// A last argument for each call, which a recording build takes off again.
-    pub(super) note: Option<fn(&Command) -> String>,
 }
-
-/// The build that takes the place of [`Scripts::new`] in a recording process.
-#[cfg(feature = "testing")]
-pub(super) static REPLACED: std::sync::OnceLock<fn(bool) -> Scripts> = std::sync::OnceLock::new();
 
 impl Scripts {
     /// For one server, or for the nodes of a cluster, where messages are `sharded`.
     pub(crate) fn new(sharded: bool) -> Self {
-        #[cfg(feature = "testing")]
-        if let Some(build) = REPLACED.get() {
-            return build(sharded);
-        }
         Self::build(CLOCK, sharded, |_, code| code)
     }
 
@@ -96,7 +86,7 @@ impl Scripts {
             let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }
         };
-        Self { by_kind: OperationKind::ALL.iter().copied().map(script).collect(), note: None }
+        Self { by_kind: OperationKind::ALL.iter().copied().map(script).collect() }
     }
 
     /// The script that executes operations of this kind.
