@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit, StoreError};
 use permits_testkit::cluster::{Cluster, slot};
+use permits_testkit::real_time::awaited_in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, skip, wait};
 
@@ -260,23 +261,27 @@ async fn channels_of_idle_semaphores_are_unsubscribed() {
         return;
     }
     let cluster = Cluster::builder().primaries(1).replicas(0).start();
-    let lease = Duration::from_millis(500);
-    let client = builder(&cluster.url()).lease(lease).connect().succeeds().await;
-    let held = client.named("kept", 1).acquire().succeeds().await;
-    let mut used = 0;
     let listened = || channels(&cluster.nodes()[0]);
-    // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
-    in_time(async {
-        while used < 1500 || listened() > used / 2 {
-            let semaphore = client.named(format!("semaphore-{used}"), 1);
-            semaphore.acquire().succeeds().await.release().succeeds().await;
-            used += 1;
-        }
+    awaited_in_real_time(async || {
+        // Idle is what no command has used for the longest lease.
+        let lease = Duration::from_millis(500);
+        let client = builder(&cluster.url()).lease(lease).connect().succeeds().await;
+        let held = client.named("kept", 1).acquire().succeeds().await;
+        let mut used = 0;
+        // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
+        in_time(async {
+            while used < 1500 || listened() > used / 2 {
+                let semaphore = client.named(format!("semaphore-{used}"), 1);
+                semaphore.acquire().succeeds().await.release().succeeds().await;
+                used += 1;
+            }
+        })
+        .await;
+        let waiter = in_line(&client.named("kept", Limit::Stored), "next").await;
+        held.release().succeeds().await;
+        granted(waiter).await.release().succeeds().await;
     })
     .await;
-    let waiter = in_line(&client.named("kept", Limit::Stored), "next").await;
-    held.release().succeeds().await;
-    granted(waiter).await.release().succeeds().await;
 }
 
 /// A user with exactly the documented rules, on every node.

@@ -44,6 +44,7 @@ async fn in_line(semaphore: &Semaphore, holder: &str) -> JoinHandle<Result<Permi
             if seen.waiters.iter().any(|waiter| waiter.holder == holder) {
                 return;
             }
+            assert!(!waiter.is_finished(), "it does not wait");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
