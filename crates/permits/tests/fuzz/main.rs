@@ -6,13 +6,7 @@
 //! runs until it is stopped.
 
 mod damage;
-#[expect(dead_code, reason = "other tests read from a server")]
-#[path = "../support/dump.rs"]
-mod dump;
-mod dumps;
 mod names;
-#[path = "../support/packed.rs"]
-mod packed;
 mod replies;
 #[expect(dead_code, reason = "no case must be met here")]
 #[path = "../../../permits-core/tests/support/run.rs"]
