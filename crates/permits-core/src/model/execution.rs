@@ -12,7 +12,7 @@ use crate::protocol::{
 pub const REAP_MAX: usize = 128;
 
 /// The most sessions that one command asks to continue the work that a bound has cut off.
-const TURNS_MAX: usize = 4;
+pub const TURNS_MAX: usize = 4;
 
 /// One command in execution.
 pub(super) struct Execution<'a> {

@@ -33,7 +33,7 @@ const FIRST_TIME: u64 = 1 << 50;
 pub(super) const FORGIVES_EVERY: u64 = 16;
 
 /// The most lanes that owe nothing any more, and that one request removes.
-const FORGIVEN_MAX: usize = 128;
+pub const FORGIVEN_MAX: usize = 128;
 
 /// The progress of a lane: units granted while it waited, divided by their shares.
 #[derive(Debug, Clone, Copy, Default)]

@@ -38,10 +38,10 @@ mod state;
 use self::execution::Execution;
 use crate::protocol::{Answers, Command, Event, Operation, Reply};
 
-pub use self::execution::REAP_MAX;
+pub use self::execution::{REAP_MAX, TURNS_MAX};
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX, VIEW_MAX};
-pub use self::lanes::{LANES_MAX, Lane, Lanes, Progress};
+pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, Lanes, Progress};
 pub use self::recovery::IDENTITY_EVERY_US;
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,

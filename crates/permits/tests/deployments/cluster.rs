@@ -268,7 +268,8 @@ async fn channels_of_idle_semaphores_are_unsubscribed() {
         let client = builder(&cluster.url()).lease(lease).connect().succeeds().await;
         let held = client.named("kept", 1).acquire().succeeds().await;
         let mut used = 0;
-        // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones come.
+        // The channels of held permits stay. Of the others, the idle ones are unsubscribed when new ones
+        // come.
         in_time(async {
             while used < 1500 || listened() > used / 2 {
                 let semaphore = client.named(format!("semaphore-{used}"), 1);

@@ -5,23 +5,8 @@
 //! stored twice: its length stands for it. An entry has one encoding, so a script sees that nothing has
 //! changed by comparing bytes.
 
+use super::layout::{HOLDS, KEEPS, KEYED, LANED, LAYOUTS, TIMES};
 use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
-
-/// Added to the first byte of an entry whose grant is to count for some time, whose lease was changed, or
-/// that has a key.
-const TIMES: u8 = 2;
-
-/// Added to the first byte of an entry whose session may keep the grant.
-const KEEPS: u8 = 4;
-
-/// Added to the time for which the grant counts, which is at most a day, of an entry with a key.
-const KEYED: u32 = 1 << 31;
-
-/// Added to the first byte of an entry with a lane or a share.
-const LANED: u8 = 8;
-
-/// Times the layout, added to the first byte.
-const LAYOUTS: u8 = 16;
 
 /// The entry of a holder, which has a grant, or of a waiter.
 pub(super) struct Entry<'a> {
@@ -46,7 +31,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let is_laned = entry.terms.is_laned();
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags = flag(has_times, TIMES) + flag(*keep, KEEPS) + flag(is_laned, LANED);
-    packed.push(u8::from(entry.grant.is_some()) + flags + LAYOUTS * layout());
+    packed.push(flag(entry.grant.is_some(), HOLDS) + flags + LAYOUTS * layout());
     packed.extend(weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {

@@ -4,6 +4,7 @@
 //! - `codec`: the encoding of commands, replies and events, as far as the operations share it.
 //! - `change`: the line of a remembered change by an operator.
 //! - `entry`: the packed entry of a holder or waiter, as commands carry it and as the hash stores it.
+//! - `layout`: what the scripts and Rust agree on; it fills in the `$NAME`s of the Lua files.
 //! - `values`: readers of returned values.
 //!
 //! A script is [`NO_KEYS`], `clock`, `read`, `waits`, the operation's ordinary course if it has one, the
@@ -15,11 +16,12 @@
 mod change;
 pub(super) mod codec;
 mod entry;
+mod layout;
 pub(super) mod ops;
 pub(super) mod values;
 
 use self::ops::Lua;
-use crate::protocol::{OperationKind, layout};
+use crate::protocol::OperationKind;
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
@@ -60,29 +62,21 @@ pub(crate) struct Scripts {
 impl Scripts {
     /// For one server, or for the nodes of a cluster, where messages are `sharded`.
     pub(crate) fn new(sharded: bool) -> Self {
-        Self::build(CLOCK, sharded, |_, code| code)
+        Self::build(CLOCK, sharded)
     }
 
-    /// With `clock` in the place of `clock.lua`, and each script passed through `finish`.
-    pub(super) fn build(
-        clock: &str,
-        sharded: bool,
-        finish: impl Fn(OperationKind, String) -> String,
-    ) -> Self {
+    /// With `clock` in the place of `clock.lua`.
+    pub(super) fn build(clock: &str, sharded: bool) -> Self {
         let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
         let script = |kind: OperationKind| {
             let Lua { holders_at, ordinary, in_lanes, general } = ops::lua(kind);
-            let first = holders_at.map_or("math.huge".to_owned(), |at| at.to_string());
-            let (layout, name) = (layout(), kind.name());
-            let names =
-                format!("local PUBLISH, FIRST, LAYOUT, KIND = '{publish}', {first}, {layout}, '{name}'");
-            let begun = [&names, clock, READ];
+            let begun = [NO_KEYS, clock, READ];
             let parts: Vec<&str> = if kind == OperationKind::Inspect {
                 [&begun[..], &LANES[..1], &FOUND, &[VIEW, HEAD], general].concat()
             } else {
                 [&begun[..], ordinary, &LANES, in_lanes, &FOUND, &SHARED, general, &[HEAD, FINISH]].concat()
             };
-            let code = [NO_KEYS, &finish(kind, parts.join("\n"))].join("\n");
+            let code = layout::filled(&parts.join("\n"), kind.name(), holders_at, publish);
             let hash = sha1_smol::Sha1::from(&code).digest().to_string();
             Script { code, hash }
         };

@@ -3,10 +3,10 @@
 local join_all
 if ordinary and lanes > 0 then
   -- If `join` could fail for one of them, it is left to the general course.
-  ordinary = lanes + count <= LANES_MAX
+  ordinary = lanes + count <= $LANES_MAX
   for k = 1, count do
     local record = record_of(lane_of(given[k]))
-    if record and record.next + count > TICKETS then ordinary = false end
+    if record and record.next + count > $TICKETS then ordinary = false end
     if not record and not first_lane then read_first_lane() end
   end
   -- The key of lanes may have vanished.

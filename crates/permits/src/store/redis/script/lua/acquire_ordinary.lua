@@ -37,7 +37,7 @@ if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or 
       elseif waiting + queued >= queue_max then
         tag = 'queue_full'
       else
-        if string.byte(entry) % 16 >= LANED then
+        if string.byte(entry) % 16 >= $LANED then
           if lanes == 0 then ordinary = false; break end
           entry = set_queued(entry, now_us)
         end

@@ -23,7 +23,7 @@ if ordinary and leases_before then
     if queued > 0 then
       local foremost = waiting
       if new then foremost = join_all(new, tickets) end
-      reply[RECHECK] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
+      reply[$RECHECK_AT] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))
       if waiting == 0 and pinned == 0 then redis.call('PEXPIREAT', queue_key, expires) end
     end

@@ -13,7 +13,6 @@
 -- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one
 -- state table instead of many locals, and inline code instead of functions called once.
 
-local CHANGES, REASON, PAUSED = '\tchanges', '\treason', 9007199254740991
 local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 
 -- An empty state, and the variables of this command.
@@ -21,7 +20,7 @@ local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
     checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
-    waits = string.rep('\0', WAITS_BYTES), reason = nil, -- of a closed line
+    waits = string.rep('\0', $WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand
@@ -36,17 +35,15 @@ local function new_state()
 end
 local s = new_state()
 if packed then
-  s.sequence, s.held, s.holders, s.waiting, s.last_token, s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused,
-    s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned, s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server =
-    struct.unpack('<ddddddddddddddddddddddddddds', packed, HEAD_AT)
-  s.waits = string.sub(packed, -WAITS_BYTES)
-  if s.paused < 0 then
-    s.paused, s.reason, s.reason_stored = -1 - s.paused, redis.call('HGET', state_key, REASON) or '', true
+  $STATE, s.server = struct.unpack('$UNPACKED_STATE', packed, $NUMBERS_AT)
+  s.waits, s.paused = string.sub(packed, -$WAITS_BYTES), s.pause
+  if s.pause < 0 then
+    s.paused, s.reason, s.reason_stored = -1 - s.pause, redis.call('HGET', state_key, '$REASON') or '', true
   end
-  s.existed, s.kept = true, s.pinned == 1 or s.paused == PAUSED or s.reason ~= nil
+  s.existed, s.kept = true, s.pinned == 1 or s.paused == $PAUSED or s.reason ~= nil
   if s.paused <= now_ms then s.paused = 0 end
   if not s.kept and now_ms >= s.expires then
-    if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
+    if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
     s, lanes, last_lane = new_state(), 0, 0
   end
 end
@@ -66,12 +63,12 @@ if s.lost then
     local kind = redis.call('TYPE', KEYS[i]).ok
     if kind ~= 'zset' and kind ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
   end
-  if s.existed then s.changes = redis.call('HGET', state_key, CHANGES) or nil end
-  if KIND ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
+  if s.existed then s.changes = redis.call('HGET', state_key, '$CHANGES') or nil end
+  if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   s.reason_stored = false
   s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, 0, math.huge
   -- Their sessions may have used all tokens of the last grant.
-  if s.kept_until > 0 then s.last_token = s.last_token + KEPT_TOKENS - 1 end
+  if s.kept_until > 0 then s.last_token = s.last_token + $KEPT_TOKENS - 1 end
 end
 
 -- Entries by holder, as they are after what this command has done so far: packed, or false if there is none.

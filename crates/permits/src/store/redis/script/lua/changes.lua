@@ -4,7 +4,6 @@
 -- of the session; with tabs between them.
 
 local change_request, changed_by = ARGV[8], ARGV[9]
-local CHANGES_MIN, CHANGES_MAX, RETRIED_US = 32, 256, 60000000
 local changes = {}
 
 -- The fields of a line, as far as a script reads them: request, µs, part, what was done, two words.
@@ -12,7 +11,7 @@ local function change_fields(line)
   return string.match(line, '^(%C+)\t(%C+)\t(%C+)\t(%C+)\t(%C*)\t(%C*)\t%C*\t%C*$')
 end
 
-for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_key, CHANGES) or '', '[^\n]+') do
+for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_key, '$CHANGES') or '', '[^\n]+') do
   if change_fields(line) then changes[#changes + 1] = line end
 end
 
@@ -37,14 +36,14 @@ end
 -- are too many, and no session sends them again. Finish writes them.
 local function remember(part, what, a, b, reason)
   changes[#changes + 1] = table.concat({ change_request, string.format('%.0f', now_us), part, what, a, b, reason, changed_by }, '\t')
-  while #changes > CHANGES_MIN do
+  while #changes > $CHANGES_MIN do
     local followed, oldest, made = {}, nil, nil
     for i = #changes, 1, -1 do
       local _, at, of = change_fields(changes[i])
       if followed[of] then oldest, made = i, at end
       followed[of] = true
     end
-    if not oldest or now_us < made + RETRIED_US and #changes <= CHANGES_MAX then break end
+    if not oldest or now_us < made + $RETRIED_US and #changes <= $CHANGES_MAX then break end
     table.remove(changes, oldest)
   end
   s.changes = table.concat(changes, '\n')

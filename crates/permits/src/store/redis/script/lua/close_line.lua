@@ -9,7 +9,7 @@ allow_at_maxmemory()
 local reason = nil
 if ARGV[10] == '1' then reason = ARGV[11] end
 if s.reason ~= reason and not recall() then
-  if not reason then redis.call('HDEL', state_key, REASON) end
+  if not reason then redis.call('HDEL', state_key, '$REASON') end
   s.reason, s.reason_stored = reason, false
   remember('line', reason and 'close' or 'open', '', '', reason or '')
 end

@@ -8,17 +8,15 @@
 -- the token. The score in leases is the deadline, negative while it waits: so one range has all that expired,
 -- and holders are listed without the waiters.
 
-local KEYED = 2147483648
-
 -- The parts of an entry: token and slot (0 while it waits), weight, lease, request, session, label, the ms
 -- for which its grant counts, the number of changes of its lease, whether its session may keep it, its lane,
 -- its share, the key by which it supersedes, if it has one, and the µs at which it was queued.
 local function parts(holder, value)
   local request, from = nil, nil
-  local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', value)
-  local at_least, version, keeps, lane, share, key, queued = 0, 0, flags % 8 >= KEEPS, '', 1, nil, 0
-  if flags % 4 > 1 then at_least, version, at = struct.unpack('<I4I4', value, at) end
-  if flags % 16 >= LANED then share, queued, at = struct.unpack('<I2d', value, at) end
+  local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('$ENTRY', value)
+  local at_least, version, keeps, lane, share, key, queued = 0, 0, flags % 8 >= $KEEPS, '', 1, nil, 0
+  if flags % 4 >= $TIMES then at_least, version, at = struct.unpack('<I4I4', value, at) end
+  if flags % 16 >= $LANED then share, queued, at = struct.unpack('<I2d', value, at) end
   if request_bytes > 0 then
     request = string.sub(holder, -request_bytes)
   else
@@ -29,15 +27,15 @@ local function parts(holder, value)
   else
     from, at = struct.unpack('s', value, at)
   end
-  if flags % 16 >= LANED then lane, at = struct.unpack('s', value, at) end
-  if at_least >= KEYED then
-    at_least = at_least - KEYED
+  if flags % 16 >= $LANED then lane, at = struct.unpack('s', value, at) end
+  if at_least >= $KEYED then
+    at_least = at_least - $KEYED
     key, at = struct.unpack('s', value, at)
   end
   local token, slot, last = 0, 0, -1
   if flags % 2 == 1 then
-    token, slot = struct.unpack('<dI4', value, #value - GRANT_BYTES + 1)
-    last = -GRANT_BYTES - 1
+    token, slot = struct.unpack('<dI4', value, #value - $GRANT_BYTES + 1)
+    last = -$GRANT_BYTES - 1
   end
   return token, slot, weight, lease, request, from, string.sub(value, at, last), at_least, version, keeps, lane, share, key, queued
 end
@@ -46,9 +44,9 @@ end
 local function pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key)
   local request_bytes = string.sub(holder, -#request) == request and #request or 0
   local session_bytes = string.sub(request, 1, #from) == from and #from or 0
-  local times = (key or at_least + version > 0) and struct.pack('<I4I4', at_least + (key and KEYED or 0), version) or ''
+  local times = (key or at_least + version > 0) and struct.pack('<I4I4', at_least + (key and $KEYED or 0), version) or ''
   local laned = lane ~= '' or share ~= 1
-  return struct.pack('<BI4I4BBc0c0c0c0c0c0c0dI4', HOLDS + (times == '' and 0 or 2) + (keeps and KEEPS or 0) + (laned and LANED or 0), weight, lease,
+  return struct.pack('<BI4I4BBc0c0c0c0c0c0c0dI4', $HOLDS + (times == '' and 0 or $TIMES) + (keeps and $KEEPS or 0) + (laned and $LANED or 0), weight, lease,
     request_bytes, session_bytes, times, laned and struct.pack('<I2d', share, 0) or '', request_bytes > 0 and '' or struct.pack('s', request),
     session_bytes > 0 and '' or struct.pack('s', from), laned and struct.pack('s', lane) or '', key and struct.pack('s', key) or '', label, token, slot)
 end
@@ -73,5 +71,5 @@ end
 
 -- Passes over all tokens of a grant, if its session may have used them.
 local function spend_tokens(token, keeps)
-  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + KEPT_TOKENS - 1) end
+  if keeps and token > 0 then s.last_token = math.max(s.last_token, token + $KEPT_TOKENS - 1) end
 end

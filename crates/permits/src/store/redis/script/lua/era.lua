@@ -4,7 +4,7 @@
 if keeps_for ~= 0 then s.kept_until = math.max(s.kept_until, now_ms + keeps_for) end
 local lease_known = s.lease_max
 local lease_max = math.max(lease_known, longest_ms)
-if KIND ~= 'inspect' then s.lease_max = lease_max end
+if '$KIND' ~= 'inspect' then s.lease_max = lease_max end
 -- The window is a part of the longest lease, within bounds.
 local divisor, least, most = string.match(recovery, '(%d+):(%d+):(%d+)')
 local window = math.min(math.max(math.floor(lease_max / divisor), tonumber(least)), tonumber(most))
@@ -23,11 +23,11 @@ elseif not s.existed then
   local id, uptime_ms = server_identity()
   s.server = id
   if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end
-elseif now_us < s.checked or now_us - s.checked >= IDENTITY_EVERY_US then
+elseif now_us < s.checked or now_us - s.checked >= $IDENTITY_EVERY_US then
   local id = server_identity()
   s.checked = now_us
   -- A replica has the era of its primary.
-  if s.server ~= id and not (KIND == 'inspect' and string.find(redis.call('INFO', 'replication'), 'role:slave', 1, true)) then
+  if s.server ~= id and not ('$KIND' == 'inspect' and string.find(redis.call('INFO', 'replication'), 'role:slave', 1, true)) then
     s.server, s.era_known, s.era_began, s.recovering_until = id, s.last_token, now_us, now_ms + window
   end
 end

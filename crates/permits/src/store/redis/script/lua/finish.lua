@@ -3,7 +3,7 @@
 
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or s.reason)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
-reply[SEQUENCE] = s.sequence
+reply[$SEQUENCE_AT] = s.sequence
 
 if s.held > 0 then
   write_slots({})
@@ -13,12 +13,11 @@ else
 end
 
 if stays then
-  local keep = s.pinned == 1 or s.paused == PAUSED or s.reason
+  local keep = s.pinned == 1 or s.paused == $PAUSED or s.reason
   local extended = s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
-  local fields, gone = { STATE, struct.pack('<Bdddddddddddddddddddddddddddsc0', LAYOUT, s.sequence, s.held, s.holders, s.waiting, s.last_token,
-    s.last_ticket, s.slots_made, s.earliest, s.checked, s.grants, s.refused, s.kept_until, lanes, last_lane, s.limit, s.limit_version, s.pinned,
-    s.reason and -1 - s.paused or s.paused, s.recovering_until, s.lease_max, s.expires, s.cools_until, s.cooling, s.era_known, s.era_began, s.expired, s.revoked, s.server, s.waits) }, {}
+  s.pause = s.reason and -1 - s.paused or s.paused
+  local fields, gone = { '$STATE_FIELD', struct.pack('$PACKED_STATE', $LAYOUT, $STATE, s.server, s.waits) }, {}
   write_lanes(fields, gone)
   for key, holder in pairs(s.by_key) do
     local field, n = string.format('\t=%s', key), #fields
@@ -26,8 +25,8 @@ if stays then
   end
   redis.call('HSET', state_key, unpack(fields))
   if #gone > 0 then redis.call('HDEL', state_key, unpack(gone)) end
-  if s.reason and not s.reason_stored then redis.call('HSET', state_key, REASON, s.reason) end
-  if s.changes then redis.call('HSET', state_key, CHANGES, s.changes) end
+  if s.reason and not s.reason_stored then redis.call('HSET', state_key, '$REASON', s.reason) end
+  if s.changes then redis.call('HSET', state_key, '$CHANGES', s.changes) end
   if keep then
     for _, key in ipairs(s.kept and {} or KEYS) do redis.call('PERSIST', key) end
   elseif extended or s.prolonged or s.kept or s.lost or not s.existed then
@@ -43,14 +42,14 @@ end
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
 local heads = asking(cut)
 if #heads > 0 and not cut or s.foremost then
-  at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < PAUSED and s.paused or math.huge)
+  at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < $PAUSED and s.paused or math.huge)
 end
 if #heads > 0 then
   -- One session after the other; a script has room for few more local variables of its own.
-  local TURNS_MAX, TURN_US, turns = 4, 200000, {}
+  local TURN_US, turns = 200000, {}
   for _, head in ipairs(heads) do
     local _, _, _, _, request, from = parts(head, known[head])
-    if #turns < TURNS_MAX and not turns[from] then
+    if #turns < $TURNS_MAX and not turns[from] then
       local delay = cut and #turns * TURN_US or 1000 * at - now_us
       turns[#turns + 1], turns[from] = from, true
       emit(from, string.format('turn %s %.0f %s', request, math.max(1, delay), head))
@@ -66,12 +65,12 @@ end
 
 for _, to in ipairs(recipients) do
   local message = string.format('%.0f %s\n%s', s.sequence, semaphore, table.concat(events[to], '\n'))
-  redis.call(PUBLISH, channel_prefix .. to, message)
+  redis.call('$PUBLISH', channel_prefix .. to, message)
 end
 
 if cut then
-  reply[RECHECK] = 0
+  reply[$RECHECK_AT] = 0
 elseif s.foremost then
-  reply[RECHECK] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
+  reply[$RECHECK_AT] = math.max(1, turn(at, s.foremost, s.waiting, s.holders) - now_ms)
 end
 return reply

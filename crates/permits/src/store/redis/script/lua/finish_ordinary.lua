@@ -2,15 +2,15 @@
 -- general course.
 
 if decided then
-  reply[NOW] = last_token > now_us and last_token or now_us
-  reply[FLAGS] = pinned + (waiting == 0 and held <= limit and 2 or 0)
-  fields[2] = struct.pack('<Bddddddddddddddc0c0', LAYOUT, sequence + 1, held, holders, waiting, last_token, last_ticket,
-    slots_made, earliest, checked, grants, refused, kept_until, lanes, last_lane, string.sub(packed, REST_AT, waited and -WAITS_BYTES - 1), waited or '')
+  reply[$NOW_AT] = last_token > now_us and last_token or now_us
+  reply[$FLAGS_AT] = pinned + (waiting == 0 and held <= limit and 2 or 0)
+  sequence = sequence + 1
+  fields[2] = struct.pack('$PACKED_CHANGING', $LAYOUT, $CHANGING, string.sub(packed, $REST_AT, waited and -$WAITS_BYTES - 1), waited or '')
   redis.call('HSET', state_key, unpack(fields))
   for i = 1, recipients and #recipients or 0 do
     local to = recipients[i]
-    local message = string.format('%.0f %s\n%s', sequence + 1, semaphore, table.concat(events[to], '\n'))
-    redis.call(PUBLISH, channel_prefix .. to, message)
+    local message = string.format('%.0f %s\n%s', sequence, semaphore, table.concat(events[to], '\n'))
+    redis.call('$PUBLISH', channel_prefix .. to, message)
   end
   return reply
 end

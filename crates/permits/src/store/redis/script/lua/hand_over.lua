@@ -2,7 +2,7 @@
 -- Only if no slot was free. The reads for lanes grow with the square of the room.
 
 local room = ordinary and (lanes > 0) == knows_lanes and waiting > 0 and free == 0 and limit - held or 0
-if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
+if room > 0 and room <= (lanes == 0 and $PROMOTE_MAX or 8) then
   local heads, entries, names, progress = nil, {}, nil, nil
   if lanes > 0 then
     heads, entries, names, progress = next_of_lanes(room)
@@ -17,11 +17,11 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
 
   for k, holder in ipairs(heads) do
     local entry = entries[k]
-    local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
-    if weight > limit or flags % 4 > 0 or lanes == 0 and flags % 16 >= LANED then ordinary = false; break end
+    local flags, weight, lease, request_bytes, session_bytes, at = struct.unpack('$ENTRY', entry)
+    if weight > limit or flags % 4 > 0 or lanes == 0 and flags % 16 >= $LANED then ordinary = false; break end
     if weight > room then break end
     local request, to = nil, nil
-    if flags % 16 >= LANED then at = at + 10 end
+    if flags % 16 >= $LANED then at = at + $LANED_BYTES end
     if request_bytes > 0 then
       request = string.sub(holder, -request_bytes)
     else
@@ -49,7 +49,7 @@ if room > 0 and room <= (lanes == 0 and PROMOTE_MAX or 8) then
   if waiting > granted and begun < lease_max then ordinary = false end
   -- Each freed slot is handed over. The first write shows that the leases are there.
   if ordinary and granted >= count and redis.call('ZREM', leases_key, unpack(named)) == count then
-    waited = string.sub(packed, -WAITS_BYTES)
+    waited = string.sub(packed, -$WAITS_BYTES)
     if lanes == 0 then
       local left = redis.call('ZPOPMIN', queue_key, granted)
       for i = 2, #left, 2 do waited = add_wait(waited, left[i]) end

@@ -11,7 +11,7 @@
 -- Idempotent.
 -- Cost      about 9 calls; O(listed)
 
-local max = math.min(tonumber(ARGV[8]), INSPECT_MAX)
+local max = math.min(tonumber(ARGV[8]), $INSPECT_MAX)
 local listed = 0
 
 local function list(...)
@@ -19,9 +19,9 @@ local function list(...)
   listed = listed + 1
 end
 
-local ends_in = s.paused > 0 and s.paused < PAUSED and s.paused - now_ms or -1
+local ends_in = s.paused > 0 and s.paused < $PAUSED and s.paused - now_ms or -1
 list(s.held, s.cooling, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
-list(s.grants, s.refused, s.expired, s.revoked, struct.unpack(WAITS, s.waits))
+list(s.grants, s.refused, s.expired, s.revoked, struct.unpack('$WAITS', s.waits))
 -- Without the position behind the last number, which unpack returns; the numbers of what is listed are here.
 local NUMBERS = #reply
 reply[NUMBERS], reply[NUMBERS + 1], reply[NUMBERS + 2] = 0, 0, 0
@@ -53,6 +53,6 @@ if max > 0 then
     list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
   end)
   reply[NUMBERS + 2] = listed
-  for k = 1, math.min(#lanes, INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
+  for k = 1, math.min(#lanes, $INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
 end
 return reply

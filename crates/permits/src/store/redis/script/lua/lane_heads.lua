@@ -3,8 +3,8 @@
 -- The µs at which a waiter was queued.
 local function queued_at(holder, entry)
   local flags = string.byte(entry)
-  if flags % 16 < LANED then return redis.call('ZSCORE', queue_key, holder) end
-  return (struct.unpack('<d', entry, ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 3))
+  if flags % 16 < $LANED then return redis.call('ZSCORE', queue_key, holder) end
+  return (struct.unpack('<d', entry, $ENTRY_BYTES + (flags % 4 >= $TIMES and $TIMES_BYTES or 0) + $SHARE_BYTES + 1))
 end
 
 -- The first lanes in order: name, number, progress, the waiters from its first ticket on, the index of the
@@ -24,7 +24,7 @@ end
 -- The progress that a grant is for its lane.
 local function cost_of(entry)
   local flags, weight = struct.unpack('<BI4', entry)
-  return flags % 16 < LANED and weight or weight / struct.unpack('<I2', entry, ENTRY_BYTES + (flags % 4 > 1 and 9 or 1))
+  return flags % 16 < $LANED and weight or weight / struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0))
 end
 
 -- The waiters that are granted next while each fits, at most `max`; their entries; their lanes; and the

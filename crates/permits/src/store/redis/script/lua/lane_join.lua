@@ -1,6 +1,6 @@
 -- Waiters that join lanes: see lanes. Only in acquire and renew.
 
-local FORGIVES_EVERY, FORGIVEN_MAX = 16, 128
+local FORGIVES_EVERY = 16
 
 -- The number of waiters that are to be granted before one with `before` of its lane before it, if each lane
 -- has as many and an equal share; at most `others`.
@@ -18,12 +18,12 @@ end
 
 -- Gives a lane its progress, and a number that no other lane with waiters has.
 local function begin_lane(name, waiting)
-  if lanes >= LANES_MAX then return end
+  if lanes >= $LANES_MAX then return end
   if not first_lane then read_first_lane() end
   local owed, progress, number = -(redis.call('ZSCORE', lanes_key, string.format('-%s', name)) or 0), 0, nil
   repeat
-    number, last_lane = last_lane % LANES_MAX + 1, last_lane + 1
-  until last_lane <= LANES_MAX or redis.call('ZCOUNT', queue_key, number * TICKETS, number * TICKETS + TICKETS - 1) == 0
+    number, last_lane = last_lane % $LANES_MAX + 1, last_lane + 1
+  until last_lane <= $LANES_MAX or redis.call('ZCOUNT', queue_key, number * $TICKETS, number * $TICKETS + $TICKETS - 1) == 0
   if first_lane[1] then
     -- Behind the first lane, also when the numbers begin again.
     local of_first, is_behind = tonumber(first_lane[2]), number > tonumber(string.sub(first_lane[1], 1, 6))
@@ -31,7 +31,7 @@ local function begin_lane(name, waiting)
   end
   redis.call('ZADD', lanes_key, text_of(progress), member_of(name, number))
   if first_lane[1] and number % FORGIVES_EVERY == 0 then
-    local forgiven = redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first_lane[2], 'LIMIT', 0, FORGIVEN_MAX)
+    local forgiven = redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first_lane[2], 'LIMIT', 0, $FORGIVEN_MAX)
     if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
   end
   lanes, first_lane = lanes + 1, first_lane[1] and first_lane
@@ -43,9 +43,9 @@ end
 local function join(name, time, others)
   if lanes == 0 and others > 0 then change_lane('', begin_lane('', others)) end
   local record = record_of(name) or begin_lane(name, 0)
-  if not record or record.next >= TICKETS then return end
+  if not record or record.next >= $TICKETS then return end
   local ticket, before = time, record.waiting
-  if name ~= '' then ticket, record.next = string.format('%.0f', record.number * TICKETS + record.next), record.next + 1 end
+  if name ~= '' then ticket, record.next = string.format('%.0f', record.number * $TICKETS + record.next), record.next + 1 end
   record.waiting = before + 1
   change_lane(name, record)
   return ticket, place_in(name, before, others)

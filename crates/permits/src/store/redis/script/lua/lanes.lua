@@ -5,7 +5,6 @@
 -- next ticket, waiters. A lane that owes is a member '-' and its name, by its progress below 0; while it
 -- waits, such a member has no meaning.
 
-local LANES_MAX, TICKETS = 262143, 4294967296
 knows_lanes = true   -- from here on
 
 -- By name, as far as they were read, false if there is none; and the names of those to write.
@@ -13,9 +12,9 @@ local records, changed = {}, {}
 
 -- The lane that an entry names.
 local function lane_of(entry)
-  local flags, _, _, request_bytes, session_bytes, at = struct.unpack('<BI4I4BB', entry)
-  if flags % 16 < LANED then return '' end
-  at = at + (flags % 4 > 1 and 8 or 0) + 10
+  local flags, _, _, request_bytes, session_bytes, at = struct.unpack('$ENTRY', entry)
+  if flags % 16 < $LANED then return '' end
+  at = at + (flags % 4 >= $TIMES and $TIMES_BYTES or 0) + $LANED_BYTES
   if request_bytes == 0 then _, at = struct.unpack('s', entry, at) end
   if session_bytes == 0 then _, at = struct.unpack('s', entry, at) end
   return (struct.unpack('s', entry, at))
@@ -25,8 +24,8 @@ end
 -- is.
 local function set_queued(entry, queued)
   local flags = string.byte(entry)
-  if flags % 16 < LANED then return entry end
-  local at = ENTRY_BYTES + (flags % 4 > 1 and 8 or 0) + 2
+  if flags % 16 < $LANED then return entry end
+  local at = $ENTRY_BYTES + (flags % 4 >= $TIMES and $TIMES_BYTES or 0) + $SHARE_BYTES
   return table.concat({ string.sub(entry, 1, at), struct.pack('<d', queued), string.sub(entry, at + 9) })
 end
 
@@ -37,7 +36,7 @@ end
 
 -- The first ticket of a lane. From there on the queue begins with its waiters: its record has their number.
 local function first_ticket(name, number)
-  return name == '' and '1125899906842624' or string.format('%.0f', number * TICKETS)
+  return name == '' and '1125899906842624' or string.format('%.0f', number * $TICKETS)
 end
 
 local function member_of(name, number)

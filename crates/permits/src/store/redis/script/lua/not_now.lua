@@ -33,7 +33,7 @@ end
 local function not_now(limit, weight)
   local at = s.waiting == 0 and fits_at(limit, weight)
   local ends = at and math.max(at, s.recovering_until, s.paused) - now_ms
-  if s.paused > 0 then return 'paused', at and s.paused < PAUSED and ends or -1 end
+  if s.paused > 0 then return 'paused', at and s.paused < $PAUSED and ends or -1 end
   if not at then return 'no_permits' end
   if at > now_ms then return 'cooling', ends end
   return s.recovering and 'recovering' or 'no_permits'

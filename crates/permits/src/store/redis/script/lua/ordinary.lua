@@ -13,26 +13,23 @@
 --   to `fields`, writes the other keys, and sets `decided`. Then finish_ordinary ends the script.
 
 local ordinary, decided, events, recipients, waited = false, false, nil, nil, nil
-local sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused, kept_until
-local limit, limit_version, pinned, paused, recovering_until, lease_max, expires, cools_until
+local $ORDINARY_LOCALS
 local stored, reply, fields = 0, nil, nil
 if packed then
-  sequence, held, holders, waiting, last_token, last_ticket, slots_made, earliest, checked, grants, refused,
-    kept_until, lanes, last_lane, limit, limit_version, pinned, paused, recovering_until, lease_max, expires, cools_until =
-    struct.unpack('<dddddddddddddddddddddd', packed, HEAD_AT)
+  $ORDINARY = struct.unpack('$UNPACKED_ORDINARY', packed, $NUMBERS_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
-  ordinary = now_ms < earliest and paused == 0 and now_ms >= recovering_until and limit > 0
+  ordinary = now_ms < earliest and pause == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pinned == 1)
-  if ordinary and now_us - checked >= IDENTITY_EVERY_US then
-    ordinary, checked = struct.unpack('s', packed, SERVER_AT) == server_identity(), now_us
+  if ordinary and now_us - checked >= $IDENTITY_EVERY_US then
+    ordinary, checked = struct.unpack('s', packed, $SERVER_AT) == server_identity(), now_us
   end
 end
 if ordinary then
   -- A nil makes room for a single request.
   reply = { 0, sequence + 1, -1, limit, limit_version, pinned, 0, 0, nil, nil, nil }
-  fields = { STATE, false, nil, nil }
+  fields = { '$STATE_FIELD', false, nil, nil }
   for k = 1, count do stored = stored + (found[k + 1] and 1 or 0) end
 end
 if ordinary and count > 1 then

@@ -8,12 +8,12 @@
 
 allow_at_maxmemory()
 local for_ms, reason = ARGV[10], ARGV[11]
-local until_ms = for_ms == '0' and 0 or for_ms == 'forever' and PAUSED or now_ms + tonumber(for_ms)
+local until_ms = for_ms == '0' and 0 or for_ms == 'forever' and $PAUSED or now_ms + tonumber(for_ms)
 local has_effect = until_ms > s.paused or until_ms == s.paused and reason ~= pause_reason()
 if until_ms == 0 then has_effect = s.paused > 0 end
 if has_effect and not recall() then
   s.paused = until_ms
-  if until_ms > 0 and until_ms < PAUSED then
+  if until_ms > 0 and until_ms < $PAUSED then
     s.expires, s.prolonged, s.new_turn = math.max(s.expires, until_ms), true, true
   end
   remember('pause', until_ms > 0 and 'pause' or 'resume', until_ms > 0 and string.format('%.0f', until_ms) or '', '', until_ms > 0 and reason or '')

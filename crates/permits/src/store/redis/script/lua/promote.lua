@@ -52,7 +52,7 @@ local function promote()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
-  local bound, heavy, granted, units = math.min(PROMOTE_MAX, room), {}, {}, nil
+  local bound, heavy, granted, units = math.min($PROMOTE_MAX, room), {}, {}, nil
   local heads = lanes == 0 and heads_of_queue(bound) or {}
   for i = 1, math.min(bound, s.waiting) do
     local at, names, progress = i, nil, nil

@@ -8,36 +8,20 @@
 --       8… the command's own; of a batch from FIRST on, 2 a request: holder, and an entry or a request id
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so
--- the names of fields cannot collide. The first byte of each has the layout. In the state follows what
--- changes at every command, then what an ordinary one reads, then the rest: sequence, held, holders, waiting,
--- last token, last ticket, slots made, earliest, checked, grants, refused, kept until, lanes that wait, lanes
--- that have begun · limit, limit version, pinned, paused until (0 if it is not, 2^53 - 1 without an end; -1
--- less that if the line is closed), recovering until, longest lease, expires, cools until (no unit cools from
--- then on), units that cool · era known, era began, expired, revoked, server; and waits, in 32 bytes. The
--- reason of a closed line is another field, which the ordinary courses do not read. Not in the model:
--- `earliest` (no lease ends before it), `cools until`, and the numbers of holders and waiters, which show
--- that another key has vanished. An entry is packed as `entries` describes.
+-- the names of fields cannot collide. The first byte of each has the layout. layout.rs lists the numbers of
+-- the state, behind which are the server and the waits. A name behind a dollar sign is a text that it makes.
+-- The reason of a closed line is a field of its own, which the ordinary courses do not read.
 
 local state_key, queue_key, leases_key, free_key, lanes_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local semaphore, channel_prefix, session, longest_ms, keeps_for = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), 0
 if not longest_ms then longest_ms, keeps_for = string.match(ARGV[4], '(.*):(.*)') end
 longest_ms = tonumber(longest_ms)
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
-local STATE, IDENTITY_EVERY_US, PROMOTE_MAX = '\tstate', 10000, 500
-local NOW, SEQUENCE, RECHECK, FLAGS = 1, 2, 3, 6   -- their places in a reply: see head
 local lanes, last_lane, knows_lanes = 0, 0, false
-local KEPT_TOKENS = 4096      -- of a grant that its session may keep
--- In a packed state, the place of the first of its 27 numbers; of the rest, which no ordinary course changes,
--- behind 14 of them; and of the server.
-local HEAD_AT, REST_AT, SERVER_AT = 2, 2 + 14 * 8, 2 + 27 * 8
--- Of a packed entry, the first byte while it waits and when it holds, without times; what it has more if its
--- session may keep it, and if it names a lane or a share; the bytes that every entry begins with; and those
--- of token and slot, at its end.
-local WAITS, HOLDS, KEEPS, LANED, ENTRY_BYTES, GRANT_BYTES = 16 * LAYOUT, 16 * LAYOUT + 1, 4, 8, 11, 12
 local now_ms = (now_us - now_us % 1000) / 1000
 
 local count, named, given = 0, { nil }, { nil }   -- of each request of a batch: the holder, and what is behind it
-for i = FIRST, #ARGV, 2 do
+for i = $FIRST, #ARGV, 2 do
   count = count + 1
   named[count], given[count] = ARGV[i], ARGV[i + 1]
 end
@@ -52,7 +36,7 @@ local function turn(at, position, waiting, holders)
 end
 
 -- The packed state; behind it the entry of each holder that is named, or false.
-local found = redis.call('HMGET', state_key, STATE, unpack(named))
+local found = redis.call('HMGET', state_key, '$STATE_FIELD', unpack(named))
 local packed = found[1]
 
 local function other_layout(layout)
@@ -61,18 +45,18 @@ end
 
 -- The fault for which an entry cannot be read, if it has one: it is of another layout, or shorter than any.
 local function fault_of(entry)
-  local layout = entry and math.floor((string.byte(entry) or 0) / 16) or LAYOUT
-  if layout ~= LAYOUT then return other_layout(layout) end
-  if entry and #entry < ENTRY_BYTES then return 'UNREADABLE an entry is too short' end
+  local layout = entry and math.floor((string.byte(entry) or 0) / 16) or $LAYOUT
+  if layout ~= $LAYOUT then return other_layout(layout) end
+  if entry and #entry < $ENTRY_BYTES then return 'UNREADABLE an entry is too short' end
 end
 
 -- Checked before anything is written: what cannot be read is left as it is.
 local unreadable = nil
-if packed and string.byte(packed) ~= LAYOUT then
+if packed and string.byte(packed) ~= $LAYOUT then
   unreadable = other_layout(string.byte(packed) or 0)
-elseif packed and #packed < SERVER_AT + 1 + 32 then
+elseif packed and #packed < $SERVER_AT + 1 + $WAITS_BYTES then
   unreadable = 'UNREADABLE the state is too short'
 end
 for i = 2, #found do unreadable = unreadable or fault_of(found[i]) end
-local may_delete = KIND == 'delete' and ARGV[8] == '1'
+local may_delete = '$KIND' == 'delete' and ARGV[8] == '1'
 if unreadable and not may_delete then return redis.error_reply(unreadable) end

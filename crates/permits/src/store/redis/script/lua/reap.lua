@@ -1,8 +1,7 @@
 -- reap: removes expired entries, holders first, then waiters. In every command, before it decides.
 
 if s.existed and s.earliest <= now_ms then
-  local REAP_MAX = 128
-  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, REAP_MAX)
+  local holders = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, $REAP_MAX)
   find(holders)
   local expired, strays = {}, {}
   for _, holder in ipairs(holders) do
@@ -16,7 +15,7 @@ if s.existed and s.earliest <= now_ms then
   forget(expired)
   -- Of entries that were deleted by hand: otherwise the work that is left would never end.
   if #strays > 0 then redis.call('ZREM', leases_key, unpack(strays)) end
-  s.reap_truncated, s.earliest = #holders == REAP_MAX, next_deadline()
+  s.reap_truncated, s.earliest = #holders == $REAP_MAX, next_deadline()
 end
 -- While recovering, reaped units are not handed on: the store may remember a holder that has released since,
 -- and have forgotten the holder that was granted its units.

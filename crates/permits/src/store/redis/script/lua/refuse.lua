@@ -11,8 +11,7 @@ end
 -- Refuses waiters from the head of the queue on.
 local function refuse_waiters()
   if s.waiting == 0 then return end
-  local REFUSE_MAX = 500
-  local heads = redis.call('ZRANGE', queue_key, 0, REFUSE_MAX - 1)
+  local heads = redis.call('ZRANGE', queue_key, 0, $REFUSE_MAX - 1)
   find(heads)
   for _, holder in ipairs(heads) do
     local _, _, _, _, request, from = parts(holder, known[holder])

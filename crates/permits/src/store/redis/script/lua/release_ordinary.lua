@@ -9,9 +9,9 @@ if ordinary then
     local holder, entry = named[k], found[k + 1]
     local flags, weight, _, request_bytes = struct.unpack('<BI4I4B', entry)
     local request = request_bytes > 0 and string.sub(holder, -request_bytes)
-      or flags % 4 == 1 and struct.unpack('s', entry, ENTRY_BYTES + (flags % 16 >= LANED and 11 or 1))
+      or flags % 4 == 1 and struct.unpack('s', entry, $ENTRY_BYTES + 1 + (flags % 16 >= $LANED and $LANED_BYTES or 0))
     if flags % 4 ~= 1 or request ~= given[k] then ordinary = false; break end
-    local _, slot = struct.unpack('<dI4', entry, #entry - GRANT_BYTES + 1)
+    local _, slot = struct.unpack('<dI4', entry, #entry - $GRANT_BYTES + 1)
     held, freed[k], reply[#reply + 1] = held - weight, slot, 'held'
   end
 end

@@ -34,7 +34,7 @@ if ordinary and (lanes > 0) == knows_lanes and (waiting == 0 or held >= limit) a
       local last = holders > 0 and waiting or waiting - 1
       local soonest = redis.call('ZRANGE', leases_key, waiting - 1, last, 'WITHSCORES')
       earliest = math.min(math.abs(soonest[2]), math.abs(soonest[4] or soonest[2]))
-      reply[RECHECK] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
+      reply[$RECHECK_AT] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
     end
     decided = true
   end

@@ -4,8 +4,8 @@
 -- may change something of which its session does not know.
 local function asking(cut)
   if s.waiting == 0 then return {} end
-  if cut then return lanes > 0 and heads_of_lanes(8) or heads_of_queue(PROMOTE_MAX) end
-  if s.paused >= PAUSED or not s.new_turn and s.begun >= s.lease_max then return {} end
+  if cut then return lanes > 0 and heads_of_lanes(8) or heads_of_queue($PROMOTE_MAX) end
+  if s.paused >= $PAUSED or not s.new_turn and s.begun >= s.lease_max then return {} end
   local heads = lanes > 0 and heads_of_lanes(1) or heads_of_queue(1)
   -- A permit that began may end before the head is renewed.
   local _, _, _, lease = parts(heads[1], known[heads[1]])

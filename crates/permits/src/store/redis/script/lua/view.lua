@@ -2,7 +2,7 @@
 -- ended, which the next command that may write reaps. As there, the units of some holders cool from then on.
 
 -- The most entries that are passed over, and how many are read at once.
-local VIEW_MAX, AT_ONCE = 10000, 1000
+local AT_ONCE = 1000
 -- The entries that have ended; how many waiters among them, in all and in each lane; and the holders that
 -- cool from then on: their names and the ms at which that ends.
 local ended, waiters_ended, ended_in, cooled = {}, 0, {}, {}
@@ -25,7 +25,7 @@ local function pass_over(holder)
 end
 
 if s.existed and s.earliest <= now_ms then
-  local expired = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, VIEW_MAX)
+  local expired = redis.call('ZREVRANGEBYSCORE', leases_key, now_ms, -now_ms, 'LIMIT', 0, $VIEW_MAX)
   for first = 1, #expired, AT_ONCE do
     local some = { unpack(expired, first, math.min(first + AT_ONCE - 1, #expired)) }
     find(some)

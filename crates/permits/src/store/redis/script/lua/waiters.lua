@@ -1,18 +1,16 @@
 -- The waiters and lanes that inspect lists.
 
-local INSPECT_MAX, INSPECT_LANES_MAX = 1000, 32
-
 -- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
 -- after the other. And the lanes with their numbers of waiters, the largest first.
 local function waiters_in_order(max)
   if s.waiting == 0 then return {}, {} end
   if lanes == 0 then return alive(redis.call('ZRANGE', queue_key, 0, max + waiters_ended - 1, 'WITHSCORES'), max), {} end
-  local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, INSPECT_MAX + waiters_ended)
+  local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, $INSPECT_MAX + waiters_ended)
   local of_each, rounds, listed, waiters = math.ceil(max / math.min(lanes, max)), {}, {}, {}
   for _, member in ipairs(members) do
     local name = string.sub(member, 7)
     local record = record_of(name)
-    if record.waiting > 0 and #listed < INSPECT_MAX then listed[#listed + 1] = { name = name, waiting = record.waiting, number = record.number } end
+    if record.waiting > 0 and #listed < $INSPECT_MAX then listed[#listed + 1] = { name = name, waiting = record.waiting, number = record.number } end
   end
   for k = 1, math.min(#listed, max) do
     local name, most = listed[k].name, math.min(of_each, listed[k].waiting)
