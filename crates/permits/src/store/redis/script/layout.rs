@@ -1,5 +1,5 @@
-//! The things on which the scripts and Rust agree, each once: the fields of a packed state, the parts of a packed
-//! entry, the places in a reply, and the bounds that the model has, too.
+//! The things on which the scripts and Rust agree, each once: the fields of a packed state, the parts of a
+//! packed entry, the places in a reply, and the bounds that the model has, too.
 //!
 //! In the Lua files `$NAME` stands for a text that is made here. It costs a script no variable, of which it
 //! may have 200, and its functions no reference to one.
