@@ -1,27 +1,48 @@
-//! The clock that measures leases in this process. It is monotonic and, on Linux, advances while the machine
-//! sleeps, because a lease in the store ends then too.
+//! The clocks that measure leases in this process. They are monotonic. The leases of a server continue while
+//! this machine sleeps. The users of a store of this machine sleep together, and its leases with them.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time on this machine's monotonic clock. Only the difference between two moments has a meaning.
+/// A clock of this machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// Advances while the machine sleeps, on Linux: CLOCK_BOOTTIME.
+    #[default]
+    Sleepless,
+    /// Stands still while the machine sleeps: CLOCK_MONOTONIC.
+    Sleeping,
+}
+
+impl Clock {
+    /// The current time.
+    #[cfg(target_os = "linux")]
+    pub fn now(self) -> Moment {
+        let id = match self {
+            Self::Sleepless => rustix::time::ClockId::Boottime,
+            Self::Sleeping => rustix::time::ClockId::Monotonic,
+        };
+        let time = rustix::time::clock_gettime(id);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        Moment(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
+    }
+
+    /// The current time. On this system the clock stands still while the machine sleeps.
+    #[cfg(not(target_os = "linux"))]
+    pub fn now(self) -> Moment {
+        static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        Moment(BEGAN.get_or_init(std::time::Instant::now).elapsed())
+    }
+}
+
+/// A point in time on one of the clocks. Only the difference between two moments of one clock has a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
 impl Moment {
-    /// The current time, by CLOCK_BOOTTIME.
-    #[cfg(target_os = "linux")]
+    /// The current time, by the clock that advances while the machine sleeps.
     pub fn now() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-        Self(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
-    }
-
-    /// The current time. On this system the clock stops while the machine sleeps.
-    #[cfg(not(target_os = "linux"))]
-    pub fn now() -> Self {
-        static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        Self(BEGAN.get_or_init(std::time::Instant::now).elapsed())
+        Clock::Sleepless.now()
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.

@@ -473,6 +473,7 @@ impl ClientBuilder {
             process,
             label,
             author,
+            clock: address.clock(),
             lease: self.lease,
             keep: self.keep,
             recovery: self.recovery.or(of_url).unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{Moment, millis};
+use crate::clock::millis;
 use crate::error::{Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
@@ -95,18 +95,18 @@ impl Permit {
 
     /// Returns true if it is held now. A permit that is not held never is again.
     pub fn is_held(&self) -> bool {
-        self.guard.state.deadline(Moment::now()).is_some()
+        self.guard.state.deadline(self.guard.state.now()).is_some()
     }
 
     /// The time for which it is certainly held without another renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
-        let now = Moment::now();
+        let now = self.guard.state.now();
         self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
     }
 
     /// The state of the permit: held, unsure or lost.
     pub fn status(&self) -> PermitStatus {
-        self.guard.state.status(Moment::now())
+        self.guard.state.status(self.guard.state.now())
     }
 
     /// Waits until it is lost, and returns the reason. Never ready while it is held.
@@ -277,7 +277,7 @@ impl Permit {
     /// Dropped before it is ready, it is released in the background.
     pub fn release(self) -> Reply<(), ReleaseError> {
         let Self { mut guard } = self;
-        if guard.put_back(Moment::now()) { Reply::ready(Ok(())) } else { Reply::new(guard.release()) }
+        if guard.put_back(guard.state.now()) { Reply::ready(Ok(())) } else { Reply::new(guard.release()) }
     }
 
     /// Hands it over to another process: renews it once more, and turns it into a text from which

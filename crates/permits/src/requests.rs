@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::clock::{Moment, millis};
+use crate::clock::millis;
 use crate::error::AcquireError;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::AcquireOptions;
@@ -48,7 +48,7 @@ impl Requests {
                 && terms.label.as_str() == label
                 && (terms.lane.as_str(), terms.share) == (lane, options.share.unwrap_or(1))
         };
-        let permit = keep.shelf.take(keep.declaration, fits, Moment::now)?;
+        let permit = keep.shelf.take(keep.declaration, fits, || self.session.now())?;
         permit.observe_local_grant();
         let keep = keep.within(permit.lease());
         Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))

@@ -246,6 +246,11 @@ impl Session {
         self.shared.config.lease
     }
 
+    /// The time, by the clock that measures its leases.
+    pub(crate) fn now(&self) -> Moment {
+        self.shared.config.clock.now()
+    }
+
     /// The label of acquisitions that have none of their own.
     pub(crate) fn label(&self) -> &Label {
         &self.shared.config.label
@@ -385,7 +390,7 @@ impl PermitGuard {
     pub(crate) fn hand_over(mut self) {
         self.released = true;
         self.state.end();
-        self.state.observe_end(Moment::now());
+        self.state.observe_end(self.state.now());
         let (semaphore, request) = (self.state.semaphore.clone(), self.state.request.clone());
         self.session.send(Message::HandOver { semaphore, request });
     }
@@ -417,7 +422,7 @@ impl PermitGuard {
             return (Some(Lost::Forked), false);
         }
         // Whether it is lost is decided now, at the latest.
-        let now = Moment::now();
+        let now = state.now();
         if let Check::Expired = state.check(now) {
             state.signal_loss();
         }
@@ -446,7 +451,7 @@ impl PermitGuard {
 
 impl Drop for PermitGuard {
     fn drop(&mut self) {
-        if !self.put_back(Moment::now()) {
+        if !self.put_back(self.state.now()) {
             self.release_once(None);
         }
     }

@@ -21,7 +21,7 @@ use super::gathering::{Answering, Sending};
 use super::locked::Mark;
 use super::outbox::{Answer, reply};
 use super::{Config, LONGEST_SLEEP, Map};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::{AdminError, ConnectError, Ended};
 use crate::observe::meters::SessionMeters;
 use crate::protocol::Name;
@@ -42,6 +42,7 @@ pub(super) struct Driver {
 }
 
 pub(super) struct State {
+    clock: Clock,
     engine: Engine,
     /// `None` until the store is open, and once the session has ended.
     open: Option<Open>,
@@ -88,6 +89,7 @@ impl Driver {
         let meters = config.meters.clone();
         let session = Session::new(config.clone(), |shared| {
             let state = State {
+                clock: config.clock,
                 engine: Engine::new(config, shared.clone()),
                 open: None,
                 calls: Map::default(),
@@ -123,7 +125,7 @@ impl Driver {
                     drop(state);
                     return drop(open);
                 }
-                let now = Moment::now();
+                let now = state.clock.now();
                 let next = state.next_time();
                 // While the session is used, it wakes at least this often, so that callers seldom have to
                 // wake it.
@@ -159,7 +161,7 @@ impl Driver {
     pub(super) fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
         let mut state = self.lock();
         let stepped = catch_unwind(AssertUnwindSafe(|| {
-            let now = Moment::now();
+            let now = state.clock.now();
             state.engine.on_time(now);
             state.fail_overdue(now);
             input(&mut state, now);
@@ -248,7 +250,7 @@ impl State {
                         }
                         self.calls.insert(id, sent);
                     }
-                    Some(result) => self.engine.on_return(sent, result, Moment::now()),
+                    Some(result) => self.engine.on_return(sent, result, self.clock.now()),
                 }
             }
         }

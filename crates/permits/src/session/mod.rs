@@ -41,6 +41,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::observe::meters::SessionMeters;
 use crate::protocol::{Label, Recovery, SessionId};
 
@@ -68,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) label: Label,
     /// The author of changes.
     pub(crate) author: Label,
+    /// Measures leases as the store does.
+    pub(crate) clock: Clock,
     pub(crate) lease: Duration,
     /// The time for which semaphores keep permits that are not used; zero if they keep none.
     pub(crate) keep: Duration,

@@ -13,7 +13,7 @@ use super::callers::{Message, PermitGuard, Session, Shared};
 use super::keywords;
 use super::outbox::channel;
 use super::spec::{AcquireSpec, Position, Wait};
-use crate::clock::{Moment, millis};
+use crate::clock::millis;
 use crate::error::{AcquireError, Ended};
 use crate::observe::events;
 use crate::observe::meters::SemaphoreMeters;
@@ -124,7 +124,7 @@ impl PendingAcquire {
     }
 
     pub(crate) fn expected_wait(&self) -> Option<Duration> {
-        self.position.expected_wait(Moment::now())
+        self.position.expected_wait(self.session.now())
     }
 
     /// Replaces the wait limit. Has no effect once the request is begun.

@@ -176,6 +176,7 @@ mod tests {
             request: RequestId::new("s.1").expect("valid"),
             terms: PermitTerms::new(1, 60_000),
             max_hold: None,
+            clock: Default::default(),
             meters: Default::default(),
         };
         let grant = Grant { token: 7, slot: 0 };

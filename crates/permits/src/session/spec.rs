@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Map;
 use super::permit_state::Requested;
 use super::shelf::Keep;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::error::AcquireError;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
@@ -58,13 +58,14 @@ impl AcquireSpec {
     }
 
     /// The part that its permit has.
-    pub(super) fn requested(&self) -> Requested {
+    pub(super) fn requested(&self, clock: Clock) -> Requested {
         Requested {
             semaphore: self.semaphore.clone(),
             holder: self.holder.clone(),
             request: self.request.clone(),
             terms: self.terms.clone(),
             max_hold: self.client.max_hold,
+            clock,
             meters: self.meters.clone(),
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::backend::{Backend, Executed, Location, ParsedUrl, Report, Request, Sink, Store, StoreOptions};
 use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{Command, Name, Reply, SessionId};
 use crate::sys::process::PerProcess;
@@ -135,7 +135,7 @@ fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
 impl Shared {
     fn new() -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { epoch_us: micros(epoch), began: Moment::now(), inner: Mutex::default() }
+        Self { epoch_us: micros(epoch), began: Clock::Sleeping.now(), inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -143,7 +143,7 @@ impl Shared {
     }
 
     fn now_us(&self) -> u64 {
-        self.epoch_us + micros(Moment::now().since(self.began))
+        self.epoch_us + micros(Clock::Sleeping.now().since(self.began))
     }
 
     fn list(&self, prefix: &str) -> Vec<Name> {

@@ -30,6 +30,7 @@ pub use self::backend::{Executed, Report, Request, Sink, Store, StoreOptions};
 pub(crate) use self::error::AddressError;
 pub use self::error::StoreError;
 pub(crate) use self::memory::MemoryName;
+use crate::clock::Clock;
 use crate::observe::events;
 use crate::protocol::Recovery;
 
@@ -84,6 +85,12 @@ impl Address {
     /// Returns true if a session's access to the store uses sockets.
     pub(crate) fn uses_sockets(&self) -> bool {
         self.0.uses_sockets()
+    }
+
+    /// The clock that measures leases as the store does.
+    pub(crate) fn clock(&self) -> Clock {
+        // A server continues while this machine sleeps. All users of another store sleep with it.
+        if self.uses_sockets() { Clock::Sleepless } else { Clock::Sleeping }
     }
 
     /// The most waiters that the store takes in the queue of a semaphore.

@@ -67,9 +67,9 @@ impl HeldPermit {
 
     /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
     pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        let end = Moment::now() + limit;
+        let end = self.now() + limit;
         loop {
-            let now = Moment::now();
+            let now = self.now();
             let deadline = self.deadline(now);
             let reason = self.reason();
             if reason.is_some() || now >= end {
@@ -109,9 +109,10 @@ impl HeldPermit {
     /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
     fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
-        if let Some(deadline) = self.deadline(Moment::now()) {
+        let now = self.now();
+        if let Some(deadline) = self.deadline(now) {
             let permit: Arc<dyn Watched> = self.0.clone();
-            watchdog::watch(&permit, deadline);
+            watchdog::watch(&permit, deadline.since(now));
         }
     }
 
@@ -156,13 +157,14 @@ impl PermitState {
             _ => events::lost(&self.semaphore, &self.holder, &keyword),
         }
         self.meters.lost(keyword);
-        self.observe_end(Moment::now());
+        self.observe_end(self.now());
     }
 }
 
 impl Watched for PermitState {
-    fn deadline(&self, now: Moment) -> Option<Moment> {
-        self.deadline_or_signal(now)
+    fn left(&self) -> Option<Duration> {
+        let now = self.now();
+        self.deadline_or_signal(now).map(|deadline| deadline.since(now))
     }
 
     fn timer(&self) -> &Mutex<Option<timers::Key>> {

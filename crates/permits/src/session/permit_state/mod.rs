@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
 use super::timers;
-use crate::clock::{Moment, millis};
+use crate::clock::{Clock, Moment, millis};
 use crate::error::Lost;
 use crate::observe::events;
 use crate::observe::meters::{Counted, SemaphoreMeters};
@@ -63,6 +63,8 @@ pub(crate) struct PermitState {
     max_hold: Option<Duration>,
     /// The units that its grant counts for, if its holder has corrected them; [`NOT_COUNTED`] otherwise.
     counted: AtomicU64,
+    /// Measures its lease, as its session does.
+    clock: Clock,
     meters: SemaphoreMeters,
     /// Its part in the number of permits that are held.
     held: Counted,
@@ -112,6 +114,7 @@ pub(super) struct Requested {
     pub(super) terms: PermitTerms,
     /// The longest time for which it is held.
     pub(super) max_hold: Option<Duration>,
+    pub(super) clock: Clock,
     pub(super) meters: SemaphoreMeters,
 }
 
@@ -124,7 +127,7 @@ impl PermitState {
         (granted_at, waited): (Moment, Duration),
         process: Process,
     ) -> Self {
-        let Requested { semaphore, holder, request, terms, max_hold, meters } = requested;
+        let Requested { semaphore, holder, request, terms, max_hold, clock, meters } = requested;
         Self {
             semaphore,
             holder,
@@ -140,6 +143,7 @@ impl PermitState {
             waited,
             max_hold,
             counted: AtomicU64::new(NOT_COUNTED),
+            clock,
             meters,
             held: Default::default(),
             deadline: AtomicU64::new(deadline.as_micros()),
@@ -224,7 +228,7 @@ impl PermitState {
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
         if self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner).is_ok() {
             let permit: Arc<dyn Watched> = self.clone();
-            watchdog::watch_until(&permit, until);
+            watchdog::watch_until(&permit, until.since(self.now()));
         }
     }
 
@@ -256,6 +260,11 @@ impl PermitState {
         }
     }
 
+    /// The time, by the clock that measures its lease.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// Extends it to `deadline`, as far as it may be held so long, unless it has ended.
     pub(crate) fn extend(&self, deadline: Moment) {
         self.unsure.store(false, Ordering::Relaxed);
@@ -269,7 +278,7 @@ impl PermitState {
         if !self.unsure.swap(true, Ordering::Relaxed) {
             let deadline = Moment::from_micros(self.deadline.load(Ordering::Relaxed));
             if deadline != Moment::from_micros(ENDED) {
-                let remaining = deadline.since(Moment::now());
+                let remaining = deadline.since(self.now());
                 events::unsure(&self.semaphore, &self.holder, millis(remaining), reason);
             }
         }
@@ -358,6 +367,7 @@ mod tests {
             request: RequestId::new("s.1").expect("valid"),
             terms: PermitTerms::new(1, 100),
             max_hold: None,
+            clock: Clock::default(),
             meters: SemaphoreMeters::default(),
         };
         let granted = (at(0), Duration::ZERO);

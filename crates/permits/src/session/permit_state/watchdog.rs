@@ -9,6 +9,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::session::LONGEST_SLEEP;
@@ -19,8 +20,9 @@ static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
 
 /// A lease with a deadline at which something is to be signalled.
 pub(super) trait Watched: Send + Sync {
-    /// The deadline; `None` if it has passed at `now`, which is signalled then.
-    fn deadline(&self, now: Moment) -> Option<Moment>;
+    /// The time until its deadline, by the clock of its session; `None` if that has passed, which is
+    /// signalled then.
+    fn left(&self) -> Option<Duration>;
 
     /// The timer of the watchdog, while it watches.
     fn timer(&self) -> &Mutex<Option<Key>>;
@@ -40,8 +42,9 @@ struct Watching {
     wakes_at: Option<Moment>,
 }
 
-/// Watches a permit until the key is [forgotten](forget), or the permit has ended.
-pub(super) fn watch(permit: &Arc<dyn Watched>, deadline: Moment) {
+/// Watches a permit until the key is [forgotten](forget), or the permit has ended. Its deadline is in `left`.
+pub(super) fn watch(permit: &Arc<dyn Watched>, left: Duration) {
+    let deadline = Moment::now() + left;
     let watchdog = WATCHDOG.get();
     let mut watched = watchdog.lock();
     let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +61,9 @@ pub(super) fn watch(permit: &Arc<dyn Watched>, deadline: Moment) {
     watchdog.wake_before(&watched, deadline);
 }
 
-/// Watches a permit until this deadline from now on, if it is watched. Signals nothing itself.
-pub(super) fn watch_until(permit: &Arc<dyn Watched>, deadline: Moment) {
+/// Watches a permit whose deadline is in `left` from now on, if it is watched. Signals nothing itself.
+pub(super) fn watch_until(permit: &Arc<dyn Watched>, left: Duration) {
+    let deadline = Moment::now() + left;
     let watchdog = WATCHDOG.get();
     let mut watched = watchdog.lock();
     let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,11 +95,11 @@ impl Watchdog {
             let due = self.next();
             let Some(permit) = due.upgrade() else { continue };
             // Under no lock: this may run the wakers of the program. One that panics harms no other permit.
-            let checked = catch_unwind(AssertUnwindSafe(|| permit.deadline(Moment::now())));
+            let checked = catch_unwind(AssertUnwindSafe(|| permit.left()));
             let mut watched = self.lock();
             let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
             *key = match checked {
-                Ok(Some(extended)) => Some(watched.deadlines.set(extended, Arc::downgrade(&permit))),
+                Ok(Some(left)) => Some(watched.deadlines.set(Moment::now() + left, Arc::downgrade(&permit))),
                 Ok(None) | Err(_) => None,
             };
             drop((key, watched));

@@ -326,7 +326,8 @@ impl SemaphoreSession {
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
         let until = entry.spec.client.max_hold.map_or(until, |longest| until.min(now + longest));
-        let permit = PermitState::new(entry.spec.requested(), grant, until, granted, session.process());
+        let requested = entry.spec.requested(context.config.clock);
+        let permit = PermitState::new(requested, grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
         context.timers.remove(entry.timer.take());

@@ -27,6 +27,7 @@ fn config(session: &str, lease: Duration) -> Config {
         process: "host:1".to_owned(),
         label: Label::default(),
         author: Label::default(),
+        clock: Default::default(),
         lease,
         keep: Duration::ZERO,
         recovery: Recovery::Off,

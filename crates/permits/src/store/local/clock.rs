@@ -1,5 +1,6 @@
 //! The local store's clock: microseconds on the scale of the wall clock, driven by the time since the machine
-//! started. That time advances while the machine sleeps, and no program can set it.
+//! started. That time stands still while the machine sleeps, and all users of the store with it, so no lease
+//! ends then. No program can set it.
 //!
 //! A file stores the boot of the machine in which it was last written. In another boot no process of the
 //! earlier boot is alive, so all leases end. The clock continues from the last value in the file or later, so
@@ -10,6 +11,9 @@
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+#[cfg(target_os = "linux")]
+use crate::clock::Clock;
 
 /// A boot of the machine, and the time since it.
 pub(crate) struct Boot {
@@ -42,7 +46,7 @@ impl Boot {
     /// Microseconds since the machine started.
     #[cfg(target_os = "linux")]
     pub(crate) fn elapsed_us(&self) -> i64 {
-        let here_us = i64::try_from(crate::clock::Moment::now().as_micros()).unwrap_or(i64::MAX);
+        let here_us = i64::try_from(Clock::Sleeping.now().as_micros()).unwrap_or(i64::MAX);
         here_us.saturating_sub(self.offset_us)
     }
 
@@ -82,9 +86,9 @@ mod namespace {
         })
     }
 
-    /// Reads lines such as `boottime 100000 0`: seconds and nanoseconds.
+    /// Reads lines such as `monotonic 100000 0`: seconds and nanoseconds.
     pub(super) fn parse(text: &str) -> Option<i64> {
-        let offset = text.lines().find_map(|line| line.strip_prefix("boottime"))?;
+        let offset = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
         let mut numbers = offset.split_whitespace().map(|number| number.parse::<i64>().ok());
         let (seconds, nanoseconds) = (numbers.next()??, numbers.next()??);
         seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1000)
@@ -103,9 +107,9 @@ mod tests {
 
     #[test]
     fn the_offset_of_a_time_namespace_is_read_in_microseconds() {
-        let text = "monotonic           5         7\nboottime      100000         2000\n";
+        let text = "monotonic      100000         2000\nboottime           5         7\n";
         assert_eq!(parse(text), Some(100_000_000_002));
-        assert_eq!(parse("monotonic 0 0\nboottime -10 999999000\n"), Some(-9_000_001));
-        assert_eq!([parse(""), parse("boottime 1"), parse("boottime x 0")], [None; 3]);
+        assert_eq!(parse("monotonic -10 999999000\nboottime 0 0\n"), Some(-9_000_001));
+        assert_eq!([parse(""), parse("monotonic 1"), parse("monotonic x 0")], [None; 3]);
     }
 }

@@ -140,13 +140,15 @@ fn another_machine_that_uses_the_directory_is_noticed() {
 }
 
 /// In a time namespace, which a container may have, the boot is the same and the time since it is another.
+/// To a process with another offset of the time that includes sleep, the machine has slept while the permit
+/// was held.
 #[test]
-fn a_process_in_a_time_namespace_keeps_the_same_leases() {
+fn a_time_namespace_and_a_sleep_of_the_machine_change_no_lease() {
     let fixture = Fixture::small();
-    for offset in ["100000", "-10"] {
+    for (clock, offset) in [("--monotonic", "100000"), ("--monotonic", "-10"), ("--boottime", "100000")] {
         let unshare = |script: &str| {
             let mut command = Command::new("unshare");
-            command.args(["--user", "--map-root-user", "--time", "--boottime", offset, "sh", "-c", script]);
+            command.args(["--user", "--map-root-user", "--time", clock, offset, "sh", "-c", script]);
             command
         };
         if !unshare("true").output().is_ok_and(|output| output.status.success()) {
