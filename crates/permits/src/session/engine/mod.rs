@@ -17,7 +17,7 @@ use super::callers::{Message, Shared};
 use super::gathering::Sending;
 use super::outbox::Answer;
 use super::outbox::Outbox;
-use super::semaphore::{Context, SemaphoreSession, View};
+use super::semaphore::{SemaphoreSession, Turn, View};
 use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
@@ -42,7 +42,7 @@ const MAX_VIEWS: usize = 256;
 
 /// See the module.
 pub(super) struct Engine {
-    context: Context,
+    turn: Turn,
     semaphores: Map<Name, SemaphoreSession>,
     /// Views worth keeping, of semaphores that are no longer used: at most [`MAX_VIEWS`].
     views: Map<Name, View>,
@@ -68,7 +68,8 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(config: Config, session: Weak<Shared>) -> Self {
         Self {
-            context: Context {
+            turn: Turn {
+                now: Moment::from_micros(0),
                 config,
                 session,
                 timers: Timers::default(),
@@ -98,7 +99,7 @@ impl Engine {
 
     /// The time for which the store may be unreachable before the calls that wait for it fail.
     pub(super) fn store_timeout(&self) -> Duration {
-        self.context.config.store_timeout
+        self.turn.config.store_timeout
     }
 
     /// Replies to the callers that closed the session. To be called when its connections are closed, too: a
@@ -106,18 +107,18 @@ impl Engine {
     pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
-            self.context.outbox.reply(answer, result.clone());
+            self.turn.outbox.reply(answer, result.clone());
         }
     }
 
     /// The number of deliveries since the outbox was taken.
     pub(super) fn answers(&self) -> usize {
-        self.context.outbox.len()
+        self.turn.outbox.len()
     }
 
     /// The deliveries since the last call.
     pub(super) fn take_outbox(&mut self) -> Outbox {
-        std::mem::take(&mut self.context.outbox)
+        std::mem::take(&mut self.turn.outbox)
     }
 
     /// Returns true if calls were left to a later step.
@@ -127,63 +128,64 @@ impl Engine {
 
     #[cfg(test)]
     pub(super) fn session_id(&self) -> &crate::protocol::SessionId {
-        &self.context.config.session
+        &self.turn.config.session
     }
 
     /// Returns true if nothing is asked for, held, released or planned.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.semaphores.is_empty() && self.context.timers.next().is_none()
+        self.semaphores.is_empty() && self.turn.timers.next().is_none()
     }
 
     /// The next time at which [`Engine::on_time`] is to be called.
     pub(super) fn next_time(&self) -> Option<Moment> {
-        self.context.timers.next()
+        self.turn.timers.next()
     }
 
     /// A semaphore that the session knows. It is marked as dirty.
-    fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Context)> {
+    fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Turn)> {
         let semaphore = self.semaphores.get_mut(name)?;
         mark_dirty(&mut self.dirty, name, semaphore);
-        Some((semaphore, &mut self.context))
+        Some((semaphore, &mut self.turn))
     }
 
     /// A semaphore, which the session knows from now on. It is marked as dirty.
-    fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Context) {
+    fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Turn) {
         let semaphore = self.semaphores.entry(name.clone()).or_insert_with(|| {
             SemaphoreSession::new(name.clone(), self.views.remove(name).unwrap_or_default())
         });
         mark_dirty(&mut self.dirty, name, semaphore);
-        (semaphore, &mut self.context)
+        (semaphore, &mut self.turn)
     }
 
     /// Takes a message of a caller. A list of semaphores is the driver's to make.
     pub(super) fn on_message(&mut self, message: Message, now: Moment) {
+        self.turn.now = now;
         match message {
             Message::Acquire(_, answer) if self.closing.is_some() => {
-                self.context.outbox.reply(answer, Err(AcquireError::Ended(Ended::Closed)));
+                self.turn.outbox.reply(answer, Err(AcquireError::Ended(Ended::Closed)));
             }
             Message::Acquire(spec, answer) => {
-                let (semaphore, context) = self.semaphore(&spec.semaphore);
-                semaphore.acquire(*spec, answer, now, context);
+                let (semaphore, turn) = self.semaphore(&spec.semaphore);
+                semaphore.acquire(*spec, answer, turn);
             }
             Message::Cancel { semaphore, request } => {
-                if let Some((semaphore, context)) = self.known(&semaphore) {
-                    semaphore.fail(&request, AcquireError::Cancelled, now, context);
+                if let Some((semaphore, turn)) = self.known(&semaphore) {
+                    semaphore.fail(&request, AcquireError::Cancelled, turn);
                 }
             }
             Message::Release { semaphore, release } => {
-                let (semaphore, context) = self.semaphore(&semaphore);
-                semaphore.release(release, context, now);
+                let (semaphore, turn) = self.semaphore(&semaphore);
+                semaphore.release(release, turn);
             }
             Message::HandOver { semaphore, request } => {
-                if let Some((semaphore, context)) = self.known(&semaphore) {
-                    semaphore.hand_over(&request, now, context);
+                if let Some((semaphore, turn)) = self.known(&semaphore) {
+                    semaphore.hand_over(&request, turn);
                 }
             }
             Message::ChangeTerms { semaphore, request, change } => {
-                if let Some((semaphore, context)) = self.known(&semaphore) {
-                    semaphore.change_terms(&request, change, now, context);
+                if let Some((semaphore, turn)) = self.known(&semaphore) {
+                    semaphore.change_terms(&request, change, turn);
                 }
             }
             Message::Renew { semaphore, request, answer } => {
@@ -193,7 +195,7 @@ impl Engine {
                         self.run(SingleCall::renew(semaphore, renewal, fallback, answer, now));
                     }
                     // The engine forgets a permit only when it is lost, and the permit has the reason.
-                    None => self.context.outbox.discard(answer),
+                    None => self.turn.outbox.discard(answer),
                 }
             }
             Message::Adopt { semaphore, adopt, answer } => {
@@ -202,86 +204,89 @@ impl Engine {
             Message::Admin { semaphore, declaration, operation, answer } => {
                 self.run(SingleCall::admin(semaphore, declaration, operation, answer, now));
             }
-            Message::List { answer } => {
-                self.context.outbox.reply(answer, Err(AdminError::Ended(Ended::Closed)))
-            }
+            Message::List { answer } => self.turn.outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
             Message::Close { answer } => self.close(answer, now),
         }
     }
 
     /// The store cannot be reached.
     pub(super) fn on_down(&mut self, error: StoreError, now: Moment) {
+        self.turn.now = now;
         self.connected = false;
         self.has_outage = true;
         Outage::record(&mut self.down, error, now);
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.note(Notice::Unsure, now, &mut self.context);
+            semaphore.note(Notice::Unsure, &mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
 
     /// Others need what this session keeps of a semaphore.
     pub(super) fn on_recall(&mut self, name: &Name, now: Moment) {
-        if let Some((semaphore, context)) = self.known(name) {
-            semaphore.note(Notice::Recall, now, context);
+        self.turn.now = now;
+        if let Some((semaphore, turn)) = self.known(name) {
+            semaphore.note(Notice::Recall, turn);
         }
     }
 
     /// The store can be reached (again), or may have sent events that did not arrive.
     pub(super) fn on_up(&mut self, now: Moment) {
+        self.turn.now = now;
         if !std::mem::replace(&mut self.connected, true) && self.down.is_some() {
-            self.context.outbox.tally.reconnect();
+            self.turn.outbox.tally.reconnect();
         }
         self.single_calls.retry_now();
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.on_reconnected(now, &mut self.context);
+            semaphore.on_reconnected(&mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
 
     /// The store has pushed an event.
     pub(super) fn on_event(&mut self, event: Event, now: Moment) {
+        self.turn.now = now;
         // Ignore pushes for other sessions. Releasing such a grant would take it from its holder.
-        if !self.context.config.session.has_made(&event.request) {
+        if !self.turn.config.session.has_made(&event.request) {
             return;
         }
         let name = event.semaphore.clone();
-        let (semaphore, context) = self.semaphore(&name);
-        semaphore.on_event(event, now, context);
+        let (semaphore, turn) = self.semaphore(&name);
+        semaphore.on_event(event, turn);
     }
 
     fn run(&mut self, call: SingleCall) {
         if self.closing.is_some() {
-            return call.fail_closed(&mut self.context.outbox);
+            return call.fail_closed(&mut self.turn.outbox);
         }
         self.single_calls.add(call);
     }
 
     /// The calls to make now.
     pub(super) fn calls(&mut self, sending: Sending, now: Moment) -> Vec<Call> {
+        self.turn.now = now;
         let mut calls = Vec::new();
-        self.seek_companions(now);
+        self.seek_companions();
         for name in std::mem::take(&mut self.dirty) {
             let Some(semaphore) = self.semaphores.get_mut(&name) else { continue };
             if sending == Sending::Gathering && semaphore.has_call_in_flight() {
                 self.dirty.push(name);
             } else if semaphore.is_empty() {
-                semaphore.remove_timer(&mut self.context);
+                semaphore.remove_timer(&mut self.turn);
                 self.forget(name);
             } else {
-                calls.extend(semaphore.calls(self.connected, &self.down, now, &mut self.context));
+                calls.extend(semaphore.calls(self.connected, &self.down, &mut self.turn));
             }
         }
         if self.connected {
-            for call in self.single_calls.take_ready(now, &mut self.context.outbox) {
+            for call in self.single_calls.take_ready(now, &mut self.turn.outbox) {
                 self.adopting += usize::from(call.is_adoption());
                 let (semaphore, operation) = (call.semaphore.clone(), call.operation.clone());
-                let timeout = call_timeout(self.context.config.lease);
+                let timeout = call_timeout(self.turn.config.lease);
                 if let Some(known) = self.semaphores.get_mut(&semaphore) {
-                    calls.extend(known.releases_first(now, &self.context));
+                    calls.extend(known.releases_first(&self.turn));
                 }
                 calls.push(Call {
-                    command: self.context.command(&semaphore, call.declaration, operation),
+                    command: self.turn.command(&semaphore, call.declaration, operation),
                     timeout,
                     replicas: 0,
                     sent: SentCall {
@@ -292,14 +297,14 @@ impl Engine {
                     },
                 });
             }
-            let timers = &mut self.context.timers;
+            let timers = &mut self.turn.timers;
             timers.remove(self.single_calls_timer.take());
             self.single_calls_timer =
                 self.single_calls.next_time().map(|at| timers.set(at, Timer::SingleCalls));
         }
         let has_any = !self.semaphores.is_empty() || !self.single_calls.is_empty();
         if self.has_outage && has_any && self.timeouts_timer.is_none() {
-            self.timeouts_timer = Some(self.context.timers.set(now + TIMEOUTS_EVERY, Timer::Timeouts));
+            self.timeouts_timer = Some(self.turn.timers.set(now + TIMEOUTS_EVERY, Timer::Timeouts));
         }
         self.finish_closing(false);
         calls
@@ -318,7 +323,8 @@ impl Engine {
     /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the
     /// next time. A semaphore whose own turn comes before then is left alone, so that those of a session are
     /// not all renewed at once.
-    fn seek_companions(&mut self, now: Moment) {
+    fn seek_companions(&mut self) {
+        let now = self.turn.now;
         let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
         if !self.connected || self.companions_sought_at.is_some_and(soon) {
             return;
@@ -336,24 +342,25 @@ impl Engine {
 
     /// A call has returned.
     pub(super) fn on_return(&mut self, call: SentCall, result: Result<Executed, StoreError>, now: Moment) {
+        self.turn.now = now;
         let SentCall { semaphore: name, sent_at, kind, .. } = call;
-        let tally = &mut self.context.outbox.tally;
+        let tally = &mut self.turn.outbox.tally;
         tally.call(kind.operation() as usize, now.since(sent_at), kind.requests());
         match &result {
             Ok(executed) => {
                 self.down = None;
                 // What replicas confirm comes by a connection of its own.
                 let in_order = !matches!(kind, CallKind::Confirm(_));
-                if let Some((semaphore, context)) = self.known(&name) {
-                    semaphore.note_reply(&executed.reply, in_order, now, context);
+                if let Some((semaphore, turn)) = self.known(&name) {
+                    semaphore.note_reply(&executed.reply, in_order, turn);
                 }
             }
             Err(error) if error.is_temporary() => {
                 self.has_outage = true;
-                self.context.outbox.tally.retry();
-                if let Some((semaphore, context)) = self.known(&name) {
+                self.turn.outbox.tally.retry();
+                if let Some((semaphore, turn)) = self.known(&name) {
                     semaphore.note_outage(error, now);
-                    semaphore.note(Notice::Unsure, now, context);
+                    semaphore.note(Notice::Unsure, turn);
                 }
             }
             Err(_) => {}
@@ -362,33 +369,34 @@ impl Engine {
             CallKind::Single(single) => {
                 self.adopting -= usize::from(single.is_adoption());
                 match result {
-                    Ok(Executed { reply, .. }) => self.on_single_reply(*single, reply, sent_at, now),
-                    Err(error) => self.on_single_failure(*single, error, now),
+                    Ok(Executed { reply, .. }) => self.on_single_reply(*single, reply, sent_at),
+                    Err(error) => self.on_single_failure(*single, error),
                 }
             }
             kind => {
-                if let Some((semaphore, context)) = self.known(&name) {
-                    semaphore.on_return(kind, sent_at, result, now, context);
+                if let Some((semaphore, turn)) = self.known(&name) {
+                    semaphore.on_return(kind, sent_at, result, turn);
                 }
             }
         }
     }
 
     pub(super) fn on_time(&mut self, now: Moment) {
-        while let Some(timer) = self.context.timers.due(now) {
+        self.turn.now = now;
+        while let Some(timer) = self.turn.timers.due(now) {
             match timer {
                 Timer::Semaphore(name) => {
-                    if let Some((semaphore, context)) = self.known(&name) {
-                        semaphore.on_time(now, context);
+                    if let Some((semaphore, turn)) = self.known(&name) {
+                        semaphore.on_time(turn);
                     }
                 }
                 Timer::Acquisition(name, request) => {
                     let down = self.down.clone();
-                    if let Some((semaphore, context)) = self.known(&name) {
-                        semaphore.on_acquisition_time(&request, &down, now, context);
+                    if let Some((semaphore, turn)) = self.known(&name) {
+                        semaphore.on_acquisition_time(&request, &down, turn);
                     }
                 }
-                Timer::Timeouts => self.fail_timed_out(now),
+                Timer::Timeouts => self.fail_timed_out(),
                 Timer::SingleCalls => self.single_calls_timer = None,
                 Timer::Close => self.finish_closing(true),
             }
@@ -397,30 +405,32 @@ impl Engine {
 
     /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for
     /// it too long.
-    fn fail_timed_out(&mut self, now: Moment) {
+    fn fail_timed_out(&mut self) {
+        let now = self.turn.now;
         self.timeouts_timer = None;
         self.has_outage = self.down.is_some() || self.single_calls.has_outage();
         for (name, semaphore) in &mut self.semaphores {
             self.has_outage |= semaphore.outage().is_some();
-            semaphore.fail_timed_out(&self.down, now, &mut self.context);
+            semaphore.fail_timed_out(&self.down, &mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
-        let Context { config, outbox, .. } = &mut self.context;
+        let Turn { config, outbox, .. } = &mut self.turn;
         self.single_calls.fail_timed_out(&self.down, config.store_timeout, now, outbox);
     }
 
     /// Releases everything, replies to all callers, and ends when the store has confirmed it or
     /// [`CLOSE_TIMEOUT`] has passed.
     pub(super) fn close(&mut self, answer: Option<Answer<(), CloseError>>, now: Moment) {
+        self.turn.now = now;
         let first = self.closing.is_none();
         self.closing.get_or_insert_default().extend(answer);
         if !first {
             return;
         }
-        self.context.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
-        self.single_calls.close(&mut self.context.outbox);
+        self.turn.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
+        self.single_calls.close(&mut self.turn.outbox);
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.close(now, &mut self.context);
+            semaphore.close(&mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
         self.finish_closing(false);
@@ -451,7 +461,7 @@ impl Engine {
     /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released:
     /// what the store has ends with its lease.
     pub(super) fn abandon(&mut self, in_flight: Map<u64, SentCall>) {
-        let outbox = &mut self.context.outbox;
+        let outbox = &mut self.turn.outbox;
         for (_, semaphore) in std::mem::take(&mut self.semaphores) {
             semaphore.abandon(outbox);
         }

@@ -12,7 +12,7 @@ use crate::session::single_call::{ReplyTo, SingleCall};
 use crate::store::StoreError;
 
 impl Engine {
-    pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment, now: Moment) {
+    pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment) {
         let replied = Reply { answers: call.answers(replied.answers), ..replied };
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
@@ -23,20 +23,20 @@ impl Engine {
                     Operation::Pause { pause: None, .. } => events::resumed(&call.semaphore),
                     _ => {}
                 }
-                self.context.outbox.reply(answer, Ok(replied));
+                self.turn.outbox.reply(answer, Ok(replied));
             }
             (
                 ReplyTo::Renew(renewal, answer),
                 Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
             ) => {
-                let Some(outcome) = outcomes.pop() else { return self.context.outbox.discard(answer) };
+                let Some(outcome) = outcomes.pop() else { return self.turn.outbox.discard(answer) };
                 let retry_later = outcome == RenewOutcome::RetryLater;
                 let times = ReplyTimes { sent_at, server_us: now_us };
                 let known = self.known(&call.semaphore);
-                let held = known.is_some_and(|(semaphore, context)| {
-                    semaphore.on_single_renewal(&renewal, outcome, times, now, context)
+                let held = known.is_some_and(|(semaphore, turn)| {
+                    semaphore.on_single_renewal(&renewal, outcome, times, turn)
                 });
-                let outbox = &mut self.context.outbox;
+                let outbox = &mut self.turn.outbox;
                 match held {
                     true => {
                         outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
@@ -46,18 +46,18 @@ impl Engine {
                 }
             }
             (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
-                let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at, now);
+                let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at);
                 // A caller that has dropped its receiver drops the permit, which releases it.
-                self.context.outbox.reply(answer, adopted);
+                self.turn.outbox.reply(answer, adopted);
             }
             (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
-                self.context.outbox.reply(answer, Err(AdoptError::Gone));
+                self.turn.outbox.reply(answer, Err(AdoptError::Gone));
             }
             (ReplyTo::Renew(_, answer), _) => {
-                self.context.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
+                self.turn.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
             }
             (ReplyTo::Adopt(_, answer), _) => {
-                self.context.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
+                self.turn.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
             }
         }
     }
@@ -67,19 +67,18 @@ impl Engine {
         name: &Name,
         adopt: AdoptRequest,
         sent_at: Moment,
-        now: Moment,
     ) -> Result<PermitGuard, AdoptError> {
         if self.closing.is_some() {
-            self.release_adopted(name, adopt, now);
+            self.release_adopted(name, adopt);
             return Err(AdoptError::Ended(Ended::Closed));
         }
-        let (semaphore, context) = self.semaphore(name);
-        semaphore.adopt(adopt, sent_at, now, context)
+        let (semaphore, turn) = self.semaphore(name);
+        semaphore.adopt(adopt, sent_at, turn)
     }
 
     /// Releases an adopted permit, since a closing session does not renew.
-    fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest, now: Moment) {
-        let (semaphore, context) = self.semaphore(name);
+    fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest) {
+        let (semaphore, turn) = self.semaphore(name);
         let release = PendingRelease {
             request: RequestKey { holder: adopt.holder, request: adopt.new_request },
             lease: adopt.terms.lease(),
@@ -88,23 +87,23 @@ impl Engine {
             sent_before: true,
             answer: None,
         };
-        semaphore.release(release, context, now);
+        semaphore.release(release, turn);
     }
 
-    pub(super) fn on_single_failure(&mut self, call: SingleCall, error: StoreError, now: Moment) {
+    pub(super) fn on_single_failure(&mut self, call: SingleCall, error: StoreError) {
         if self.closing.is_some() {
             if let ReplyTo::Adopt(adopt, _) = &call.reply_to
                 && error.is_outcome_unknown()
             {
                 // The adoption may have succeeded.
-                self.release_adopted(&call.semaphore, (**adopt).clone(), now);
+                self.release_adopted(&call.semaphore, (**adopt).clone());
             }
-            return call.fail_closed(&mut self.context.outbox);
+            return call.fail_closed(&mut self.turn.outbox);
         }
         if error.is_temporary() && !call.is_renewal() {
-            self.single_calls.retry(call, error, now);
+            self.single_calls.retry(call, error, self.turn.now);
         } else {
-            call.fail(error, &mut self.context.outbox);
+            call.fail(error, &mut self.turn.outbox);
         }
     }
 }

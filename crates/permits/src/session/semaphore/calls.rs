@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, InFlight};
-use super::{Context, SemaphoreSession};
+use super::{SemaphoreSession, Turn};
 use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::{Moment, millis};
 use crate::observe::events;
@@ -39,9 +39,9 @@ impl SemaphoreSession {
         &mut self,
         connected: bool,
         down: &Option<Outage>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) -> Vec<Call> {
+        let now = turn.now;
         self.dirty = false;
         let mut calls = Vec::new();
         if connected && self.schedule.retry_at.is_none() {
@@ -66,7 +66,7 @@ impl SemaphoreSession {
                 self.in_flight.acquiring += 1;
                 self.in_flight.acquisitions += batch.len();
                 let requests = batch.iter().map(RequestKey::from).collect();
-                let queue_max = context.config.queue_max;
+                let queue_max = turn.config.queue_max;
                 let operation = Operation::Acquire { queue_max, requests: batch };
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
             }
@@ -79,34 +79,30 @@ impl SemaphoreSession {
                 permit.mark_unsure(reason);
             }
         }
-        self.set_timer(context);
-        self.as_calls(calls, now, context)
+        self.set_timer(turn);
+        self.as_calls(calls, turn)
     }
 
     /// The releases to send before a call of a single operation, which must not find what was released before
     /// it.
-    pub(in crate::session) fn releases_first(&mut self, now: Moment, context: &Context) -> Vec<Call> {
+    pub(in crate::session) fn releases_first(&mut self, turn: &Turn) -> Vec<Call> {
         let mut calls = Vec::new();
         if self.schedule.retry_at.is_none() {
             self.release_calls(&mut calls);
         }
-        self.as_calls(calls, now, context)
+        self.as_calls(calls, turn)
     }
 
-    fn as_calls(
-        &mut self,
-        calls: Vec<(Declaration, Operation, CallKind)>,
-        now: Moment,
-        context: &Context,
-    ) -> Vec<Call> {
+    fn as_calls(&mut self, calls: Vec<(Declaration, Operation, CallKind)>, turn: &Turn) -> Vec<Call> {
+        let now = turn.now;
         self.in_flight.note(false, now);
-        let timeout = call_timeout(self.shortest_lease.unwrap_or(context.config.lease));
+        let timeout = call_timeout(self.shortest_lease.unwrap_or(turn.config.lease));
         calls
             .into_iter()
             .map(|(declaration, operation, kind)| Call {
-                command: context.command(&self.name, declaration, operation),
+                command: turn.command(&self.name, declaration, operation),
                 timeout,
-                replicas: if matches!(kind, CallKind::Confirm(_)) { context.config.replicas } else { 0 },
+                replicas: if matches!(kind, CallKind::Confirm(_)) { turn.config.replicas } else { 0 },
                 sent: SentCall { semaphore: self.name.clone(), sent_at: now, until: now + timeout, kind },
             })
             .collect()
@@ -140,15 +136,15 @@ impl SemaphoreSession {
     }
 
     /// Removes the timer of a semaphore that is no longer needed.
-    pub(in crate::session) fn remove_timer(&mut self, context: &mut Context) {
-        context.timers.remove(self.timer.take());
+    pub(in crate::session) fn remove_timer(&mut self, turn: &mut Turn) {
+        turn.timers.remove(self.timer.take());
     }
 
-    fn set_timer(&mut self, context: &mut Context) {
+    fn set_timer(&mut self, turn: &mut Turn) {
         let next = self.schedule.next();
         if self.timer.map(|(at, _)| at) != next {
-            self.remove_timer(context);
-            self.timer = next.map(|at| context.timers.set(at, Timer::Semaphore(self.name.clone())));
+            self.remove_timer(turn);
+            self.timer = next.map(|at| turn.timers.set(at, Timer::Semaphore(self.name.clone())));
         }
     }
 
@@ -259,7 +255,7 @@ impl SemaphoreSession {
     }
 }
 
-impl Context {
+impl Turn {
     /// A command of this session.
     pub(in crate::session) fn command(
         &self,

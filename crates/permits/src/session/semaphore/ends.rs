@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::entry::Entry;
-use super::{Context, SemaphoreSession};
+use super::{SemaphoreSession, Turn};
 use crate::acquisition::{Input, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
@@ -24,9 +24,9 @@ impl SemaphoreSession {
         &mut self,
         request: &RequestId,
         down: &Option<Outage>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
+        let now = turn.now;
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         entry.timer = None;
         match &entry.permit {
@@ -35,20 +35,20 @@ impl SemaphoreSession {
                     // Extended since the timer was set.
                     Check::Held(deadline) => {
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                        entry.timer = Some(context.timers.set(deadline, timer));
+                        entry.timer = Some(turn.timers.set(deadline, timer));
                         return;
                     }
                     Check::Expired => {
                         let permit = permit.clone();
                         if self.was_kept(&permit) {
                             // No caller works with it any more.
-                            return self.step(request, Input::Released, None, now, context);
+                            return self.step(request, Input::Released, None, turn);
                         }
-                        context.outbox.signal_loss(&permit);
+                        turn.outbox.signal_loss(&permit);
                     }
                     Check::Ended => {}
                 }
-                self.step(request, Input::Expired, None, now, context);
+                self.step(request, Input::Expired, None, turn);
             }
             None => {
                 let late = match entry.spec.client.wait {
@@ -57,7 +57,7 @@ impl SemaphoreSession {
                     Wait::Forever => return,
                 };
                 let error = self.silence(down, now).map_or(late, AcquireError::Store);
-                self.fail(request, error, now, context);
+                self.fail(request, error, turn);
             }
         }
     }
@@ -75,13 +75,9 @@ impl SemaphoreSession {
     }
 
     /// Fails what has waited for the store for too long, in this outage or in that of the whole store.
-    pub(in crate::session) fn fail_timed_out(
-        &mut self,
-        down: &Option<Outage>,
-        now: Moment,
-        context: &mut Context,
-    ) {
-        let timeout = context.config.store_timeout;
+    pub(in crate::session) fn fail_timed_out(&mut self, down: &Option<Outage>, turn: &mut Turn) {
+        let now = turn.now;
+        let timeout = turn.config.store_timeout;
         let Some(Outage { since, error }) = Outage::older(down, &self.outage).cloned() else { return };
         let timed_out = |entry: &Entry| {
             !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::Withdrawn { .. })
@@ -90,40 +86,34 @@ impl SemaphoreSession {
         let timed_out = self.acquisitions.iter().filter(|(_, entry)| timed_out(entry));
         let requests: Vec<RequestId> = timed_out.map(|(request, _)| request.clone()).collect();
         for request in requests {
-            self.fail(&request, AcquireError::Store(error.clone()), now, context);
+            self.fail(&request, AcquireError::Store(error.clone()), turn);
         }
         for release in self.releases.take_late(now) {
-            self.give_up(release, &error, now, context);
+            self.give_up(release, &error, turn);
         }
     }
 
     /// A release that is not sent any more: what the store still has ends with its lease.
-    pub(super) fn give_up(
-        &mut self,
-        release: PendingRelease,
-        error: &StoreError,
-        now: Moment,
-        context: &mut Context,
-    ) {
+    pub(super) fn give_up(&mut self, release: PendingRelease, error: &StoreError, turn: &mut Turn) {
         let given_up = Input::ReleaseReturned { ended: false };
-        self.step(&release.request.request, given_up, None, now, context);
+        self.step(&release.request.request, given_up, None, turn);
         match release.answer {
-            Some(answer) => context.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
+            Some(answer) => turn.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
             None => events::not_released(&self.name, &release.request.holder, error),
         }
     }
 
     /// The session closes: permits are lost, callers are answered, and everything is released.
-    pub(in crate::session) fn close(&mut self, now: Moment, context: &mut Context) {
-        self.note(Notice::Unsure, now, context);
+    pub(in crate::session) fn close(&mut self, turn: &mut Turn) {
+        self.note(Notice::Unsure, turn);
         let requests: Vec<RequestId> = self.acquisitions.keys().cloned().collect();
         for request in requests {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
                 Some(permit) => {
-                    context.outbox.lose(&permit, Lost::Closed);
-                    self.step(&request, Input::Released, None, now, context);
+                    turn.outbox.lose(&permit, Lost::Closed);
+                    self.step(&request, Input::Released, None, turn);
                 }
-                None => self.fail(&request, AcquireError::Ended(Ended::Closed), now, context),
+                None => self.fail(&request, AcquireError::Ended(Ended::Closed), turn),
             }
         }
     }

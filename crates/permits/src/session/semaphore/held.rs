@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{Context, SemaphoreSession, terms};
+use super::{SemaphoreSession, Turn, terms};
 use crate::acquisition::{Acquisition, Effect, Input, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
@@ -25,37 +25,37 @@ impl SemaphoreSession {
         &mut self,
         adopt: AdoptRequest,
         sent_at: Moment,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) -> Result<PermitGuard, AdoptError> {
+        let now = turn.now;
         let AdoptRequest { holder, grant, new_request: request, .. } = adopt;
         let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
         let spec = AcquireSpec {
-            meters: context.config.meters.known_semaphore(self.name.as_str()),
+            meters: turn.config.meters.known_semaphore(self.name.as_str()),
             ..AcquireSpec::new(self.name.clone(), (holder, request.clone()), adopt.terms, limit)
         };
         let acquisition = Acquisition { stage: Stage::InFlight, ..Acquisition::new(sent_at) };
-        self.insert(spec, acquisition, None, now, context);
+        self.insert(spec, acquisition, None, turn);
         let adopted = self.acquisitions.get_mut(&request).map(|entry| {
-            let terms = terms(entry, context);
+            let terms = terms(entry, turn);
             entry.acquisition.step(Input::Adopted(grant), &terms, now)
         });
         let permit = match adopted {
-            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, now, context),
+            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, turn),
             // The reply took longer than the lease.
             _ => None,
         };
         if permit.is_none() {
-            self.forget(&request, context);
+            self.forget(&request, turn);
         }
         permit.ok_or(AdoptError::Gone)
     }
 
-    pub(in crate::session) fn hand_over(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+    pub(in crate::session) fn hand_over(&mut self, request: &RequestId, turn: &mut Turn) {
         if self.in_flight.renewing > 0 {
             self.handed_over.insert(request.clone());
         }
-        self.step(request, Input::HandedOver, None, now, context);
+        self.step(request, Input::HandedOver, None, turn);
     }
 
     /// The renewal of one permit, and the declaration to send with it.
@@ -68,9 +68,9 @@ impl SemaphoreSession {
         &mut self,
         request: &RequestId,
         change: TermsChange,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
+        let now = turn.now;
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         let Some(permit) = entry.permit.clone() else { return };
         match change {
@@ -86,12 +86,12 @@ impl SemaphoreSession {
                 permit.set_lease(lease, held_until(now, lease));
                 match permit.check(now) {
                     Check::Held(deadline) => {
-                        context.timers.remove(entry.timer.take());
+                        turn.timers.remove(entry.timer.take());
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                        entry.timer = Some(context.timers.set(deadline, timer));
+                        entry.timer = Some(turn.timers.set(deadline, timer));
                     }
                     // Signalled when the lock is free. The timer ends the acquisition.
-                    Check::Expired => context.outbox.signal_loss(&permit),
+                    Check::Expired => turn.outbox.signal_loss(&permit),
                     Check::Ended => {}
                 }
                 self.shortest_lease = self.shortest_lease.map(|shortest| shortest.min(lease));

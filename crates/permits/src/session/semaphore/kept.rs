@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use super::{Context, SemaphoreSession};
+use super::{SemaphoreSession, Turn};
 use crate::acquisition::Input;
-use crate::clock::Moment;
 use crate::keeping::Notice;
 use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
@@ -20,15 +19,16 @@ impl SemaphoreSession {
     }
 
     /// Notes what is learned about the semaphore, and releases what is not to be kept any more.
-    pub(in crate::session) fn note(&mut self, notice: Notice, now: Moment, context: &mut Context) {
+    pub(in crate::session) fn note(&mut self, notice: Notice, turn: &mut Turn) {
         let kept: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.note(notice)).collect();
-        self.release_kept(kept, now, context);
+        self.release_kept(kept, turn);
     }
 
     /// Releases what no request has used for some time.
-    pub(super) fn give_back_idle(&mut self, now: Moment, context: &mut Context) {
+    pub(super) fn give_back_idle(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         let idle: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.take_idle(now)).collect();
-        self.release_kept(idle, now, context);
+        self.release_kept(idle, turn);
         let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
         let longest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).max();
@@ -42,10 +42,10 @@ impl SemaphoreSession {
         self.shelf.iter().any(|shelf| shelf.remove(permit))
     }
 
-    fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, now: Moment, context: &mut Context) {
+    fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, turn: &mut Turn) {
         for permit in kept {
             permit.end();
-            self.step(&permit.request, Input::Released, None, now, context);
+            self.step(&permit.request, Input::Released, None, turn);
         }
     }
 }

@@ -44,8 +44,10 @@ use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
 /// refused.
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
-/// The state that all semaphores of a session share.
-pub(super) struct Context {
+/// One turn of the engine: its time, and the state that all semaphores of the session share.
+pub(super) struct Turn {
+    /// The time at which it began.
+    pub(super) now: Moment,
     pub(super) config: Config,
     /// Weak: the session ends when no client and no permit of it is left.
     pub(super) session: Weak<Shared>,
@@ -132,21 +134,21 @@ impl SemaphoreSession {
         &mut self,
         spec: AcquireSpec,
         answer: Answer<PermitGuard, AcquireError>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
+        let now = turn.now;
         self.use_shelf(&spec);
         let request = spec.request.clone();
         let longest = match spec.client.wait {
             // Of the store, for its answer.
-            Wait::No => Some(call_timeout(context.config.lease)),
+            Wait::No => Some(call_timeout(turn.config.lease)),
             Wait::AtMost(limit) => Some(limit),
             Wait::Forever => None,
         };
         let timer = longest.map(|longest| {
-            context.timers.set(now + longest, Timer::Acquisition(self.name.clone(), request.clone()))
+            turn.timers.set(now + longest, Timer::Acquisition(self.name.clone(), request.clone()))
         });
-        let arrival = self.insert(spec, Acquisition::new(now), Some(answer), now, context);
+        let arrival = self.insert(spec, Acquisition::new(now), Some(answer), turn);
         if let Some(entry) = self.acquisitions.get_mut(&request) {
             entry.timer = timer;
         }
@@ -158,11 +160,11 @@ impl SemaphoreSession {
         spec: AcquireSpec,
         acquisition: Acquisition,
         answer: Option<Answer<PermitGuard, AcquireError>>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) -> u64 {
-        context.arrivals += 1;
-        let arrival = context.arrivals;
+        let now = turn.now;
+        turn.arrivals += 1;
+        let arrival = turn.arrivals;
         let lease = spec.terms.lease();
         self.shortest_lease = Some(self.shortest_lease.map_or(lease, |shortest| shortest.min(lease)));
         let entry = Entry {
@@ -182,16 +184,10 @@ impl SemaphoreSession {
 
     /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller
     /// that still waits.
-    fn step(
-        &mut self,
-        request: &RequestId,
-        input: Input,
-        error: Option<AcquireError>,
-        now: Moment,
-        context: &mut Context,
-    ) {
+    fn step(&mut self, request: &RequestId, input: Input, error: Option<AcquireError>, turn: &mut Turn) {
+        let now = turn.now;
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
-        let terms = terms(entry, context);
+        let terms = terms(entry, turn);
         let effect = entry.acquisition.step(input, &terms, now);
         if entry.acquisition.stage != Stage::Unsent {
             self.unsent.remove(&entry.arrival);
@@ -205,13 +201,13 @@ impl SemaphoreSession {
                         return;
                     }
                     // Other sessions release what they keep. If that is not enough, the request is refused.
-                    context.timers.remove(entry.timer.take());
+                    turn.timers.remove(entry.timer.take());
                     let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                    entry.timer = Some(context.timers.set(now + RECALL, timer));
+                    entry.timer = Some(turn.timers.set(now + RECALL, timer));
                 } else if entry.spec.position.set(position, now) {
                     let AcquireSpec { semaphore, holder, meters, span, .. } = &entry.spec;
                     events::waiting(span.clone(), semaphore, holder, position);
-                    context.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
+                    turn.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
                 }
                 self.plan_renewal(request);
             }
@@ -220,7 +216,7 @@ impl SemaphoreSession {
                 self.unconfirmed.push(request.clone());
                 self.plan_renewal(request);
             }
-            Effect::Deliver { grant, until } => self.deliver(request, grant, until, now, context),
+            Effect::Deliver { grant, until } => self.deliver(request, grant, until, turn),
             Effect::Extend { until } => {
                 entry.permit.iter().for_each(|permit| permit.extend(until));
             }
@@ -239,22 +235,22 @@ impl SemaphoreSession {
                 let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
                 let permit = entry.permit.clone();
                 if let Some(permit) = permit.filter(|permit| !self.was_kept(permit)) {
-                    context.outbox.lose(&permit, lost);
+                    turn.outbox.lose(&permit, lost);
                 }
-                self.forget(request, context);
+                self.forget(request, turn);
             }
             Effect::ReleaseBehind => {
                 let release = entry.to_release();
-                self.queue_release(release, now, context);
+                self.queue_release(release, turn);
             }
             Effect::End { release } => {
-                let Some(mut entry) = self.forget(request, context) else { return };
+                let Some(mut entry) = self.forget(request, turn) else { return };
                 match error {
-                    Some(error) => entry.answer(Err(error), &mut context.outbox),
-                    None => context.outbox.discard(entry.answer.take()),
+                    Some(error) => entry.answer(Err(error), &mut turn.outbox),
+                    None => turn.outbox.discard(entry.answer.take()),
                 }
                 if release {
-                    self.queue_release(entry.to_release(), now, context);
+                    self.queue_release(entry.to_release(), turn);
                 }
             }
         }
@@ -266,19 +262,19 @@ impl SemaphoreSession {
         request: RequestKey,
         input: Input,
         error: Option<AcquireError>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
         if self.acquisitions.contains_key(&request.request) {
-            self.step(&request.request, input, error, now, context);
+            self.step(&request.request, input, error, turn);
         } else if !self.handed_over.contains(&request.request) {
-            self.step_unknown(request, input, now, context);
+            self.step_unknown(request, input, turn);
         }
     }
 
     /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
-    fn step_unknown(&mut self, request: RequestKey, input: Input, now: Moment, context: &mut Context) {
-        let lease = context.config.lease;
+    fn step_unknown(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
+        let now = turn.now;
+        let lease = turn.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
             let release = PendingRelease {
@@ -289,27 +285,20 @@ impl SemaphoreSession {
                 sent_before: true,
                 answer: None,
             };
-            self.queue_release(release, now, context);
+            self.queue_release(release, turn);
         }
     }
 
     /// Delivers a permit to its caller.
-    fn deliver(
-        &mut self,
-        request: &RequestId,
-        grant: Grant,
-        until: Moment,
-        now: Moment,
-        context: &mut Context,
-    ) {
-        match self.hold(request, grant, until, now, context) {
+    fn deliver(&mut self, request: &RequestId, grant: Grant, until: Moment, turn: &mut Turn) {
+        match self.hold(request, grant, until, turn) {
             // A caller that has dropped its receiver drops the permit, which releases it.
             Some(permit) => {
                 if let Some(entry) = self.acquisitions.get_mut(request) {
-                    entry.answer(Ok(permit), &mut context.outbox);
+                    entry.answer(Ok(permit), &mut turn.outbox);
                 }
             }
-            None => self.step(request, Input::Released, None, now, context),
+            None => self.step(request, Input::Released, None, turn),
         }
     }
 
@@ -319,20 +308,20 @@ impl SemaphoreSession {
         request: &RequestId,
         grant: Grant,
         until: Moment,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) -> Option<PermitGuard> {
-        let session = Session::from(context.session.upgrade()?);
+        let now = turn.now;
+        let session = Session::from(turn.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
         let until = entry.spec.client.max_hold.map_or(until, |longest| until.min(now + longest));
-        let requested = entry.spec.requested(context.config.clock);
+        let requested = entry.spec.requested(turn.config.clock);
         let permit = PermitState::new(requested, grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
-        context.timers.remove(entry.timer.take());
+        turn.timers.remove(entry.timer.take());
         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-        entry.timer = Some(context.timers.set(until, timer));
+        entry.timer = Some(turn.timers.set(until, timer));
         let keep = entry.spec.keep.clone();
         self.plan_renewal(request);
         if let Some(keep) = &keep {
@@ -342,62 +331,58 @@ impl SemaphoreSession {
     }
 
     /// Removes an acquisition, with its timer.
-    fn forget(&mut self, request: &RequestId, context: &mut Context) -> Option<Entry> {
+    fn forget(&mut self, request: &RequestId, turn: &mut Turn) -> Option<Entry> {
         let entry = self.acquisitions.remove(request)?;
         self.unsent.remove(&entry.arrival);
-        context.timers.remove(entry.timer);
+        turn.timers.remove(entry.timer);
         Some(entry)
     }
 
-    fn queue_release(&mut self, release: PendingRelease, now: Moment, context: &mut Context) {
+    fn queue_release(&mut self, release: PendingRelease, turn: &mut Turn) {
+        let now = turn.now;
         if let Some(again) = self.releases.push(release, now) {
-            context.outbox.discard(again);
+            turn.outbox.discard(again);
         }
     }
 
     /// The caller has released or dropped a permit.
-    pub(super) fn release(&mut self, release: PendingRelease, context: &mut Context, now: Moment) {
-        if let Some(entry) = self.forget(&release.request.request, context)
+    pub(super) fn release(&mut self, release: PendingRelease, turn: &mut Turn) {
+        if let Some(entry) = self.forget(&release.request.request, turn)
             && let Some(permit) = entry.permit
         {
             permit.end();
         }
-        self.queue_release(release, now, context);
+        self.queue_release(release, turn);
     }
 
     /// The caller no longer waits: at any stage, nothing stays behind.
-    fn cancel(&mut self, request: &RequestId, now: Moment, context: &mut Context) {
+    fn cancel(&mut self, request: &RequestId, turn: &mut Turn) {
         if let Some(entry) = self.acquisitions.get_mut(request)
             && entry.permit.is_none()
         {
-            context.timers.remove(entry.timer.take());
+            turn.timers.remove(entry.timer.take());
         }
-        self.step(request, Input::Withdrawn, None, now, context);
+        self.step(request, Input::Withdrawn, None, turn);
     }
 
     /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its
     /// permit.
-    pub(super) fn fail(
-        &mut self,
-        request: &RequestId,
-        error: AcquireError,
-        now: Moment,
-        context: &mut Context,
-    ) {
+    pub(super) fn fail(&mut self, request: &RequestId, error: AcquireError, turn: &mut Turn) {
         if let Some(entry) = self.acquisitions.get_mut(request) {
-            entry.answer(Err(error), &mut context.outbox);
-            self.cancel(request, now, context);
+            entry.answer(Err(error), &mut turn.outbox);
+            self.cancel(request, turn);
         }
     }
 
     /// The store has pushed an event about a request of this session.
-    pub(super) fn on_event(&mut self, event: Event, now: Moment, context: &mut Context) {
+    pub(super) fn on_event(&mut self, event: Event, turn: &mut Turn) {
+        let now = turn.now;
         let Event { holder, request, kind, .. } = event;
         if let EventKind::Turn(delay_us) = kind {
             return self.schedule.recheck_in_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
-            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), now, context);
+            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), turn);
         };
         if entry.spec.holder != holder {
             // Another holder's: to release what it grants would take it from that holder.
@@ -410,21 +395,22 @@ impl SemaphoreSession {
             EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         if let Some(error) = error {
-            entry.answer(Err(error), &mut context.outbox);
+            entry.answer(Err(error), &mut turn.outbox);
         }
-        self.step(&request, Input::Pushed(kind), None, now, context);
+        self.step(&request, Input::Pushed(kind), None, turn);
     }
 
     /// The store can be reached again: everything is renewed, and nothing waits for a retry.
-    pub(super) fn on_reconnected(&mut self, now: Moment, context: &mut Context) {
-        self.note(Notice::Unsure, now, context);
+    pub(super) fn on_reconnected(&mut self, turn: &mut Turn) {
+        self.note(Notice::Unsure, turn);
         self.schedule.renew_due = true;
         self.schedule.retry_at = None;
         self.failures = 0;
     }
 
     /// A time of the schedule has come.
-    pub(super) fn on_time(&mut self, now: Moment, context: &mut Context) {
+    pub(super) fn on_time(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         self.timer = None;
         let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
         if let Some(planned) = self.schedule.renew_at.take_if(|at| *at <= now) {
@@ -437,7 +423,7 @@ impl SemaphoreSession {
             recheck && (self.schedule.rechecked_at_once > 0 || self.first_waiter().is_some());
         due(&mut self.schedule.retry_at);
         if due(&mut self.schedule.give_back_at) {
-            self.give_back_idle(now, context);
+            self.give_back_idle(turn);
         }
     }
 
@@ -457,8 +443,8 @@ impl SemaphoreSession {
     }
 }
 
-fn terms(entry: &Entry, context: &Context) -> Terms {
-    Terms { lease: entry.spec.terms.lease(), replicated: context.config.replicas > 0 }
+fn terms(entry: &Entry, turn: &Turn) -> Terms {
+    Terms { lease: entry.spec.terms.lease(), replicated: turn.config.replicas > 0 }
 }
 
 /// The error for a reply that does not match its request.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Context, SemaphoreSession, mismatched_reply};
+use super::{SemaphoreSession, Turn, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost, ReleaseError};
@@ -38,9 +38,9 @@ impl SemaphoreSession {
         kind: CallKind,
         sent_at: Moment,
         result: Result<Executed, StoreError>,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
+        let now = turn.now;
         match &kind {
             CallKind::Acquire(requests) => {
                 self.in_flight.acquiring -= 1;
@@ -57,7 +57,7 @@ impl SemaphoreSession {
         self.in_flight.note(true, now);
         let Executed { reply, confirmed } = match result {
             Ok(executed) => executed,
-            Err(error) => return self.on_failure(kind, &error, now, context),
+            Err(error) => return self.on_failure(kind, &error, turn),
         };
         let times = ReplyTimes { sent_at, server_us: reply.now_us };
         let circumstances = Circumstances {
@@ -68,48 +68,43 @@ impl SemaphoreSession {
         match (kind, reply.answers) {
             (CallKind::Acquire(requests), Answers::Acquire(outcomes)) => {
                 for (request, outcome) in requests.into_iter().zip(outcomes) {
-                    self.on_acquired(request, outcome, circumstances, times, now, context);
+                    self.on_acquired(request, outcome, circumstances, times, turn);
                 }
             }
             (CallKind::Release(releases), Answers::Release(outcomes)) => {
                 for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
                     let input = Input::ReleaseReturned { ended: outcome != ReleaseOutcome::Unknown };
-                    self.step(&release.request.request, input, None, now, context);
-                    on_released(release, outcome, &mut context.outbox);
+                    self.step(&release.request.request, input, None, turn);
+                    on_released(release, outcome, &mut turn.outbox);
                 }
             }
             (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
                 for ((request, lease_version), outcome) in requests.into_iter().zip(outcomes) {
-                    self.on_renewed(request, lease_version, outcome, times, now, context);
+                    self.on_renewed(request, lease_version, outcome, times, turn);
                 }
             }
             (CallKind::Confirm(requests), Answers::Renew(outcomes)) => {
-                let wanted = context.config.replicas;
+                let wanted = turn.config.replicas;
                 for (renewed, outcome) in requests.into_iter().zip(outcomes) {
                     let request = renewed.request.clone();
-                    self.on_renewed(renewed, 0, outcome, times, now, context);
+                    self.on_renewed(renewed, 0, outcome, times, turn);
                     let error = AcquireError::NotReplicated { confirmed, wanted };
                     let input = Input::Confirmed { enough: confirmed >= wanted };
-                    self.step(&request, input, Some(error), now, context);
+                    self.step(&request, input, Some(error), turn);
                 }
             }
-            (kind, _) => self.on_failure(kind, &mismatched_reply(), now, context),
+            (kind, _) => self.on_failure(kind, &mismatched_reply(), turn),
         }
     }
 
     /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
-    pub(in crate::session) fn note_reply(
-        &mut self,
-        reply: &Reply,
-        in_order: bool,
-        now: Moment,
-        context: &mut Context,
-    ) {
+    pub(in crate::session) fn note_reply(&mut self, reply: &Reply, in_order: bool, turn: &mut Turn) {
+        let now = turn.now;
         self.failures = 0;
         self.outage = None;
         self.view.note(&self.name, reply);
         let Reply { keepable, limit, .. } = *reply;
-        self.note(Notice::Reply { keepable, limit, in_order }, now, context);
+        self.note(Notice::Reply { keepable, limit, in_order }, turn);
         match reply.recheck_ms {
             // The store has more to reap than fits into a call.
             Some(0) if self.schedule.rechecked_at_once < RECHECKS_AT_ONCE => {
@@ -138,8 +133,7 @@ impl SemaphoreSession {
         outcome: AcquireOutcome,
         circumstances: Circumstances,
         times: ReplyTimes,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
         let refusal = match &outcome {
             AcquireOutcome::Refused(refusal) => Some(refusal.clone()),
@@ -150,14 +144,14 @@ impl SemaphoreSession {
         }
         let input = Input::Acquired(outcome, times);
         let Some(entry) = self.acquisitions.get(&request) else {
-            return self.step_unknown(RequestKey { holder, request }, input, now, context);
+            return self.step_unknown(RequestKey { holder, request }, input, turn);
         };
         if refusal.is_none() {
             // A refused request changes nothing, so its declaration does not count.
             entry.spec.limit.note_reply(circumstances.pinned);
         }
-        let error = refusal.map(|refusal| self.refusal(refusal, &request, circumstances, context));
-        self.step(&request, input, error.flatten(), now, context);
+        let error = refusal.map(|refusal| self.refusal(refusal, &request, circumstances, turn));
+        self.step(&request, input, error.flatten(), turn);
     }
 
     fn refusal(
@@ -165,7 +159,7 @@ impl SemaphoreSession {
         refusal: Refusal,
         request: &RequestId,
         circumstances: Circumstances,
-        context: &Context,
+        turn: &Turn,
     ) -> Option<AcquireError> {
         let Circumstances { limit, pinned, recovering } = circumstances;
         let spec = &self.acquisitions.get(request)?.spec;
@@ -188,7 +182,7 @@ impl SemaphoreSession {
             }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
             Refusal::Superseded => spec.superseded(),
-            Refusal::QueueFull => AcquireError::QueueFull { max: context.config.queue_max },
+            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max },
             Refusal::NoLimit => AcquireError::NoLimit { semaphore },
             Refusal::LimitMismatch => {
                 let required = spec.limit.limit().unwrap_or_default();
@@ -211,8 +205,7 @@ impl SemaphoreSession {
         lease_version: u32,
         outcome: RenewOutcome,
         times: ReplyTimes,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
         let entry = self.acquisitions.get(&renewed.request);
         if entry.is_some_and(|entry| lease_version < entry.lease_version) && outcome == RenewOutcome::Held {
@@ -224,7 +217,7 @@ impl SemaphoreSession {
             RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
             _ => AcquireError::ExceedsLimit { weight: entry.spec.terms.weight, limit },
         });
-        self.step_or_release(renewed, Input::Renewed(outcome, times), error, now, context);
+        self.step_or_release(renewed, Input::Renewed(outcome, times), error, turn);
     }
 
     /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
@@ -233,17 +226,17 @@ impl SemaphoreSession {
         renewal: &RenewRequest,
         outcome: RenewOutcome,
         times: ReplyTimes,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) -> bool {
         if self.acquisitions.contains_key(&renewal.request) {
-            self.on_renewed(renewal.into(), renewal.lease_version, outcome, times, now, context);
+            self.on_renewed(renewal.into(), renewal.lease_version, outcome, times, turn);
         }
         let entry = self.acquisitions.get(&renewal.request);
         entry.is_some_and(|entry| matches!(entry.acquisition.stage, Stage::Held(_)))
     }
 
-    fn on_failure(&mut self, kind: CallKind, error: &StoreError, now: Moment, context: &mut Context) {
+    fn on_failure(&mut self, kind: CallKind, error: &StoreError, turn: &mut Turn) {
+        let now = turn.now;
         if matches!(kind, CallKind::Single(_)) {
             return;
         }
@@ -256,19 +249,19 @@ impl SemaphoreSession {
             CallKind::Acquire(requests) => {
                 let input = Input::AcquireFailed(failure);
                 for asked in requests {
-                    self.step_or_release(asked, input.clone(), failed(), now, context);
+                    self.step_or_release(asked, input.clone(), failed(), turn);
                 }
             }
-            CallKind::Release(releases) => self.on_release_failed(releases, error, now, context),
+            CallKind::Release(releases) => self.on_release_failed(releases, error, turn),
             CallKind::Renew(requests) => {
                 self.schedule.renew_due = true;
                 for (renewed, _) in requests {
-                    self.step_or_release(renewed, Input::RenewFailed, failed(), now, context);
+                    self.step_or_release(renewed, Input::RenewFailed, failed(), turn);
                 }
             }
             CallKind::Confirm(requests) => {
                 for renewed in requests {
-                    self.step_or_release(renewed, Input::ConfirmFailed(failure), failed(), now, context);
+                    self.step_or_release(renewed, Input::ConfirmFailed(failure), failed(), turn);
                 }
             }
             CallKind::Single(_) => {}
@@ -279,16 +272,16 @@ impl SemaphoreSession {
         &mut self,
         releases: Vec<(Moment, PendingRelease)>,
         error: &StoreError,
-        now: Moment,
-        context: &mut Context,
+        turn: &mut Turn,
     ) {
+        let now = turn.now;
         // Back to the front, in their order.
         for (until, mut release) in releases.into_iter().rev() {
             release.sent_before |= error.is_outcome_unknown();
             if error.is_temporary() && now < until {
                 self.releases.put_back(until, release);
             } else {
-                self.give_up(release, error, now, context);
+                self.give_up(release, error, turn);
             }
         }
     }
