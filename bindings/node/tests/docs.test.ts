@@ -96,7 +96,7 @@ test('the middleware admits as many requests as the limit', { timeout: LIMIT }, 
 });
 
 test('the middleware tells failures of the store from other errors', { timeout: LIMIT }, async (context) => {
-  const store = await Server.start();
+  await using store = await Server.start();
   await using client = await connect(store.url, { recovery: 'off' });
   await store.stop();
   const { request } = await served(context, client.semaphore('web', 1), 10);

@@ -16,10 +16,7 @@ before(async () => {
   server = await Server.start();
   client = await connect(server.url, { recovery: 'off' });
 });
-after(async () => {
-  await client.close();
-  await server.stop();
-});
+after(() => client.close().finally(() => server.stop()));
 
 test('an unknown URL is not valid', async () => {
   await assert.rejects(connect('http://127.0.0.1/'), (error) => {
@@ -39,7 +36,7 @@ test('a server that is not there is unreachable', { timeout: LIMIT }, async () =
 });
 
 test('an outage is not busy', { timeout: LIMIT }, async () => {
-  const gone = await Server.start();
+  await using gone = await Server.start();
   const away = await connect(gone.url, { recovery: 'off', lease: 1000 });
   const semaphore = away.semaphore('outage', 1);
   await (await semaphore.acquire()).release();

@@ -19,10 +19,7 @@ before(async () => {
 beforeEach(() => {
   semaphore = client.semaphore(randomUUID(), 1);
 });
-after(async () => {
-  await client.close();
-  await server.stop();
-});
+after(() => client.close().finally(() => server.stop()));
 
 /** A program with a client and the semaphore of this test. */
 function program(text: string, ...flags: string[]): Program {
@@ -110,7 +107,7 @@ test('Ctrl-C with a handler leaves nothing', { timeout: LIMIT }, async () => {
 });
 
 test('the exit does not wait for long for a server that is stuck', { timeout: LIMIT }, async () => {
-  const stuck = await Server.start();
+  await using stuck = await Server.start();
   const text = `
     import { connect } from 'permits';
     const client = await connect(process.env.TEST_URL, { recovery: 'off' });

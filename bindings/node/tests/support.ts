@@ -44,17 +44,19 @@ export async function isIdle(semaphore: Semaphore): Promise<boolean> {
   return held + waiting + holders.length + queue.length === 0;
 }
 
-/** A redis-server of the tests, on a private port. */
-export class Server {
+/** A redis-server of the tests, on a private port. While it runs it keeps this process alive. */
+export class Server implements AsyncDisposable {
   readonly url: string;
   readonly #directory = mkdtempSync(join(tmpdir(), 'permits-node-'));
   readonly #process: ChildProcess;
+  readonly #ended: Promise<unknown>;
 
   private constructor(readonly port: number) {
     this.url = `redis://127.0.0.1:${port}/`;
     const program = process.env.PERMITS_TEST_SERVER ?? 'redis-server';
     const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--dir', this.#directory];
     this.#process = spawn(program, options, { stdio: 'ignore' });
+    this.#ended = new Promise((resolve) => this.#process.once('exit', resolve));
   }
 
   static async start(): Promise<Server> {
@@ -74,11 +76,15 @@ export class Server {
     });
   }
 
+  /** Stops it, unless it has been stopped. */
   async stop(): Promise<void> {
-    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
     this.#process.kill('SIGKILL');
-    await ended;
-    rmSync(this.#directory, { recursive: true });
+    await this.#ended;
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
   }
 }
 
