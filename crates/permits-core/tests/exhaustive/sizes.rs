@@ -88,6 +88,27 @@ fn lags_connected(budget: Budget) -> Scope {
     Scope { lease: 6, name: "a replica that lags, all connected", ..scope }
 }
 
+/// Client 0 holds with the longer of two leases, which a replica knows, but not the grant. The semaphore is
+/// pinned, so that it is not forgotten.
+fn lags_with_leases(budget: Budget) -> Scope {
+    const BEGIN: &[Action] = &[
+        Action::Acquire(0),
+        Action::Execute(0, Kind::Acquire),
+        Action::Return(0, Kind::Acquire),
+        Action::SetLimit,
+        Action::Release(0),
+        Action::SendRelease(0),
+        Action::Execute(0, Kind::Release),
+        Action::Return(0, Kind::Release),
+        Action::Replicate,
+        Action::Acquire(0),
+        Action::Execute(0, Kind::Acquire),
+        Action::Return(0, Kind::Acquire),
+    ];
+    let scope = lags(Budget { limits: 1, ..budget });
+    Scope { leases: &[3, 1], begin: BEGIN, name: "a replica that lags, leases", ..scope }
+}
+
 fn two(delays: u8) -> Budget {
     Budget { acquisitions: 2, delays, ..NOTHING }
 }
@@ -214,6 +235,11 @@ fn a_flush_admits_no_more_than_as_much_again_for_a_lease() {
 #[test]
 fn a_replica_that_lags_breaks_nothing_behind_a_strict_window() {
     holds_in(lags(two(0)), 1);
+}
+
+#[test]
+fn a_replica_that_lags_breaks_nothing_with_leases_of_two_lengths() {
+    holds_in(lags_with_leases(three(1)), 1);
 }
 
 #[test]
