@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use permits::{Client, Permit};
-use permits_testkit::worker::Worker;
+use permits_testkit::history::ClientEvent;
+use permits_testkit::worker::{Worker, WorkerSettings};
 use permits_testkit::{HOUR, wait};
 
 use crate::local::fixture::Fixture;
@@ -85,6 +86,31 @@ fn a_waiter_that_was_stopped_until_its_fifo_was_full_is_granted() {
     story.waiter.pause();
     while write(&story.fifo, b"{\"Recall\":\"exports\"}\n") {}
     story.waiter_is_granted();
+}
+
+/// The recall does not fit into its FIFO. Its reader finds it full, and renews what it keeps.
+#[test]
+fn a_keeper_that_was_stopped_until_its_fifo_was_full_releases_what_it_keeps() {
+    let fixture = Fixture::new(1, HOUR);
+    let (label, url) = ("keeper".to_owned(), fixture.url());
+    let settings = WorkerSettings { label, url, keep: Some(HOUR), ..fixture.settings.clone() };
+    let mut keeper = fixture.start(settings);
+    keeper.await_event("-", |event| *event == ClientEvent::Connected);
+    let [fifo] = fifos(&fixture).try_into().expect("one client is open");
+    keeper.acquire("kept");
+    keeper.release("kept");
+    keeper.pause();
+    while write(&fifo, b"{\"Recall\":\"exports\"}\n") {}
+    let mut waiter = fixture.worker("waiter");
+    waiter.ask("next");
+    fixture.await_waiting(1);
+    keeper.resume();
+    waiter.acquired("next");
+    waiter.release("next");
+    waiter.close();
+    keeper.close();
+    fixture.assert_safe();
+    fixture.assert_at_rest();
 }
 
 /// Without a message, a renewal gets the same answer.
