@@ -16,6 +16,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
         // One that cannot be read may be in use.
         listed.retain(|row| !row.is_idle() || row.unreadable.is_some());
     }
+    listed.sort_by(|row, other| options.sort.compare((&row.name, Some(row)), (&other.name, Some(other))));
     if options.json {
         return exit::print_json(&listed);
     }

@@ -1,4 +1,6 @@
-//! The order of the semaphores in `permits top`, which `--sort` sets.
+//! The order of the semaphores in `permits top` and `permits list`, which `--sort` sets.
+
+use std::cmp::Ordering;
 
 use clap::ValueEnum;
 
@@ -7,8 +9,8 @@ use crate::inspected::ListRow;
 /// An order. Semaphores that are equal in it are in the order of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
-    /// The order of the page of `permits serve`, for an operator: unreadable, stopped with waiters, the
-    /// longest wait, stopped, in use, idle.
+    /// The order of the page of `permits serve`, for an operator: stopped with waiters, the longest wait,
+    /// unreadable, stopped, in use, idle.
     #[default]
     Need,
     Name,
@@ -43,11 +45,21 @@ impl Order {
         }
     }
 
+    /// Compares two semaphores by their names and their counts, if they are known.
+    pub(crate) fn compare(
+        self,
+        (name, row): (&str, Option<&ListRow>),
+        (other_name, other): (&str, Option<&ListRow>),
+    ) -> Ordering {
+        self.number(other).cmp(&self.number(row)).then_with(|| name.cmp(other_name))
+    }
+
     /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
-    /// last. By need they come first, because they may be unreadable.
-    pub(crate) fn number(self, row: Option<&ListRow>) -> Option<u64> {
+    /// last. By need they have a place of their own, because they may be unreadable.
+    fn number(self, row: Option<&ListRow>) -> Option<u64> {
+        let row = row.filter(|row| row.unreadable.is_none());
         match self {
-            Self::Need => Some(row.map_or(u64::MAX, need)),
+            Self::Need => Some(row.map_or(UNREADABLE, need)),
             Self::Name => None,
             Self::Held => row.map(ListRow::in_use),
             Self::Waiting => row.map(|row| row.waiting),
@@ -59,13 +71,19 @@ impl Order {
 /// A shorter wait is ordinary work, and needs no look.
 const SHORT_WAIT_MS: u64 = 1_000;
 
+/// The distance between two classes of [`need`].
+const CLASS: u64 = 1 << 60;
+
+/// The need of a semaphore that cannot be read: it may be a leftover that nothing uses, so it comes behind
+/// requests that wait.
+const UNREADABLE: u64 = 3 * CLASS;
+
 /// The need for a look: its class, and the wait in it.
 fn need(row: &ListRow) -> u64 {
-    const CLASS: u64 = 1 << 60;
     let wait_ms = row.oldest_waiter_age_ms.unwrap_or(0).min(CLASS - 1);
     match (row.is_stopped(), row.waiting > 0) {
-        (true, true) => 4 * CLASS + wait_ms,
-        (_, true) if wait_ms >= SHORT_WAIT_MS => 3 * CLASS + wait_ms,
+        (true, true) => 5 * CLASS + wait_ms,
+        (_, true) if wait_ms >= SHORT_WAIT_MS => 4 * CLASS + wait_ms,
         (true, false) => 2 * CLASS,
         _ if row.is_idle() => 0,
         _ => CLASS,

@@ -227,6 +227,10 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) busy: bool,
 
+    /// The order: name, need (what needs a look first), held, waiting or waited, the highest number first
+    #[arg(long, value_name = "ORDER", value_enum, default_value = "name", hide_possible_values = true)]
+    pub(crate) sort: Order,
+
     /// Show only semaphores whose names begin with PREFIX
     #[arg(long, value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub(crate) under: String,

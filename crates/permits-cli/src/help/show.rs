@@ -45,7 +45,7 @@ pub(crate) const LIST: &str = concat!(
 Examples:
   permits list
   permits list --json | jq -r '.[].name'
-  permits list --busy
+  permits list --busy --sort need
   permits list --under exp
 
 JSON:
@@ -77,8 +77,8 @@ Keys:
   Enter      open: the holders, oldest first, and the waiters
   Esc        back, or cancel the input
   s          sort by need, name, held, waiting, or waited: the longest
-             wait. By need: unreadable, stopped with waiters, the longest
-             wait, stopped, in use, idle
+             wait. By need: stopped with waiters, the longest wait,
+             unreadable, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
   p          pause: grant nothing; or resume

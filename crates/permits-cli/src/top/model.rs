@@ -181,14 +181,10 @@ impl Model {
     }
 
     fn sort(&mut self) {
-        let number =
-            |name: &String| self.order.number(self.counts.as_ref().and_then(|counts| counts.get(name)));
-        let names = self.names.iter_mut().flatten();
-        let mut numbered: Vec<_> = names.map(|name| (number(name), std::mem::take(name))).collect();
-        numbered
-            .sort_by(|(one, name), (other, other_name)| other.cmp(one).then_with(|| name.cmp(other_name)));
-        let names = numbered.into_iter().map(|(_, name)| name).collect();
-        self.names = self.names.is_some().then_some(names);
+        let row = |name: &str| self.counts.as_ref().and_then(|counts| counts.get(name));
+        if let Some(names) = &mut self.names {
+            names.sort_by(|name, other| self.order.compare((name, row(name)), (other, row(other))));
+        }
     }
 
     /// The semaphore to which actions apply.

@@ -172,6 +172,15 @@ fn semaphores_that_cannot_be_read_hide_no_others() {
     });
     assert!(reasons[0].contains("another program") && reasons[1].contains("delete --force"), "{reasons:?}");
     assert_eq!(reasons[2], "");
+
+    let _holder = Holder::start(&server, "used", "--limit 1");
+    let sorted = |order: &str| {
+        let listed = json(&mut permits(&server.url(), ["list", "--json", "--sort", order]));
+        let names = listed.as_array().expect("an array").iter().map(|row| row["name"].to_string());
+        names.collect::<Vec<_>>().join(" ").replace('"', "")
+    };
+    assert_eq!(sorted("need"), "alien bad used one of ours");
+    assert_eq!(sorted("held"), "used one of ours alien bad");
 }
 
 #[test]

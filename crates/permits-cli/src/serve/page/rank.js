@@ -27,18 +27,18 @@ export const isBusy = (row) => row.held > 0 || row.waiting > 0 || row.unreadable
 // The need of what is idle, the highest.
 const NO_NEED = 5;
 
-// The need for a look, the least number first: unreadable, stopped with waiters, a wait that is noticed, stopped, in use, idle.
+// The need for a look, the least number first: stopped with waiters, a wait that is noticed, unreadable, stopped, in use, idle.
 export function need(row) {
-  if (row.unreadable !== null) return 0;
-  if (isStopped(row) && row.waiting > 0) return 1;
-  if (longestWait(row) >= SHORT_MS) return 2;
+  if (row.unreadable !== null) return 2;
+  if (isStopped(row) && row.waiting > 0) return 0;
+  if (longestWait(row) >= SHORT_MS) return 1;
   if (isStopped(row)) return 3;
   return isBusy(row) ? 4 : NO_NEED;
 }
 
 const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 export const byName = (a, b) => order(a.name, b.name);
-export const byNeed = (a, b) => order(a.need, b.need) || (a.need <= 2 ? order(b.wait, a.wait) : 0) || byName(a, b);
+export const byNeed = (a, b) => order(a.need, b.need) || (a.need < 2 ? order(b.wait, a.wait) : 0) || byName(a, b);
 
 // The sums of rows, with the fields of a row.
 function sum(name, members) {

@@ -198,8 +198,8 @@ fn what_needs_a_look_comes_first() {
     let shown: Vec<_> = model.shown().collect();
     assert_eq!(
         shown,
-        ["foreign", "stuck", "long", "closed", "busy", "quick", "idle"],
-        "what cannot be read, first"
+        ["stuck", "long", "foreign", "closed", "busy", "quick", "idle"],
+        "what cannot be read, behind what waits"
     );
     assert_eq!(model.summary(), Some((3, 2, Some(Duration::from_secs(70)))));
 }

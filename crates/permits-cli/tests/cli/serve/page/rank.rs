@@ -88,12 +88,23 @@ fn a_full_semaphore_is_healthy_and_a_long_wait_is_not() {
         const row = (fields) => ({ name: 'a', held: 4, limit: 4, waiting: 0, paused: false, closed: null, recovering_ms: 0, unreadable: null,
             oldest_waiter_age_ms: null, read: Date.now(), ...fields });
         const wait = (ms) => row({ waiting: 1, oldest_waiter_age_ms: ms });
-        return [row({}), wait(0), wait(9000), wait(11000), wait(61000), row({ ...wait(5), paused: true }), row({ held: 0 })]
+        return [row({}), wait(0), wait(9000), wait(11000), wait(61000), row({ ...wait(5), paused: true }), row({ held: 0 }),
+            row({ unreadable: 'damaged' }), row({ paused: true })]
             .map((row) => [rank.severity(rank.longestWait(row)), rank.need(row)]);
     })";
     with_a_holder(|browser, page| {
         browser.open(page);
-        let expected = json!([["", 4], ["", 4], ["", 2], ["long", 2], ["too-long", 2], ["", 1], ["", 5]]);
+        let expected = json!([
+            ["", 4],
+            ["", 4],
+            ["", 1],
+            ["long", 1],
+            ["too-long", 1],
+            ["", 0],
+            ["", 5],
+            ["", 2],
+            ["", 3]
+        ]);
         assert_eq!(browser.script(rank), expected);
     });
 }
