@@ -1,9 +1,9 @@
 //! `permits run`: waits in line, runs a command while the permit is held, and releases it. With `--also`
 //! there are several permits, and the command runs while all are held.
 //!
-//! The order: listen to signals; connect; acquire, which a signal cancels; start the command; supervise it
-//! until it has ended, or end it when the permit is lost; release the permit within a bounded time, even if
-//! the store is gone. When the permit is released, the command has ended.
+//! The order: look for the command; listen to signals; connect; acquire, which a signal cancels; start the
+//! command; supervise it until it has ended, or end it when the permit is lost; release the permit within a
+//! bounded time, even if the store is gone. When the permit is released, the command has ended.
 
 mod child;
 pub(crate) mod posix;
@@ -11,9 +11,11 @@ pub(crate) mod signals;
 mod supervisor;
 mod terminal;
 
-use std::ffi::OsString;
-use std::fs::File;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,6 +42,10 @@ const MAX_FIRST_LINE: u64 = 256;
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let caller = Caller::Command(&options.command);
     let requested = Requested::new(common, &options.name, &options.request, &options.others.also, caller)?;
+    // Before the wait, and before a word that was taken for the name makes a semaphore.
+    if is_missing(&options.command[0]) {
+        return Err(not_started(&options.command[0], &io::ErrorKind::NotFound.into(), &options));
+    }
     let mut signals = Signals::listen().map_err(Failure::system)?;
     let acquired = requested.permits(signals.next_ending(), requested.show()).await;
     let (client, permits) = match acquired {
@@ -144,6 +150,21 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     // Also if it is empty: a permits that runs in a permits would pass on the outer one's.
     environment.push(("PERMITS_ALSO", also.join("\n")));
     environment
+}
+
+/// Returns true if the system would find no such program.
+fn is_missing(program: &OsStr) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    // What cannot be seen may be there.
+    let is_missing = |path: &Path| match fs::metadata(path) {
+        Err(error) => matches!(error.kind(), NotFound | NotADirectory),
+        Ok(_) => false,
+    };
+    if program.as_bytes().contains(&b'/') {
+        return is_missing(Path::new(program));
+    }
+    let path = env::var_os("PATH");
+    path.is_some_and(|path| env::split_paths(&path).all(|directory| is_missing(&directory.join(program))))
 }
 
 /// The interpreter of a script, by its first line.
