@@ -59,8 +59,8 @@ pub fn call_timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(SILENT_AFTER, CALL_TIMEOUT_MAX)
 }
 
-/// The time without an answer after which a store counts as silent, for a caller whose time is up: the
-/// shortest [`call_timeout`].
+/// The time without an answer after which a store counts as silent, for a caller whose time is up and for a
+/// session that stood still: the shortest [`call_timeout`].
 pub const SILENT_AFTER: Duration = Duration::from_millis(250);
 
 /// The pause before a holder that the store forgot retries its renewal: shorter than the recovery window,

@@ -117,7 +117,7 @@ impl Driver {
     /// runs this.
     pub(super) async fn keep_time(&self) {
         loop {
-            let sleep = {
+            let (now, sleep) = {
                 let mut state = self.lock();
                 if state.ended.is_some() || state.engine.is_finished() {
                     state.ended.get_or_insert(Ended::Closed);
@@ -132,11 +132,17 @@ impl Driver {
                 let awake = std::mem::take(&mut state.active) || next.is_some();
                 let longest = awake.then(|| now + LONGEST_SLEEP);
                 state.wakes_at = next.into_iter().chain(longest).min();
-                state.wakes_at.map(|at| at.since(now))
+                (now, state.wakes_at.map(|at| at.since(now)))
             };
             match sleep {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
+            }
+            // Late by a sleep: the process was stopped or its machine suspended, and the store's connections
+            // may have died. What is sent now need not wait for its timeout to learn that.
+            let late = sleep.is_some_and(|sleep| now + sleep + LONGEST_SLEEP < Moment::now());
+            if let (true, Some(open)) = (late, &self.lock().open) {
+                open.store.probe();
             }
             self.step(Sending::AtOnce, no_input);
         }

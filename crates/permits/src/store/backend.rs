@@ -37,6 +37,10 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Asks whether each connection lives, and replaces those whose servers do not reply within
+    /// [`SILENT_AFTER`](crate::timing::SILENT_AFTER). The session's lock is held meanwhile.
+    fn probe(&self) {}
+
     /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile
     /// may be missing.
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>>;

@@ -10,7 +10,7 @@ mod socket;
 use std::io::{PipeWriter, Write as _};
 use std::process::Command;
 
-use permits_testkit::wait;
+use permits_testkit::{Proxy, in_real_time, wait};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -324,4 +324,27 @@ fn a_thousand_permits_share_the_connections_of_one() {
     let output = running.finish();
     assert_eq!((output.code, output.stdout.matches("\"released\"").count()), (0, 1000));
     assert_eq!(counts(&server, &name), (0, 0));
+}
+
+/// Its connection has died meanwhile. A ping finds that before the timeout of the call that it sends.
+#[test]
+fn a_program_that_was_stopped_asks_whether_its_connection_lives() {
+    in_real_time(|| {
+        let (server, name) = fresh();
+        let proxy = Proxy::start(server.address());
+        let mut many = Hold::of(&mut permits(&proxy.url(), ["hold", "--many"]));
+        many.granted(json!({"id": 1, "acquire": name}));
+        many.running.guard.pause();
+        // More than twice as long as the session's thread sleeps.
+        server.command(&["SET", "stopped", "", "PX", "2500"]);
+        assert!(wait::until(|| server.command(&["EXISTS", "stopped"]).int() == 0));
+        proxy.swallow_replies(true);
+        many.write(json!({"id": 1, "renew": true}));
+        many.running.guard.resume();
+        let lost = "the server does not answer a ping";
+        assert!(wait::until(|| many.running.stderr().contains(lost)), "{}", many.running.stderr());
+        proxy.swallow_replies(false);
+        many.event(1, "held");
+        assert_eq!(many.finish().0.code, 0);
+    });
 }

@@ -131,6 +131,13 @@ impl Store for RedisStore {
         }
     }
 
+    fn probe(&self) {
+        match &self.route {
+            Route::One(managed, _) => managed.probe(),
+            Route::Cluster(cluster) => cluster.probe(),
+        }
+    }
+
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
         Box::pin(async move {
             let names = match &self.route {

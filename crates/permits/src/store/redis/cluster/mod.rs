@@ -115,6 +115,11 @@ impl Cluster {
         self.shared.send(Call::new(request))
     }
 
+    /// Asks whether the connections to the nodes live.
+    pub(crate) fn probe(&self) {
+        self.shared.lock().nodes.values().for_each(|connected| connected.probe());
+    }
+
     /// The names on all nodes.
     pub(crate) async fn list(&self, timeout: Duration) -> Result<BTreeSet<Name>, StoreError> {
         let mut names = BTreeSet::new();

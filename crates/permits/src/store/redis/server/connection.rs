@@ -9,12 +9,13 @@
 //! What the socket does not take is kept, and the task writes it when the socket has room.
 //! [`Connection::is_full`] bounds it.
 //!
-//! A connection ends once: by the other side, by a call without a reply in time, by an idle ping without one,
-//! by a reply that is not in the protocol, or by [`Connection::end`]. Each call that is in flight then gets
-//! its outcome, exactly once.
+//! A connection ends once: by the other side, by a call or a ping without a reply in time, by a reply that is
+//! not in the protocol, or by [`Connection::end`]. Each call that is in flight then gets its outcome, exactly
+//! once.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -25,6 +26,7 @@ use super::stream::{Readable, Writable};
 use crate::protocol::Operation;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::resp::{Cmd, FromValue, RespError, RespResult, Value, cmd};
+use crate::timing::SILENT_AFTER;
 
 /// A connection to a server. Cheap to clone. It ends when the last clone is dropped.
 #[derive(Clone)]
@@ -76,19 +78,24 @@ impl Connection {
 
     /// Subscribes to a channel. Its messages arrive at the receiver, and so does a refusal.
     pub(crate) fn subscribe(&self, subscription: &Cmd, channel: &str) {
-        self.send_one(subscription, Purpose::Subscription(channel.to_owned()));
+        self.send_one(subscription, Purpose::Subscription(channel.to_owned()), None);
     }
 
     /// Ends the subscription to a channel.
     pub(crate) fn unsubscribe(&self, end: &Cmd) {
-        self.send_one(end, Purpose::Nothing);
+        self.send_one(end, Purpose::Nothing, None);
     }
 
-    fn send_one(&self, command: &Cmd, purpose: Purpose) {
+    /// Sends a ping, which ends the connection if no reply comes soon.
+    pub(crate) fn probe(&self) {
+        self.send_one(&cmd("PING"), Purpose::Ping, Some(SILENT_AFTER));
+    }
+
+    fn send_one(&self, command: &Cmd, purpose: Purpose, timeout: Option<Duration>) {
         let shared = self.shared();
         let mut state = shared.lock();
         if state.refusal().is_none() {
-            state.push(command, purpose, None);
+            state.push(command, purpose, timeout);
             shared.write(&mut state);
         }
     }

@@ -135,6 +135,13 @@ impl ManagedConnection {
         self.shared.lock().connection.as_ref().is_some_and(Connection::is_full)
     }
 
+    /// Asks whether the connection lives, if there is one.
+    pub(crate) fn probe(&self) {
+        if let Ok(connection) = self.connection() {
+            connection.probe();
+        }
+    }
+
     /// Subscribes to a channel, unless it is subscribed. What is sent later is executed later.
     pub(crate) fn subscribe(&self, channel: String) {
         self.shared.subscribe(channel);
