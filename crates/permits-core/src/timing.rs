@@ -59,9 +59,13 @@ pub fn call_timeout(lease: Duration) -> Duration {
     (lease / 5).clamp(SILENT_AFTER, CALL_TIMEOUT_MAX)
 }
 
-/// The time without an answer after which a store counts as silent, for a caller whose time is up and for a
-/// session that stood still: the shortest [`call_timeout`].
+/// The time without an answer after which a store counts as silent, for a caller whose time is up: the
+/// shortest [`call_timeout`].
 pub const SILENT_AFTER: Duration = Duration::from_millis(250);
+
+/// The timeout of a ping by which a session that stood still asks whether its connection lives. A machine
+/// that has just woken needs a moment.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The pause before a holder that the store forgot retries its renewal: shorter than the recovery window,
 /// which each attempt keeps open.

@@ -140,9 +140,12 @@ impl Driver {
             }
             // Late by a sleep: the process was stopped or its machine suspended, and the store's connections
             // may have died. What is sent now need not wait for its timeout to learn that.
-            let late = sleep.is_some_and(|sleep| now + sleep + LONGEST_SLEEP < Moment::now());
-            if let (true, Some(open)) = (late, &self.lock().open) {
-                open.store.probe();
+            {
+                let state = self.lock();
+                let late = sleep.is_some_and(|sleep| now + sleep + LONGEST_SLEEP < state.clock.now());
+                if let (true, Some(open)) = (late, &state.open) {
+                    open.store.probe();
+                }
             }
             self.step(Sending::AtOnce, no_input);
         }

@@ -38,7 +38,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Asks whether each connection lives, and replaces those whose servers do not reply within
-    /// [`SILENT_AFTER`](crate::timing::SILENT_AFTER). The session's lock is held meanwhile.
+    /// [`PROBE_TIMEOUT`](crate::timing::PROBE_TIMEOUT). The session's lock is held meanwhile.
     fn probe(&self) {}
 
     /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile

@@ -26,7 +26,7 @@ use super::stream::{Readable, Writable};
 use crate::protocol::Operation;
 use crate::store::redis::call::{Call, Wire};
 use crate::store::redis::resp::{Cmd, FromValue, RespError, RespResult, Value, cmd};
-use crate::timing::SILENT_AFTER;
+use crate::timing::PROBE_TIMEOUT;
 
 /// A connection to a server. Cheap to clone. It ends when the last clone is dropped.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Connection {
 
     /// Sends a ping, which ends the connection if no reply comes soon.
     pub(crate) fn probe(&self) {
-        self.send_one(&cmd("PING"), Purpose::Ping, Some(SILENT_AFTER));
+        self.send_one(&cmd("PING"), Purpose::Ping, Some(PROBE_TIMEOUT));
     }
 
     fn send_one(&self, command: &Cmd, purpose: Purpose, timeout: Option<Duration>) {
