@@ -108,16 +108,14 @@ impl SentinelGroup {
 
     async fn ask_each(&self, timeout: Duration) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
         let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
-        let mut newest: Option<(NamedPrimary, &Server)> = None;
-        let mut errors = Vec::new();
+        let (mut named, mut errors) = (Vec::new(), Vec::new());
         for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
             match answer {
-                Ok(named) if newest.as_ref().is_some_and(|(newest, _)| *newest > named) => {}
-                Ok(named) => newest = Some((named, sentinel)),
+                Ok(answer) => named.push((answer, sentinel)),
                 Err(error) => errors.push(error.at(sentinel)),
             }
         }
-        (newest, errors)
+        (newest(named.into_iter()), errors)
     }
 
     async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
@@ -176,7 +174,7 @@ impl SentinelGroup {
 }
 
 /// The primary that a sentinel names. Ordered by the age of the sentinel's configuration.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NamedPrimary {
     epoch: u64,
     host: String,
@@ -188,6 +186,11 @@ impl NamedPrimary {
         let epoch = fields.get("config-epoch")?.parse().ok()?;
         Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
     }
+}
+
+/// The answer with the newest configuration, and who gave it.
+fn newest<T>(answers: impl Iterator<Item = (NamedPrimary, T)>) -> Option<(NamedPrimary, T)> {
+    answers.max_by(|(one, _), (other, _)| one.cmp(other))
 }
 
 /// The receiver of a sentinel's messages: `service old-host old-port new-host new-port`.
@@ -204,6 +207,21 @@ impl<F: Fn() + Send + Sync> Receiver for Watch<F> {
                 events::primary_moved(&self.service);
                 (self.moved)();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sentinel that was cut off names the primary of before.
+    #[test]
+    fn the_newest_configuration_counts_whoever_answers_first() {
+        let named = |epoch, host: &str| (NamedPrimary { epoch, host: host.to_owned(), port: 1 }, ());
+        for epochs in [[9, 10], [10, 9]] {
+            let answers = epochs.map(|epoch| named(epoch, if epoch == 10 { "a" } else { "b" }));
+            assert_eq!(newest(answers.into_iter()), Some(named(10, "a")));
         }
     }
 }
