@@ -15,7 +15,7 @@ use permits::{AdminError, Client, ClientBuilder, ConnectError, Diagnosis, Inspec
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::action::Action;
-use super::detail::Detail;
+use super::detail;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::inspected::ListRow;
 use crate::reader::{Reading, StoreReader};
@@ -186,7 +186,7 @@ impl Fetcher {
             let snapshot = match query {
                 Query::Rows(names) => rows(&client, names).await,
                 Query::Detail(name) => match inspect(&client, &name, u32::MAX).await {
-                    Ok(inspection) => Snapshot::Detail(name, Detail::from(inspection).into()),
+                    Ok(inspection) => Snapshot::Detail(name, detail::ordered(inspection).into()),
                     Err(error) => Snapshot::Failed(error),
                 },
             };

@@ -10,6 +10,7 @@ use permits::Change;
 
 use super::action::Action;
 use super::cursor::Motion;
+use super::detail;
 use super::model::{Model, Prompt};
 
 /// The digits of the highest limit.
@@ -92,7 +93,7 @@ impl Model {
 
     fn go(&mut self, motion: Motion) {
         let rows = match &self.opened {
-            Some(opened) => opened.detail.as_ref().map_or(0, |detail| detail.len()),
+            Some(opened) => opened.detail.as_deref().map_or(0, detail::len),
             None => self.shown().count(),
         };
         let cursor = self.opened.as_mut().map_or(&mut self.overview, |opened| &mut opened.cursor);
@@ -136,7 +137,7 @@ impl Model {
             self.message = Some("open it with Enter, and select a holder or waiter to revoke".into());
             return;
         };
-        let selected = opened.detail.as_ref().and_then(|detail| detail.at(opened.cursor.selected()));
+        let selected = opened.detail.as_ref().and_then(|of| detail::at(of, opened.cursor.selected()));
         let Some((holder, holds)) = selected else { return };
         let what = if holds { "permit" } else { "place in line" };
         let consequence = match self.label_of(holder) {

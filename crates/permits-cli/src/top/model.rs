@@ -9,11 +9,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, ChangeInfo, Diagnosis, Severity};
+use permits::{AdminError, ChangeInfo, Diagnosis, Inspection, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
-use super::detail::Detail;
+use super::detail;
 use super::rate::Rate;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::inspected::ListRow;
@@ -31,7 +31,7 @@ const MAX_ASKED: usize = 300;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) name: String,
-    pub(super) detail: Option<Detail>,
+    pub(super) detail: Option<Box<Inspection>>,
     pub(super) cursor: Cursor,
 }
 
@@ -202,16 +202,13 @@ impl Model {
 
     /// The counts of a semaphore that is shown, if they are known.
     pub(super) fn row_of(&self, name: &str) -> Option<&ListRow> {
-        match &self.opened {
-            Some(opened) if opened.name == name => opened.detail.as_ref().map(|detail| &detail.row),
-            _ => self.rows.get(name)?.as_ref().ok(),
-        }
+        self.rows.get(name)?.as_ref().ok()
     }
 
     /// The label of a holder or waiter of the opened semaphore.
     pub(super) fn label_of(&self, holder: &str) -> &str {
-        let detail = self.opened.as_ref().and_then(|opened| opened.detail.as_ref());
-        detail.and_then(|detail| detail.label_of(holder)).unwrap_or_default()
+        let opened = self.opened.as_ref().and_then(|opened| opened.detail.as_ref());
+        opened.and_then(|of| detail::label(of, holder)).unwrap_or_default()
     }
 
     /// Changes the filter. The selection stays on the same name if it still matches.
@@ -276,13 +273,17 @@ impl Model {
                 }
                 (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
-            (Snapshot::Detail(name, detail), Some(opened)) if opened.name == name => {
-                let selected = opened.detail.as_ref().and_then(|old| old.at(opened.cursor.selected()));
+            (Snapshot::Detail(name, of), Some(opened)) if opened.name == name => {
+                let selected =
+                    opened.detail.as_ref().and_then(|old| detail::at(old, opened.cursor.selected()));
                 let row = selected.and_then(|(selected, _)| {
-                    (0..detail.len()).find(|&row| detail.at(row).is_some_and(|(name, _)| name == selected))
+                    let is_selected =
+                        |row: &usize| detail::at(&of, *row).is_some_and(|(name, _)| name == selected);
+                    (0..detail::len(&of)).find(is_selected)
                 });
                 opened.cursor.follow(row);
-                opened.detail = Some(*detail);
+                self.rows.insert(name, Ok(ListRow::from(&*of)));
+                opened.detail = Some(of);
                 (self.fetched_at, self.fetch_error) = (Some(now), None);
             }
             _ => {}
@@ -349,10 +350,10 @@ impl Model {
 
     /// The last changes of the opened semaphore by operators.
     fn last_changes(&self) -> Option<String> {
-        let detail = self.opened.as_ref()?.detail.as_ref()?;
+        let opened = self.opened.as_ref()?.detail.as_ref()?;
         let change =
             |info: &ChangeInfo| format!("{} {} {} ago", info.by, info.change, text::duration(info.age));
-        let changes: Vec<String> = detail.inspection.last_changes().map(change).collect();
+        let changes: Vec<String> = opened.last_changes().map(change).collect();
         (!changes.is_empty()).then(|| changes.join("; "))
     }
 

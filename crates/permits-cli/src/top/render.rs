@@ -12,6 +12,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
+use super::detail;
 use super::model::{Model, Note, Opened};
 use super::rate::Rate;
 use super::state::state;
@@ -104,9 +105,10 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
     let subject = match &model.opened {
         None => overview_title(model),
         Some(Opened { name, detail: None, .. }) => format!("{name}: …"),
-        Some(Opened { name, detail: Some(detail), .. }) => {
-            let state = state(&detail.row);
-            let subject = format!("{name}: {}", usage(&detail.row));
+        Some(Opened { name, detail: Some(of), .. }) => {
+            let row = ListRow::from(&**of);
+            let state = state(&row);
+            let subject = format!("{name}: {}", usage(&row));
             let whole =
                 [subject.clone(), state.fitted(usize::MAX)].join(if state.is_empty() { "" } else { ", " });
             if !state.is_empty() && text::wrap(&whole, width, lines + 1).len() > lines {
@@ -114,7 +116,7 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
                 let short = state.fitted(width / 2);
                 return text::wrap(&format!("{short} {subject}"), width, lines);
             }
-            [vec![whole], counted(detail.row.counts)].concat().join(", ")
+            [vec![whole], counted(row.counts)].concat().join(", ")
         }
     };
     text::wrap(&format!("{subject} ({})", model.store), width, lines)
@@ -184,7 +186,7 @@ fn body(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec
         return TOP_KEYS.lines().take(height).map(|line| Line::raw(text::truncate(line, width))).collect();
     }
     match &mut model.opened {
-        Some(opened) => detail(opened, width, height),
+        Some(opened) => of_opened(opened, width, height),
         None => overview(model, palette, width, height),
     }
 }
@@ -258,32 +260,33 @@ fn styled_lines<const N: usize>(
     heading.into_iter().chain(rows).collect()
 }
 
-fn detail(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
-    let Some(detail) = &opened.detail else {
+fn of_opened(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
+    let Some(of) = &opened.detail else {
         return vec![Line::raw(text::truncate("asking the store …", width))];
     };
-    if detail.len() == 0 {
+    let rows = detail::len(of);
+    if rows == 0 {
         return vec![Line::raw(text::truncate("no holders and no waiters", width))];
     }
     let more = |count: u64, noun: &str| {
         (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {noun}"), width)))
     };
-    let (held, waiting) = (detail.inspection.holders.len(), detail.inspection.waiters.len());
-    let selected = opened.cursor.selected().min(detail.len() - 1);
+    let (held, waiting) = (of.holders.len(), of.waiters.len());
+    let selected = opened.cursor.selected().min(rows - 1);
     let plain = |_| Style::new();
-    let mut lines = styled_lines(&holders(&detail.inspection), width, Some(selected), plain);
+    let mut lines = styled_lines(&holders(of), width, Some(selected), plain);
     if held == 0 {
         lines.clear();
     }
-    lines.extend(more(units::unlisted_units(&detail.inspection), "units held by others"));
+    lines.extend(more(units::unlisted_units(of), "units held by others"));
     let before_waiters = lines.len();
     if waiting > 0 {
-        lines.extend(styled_lines(&waiters(&detail.inspection), width, selected.checked_sub(held), plain));
+        lines.extend(styled_lines(&waiters(of), width, selected.checked_sub(held), plain));
     }
-    lines.extend(more(unlisted_waiters(&detail.inspection), "waiting"));
+    lines.extend(more(unlisted_waiters(of), "waiting"));
     // The line of a row, below its heading.
     let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
-    opened.cursor.fit(height, detail.len(), lines.len(), line);
+    opened.cursor.fit(height, rows, lines.len(), line);
     lines.drain(..opened.cursor.visible().start);
     lines.truncate(height);
     lines

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use permits::AdminError;
+use permits::{AdminError, Inspection};
 
-use super::detail::Detail;
 use crate::inspected::ListRow;
 
 /// The names of a store.
@@ -30,6 +29,6 @@ pub(super) enum Query {
 #[derive(Debug)]
 pub(super) enum Snapshot {
     Rows(Vec<(String, Result<ListRow, AdminError>)>),
-    Detail(String, Box<Detail>),
+    Detail(String, Box<Inspection>),
     Failed(AdminError),
 }

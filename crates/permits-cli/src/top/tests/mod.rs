@@ -12,7 +12,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
-use super::detail::Detail;
+use super::detail::ordered;
 use super::keys::Effect;
 use super::model::Model;
 use super::snapshot::{Listing, Snapshot};
@@ -63,7 +63,7 @@ fn detail() -> Inspection {
 }
 
 fn snapshot(name: &str, inspection: Inspection) -> Snapshot {
-    Snapshot::Detail(name.into(), Box::new(Detail::from(inspection)))
+    Snapshot::Detail(name.into(), Box::new(ordered(inspection)))
 }
 
 /// An overview of the semaphores `of`, each with one of four units held.
