@@ -337,6 +337,13 @@ impl PermitSet {
     }
 }
 
+/// A set of one.
+impl From<Permit> for PermitSet {
+    fn from(permit: Permit) -> Self {
+        Self::new(vec![permit])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

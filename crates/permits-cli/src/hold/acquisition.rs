@@ -4,12 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::slice;
 use std::time::Duration;
 
-use permits::{
-    Acquire, AcquireError, Lost, Permit, PermitSet, PermitStatus, ReleaseError, RenewError, Reply,
-};
+use permits::{Acquire, AcquireError, Lost, PermitSet, PermitStatus, ReleaseError, RenewError, Reply};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -46,7 +43,7 @@ pub(super) enum Stage {
     /// The request of the command line, which also connects.
     Requested(Rc<Requested<'static>>),
     /// Shared with the task.
-    Held(Rc<Held>),
+    Held(Rc<PermitSet>),
     Ending,
 }
 
@@ -56,13 +53,6 @@ enum Shown {
     Position(u64),
     Held,
     Unsure,
-}
-
-/// The permits of a request.
-pub(super) enum Held {
-    One(Permit),
-    /// The permit of the command line, and those of `--also`. In a box, because nearly all are [`Held::One`].
-    Set(Box<PermitSet>),
 }
 
 /// The reason why permits were not released.
@@ -141,7 +131,7 @@ impl Acquisition {
                 }
             }
             Stage::Held(held) => {
-                let is_unsure = held.is_unsure();
+                let is_unsure = held.permits().iter().any(|permit| permit.status() == PermitStatus::Unsure);
                 if is_unsure != (self.shown.get() == Shown::Unsure) {
                     self.show_state(held, is_unsure, outbox);
                 }
@@ -154,7 +144,7 @@ impl Acquisition {
         outbox.put(&self.id, Event::Waiting { name, position, expected_ms: expected.map(milliseconds) });
     }
 
-    fn show_state(&self, held: &Held, is_unsure: bool, outbox: &Outbox) {
+    fn show_state(&self, held: &PermitSet, is_unsure: bool, outbox: &Outbox) {
         let remaining_ms = milliseconds(held.remaining());
         self.shown.set(if is_unsure { Shown::Unsure } else { Shown::Held });
         let event = if is_unsure { Event::Unsure { remaining_ms } } else { Event::Held { remaining_ms } };
@@ -214,7 +204,7 @@ impl Acquisition {
     }
 
     /// Waits for the permits. If the end is asked for meanwhile, leaves the line.
-    async fn acquired(&self) -> Result<Rc<Held>, NoPermit<End>> {
+    async fn acquired(&self) -> Result<Rc<PermitSet>, NoPermit<End>> {
         let requested = match &*self.stage.borrow() {
             Stage::Requested(requested) => Some(requested.clone()),
             _ => None,
@@ -223,7 +213,7 @@ impl Acquisition {
             Some(requested) => {
                 // In a box, because it would enlarge the task of every request.
                 let permits = Box::pin(requested.permits(self.end_asked(), pending()));
-                permits.await.map(|(_, permits)| Held::Set(Box::new(permits)))
+                permits.await.map(|(_, permits)| permits)
             }
             None => {
                 let acquire = poll_fn(|context| match &mut *self.stage.borrow_mut() {
@@ -234,7 +224,7 @@ impl Acquisition {
                     biased;
                     end = self.end_asked() => Err(NoPermit::Stopped(end)),
                     acquired = acquire => {
-                        acquired.map(Held::One).map_err(|error| NoPermit::Failure(refused(error)))
+                        acquired.map(PermitSet::from).map_err(|error| NoPermit::Failure(refused(error)))
                     }
                 }
             }
@@ -256,7 +246,7 @@ impl Acquisition {
     }
 
     /// Reports the state of the permits until their end is asked for, or one is lost.
-    async fn keep(&self, held: &Held, outbox: &Outbox) -> Result<End, Fault> {
+    async fn keep(&self, held: &PermitSet, outbox: &Outbox) -> Result<End, Fault> {
         let mut lost = pin!(held.lost());
         let mut renewal: Option<Reply<(), RenewError>> = None;
         loop {
@@ -283,46 +273,6 @@ impl Acquisition {
                     self.show_state(held, renewed.is_err(), outbox);
                 }
             }
-        }
-    }
-}
-
-impl Held {
-    fn permits(&self) -> &[Permit] {
-        match self {
-            Self::One(permit) => slice::from_ref(permit),
-            Self::Set(permits) => permits.permits(),
-        }
-    }
-
-    fn is_unsure(&self) -> bool {
-        self.permits().iter().any(|permit| permit.status() == PermitStatus::Unsure)
-    }
-
-    /// The time for which all are certainly held without another renewal.
-    fn remaining(&self) -> Duration {
-        self.permits().iter().map(Permit::remaining).min().unwrap_or_default()
-    }
-
-    /// Waits until one is lost.
-    async fn lost(&self) -> (&Permit, Lost) {
-        match self {
-            Self::One(permit) => (permit, permit.lost().await),
-            Self::Set(permits) => permits.lost().await,
-        }
-    }
-
-    fn renew(&self) -> Reply<(), RenewError> {
-        match self {
-            Self::One(permit) => permit.renew(),
-            Self::Set(permits) => permits.renew(),
-        }
-    }
-
-    fn release(self) -> Reply<(), ReleaseError> {
-        match self {
-            Self::One(permit) => permit.release(),
-            Self::Set(permits) => permits.release(),
         }
     }
 }
