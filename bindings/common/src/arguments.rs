@@ -88,12 +88,7 @@ impl Language {
 
     /// A time in milliseconds. What is no time stays as it is, to be refused.
     fn milliseconds(self, value: Value) -> Value {
-        let milliseconds = value.as_f64().map(|time| time * self.unit().1);
-        let number = milliseconds.and_then(|time| match time as i64 {
-            whole if whole as f64 == time => Some(whole.into()),
-            _ => Number::from_f64(time),
-        });
-        number.map_or(value, Value::Number)
+        value.as_f64().map_or(value, |time| in_json(time * self.unit().1))
     }
 
     /// A time in the unit of the language.
@@ -103,6 +98,14 @@ impl Language {
     pub fn duration(self, name: &str, time: f64) -> Result<Duration, Failure> {
         Duration::try_from_secs_f64(time * self.unit().1 / 1000.0)
             .map_err(|_| self.no_time(name, &time.to_string()))
+    }
+}
+
+/// A number in JSON. One that JSON cannot have becomes a text, to be refused.
+pub(crate) fn in_json(number: f64) -> Value {
+    match number as i64 {
+        whole if whole as f64 == number => whole.into(),
+        _ => Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number),
     }
 }
 
@@ -119,14 +122,6 @@ pub(crate) fn text(name: &str, value: &Value) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::invalid(format!("{name} is a string, not {}", shown(value))))
 }
 
-/// A count of a setting.
-pub(crate) fn number(name: &str, value: &Value) -> Result<u32, Failure> {
-    match value.as_f64() {
-        Some(number) => count(name, 0, number),
-        None => Err(no_number(name, 0, &shown(value), "")),
-    }
-}
-
 /// A value in a message.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
@@ -140,75 +135,14 @@ pub(crate) fn shown(value: &Value) -> String {
 }
 
 /// A number of units or another count, of at least `least`.
-pub(crate) fn count(name: &str, least: u32, number: f64) -> Result<u32, Failure> {
-    whole(name, least, number, "")
-}
-
-/// A limit.
-pub(crate) fn limit(number: f64) -> Result<u32, Failure> {
-    whole("the limit", 1, number, "; to stop all grants, pause the semaphore")
-}
-
-fn whole(name: &str, least: u32, number: f64, advice: &str) -> Result<u32, Failure> {
-    if number.fract() == 0.0 && (f64::from(least)..=f64::from(u32::MAX)).contains(&number) {
-        return Ok(number as u32);
-    }
-    Err(no_number(name, least, &number.to_string(), advice))
-}
-
-fn no_number(name: &str, least: u32, shown: &str, advice: &str) -> Failure {
-    let most = u32::MAX;
-    Failure::invalid(format!("{name} is a whole number from {least} to {most}, not {shown}{advice}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_language_has_every_option_in_its_own_spelling() {
-        let expected = AcquireOptions::new()
-            .weight(2)
-            .timeout(Duration::from_millis(1_100))
-            .holder("h")
-            .label("l")
-            .lane("tenant-7")
-            .share(3)
-            .lease(Duration::from_secs(20))
-            .at_least(Duration::from_millis(60_500))
-            .max_hold(Duration::from_secs(90))
-            .auto_renew(false)
-            .supersede("main");
-        let python = json!({
-            "weight": 2, "timeout": 1.1, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3, "lease": 20,
-            "at_least": 60.5, "max_hold": 90, "auto_renew": false, "supersede": "main",
-        });
-        let javascript = json!({
-            "weight": 2, "timeout": 1100, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
-            "lease": 20_000, "atLeast": 60_500, "maxHold": 90_000, "autoRenew": false, "supersede": "main",
-        });
-        for (language, options) in [(Language::Python, python), (Language::JavaScript, javascript)] {
-            let request = language.request(Some(&options.to_string())).expect("it is valid");
-            assert_eq!(request, expected, "{language:?}");
-            assert_eq!(options.as_object().map(Map::len), Some(AcquireOptions::FIELDS.len()), "{language:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_of_another_spelling_is_unknown() {
-        let unknown = |language: Language, options: &str| {
-            language.request(Some(options)).expect_err("it is unknown").message
-        };
-        assert_eq!(
-            unknown(Language::Python, r#"{"timeout_ms":1}"#),
-            r#""timeout_ms" is unknown: write "timeout""#
-        );
-        assert_eq!(
-            unknown(Language::JavaScript, r#"{"max_hold":1}"#),
-            r#""max_hold" is unknown: write "maxHold""#
-        );
-        assert_eq!(unknown(Language::Python, "[1]"), "the options of a request are an object");
+pub(crate) fn count(name: &str, least: u32, number: &Value) -> Result<u32, Failure> {
+    let range = f64::from(least)..=f64::from(u32::MAX);
+    match number.as_f64().filter(|number| number.fract() == 0.0 && range.contains(number)) {
+        Some(number) => Ok(number as u32),
+        None => Err(Failure::invalid(format!(
+            "{name} is a whole number from {least} to {}, not {}",
+            u32::MAX,
+            shown(number)
+        ))),
     }
 }

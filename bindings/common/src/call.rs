@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use permits::{Acquire, AcquireAll, AcquireError, Changed};
+use permits::{Acquire, AcquireAll, AcquireError};
 
 use crate::client::Client;
 use crate::failure::Failure;
@@ -29,10 +29,6 @@ pub enum Value {
     Number(u32),
     /// A handle, or JSON.
     Text(String),
-    /// The names of semaphores.
-    Names(Vec<String>),
-    /// The result of a change.
-    Changed(Changed),
     /// A client.
     Client(Client),
     /// A permit.

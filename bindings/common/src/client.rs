@@ -1,10 +1,11 @@
 //! [`Client`]: connecting, and the operations of a session.
 
-use permits::error::{AdminError, AdoptError, ConnectError, InvalidInput};
+use permits::error::ConnectError;
 use permits::{ClientBuilder, Diagnosis, Limit, PermitHandle, Recovery};
+use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use crate::arguments::{Language, limit, number, shown, text};
+use crate::arguments::{Language, count, in_json, shown, text};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 use crate::held::Held;
@@ -46,8 +47,8 @@ impl Language {
                 "lease_ms" => builder.lease(self.time(&name, &value)?),
                 "keep_ms" => builder.keep(self.time(&name, &value)?),
                 "recovery" => builder.recovery(recovery(&value)?),
-                "max_waiters" => builder.max_waiters(number(&name, &value)?),
-                "replicas" => builder.replicas(number(&name, &value)?),
+                "max_waiters" => builder.max_waiters(count(&name, 0, &value)?),
+                "replicas" => builder.replicas(count(&name, 0, &value)?),
                 _ => builder.store_timeout(self.time(&name, &value)?),
             };
         }
@@ -96,10 +97,6 @@ fn diagnosis(found: &Diagnosis) -> Json {
     })
 }
 
-fn parsed(handle: &str) -> Result<PermitHandle, InvalidInput> {
-    handle.parse()
-}
-
 impl Client {
     /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
     /// accepted. Without `keep`, in the unit of the language, it keeps permits as the client does.
@@ -114,11 +111,11 @@ impl Client {
         exactly: bool,
         keep: Option<f64>,
     ) -> Result<Semaphore, Failure> {
-        let limit = match number {
-            None if exactly => return Err(Failure::invalid("exactly needs a limit".to_owned())),
-            None => Limit::Stored,
-            Some(number) if exactly => Limit::Exactly(limit(number)?),
-            Some(number) => Limit::Declared(limit(number)?),
+        let limit = Limit::deserialize(number.map_or(Json::Null, in_json));
+        let limit = match limit.map_err(|error| Failure::invalid(error.to_string()))? {
+            Limit::Declared(limit) if exactly => Limit::Exactly(limit),
+            _ if exactly => return Err(Failure::invalid("exactly needs a limit".to_owned())),
+            limit => limit,
         };
         let keep = keep.map(|keep| language.duration("keep", keep)).transpose()?;
         let semaphore = self.inner.semaphore(name, limit)?;
@@ -144,44 +141,28 @@ impl Client {
         Ok(self.inner.acquire_all(requests).into())
     }
 
-    /// The names of all semaphores.
-    pub fn list(&self) -> Call {
+    /// An operation of the session: `list`, the names of all semaphores as JSON, or `close`. Or one about the
+    /// permit of a handle: `adopt`, or `renew` and `release`, which are false if the store does not have it.
+    ///
+    /// # Errors
+    /// A failure if the text is no handle.
+    pub fn call(&self, operation: &str, handle: &str) -> Result<Call, Failure> {
         let client = self.inner.clone();
-        Call::new(async move { Ok::<_, AdminError>(Value::Names(client.list().await?)) })
-    }
-
-    /// Takes over the permit of a handle.
-    ///
-    /// # Errors
-    /// A failure if the text is no handle.
-    pub fn adopt(&self, handle: &str) -> Result<Call, Failure> {
-        let (client, handle) = (self.inner.clone(), parsed(handle)?);
-        Ok(Call::new(
-            async move { Ok::<_, AdoptError>(Value::Permit(Held::new(client.adopt(&handle).await?))) },
-        ))
-    }
-
-    /// Renews the permit of a handle, which stays valid: false if the store does not have it.
-    ///
-    /// # Errors
-    /// A failure if the text is no handle.
-    pub fn renew(&self, handle: &str) -> Result<Call, Failure> {
-        let (client, handle) = (self.inner.clone(), parsed(handle)?);
-        Ok(Call::new(async move { client.renew(&handle).await }))
-    }
-
-    /// Releases the permit of a handle: false if the store does not have it.
-    ///
-    /// # Errors
-    /// A failure if the text is no handle.
-    pub fn release(&self, handle: &str) -> Result<Call, Failure> {
-        let (client, handle) = (self.inner.clone(), parsed(handle)?);
-        Ok(Call::new(async move { client.release(&handle).await }))
-    }
-
-    /// Releases everything and ends the session.
-    pub fn close(&self) -> Call {
-        let client = self.inner.clone();
-        Call::new(async move { client.close().await })
+        if operation == "list" {
+            let list = async move { client.list().await.map(|names| Value::Text(json!(names).to_string())) };
+            return Ok(Call::new(list));
+        }
+        if operation == "close" {
+            return Ok(Call::new(async move { client.close().await }));
+        }
+        let handle: PermitHandle = handle.parse()?;
+        Ok(match operation {
+            "adopt" => {
+                Call::new(async move { client.adopt(&handle).await.map(Held::new).map(Value::Permit) })
+            }
+            "renew" => Call::new(async move { client.renew(&handle).await }),
+            "release" => Call::new(async move { client.release(&handle).await }),
+            _ => unreachable!("a client has no operation {operation}"),
+        })
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use permits::error::{Lost, ReleaseError, RenewError};
 use permits::{CancellationToken, Permit, PermitStatus};
 
-use crate::arguments::{Language, count};
+use crate::arguments::{Language, count, in_json};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 
@@ -109,7 +109,7 @@ impl Held {
     /// # Errors
     /// A failure if it was acquired without a time for which it counts, or if the number is out of range.
     pub fn count(&self, units: f64) -> Result<(), Failure> {
-        let units = count("the number of units", 0, units)?;
+        let units = count("the number of units", 0, &in_json(units))?;
         match &*self.lock() {
             State::Held(permit) => Ok(permit.count(units)?),
             State::Ended(..) => Ok(()),
@@ -153,8 +153,32 @@ impl Held {
         lost.map(Failure::from)
     }
 
-    /// Waits until it is lost: the loss; or released: none, unless the release found a loss.
-    pub fn wait_lost(&self) -> Call {
+    /// An operation: `renew`; `release`, without effect if it has ended before; `hand_over`, a handle for
+    /// another process; `wait_lost`, the loss, or none once it is released, unless the release found a loss.
+    /// Or one with a number: `release_part`, of units, and `set_lease`, to a time in the unit of the
+    /// language.
+    ///
+    /// # Errors
+    /// A failure if the number is out of range.
+    pub fn call(&self, language: Language, operation: &str, number: f64) -> Result<Call, Failure> {
+        Ok(match operation {
+            "renew" => self.operation(|permit| async move { permit.renew().await }),
+            "release" => self.release(),
+            "hand_over" => self.hand_over(),
+            "wait_lost" => self.wait_lost(),
+            "release_part" => {
+                let units = count("the number of units", 1, &in_json(number))?;
+                self.operation(move |permit| async move { permit.release_part(units).await })
+            }
+            "set_lease" => {
+                let lease = language.duration("the lease", number)?;
+                self.operation(move |permit| async move { permit.set_lease(lease).await })
+            }
+            _ => unreachable!("a permit has no operation {operation}"),
+        })
+    }
+
+    fn wait_lost(&self) -> Call {
         let (permit, ended, found) = (self.weak(), self.ended.clone(), self.lost.clone());
         let signal = match &*self.lock() {
             State::Held(permit) => permit.cancellation_token(),
@@ -188,29 +212,6 @@ impl Held {
         })
     }
 
-    /// Renews it.
-    pub fn renew(&self) -> Call {
-        self.operation(|permit| async move { permit.renew().await })
-    }
-
-    /// Releases some of its units.
-    ///
-    /// # Errors
-    /// A failure if the number is out of range.
-    pub fn release_part(&self, units: f64) -> Result<Call, Failure> {
-        let units = count("the number of units", 1, units)?;
-        Ok(self.operation(move |permit| async move { permit.release_part(units).await }))
-    }
-
-    /// Gives it another lease, in the unit of the language.
-    ///
-    /// # Errors
-    /// A failure if it is no time.
-    pub fn set_lease(&self, language: Language, lease: f64) -> Result<Call, Failure> {
-        let lease = language.duration("the lease", lease)?;
-        Ok(self.operation(move |permit| async move { permit.set_lease(lease).await }))
-    }
-
     /// Renews it in the background from now on, or not.
     pub fn auto_renew(&self, renew: bool) {
         if let State::Held(permit) = &*self.lock() {
@@ -218,8 +219,7 @@ impl Held {
         }
     }
 
-    /// Releases it. Without effect if it has ended before.
-    pub fn release(&self) -> Call {
+    fn release(&self) -> Call {
         let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
         Call::new(async move {
             let _turn = turn.lock_owned().await;
@@ -238,8 +238,7 @@ impl Held {
         drop(self.end());
     }
 
-    /// Makes a handle of it, for another process.
-    pub fn hand_over(&self) -> Call {
+    fn hand_over(&self) -> Call {
         let (turn, permit) = (self.turn.clone(), self.end());
         Call::new(async move {
             let _turn = turn.lock_owned().await;

@@ -1,7 +1,9 @@
 //! [`Semaphore`]: acquisitions and the operations of operators.
 
-use permits::Change;
 use permits::error::AdminError;
+use permits::{Change, Changed};
+use serde::Deserialize as _;
+use serde_json::json;
 
 use crate::arguments::{Language, count};
 use crate::call::{Call, Value};
@@ -26,41 +28,40 @@ impl Semaphore {
         Ok((acquire.into(), holder))
     }
 
-    /// Makes a change: the JSON of [`Change`], whose times are milliseconds in every language.
+    /// An operation: `declare`, the limit in force; `available`, the number of free units; `inspect`, the
+    /// state as JSON, with at most as many holders and waiters each as the argument says; and `change`, which
+    /// makes the [`Change`] of the argument, whose times are milliseconds in every language: its result as
+    /// JSON.
     ///
     /// # Errors
-    /// A failure if it is not valid.
-    pub fn change(&self, change: &str) -> Result<Call, Failure> {
+    /// A failure if the argument, which is JSON, is not valid.
+    pub fn call(&self, operation: &str, argument: &str) -> Result<Call, Failure> {
         // By way of a value, whose errors name no line and column of a text that callers do not see.
-        let change: Change = serde_json::from_str(change)
-            .and_then(serde_json::from_value)
-            .map_err(|error| Failure::invalid(error.to_string()))?;
-        let reply = self.inner.change(change);
-        Ok(Call::new(async move { Ok::<_, AdminError>(Value::Changed(reply.await?)) }))
-    }
-
-    /// Declares the limit: the limit in force.
-    pub fn declare(&self) -> Call {
-        let reply = self.inner.declare();
-        Call::new(async move { Ok::<_, AdminError>(Value::Number(reply.await?)) })
-    }
-
-    /// The number of units that are free.
-    pub fn available(&self) -> Call {
-        let reply = self.inner.available();
-        Call::new(async move { Ok::<_, AdminError>(Value::Number(reply.await?)) })
-    }
-
-    /// Inspects it, with at most `max` holders and waiters each: JSON.
-    ///
-    /// # Errors
-    /// A failure if the number is out of range.
-    pub fn inspect(&self, max: f64) -> Result<Call, Failure> {
-        let reply = self.inner.inspect_up_to(count("max", 0, max)?);
-        Ok(Call::new(async move {
-            let found = reply.await?;
-            let json = serde_json::to_string(&found).expect("numbers, texts and lists of them are JSON");
-            Ok::<_, AdminError>(Value::Text(json))
-        }))
+        let value = || serde_json::from_str(argument).unwrap_or_else(|_| argument.into());
+        Ok(match operation {
+            "declare" => {
+                let reply = self.inner.declare();
+                Call::new(async move { reply.await.map(Value::Number) })
+            }
+            "available" => {
+                let reply = self.inner.available();
+                Call::new(async move { reply.await.map(Value::Number) })
+            }
+            "inspect" => {
+                let reply = self.inner.inspect_up_to(count("max", 0, &value())?);
+                Call::new(async move { reply.await.map(|found| Value::Text(json!(found).to_string())) })
+            }
+            "change" => {
+                let change =
+                    Change::deserialize(value()).map_err(|error| Failure::invalid(error.to_string()))?;
+                let reply = self.inner.change(change);
+                Call::new(async move {
+                    let Changed { found, limit, limit_version, .. } = reply.await?;
+                    let changed = json!({ "found": found, "limit": limit, "limit_version": limit_version });
+                    Ok::<_, AdminError>(Value::Text(changed.to_string()))
+                })
+            }
+            _ => unreachable!("a semaphore has no operation {operation}"),
+        })
     }
 }

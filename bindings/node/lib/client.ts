@@ -50,7 +50,7 @@ const dropped = new FinalizationRegistry<WeakRef<Native.Client>>((client) => ope
 
 function closeAll(): void {
   const clients = [...open].map((client) => client.deref());
-  const calls = clients.filter((client) => client !== undefined).map((client) => client.close());
+  const calls = clients.filter((client) => client !== undefined).map((client) => client.call('close'));
   calls.forEach((call) => call.start());
   calls.forEach((call) => call.block());
 }
@@ -122,30 +122,30 @@ export class Client implements AsyncDisposable {
   }
 
   /** The names of the semaphores in the store. */
-  list(): Promise<string[]> {
-    return this.#call(() => this.#native.list());
+  async list(): Promise<string[]> {
+    return JSON.parse(await this.#call<string>(() => this.#native.call('list')));
   }
 
   /** Takes over the permit of a handle, which `Permit.handOver` has made. */
   async adopt(handle: string): Promise<Permit> {
     argument('a string', { handle });
-    return new Permit(await this.#call<Native.Permit>(() => this.#native.adopt(handle)), this.#native);
+    return new Permit(await this.#call<Native.Permit>(() => this.#native.call('adopt', handle)), this.#native);
   }
 
   /** Renews the permit of a handle, which stays valid. False if the store does not have it. */
   renew(handle: string): Promise<boolean> {
-    return this.#call(() => this.#native.renew(argument('a string', { handle })));
+    return this.#call(() => this.#native.call('renew', argument('a string', { handle })));
   }
 
   /** Releases the permit of a handle. False if the store does not have it. */
   release(handle: string): Promise<boolean> {
-    return this.#call(() => this.#native.release(argument('a string', { handle })));
+    return this.#call(() => this.#native.call('release', argument('a string', { handle })));
   }
 
   /** Releases all permits, ends all waits with `CLOSED`, and disconnects. */
   async close(): Promise<void> {
     open.delete(this.#reference);
-    await this.#call(() => this.#native.close());
+    await this.#call(() => this.#native.call('close'));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

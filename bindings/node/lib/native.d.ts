@@ -29,16 +29,8 @@ export declare class Client {
   semaphore(name: string, limit: number | undefined | null, exactly: boolean, keep?: number | undefined | null): Semaphore
   /** Permits of several semaphores, all or none, each with the options at its index. */
   acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>): Call
-  /** The names of all semaphores. */
-  list(): Call
-  /** Takes over the permit of a handle. */
-  adopt(handle: string): Call
-  /** Renews the permit of a handle, which stays valid. */
-  renew(handle: string): Call
-  /** Releases the permit of a handle. */
-  release(handle: string): Call
-  /** Releases everything and ends the session. */
-  close(): Call
+  /** An operation of the session, or about the permit of a handle. */
+  call(operation: string, handle?: string | undefined | null): Call
 }
 
 /** The calls of one event loop that have to be polled. */
@@ -59,39 +51,20 @@ export declare class Permit {
   get leaseMs(): number
   get remainingMs(): number
   get status(): 'held' | 'unsure' | 'lost' | 'released'
-  /** Waits until it is lost: the loss as JSON; or released: null, unless the release found a loss. */
-  waitLost(): Call
-  renew(): Call
-  releasePart(units: number): Call
+  /** An operation, with a number of units or milliseconds. The loss for which it waits is JSON. */
+  call(operation: string, number?: number | undefined | null): Call
   count(units: number): void
-  setLease(ms: number): Call
   autoRenew(renew: boolean): void
-  /** Releases it. Without effect if it was released before. */
-  release(): Call
   /** Releases it without a wait for the confirmation. */
   forget(): void
-  /** Makes a handle of it, for another process. */
-  handOver(): Call
 }
 
 /** A named line with a limit. */
 export declare class Semaphore {
   /** Acquires a permit. With `now`, it does not wait. The options are JSON. */
   acquire(options: string | undefined | null, now: boolean): Call
-  /** Makes a change by an operator, which is JSON. */
-  change(change: string): Call
-  declare(): Call
-  available(): Call
-  /** The state, as JSON. */
-  inspect(max: number): Call
-}
-
-/** The result of a change. */
-export interface Changed {
-  found: boolean
-  /** After a change of the limit. */
-  limit?: number
-  limitVersion?: number
+  /** An operation, whose argument is JSON. */
+  call(operation: string, argument?: string | undefined | null): Call
 }
 
 /** Refuses the name of an option that is none of those that are known. */

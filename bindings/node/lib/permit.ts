@@ -137,17 +137,17 @@ export class Permit extends Held {
 
   /** @internal */
   protected override watch(): Promise<LostError | undefined> {
-    return lossOf(this.#native.waitLost());
+    return lossOf(this.#native.call('wait_lost'));
   }
 
   /** Renews it now. Needed only after `autoRenew(false)`, or to be sure of a full lease. */
   renew(): Promise<void> {
-    return this.#changed(() => this.#native.renew());
+    return this.#changed(() => this.#native.call('renew'));
   }
 
   /** Releases some of its units. Its slot, its token and its lease stay. */
   releasePart(units: number): Promise<void> {
-    return this.#changed(() => this.#native.releasePart(argument('a number', { units })));
+    return this.#changed(() => this.#native.call('release_part', argument('a number', { units })));
   }
 
   /**
@@ -160,7 +160,7 @@ export class Permit extends Held {
 
   /** Gives it another lease, 100 ms to 1 day, from now on, and renews it. */
   setLease(ms: number): Promise<void> {
-    return this.#changed(() => this.#native.setLease(argument('a number', { ms })));
+    return this.#changed(() => this.#native.call('set_lease', argument('a number', { ms })));
   }
 
   /** Renews it in the background from now on, or leaves that to `renew`. */
@@ -176,7 +176,7 @@ export class Permit extends Held {
    */
   override release(): Promise<void> {
     garbage.unregister(this);
-    return this.#changed(() => this.#native.release());
+    return this.#changed(() => this.#native.call('release'));
   }
 
   /**
@@ -185,7 +185,7 @@ export class Permit extends Held {
    */
   async handOver(): Promise<string> {
     garbage.unregister(this);
-    return result<string>(this.#native.handOver());
+    return result<string>(this.#native.call('hand_over'));
   }
 
   /** @internal The text that `console.log` shows. */

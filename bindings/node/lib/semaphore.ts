@@ -38,6 +38,13 @@ export interface AcquireOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** The result of a change: the limit and its version after a change of the limit. */
+interface Changed {
+  found: boolean;
+  limit: number;
+  limitVersion: number;
+}
+
 /** A named line with a limit. */
 export class Semaphore {
   readonly #native: Native.Semaphore;
@@ -102,7 +109,7 @@ export class Semaphore {
 
   /** Stores the limit now, as the first acquisition does; the limit that then applies. */
   declare(): Promise<number> {
-    return this.#call(() => this.#native.declare());
+    return this.#call(() => this.#native.call('declare'));
   }
 
   /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
@@ -168,12 +175,12 @@ export class Semaphore {
   /** The state, with at most `max` holders and waiters each. */
   async inspect(options: { max?: number } = {}): Promise<Inspection> {
     const { max = 1000 } = checked({ max: 'a number' }, options);
-    return parsed<Inspection>(await this.#call(() => this.#native.inspect(max)));
+    return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', String(max))));
   }
 
   /** The units that are free now. */
   available(): Promise<number> {
-    return this.#call(() => this.#native.available());
+    return this.#call(() => this.#native.call('available'));
   }
 
   /** @internal The text that `console.log` shows. */
@@ -181,8 +188,9 @@ export class Semaphore {
     return shown('Semaphore', { name: this.name, limit: this.#limit }, depth, options);
   }
 
-  #change(change: string, fields: object = {}): Promise<Required<Native.Changed>> {
-    return this.#call(() => this.#native.change(JSON.stringify({ change, ...fields }, plain)));
+  async #change(change: string, fields: object = {}): Promise<Changed> {
+    const given = JSON.stringify({ change, ...fields }, plain);
+    return parsed<Changed>(await this.#call(() => this.#native.call('change', given)));
   }
 
   async #call<T>(call: () => Native.Call): Promise<T> {

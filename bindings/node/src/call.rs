@@ -6,7 +6,7 @@ use permits_bindings::{Value, unparks};
 
 use crate::failure::{json_of, thrown};
 use crate::mailbox::Mailbox;
-use crate::objects::{Changed, Client, Permit};
+use crate::objects::{Client, Permit};
 
 /// An operation in progress. It begins with the first poll.
 #[napi]
@@ -18,8 +18,6 @@ fn unknown<'env>(value: Value, env: &'env Env) -> Result<Unknown<'env>> {
         Value::Flag(flag) => flag.into_unknown(env),
         Value::Number(number) => number.into_unknown(env),
         Value::Text(text) => text.into_unknown(env),
-        Value::Names(names) => names.into_unknown(env),
-        Value::Changed(changed) => Changed::from(changed).into_unknown(env),
         Value::Client(client) => Client::from(client).into_unknown(env),
         Value::Permit(permit) => Permit(permit).into_unknown(env),
         Value::Permits(permits) => permits.into_iter().map(Permit).collect::<Vec<_>>().into_unknown(env),

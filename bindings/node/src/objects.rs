@@ -75,50 +75,10 @@ impl Client {
         call(self.inner.acquire_all(semaphores.iter().map(|semaphore| &semaphore.0).zip(options)))
     }
 
-    /// The names of all semaphores.
+    /// An operation of the session, or about the permit of a handle.
     #[napi]
-    pub fn list(&self) -> Call {
-        Call(self.inner.list())
-    }
-
-    /// Takes over the permit of a handle.
-    #[napi]
-    pub fn adopt(&self, handle: String) -> Result<Call> {
-        call(self.inner.adopt(&handle))
-    }
-
-    /// Renews the permit of a handle, which stays valid.
-    #[napi]
-    pub fn renew(&self, handle: String) -> Result<Call> {
-        call(self.inner.renew(&handle))
-    }
-
-    /// Releases the permit of a handle.
-    #[napi]
-    pub fn release(&self, handle: String) -> Result<Call> {
-        call(self.inner.release(&handle))
-    }
-
-    /// Releases everything and ends the session.
-    #[napi]
-    pub fn close(&self) -> Call {
-        Call(self.inner.close())
-    }
-}
-
-/// The result of a change.
-#[napi(object, object_from_js = false)]
-pub(crate) struct Changed {
-    pub found: bool,
-    /// After a change of the limit.
-    pub limit: Option<u32>,
-    pub limit_version: Option<i64>,
-}
-
-impl From<permits::Changed> for Changed {
-    fn from(changed: permits::Changed) -> Self {
-        let permits::Changed { found, limit, limit_version, .. } = changed;
-        Self { found, limit, limit_version: limit_version.map(|version| version as i64) }
+    pub fn call(&self, operation: String, handle: Option<String>) -> Result<Call> {
+        call(self.inner.call(&operation, &handle.unwrap_or_default()))
     }
 }
 
@@ -134,26 +94,10 @@ impl Semaphore {
         call(self.0.acquire(options.as_deref(), now).map(|(call, _)| call))
     }
 
-    /// Makes a change by an operator, which is JSON.
+    /// An operation, whose argument is JSON.
     #[napi]
-    pub fn change(&self, change: String) -> Result<Call> {
-        call(self.0.change(&change))
-    }
-
-    #[napi]
-    pub fn declare(&self) -> Call {
-        Call(self.0.declare())
-    }
-
-    #[napi]
-    pub fn available(&self) -> Call {
-        Call(self.0.available())
-    }
-
-    /// The state, as JSON.
-    #[napi]
-    pub fn inspect(&self, max: f64) -> Result<Call> {
-        call(self.0.inspect(max))
+    pub fn call(&self, operation: String, argument: Option<String>) -> Result<Call> {
+        call(self.0.call(&operation, &argument.unwrap_or_default()))
     }
 }
 
@@ -204,20 +148,10 @@ impl Permit {
         self.0.status()
     }
 
-    /// Waits until it is lost: the loss as JSON; or released: null, unless the release found a loss.
+    /// An operation, with a number of units or milliseconds. The loss for which it waits is JSON.
     #[napi]
-    pub fn wait_lost(&self) -> Call {
-        Call(self.0.wait_lost())
-    }
-
-    #[napi]
-    pub fn renew(&self) -> Call {
-        Call(self.0.renew())
-    }
-
-    #[napi]
-    pub fn release_part(&self, units: f64) -> Result<Call> {
-        call(self.0.release_part(units))
+    pub fn call(&self, operation: String, number: Option<f64>) -> Result<Call> {
+        call(self.0.call(Language::JavaScript, &operation, number.unwrap_or_default()))
     }
 
     #[napi]
@@ -226,30 +160,13 @@ impl Permit {
     }
 
     #[napi]
-    pub fn set_lease(&self, ms: f64) -> Result<Call> {
-        call(self.0.set_lease(Language::JavaScript, ms))
-    }
-
-    #[napi]
     pub fn auto_renew(&self, renew: bool) {
         self.0.auto_renew(renew);
-    }
-
-    /// Releases it. Without effect if it was released before.
-    #[napi]
-    pub fn release(&self) -> Call {
-        Call(self.0.release())
     }
 
     /// Releases it without a wait for the confirmation.
     #[napi]
     pub fn forget(&self) {
         self.0.forget();
-    }
-
-    /// Makes a handle of it, for another process.
-    #[napi]
-    pub fn hand_over(&self) -> Call {
-        Call(self.0.hand_over())
     }
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::failure::{Raised, exception};
 use crate::mailbox::Mailbox;
-use crate::objects::{Changed, Client, Permit};
+use crate::objects::{Client, Permit};
 
 /// The pause between two checks for signals, on the thread that handles them.
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
@@ -39,8 +39,6 @@ fn object(value: Value, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Value::Flag(flag) => flag.into_py_any(py),
         Value::Number(number) => number.into_py_any(py),
         Value::Text(text) => text.into_py_any(py),
-        Value::Names(names) => names.into_py_any(py),
-        Value::Changed(changed) => Changed::from(changed).into_py_any(py),
         Value::Client(client) => Client(client).into_py_any(py),
         Value::Permit(permit) => Permit(permit).into_py_any(py),
         Value::Permits(permits) => permits.into_iter().map(Permit).collect::<Vec<_>>().into_py_any(py),

@@ -27,5 +27,5 @@ mod _permits {
     #[pymodule_export]
     use crate::mailbox::Mailbox;
     #[pymodule_export]
-    use crate::objects::{Changed, Client, Permit, Semaphore, connect, diagnose};
+    use crate::objects::{Client, Permit, Semaphore, connect, diagnose};
 }

@@ -51,45 +51,15 @@ impl Client {
         Ok(Call(self.0.acquire_all(requests)?))
     }
 
-    fn list(&self) -> Call {
-        Call(self.0.list())
-    }
-
-    fn adopt(&self, handle: &str) -> Result<Call> {
-        Ok(Call(self.0.adopt(handle)?))
-    }
-
-    fn renew(&self, handle: &str) -> Result<Call> {
-        Ok(Call(self.0.renew(handle)?))
-    }
-
-    fn release(&self, handle: &str) -> Result<Call> {
-        Ok(Call(self.0.release(handle)?))
-    }
-
-    fn close(&self) -> Call {
-        Call(self.0.close())
+    #[pyo3(signature = (operation, handle=""))]
+    fn call(&self, operation: &str, handle: &str) -> Result<Call> {
+        Ok(Call(self.0.call(operation, handle)?))
     }
 }
 
 /// A named line with a limit.
 #[pyclass(frozen, module = "permits._permits")]
 pub(crate) struct Semaphore(permits_bindings::Semaphore);
-
-/// The result of a change.
-#[pyclass(frozen, get_all, module = "permits._permits")]
-pub(crate) struct Changed {
-    found: bool,
-    limit: Option<u32>,
-    limit_version: Option<u64>,
-}
-
-impl From<permits::Changed> for Changed {
-    fn from(changed: permits::Changed) -> Self {
-        let permits::Changed { found, limit, limit_version, .. } = changed;
-        Self { found, limit, limit_version }
-    }
-}
 
 #[pymethods]
 impl Semaphore {
@@ -99,22 +69,10 @@ impl Semaphore {
         Ok((Call(call), holder))
     }
 
-    /// Makes a change by an operator, which is JSON.
-    fn change(&self, change: &str) -> Result<Call> {
-        Ok(Call(self.0.change(change)?))
-    }
-
-    fn declare(&self) -> Call {
-        Call(self.0.declare())
-    }
-
-    fn available(&self) -> Call {
-        Call(self.0.available())
-    }
-
-    /// The state: JSON.
-    fn inspect(&self, max: i64) -> Result<Call> {
-        Ok(Call(self.0.inspect(max as f64)?))
+    /// An operation, whose argument is JSON.
+    #[pyo3(signature = (operation, argument=""))]
+    fn call(&self, operation: &str, argument: &str) -> Result<Call> {
+        Ok(Call(self.0.call(operation, argument)?))
     }
 }
 
@@ -166,39 +124,21 @@ impl Permit {
         exception(self.0.lost(), py)
     }
 
-    fn wait_lost(&self) -> Call {
-        Call(self.0.wait_lost())
-    }
-
-    fn renew(&self) -> Call {
-        Call(self.0.renew())
-    }
-
-    fn release_part(&self, units: i64) -> Result<Call> {
-        Ok(Call(self.0.release_part(units as f64)?))
+    /// An operation, with a number of units or seconds.
+    #[pyo3(signature = (operation, number=0.0))]
+    fn call(&self, operation: &str, number: f64) -> Result<Call> {
+        Ok(Call(self.0.call(Language::Python, operation, number)?))
     }
 
     fn count(&self, units: i64) -> Result<()> {
         Ok(self.0.count(units as f64)?)
     }
 
-    fn set_lease(&self, seconds: f64) -> Result<Call> {
-        Ok(Call(self.0.set_lease(Language::Python, seconds)?))
-    }
-
     fn auto_renew(&self, renew: bool) {
         self.0.auto_renew(renew);
     }
 
-    fn release(&self) -> Call {
-        Call(self.0.release())
-    }
-
     fn forget(&self) {
         self.0.forget();
-    }
-
-    fn hand_over(&self) -> Call {
-        Call(self.0.hand_over())
     }
 }

@@ -175,7 +175,7 @@ def test_a_permit_is_held_from_before_the_first_fixture_until_after_the_last(pro
 def test_a_wrong_mark_fails_its_test_and_says_why(project: Project) -> None:
     wrong = {
         "": "missing 1 required positional argument: 'name'",
-        "'gpu', 0": "the limit is a whole number from 1 to 4294967295, not 0",
+        "'gpu', 0": "the limit is 0: it must be at least 1",
         "''": "the semaphore's name is empty",
         "'gpu', 2, wieght=1": 'unknown: write "weight"',
         "'gpu', 2, weight=3": "a weight of 3 exceeds the limit of 2",

@@ -52,6 +52,7 @@
 //! - [`history`]: the commands of a store and the events of its clients, recorded, and the checks of both.
 //! - [`mutants`]: defects that the checks have to find.
 //! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
+//! - [`requests`]: the table of requests, which the tests of every door walk, and what arrives at a server.
 //! - [`random`]: the seed of a random test, and the number of its cases.
 //! - [`documents`]: the tables of the documents, which tests compare with the programs.
 //! - [`sound`]: steps that cannot fail in a sound test.
@@ -62,6 +63,7 @@
 #![deny(unsafe_code)]
 
 mod group;
+mod monitor;
 
 pub mod cluster;
 pub mod documents;
@@ -75,6 +77,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod real_time;
+pub mod requests;
 pub mod resp;
 pub mod sentinel;
 pub mod server;
@@ -89,6 +92,7 @@ pub mod worker;
 pub use cluster::{Cluster, ClusterBuilder};
 pub use fake_server::{FakeServer, Garbage};
 pub use fence::{FencedClient, FencedResource, FencedServer, Stale};
+pub use monitor::Monitor;
 pub use process::{ChildGuard, Lines, own_program};
 pub use proxy::Proxy;
 pub use real_time::{awaited_in_real_time, in_real_time};

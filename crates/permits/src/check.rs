@@ -1,17 +1,17 @@
 //! Checks of input, for programs that take it before they have a client: command lines, forms, configuration.
 //!
-//! Each operation of this crate checks its own input by the same rules.
+//! Each operation of this crate checks its own input by the same rules. The options of a request have
+//! [`AcquireOptions::checked`](crate::AcquireOptions::checked).
 //!
 //! # Examples
 //! ```
 //! assert!(permits::check::name("exports").is_ok());
-//! assert!(permits::check::lease(std::time::Duration::from_millis(1)).is_err());
+//! assert!(permits::check::name("two\nlines").is_err());
 //! ```
 
 use std::time::Duration;
 
-use crate::clock::millis;
-use crate::protocol::{self, Holder, InvalidInput, Label, LaneName, Name};
+use crate::protocol::{self, Holder, InvalidInput, Label, Name};
 pub use crate::sys::similar::similar;
 
 /// The most characters of an unknown name in a message.
@@ -68,25 +68,6 @@ pub fn label_from(text: &str) -> String {
     protocol::label_from(text).as_str().to_owned()
 }
 
-/// Checks the name of a lane: 1 to 120 bytes of printable UTF-8.
-///
-/// # Errors
-/// [`InvalidInput`] if it is empty, too long or has control characters.
-pub fn lane(lane: &str) -> Result<(), InvalidInput> {
-    match LaneName::new(lane)?.as_str() {
-        "" => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
-        _ => Ok(()),
-    }
-}
-
-/// Checks the share of a lane: 1 to 1,000.
-///
-/// # Errors
-/// [`InvalidInput::Share`] if it is out of range.
-pub fn share(share: u32) -> Result<(), InvalidInput> {
-    protocol::check_share(share).map(drop)
-}
-
 /// Checks the reason of a revocation, a pause or a closed line: at most 1,000 bytes of printable UTF-8.
 ///
 /// # Errors
@@ -103,34 +84,10 @@ pub fn prefix(prefix: &str) -> Result<(), InvalidInput> {
     protocol::check_prefix(prefix)
 }
 
-/// Checks the time for which a grant is to count: at most 1 day.
-///
-/// # Errors
-/// [`InvalidInput::AtLeast`] if it is longer.
-pub fn at_least(time: Duration) -> Result<(), InvalidInput> {
-    protocol::check_at_least(millis(time)).map(drop)
-}
-
 /// Checks the time of a pause: more than 0, at most 366 days.
 ///
 /// # Errors
 /// [`InvalidInput::Pause`] if it is out of range.
 pub fn pause(time: Duration) -> Result<(), InvalidInput> {
     protocol::check_pause(time).map(drop)
-}
-
-/// Checks the longest time for which a permit is held: at least 100 ms.
-///
-/// # Errors
-/// [`InvalidInput::MaxHold`] if it is shorter.
-pub fn max_hold(time: Duration) -> Result<(), InvalidInput> {
-    protocol::check_max_hold(time)
-}
-
-/// Checks a lease: 100 ms to 1 day.
-///
-/// # Errors
-/// [`InvalidInput::Lease`] if it is out of range.
-pub fn lease(lease: Duration) -> Result<(), InvalidInput> {
-    protocol::check_lease(millis(lease)).map(drop)
 }

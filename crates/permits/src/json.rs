@@ -88,7 +88,7 @@ impl Value {
     pub(crate) fn of_time(time: Duration) -> Self {
         match i64::try_from(time.as_millis()) {
             Ok(milliseconds) if time.subsec_nanos().is_multiple_of(1_000_000) => Self::Whole(milliseconds),
-            _ => Self::Number(time.as_secs_f64() * 1000.0),
+            _ => Self::Number(time.as_millis() as f64 + f64::from(time.subsec_nanos() % 1_000_000) / 1e6),
         }
     }
 

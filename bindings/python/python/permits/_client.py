@@ -67,35 +67,35 @@ class Client:
 
     def list(self) -> List[str]:
         """The names of the semaphores that the store has, sorted."""
-        return wait(self._native.list())
+        return made(list, wait(self._native.call("list")))
 
     async def alist(self) -> List[str]:
         """As `list`, on asyncio."""
-        return await result(self._native.list())
+        return made(list, await result(self._native.call("list")))
 
     def adopt(self, handle: str) -> Permit:
         """Takes over a permit that another process handed over with `Permit.hand_over`. A handle is valid once."""
-        return Permit(wait(self._native.adopt(handle)), self)
+        return Permit(wait(self._native.call("adopt", handle)), self)
 
     async def aadopt(self, handle: str) -> Permit:
         """As `adopt`, on asyncio."""
-        return Permit(await result(self._native.adopt(handle)), self)
+        return Permit(await result(self._native.call("adopt", handle)), self)
 
     def renew(self, handle: str) -> bool:
         """Renews the permit of a handle for another lease, and leaves it to the handle. Returns whether the store has it."""
-        return wait(self._native.renew(handle))
+        return wait(self._native.call("renew", handle))
 
     async def arenew(self, handle: str) -> bool:
         """As `renew`, on asyncio."""
-        return await result(self._native.renew(handle))
+        return await result(self._native.call("renew", handle))
 
     def release(self, handle: str) -> bool:
         """Releases the permit of a handle. Returns whether the store had it."""
-        return wait(self._native.release(handle))
+        return wait(self._native.call("release", handle))
 
     async def arelease(self, handle: str) -> bool:
         """As `release`, on asyncio."""
-        return await result(self._native.release(handle))
+        return await result(self._native.call("release", handle))
 
     def close(self) -> None:
         """Ends the session: acquisitions that wait fail with `ClosedError`, permits are lost, and everything is released.
@@ -103,12 +103,12 @@ class Client:
         Raises `NotReleasedError` if the store did not confirm every release within 5 seconds.
         """
         _exit.closed(self)
-        wait(self._native.close())
+        wait(self._native.call("close"))
 
     async def aclose(self) -> None:
         """As `close`, on asyncio."""
         _exit.closed(self)
-        await result(self._native.close())
+        await result(self._native.call("close"))
 
     def __repr__(self) -> str:
         return f"<Client {self._native.store!r}>"

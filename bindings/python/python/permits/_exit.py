@@ -48,7 +48,7 @@ def _close_all() -> None:
     if sys.is_finalizing():
         # Of a subinterpreter that the end of the process ends: a thread that waits would never continue.
         for client in list(_open):
-            client._native.close().start()
+            client._native.call("close").start()
         return
     try:
         _watching.stop()
@@ -58,7 +58,7 @@ def _close_all() -> None:
 
 
 def _close_clients() -> None:
-    calls = [client._native.close() for client in list(_open)]
+    calls = [client._native.call("close") for client in list(_open)]
     for call in calls:
         call.start()
     for call in calls:

@@ -148,31 +148,31 @@ class Permit(Held):
 
         An exception of the callback, that of `sys.exit()` too, is logged as an error of the logger `permits`.
         """
-        _watching.watch(self._native.wait_lost(), callback)
+        _watching.watch(self._native.call("wait_lost"), callback)
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
         """Blocks until it is lost, and returns the loss. `None` if it was released, or the timeout has passed."""
-        return wait(self._native.wait_lost(), seconds(timeout))
+        return wait(self._native.call("wait_lost"), seconds(timeout))
 
     async def await_lost(self) -> LostError | None:
         """Waits until it is lost, and returns the loss. `None` if it was released."""
-        return await result(self._native.wait_lost())
+        return await result(self._native.call("wait_lost"))
 
     def renew(self) -> None:
         """Renews it now. Needed only after `auto_renew(False)`, or to be sure of a full lease."""
-        wait(self._native.renew())
+        wait(self._native.call("renew"))
 
     async def arenew(self) -> None:
         """As `renew`, on asyncio."""
-        await result(self._native.renew())
+        await result(self._native.call("renew"))
 
     def release_part(self, units: int) -> None:
         """Releases some of its units. Its slot, its token and its lease stay."""
-        wait(self._native.release_part(units))
+        wait(self._native.call("release_part", units))
 
     async def arelease_part(self, units: int) -> None:
         """As `release_part`, on asyncio."""
-        await result(self._native.release_part(units))
+        await result(self._native.call("release_part", units))
 
     def count(self, units: int) -> None:
         """Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `at_least`.
@@ -184,11 +184,11 @@ class Permit(Held):
 
     def set_lease(self, lease: Seconds) -> None:
         """Gives it another lease, 100 ms to 1 day, from now on, and renews it."""
-        wait(self._native.set_lease(seconds(lease)))
+        wait(self._native.call("set_lease", seconds(lease)))
 
     async def aset_lease(self, lease: Seconds) -> None:
         """As `set_lease`, on asyncio."""
-        await result(self._native.set_lease(seconds(lease)))
+        await result(self._native.call("set_lease", seconds(lease)))
 
     def auto_renew(self, renew: bool) -> None:
         """Renews it in the background from now on, or leaves that to `renew`."""
@@ -200,22 +200,22 @@ class Permit(Held):
         Raises `LostError` if it was lost before, so that another holder may have used the resource meanwhile, and
         `StoreError` if the store could not be reached until the end of the lease.
         """
-        wait(self._native.release())
+        wait(self._native.call("release"))
 
     async def arelease(self) -> None:
         """As `release`, on asyncio. Cancelled, it releases in the background."""
-        await result(self._native.release())
+        await result(self._native.call("release"))
 
     def hand_over(self) -> str:
         """Hands it over to another process: a handle, from which `Client.adopt` makes a permit again, within one lease.
 
         Any process that has the handle can take the permit.
         """
-        return wait(self._native.hand_over())
+        return wait(self._native.call("hand_over"))
 
     async def ahand_over(self) -> str:
         """As `hand_over`, on asyncio."""
-        return await result(self._native.hand_over())
+        return await result(self._native.call("hand_over"))
 
     def _forget(self) -> None:
         self._native.forget()
@@ -299,19 +299,19 @@ class PermitSet(Held, Sequence[Permit]):
 
     def renew(self) -> None:
         """Renews all. The first error is raised when all were tried."""
-        _wait_for_all([permit._native.renew() for permit in self._permits])
+        _wait_for_all([permit._native.call("renew") for permit in self._permits])
 
     async def arenew(self) -> None:
         """As `renew`, on asyncio."""
-        await _results_of_all([permit._native.renew() for permit in self._permits])
+        await _results_of_all([permit._native.call("renew") for permit in self._permits])
 
     def release(self) -> None:
         """Releases all. The first error is raised when all were tried."""
-        _wait_for_all([permit._native.release() for permit in self._permits])
+        _wait_for_all([permit._native.call("release") for permit in self._permits])
 
     async def arelease(self) -> None:
         """As `release`, on asyncio."""
-        await _results_of_all([permit._native.release() for permit in self._permits])
+        await _results_of_all([permit._native.call("release") for permit in self._permits])
 
     def _forget(self) -> None:
         for permit in self._permits:

@@ -11,7 +11,7 @@ from . import _permits
 from ._acquire import Acquire
 from ._inspection import Inspection
 from ._permit import Unheld
-from ._types import AcquireOptions, Seconds, made, request, seconds, to_json
+from ._types import AcquireOptions, Changed, Seconds, made, request, seconds, to_json
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -97,92 +97,95 @@ class Semaphore(Unheld):
 
     def declare(self) -> int:
         """Declares the limit without acquiring. Returns the limit in force."""
-        return wait(self._native.declare())
+        return wait(self._native.call("declare"))
 
     async def adeclare(self) -> int:
         """As `declare`, on asyncio."""
-        return await result(self._native.declare())
+        return await result(self._native.call("declare"))
 
-    def _change(self, change: str, **fields: object) -> _permits.Call[_permits.Changed]:
-        return self._native.change(to_json({"change": change, **fields}))
+    def _changed(self, change: str, **fields: object) -> Changed:
+        return made(Changed, wait(self._native.call("change", to_json({"change": change, **fields}))))
+
+    async def _achanged(self, change: str, **fields: object) -> Changed:
+        return made(Changed, await result(self._native.call("change", to_json({"change": change, **fields}))))
 
     def set_limit(self, limit: int, *, version: int | None = None) -> int:
         """Sets the limit and pins it against what programs declare. Returns its new version.
 
         With `version`, only if the limit is still at that version, as `inspect` showed it; else `VersionMismatchError`.
         """
-        return wait(self._change("set_limit", limit=limit, if_version=version)).limit_version
+        return self._changed("set_limit", limit=limit, if_version=version).limit_version
 
     async def aset_limit(self, limit: int, *, version: int | None = None) -> int:
         """As `set_limit`, on asyncio."""
-        return (await result(self._change("set_limit", limit=limit, if_version=version))).limit_version
+        return (await self._achanged("set_limit", limit=limit, if_version=version)).limit_version
 
     def adjust_limit(self, number: int) -> int:
         """Adds `number` to the limit, and pins the sum. Returns the new limit."""
-        return wait(self._change("adjust_limit", by=number)).limit
+        return self._changed("adjust_limit", by=number).limit
 
     async def aadjust_limit(self, number: int) -> int:
         """As `adjust_limit`, on asyncio."""
-        return (await result(self._change("adjust_limit", by=number))).limit
+        return (await self._achanged("adjust_limit", by=number)).limit
 
     def unpin(self) -> int:
         """Lets programs declare the limit again. Returns its new version."""
-        return wait(self._change("unpin")).limit_version
+        return self._changed("unpin").limit_version
 
     async def aunpin(self) -> int:
         """As `unpin`, on asyncio."""
-        return (await result(self._change("unpin"))).limit_version
+        return (await self._achanged("unpin")).limit_version
 
     def pause(self, time: Seconds | None = None, reason: str = "") -> None:
         """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
-        wait(self._change("pause", time_ms=_ms(time), reason=reason))
+        self._changed("pause", time_ms=_ms(time), reason=reason)
 
     async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
         """As `pause`, on asyncio."""
-        await result(self._change("pause", time_ms=_ms(time), reason=reason))
+        await self._achanged("pause", time_ms=_ms(time), reason=reason)
 
     def resume(self) -> None:
         """Grants again, beginning with the head of the line."""
-        wait(self._change("resume"))
+        self._changed("resume")
 
     async def aresume(self) -> None:
         """As `resume`, on asyncio."""
-        await result(self._change("resume"))
+        await self._achanged("resume")
 
     def close_line(self, reason: str = "") -> None:
         """Closes the line, until `open_line`: waiters and new requests are refused with the reason (`LineClosedError`)."""
-        wait(self._change("close_line", reason=reason))
+        self._changed("close_line", reason=reason)
 
     async def aclose_line(self, reason: str = "") -> None:
         """As `close_line`, on asyncio."""
-        await result(self._change("close_line", reason=reason))
+        await self._achanged("close_line", reason=reason)
 
     def open_line(self) -> None:
         """Opens a closed line."""
-        wait(self._change("open_line"))
+        self._changed("open_line")
 
     async def aopen_line(self) -> None:
         """As `open_line`, on asyncio."""
-        await result(self._change("open_line"))
+        await self._achanged("open_line")
 
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
 
         The holder may continue to work until it learns of it.
         """
-        return wait(self._change("revoke", holder=holder, reason=reason)).found
+        return self._changed("revoke", holder=holder, reason=reason).found
 
     async def arevoke(self, holder: str, reason: str = "") -> bool:
         """As `revoke`, on asyncio."""
-        return (await result(self._change("revoke", holder=holder, reason=reason))).found
+        return (await self._achanged("revoke", holder=holder, reason=reason)).found
 
     def revoke_cooling(self, holder: str, token: int) -> bool:
         """Frees a grant that cools: see `at_least`. Returns whether it cooled."""
-        return wait(self._change("revoke", holder=holder, token=token)).found
+        return self._changed("revoke", holder=holder, token=token).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:
         """As `revoke_cooling`, on asyncio."""
-        return (await result(self._change("revoke", holder=holder, token=token))).found
+        return (await self._achanged("revoke", holder=holder, token=token)).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
         """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
@@ -190,29 +193,29 @@ class Semaphore(Unheld):
         Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
         `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.
         """
-        return wait(self._change("delete", unreadable=unreadable)).found
+        return self._changed("delete", unreadable=unreadable).found
 
     async def adelete(self, *, unreadable: bool = False) -> bool:
         """As `delete`, on asyncio."""
-        return (await result(self._change("delete", unreadable=unreadable))).found
+        return (await self._achanged("delete", unreadable=unreadable)).found
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
-        return made(Inspection, wait(self._native.inspect(max)))
+        return made(Inspection, wait(self._native.call("inspect", str(max))))
 
     async def ainspect(self, max: int = 1000) -> Inspection:
         """As `inspect`, on asyncio."""
-        return made(Inspection, await result(self._native.inspect(max)))
+        return made(Inspection, await result(self._native.call("inspect", str(max))))
 
     def available(self) -> int:
         """The units that are not held. A request for as many may still wait behind others.
 
         Of a semaphore that is not used, the limit that it was declared with here."""
-        return wait(self._native.available())
+        return wait(self._native.call("available"))
 
     async def aavailable(self) -> int:
         """As `available`, on asyncio."""
-        return await result(self._native.available())
+        return await result(self._native.call("available"))
 
     if not TYPE_CHECKING:
 

@@ -121,6 +121,15 @@ class Diagnosis:
     """True if no finding is a problem."""
 
 
+@dataclass(frozen=True)
+class Changed:
+    """The result of a change: the limit and its version are those after a change of the limit."""
+
+    found: bool
+    limit: int
+    limit_version: int
+
+
 def made(kind: type[_T], text: str) -> _T:
     """The object of the JSON that the native half returns."""
     return cast(_T, _made(kind, json.loads(text)))

@@ -97,8 +97,8 @@ struct Pending {
 }
 
 impl<'a> Requested<'a> {
-    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, and a label of the
-    /// environment that is not valid, before a store is asked.
+    /// Begins the wait, which covers connecting. Refuses a semaphore that is named twice, options that
+    /// exclude each other, and a label of the environment that is not valid, before a store is asked.
     pub(crate) fn new(
         common: &Common,
         name: &str,
@@ -110,6 +110,10 @@ impl<'a> Requested<'a> {
         if let Some(also) = also.iter().find(|also| !names.insert(&also.name)) {
             let semaphore = also.name.clone();
             return Err(Failure::new(exit::USAGE, AcquireAllError::Twice { semaphore }.to_string()));
+        }
+        let each = also.iter().map(Some).chain([None]);
+        for options in each.map(|also| request.options(also)) {
+            options.checked().map_err(|error| Failure::new(exit::USAGE, error.to_string()))?;
         }
         let label = caller.label(request.label.as_deref())?;
         Ok(Self {

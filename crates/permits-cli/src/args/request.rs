@@ -57,7 +57,7 @@ pub(crate) struct Request {
 
     /// A key, such as a branch: of the requests that wait with it the newest stays, in the place in line of
     /// the one before it, which ends with code 75. A permit with the key is held on
-    #[arg(long, value_name = "KEY", value_parser = value::supersede, conflicts_with = "no_wait")]
+    #[arg(long, value_name = "KEY", value_parser = value::supersede)]
     pub(crate) supersede: Option<String>,
 
     /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none
@@ -150,37 +150,6 @@ impl From<RecoveryArg> for Recovery {
             RecoveryArg::Off => Self::Off,
             RecoveryArg::Interval => Self::Interval,
             RecoveryArg::Strict => Self::Strict,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(clap::Parser)]
-    struct Flags {
-        #[command(flatten)]
-        request: Request,
-    }
-
-    #[test]
-    fn every_option_has_a_flag() {
-        let flags = "request --weight 2 --wait 1500ms --holder h --label l --lane tenant-7=3 --lease 20s --at-least 60s \
-                     --max-hold 90s --supersede main";
-        let request = Flags::try_parse_from(flags.split_whitespace()).expect("the flags are right").request;
-        let expected = json!({
-            "weight": 2, "timeout_ms": 1500, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
-            "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "supersede": "main",
-        });
-        assert_eq!(serde_json::to_value(request.options(None)).expect("texts and numbers"), expected);
-        let fields = expected.as_object().expect("an object");
-        // run and hold renew, and who acquires renews by another command.
-        for field in AcquireOptions::FIELDS.iter().filter(|field| **field != "auto_renew") {
-            assert!(fields.contains_key(*field), "{field}");
         }
     }
 }

@@ -4,7 +4,11 @@ use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::{AcquireOptions, Change, InvalidInput, PermitHandle, check};
+use permits::{AcquireOptions, Change, InvalidInput, Limit, PermitHandle, check};
+use serde::Deserialize as _;
+use serde_json::{Number, Value, json};
+
+use crate::clock::milliseconds;
 
 /// The handle of a permit, as an argument.
 #[derive(Debug, Clone)]
@@ -39,8 +43,8 @@ pub(super) fn holder(text: &str) -> Result<String, InvalidInput> {
     check::holder(text).map(|()| text.to_owned())
 }
 
-pub(super) fn supersede(text: &str) -> Result<String, InvalidInput> {
-    AcquireOptions::new().supersede(text).checked().map(|_| text.to_owned())
+pub(super) fn supersede(text: &str) -> Result<String, String> {
+    checked(json!({ "supersede": text })).map(|()| text.to_owned())
 }
 
 pub(super) fn label(text: &str) -> Result<String, InvalidInput> {
@@ -72,12 +76,31 @@ pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// Checks options of a request by its rules, whose words are those of every way to make a request.
+fn checked(options: Value) -> Result<(), String> {
+    AcquireOptions::deserialize(options).map(drop).map_err(|error| error.to_string())
+}
+
+/// A number in JSON. A text that is none stays as it is, to be refused.
+fn number(text: &str) -> Value {
+    let whole = text.parse().map(|number: i64| number.into());
+    let number = whole.ok().or_else(|| Number::from_f64(text.parse().ok()?));
+    number.map_or_else(|| text.into(), Value::Number)
+}
+
+/// A number of units that was checked.
+fn units(number: &Value) -> u32 {
+    number.as_u64().and_then(|units| units.try_into().ok()).expect("the rules allow no other")
+}
+
 pub(super) fn limit(text: &str) -> Result<u32, String> {
-    at_least_1("it", text, InvalidInput::ZeroLimit)
+    let limit = number(text);
+    Limit::deserialize(&limit).map(|_| units(&limit)).map_err(|error| error.to_string())
 }
 
 pub(super) fn weight(text: &str) -> Result<u32, String> {
-    at_least_1("it", text, InvalidInput::ZeroWeight)
+    let weight = number(text);
+    checked(json!({ "weight": weight })).map(|()| units(&weight))
 }
 
 /// Parses a change of a limit: the new one, or with a sign the difference.
@@ -91,24 +114,11 @@ pub(super) fn change(text: &str) -> Result<Change, String> {
         .ok_or_else(|| format!("after a sign it must be a number up to {most}"))
 }
 
-fn at_least_1(subject: &str, text: &str, zero: InvalidInput) -> Result<u32, String> {
-    match text.parse() {
-        Ok(0) => Err(zero.to_string()),
-        Ok(number) => Ok(number),
-        Err(_) => Err(format!("{subject} must be a number from 1 to {}", u32::MAX)),
-    }
-}
-
 /// Parses `NAME[=SHARE]`. The share is what follows the last `=`; any other `=` belongs to the name.
 pub(super) fn lane(text: &str) -> Result<LaneArg, String> {
-    let (name, share) = match text.rsplit_once('=') {
-        Some((name, share)) => {
-            (name, share.parse().map_err(|_| "the share must be a number from 1 to 1000")?)
-        }
-        None => (text, 1),
-    };
-    check::lane(name).and_then(|()| check::share(share)).map_err(|error| error.to_string())?;
-    Ok(LaneArg { name: name.to_owned(), share })
+    let (name, share) = text.rsplit_once('=').map_or((text, 1.into()), |(name, share)| (name, number(share)));
+    checked(json!({ "lane": name, "share": share }))?;
+    Ok(LaneArg { name: name.to_owned(), share: units(&share) })
 }
 
 /// Parses `NAME[=LIMIT][:WEIGHT][@LANE[=SHARE]]`. The lane is what follows the last `@` that has a limit or a
@@ -122,8 +132,8 @@ pub(super) fn also(text: &str) -> Result<Also, String> {
     }
     let (rest, weight) = split_number(text, ':');
     let (name, limit) = split_number(rest, '=');
-    let weight = weight.map_or(Ok(1), |weight| at_least_1("the weight", weight, InvalidInput::ZeroWeight))?;
-    let limit = limit.map(|limit| at_least_1("the limit", limit, InvalidInput::ZeroLimit)).transpose()?;
+    let weight = weight.map_or(Ok(1), self::weight)?;
+    let limit = limit.map(self::limit).transpose()?;
     let name = self::name(name).map_err(|error| error.to_string())?;
     match limit.filter(|limit| weight > *limit) {
         Some(limit) => Err(format!("a weight of {weight} exceeds the limit of {limit}")),
@@ -153,20 +163,21 @@ fn split_number(text: &str, mark: char) -> (&str, Option<&str>) {
 }
 
 pub(super) fn at_least(text: &str) -> Result<Duration, String> {
-    let time = duration(text)?;
-    check::at_least(time).map_err(|error| error.to_string())?;
-    Ok(time)
+    time("at_least_ms", text)
 }
 
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
-    let lease = duration(text)?;
-    check::lease(lease).map_err(|error| error.to_string())?;
-    Ok(lease)
+    time("lease_ms", text)
 }
 
 pub(super) fn max_hold(text: &str) -> Result<Duration, String> {
+    time("max_hold_ms", text)
+}
+
+/// Parses a time of a request.
+fn time(field: &str, text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
-    check::max_hold(time).map_err(|error| error.to_string())?;
+    checked(json!({ field: milliseconds(time) }))?;
     Ok(time)
 }
 
@@ -337,9 +348,9 @@ mod tests {
             ("=3", "the lane is empty"),
             ("x=0", "a share of 0 is out of range: 1 to 1000"),
             ("x=1001", "a share of 1001 is out of range: 1 to 1000"),
-            ("x=", "the share must be a number from 1 to 1000"),
-            ("x=-1", "the share must be a number from 1 to 1000"),
-            ("tenant=acme", "the share must be a number from 1 to 1000"),
+            ("x=", "the share is a whole number from 1 to 1000, not the string \"\""),
+            ("x=-1", "the share is a whole number from 1 to 1000, not -1"),
+            ("tenant=acme", "the share is a whole number from 1 to 1000, not the string \"acme\""),
             ("a\tb", "control character"),
             (&long, "the lane has 121 bytes: at most 120"),
         ] {
@@ -359,25 +370,18 @@ mod tests {
             ("api=4:", "a number is missing after the last ':'"),
             ("api=0", "the limit is 0: it must be at least 1"),
             ("api:0", "the weight is 0"),
-            ("api=4294967296", "the limit must be a number from 1 to 4294967295"),
-            ("api=4:4294967296", "the weight must be a number from 1 to 4294967295"),
+            ("api=4294967296", "the limit is a whole number from 1 to 4294967295, not 4294967296"),
+            ("api=4:4294967296", "the weight is a whole number from 1 to 4294967295, not 4294967296"),
             ("api=4:5", "a weight of 5 exceeds the limit of 4"),
             ("a\nb=4", "control character"),
             ("api=4@", "the lane is empty"),
             ("api:1@x=0", "a share of 0 is out of range: 1 to 1000"),
             ("api:1@x=1001", "a share of 1001 is out of range: 1 to 1000"),
-            ("api:1@x=many", "the share must be a number from 1 to 1000"),
+            ("api:1@x=many", "the share is a whole number from 1 to 1000"),
             ("api=4:5@x", "a weight of 5 exceeds the limit of 4"),
         ] {
             let error = also(text).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");
         }
-    }
-
-    #[test]
-    fn the_longest_lease_is_a_day() {
-        assert!(lease("24h").is_ok());
-        assert!(lease("86401").is_err());
-        assert!(lease("99ms").is_err());
     }
 }

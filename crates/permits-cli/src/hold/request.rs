@@ -173,7 +173,7 @@ fn wish(mut fields: Fields) -> Result<Wish, String> {
         "acquire" => Ok(Wish::Acquire(Box::new(request(fields)?))),
         "release" => {
             fields.order("release")?;
-            Ok(Wish::Release { count: fields.units("count", 0)? })
+            Ok(Wish::Release { count: fields.count()? })
         }
         _ => fields.order("renew").map(|()| Wish::Renew),
     }
@@ -186,11 +186,11 @@ fn request(mut fields: Fields) -> Result<Request, String> {
     };
     check::name(&name).map_err(|error| error.to_string())?;
     let required = fields.flag("require_limit")?;
-    let limit = match fields.units("limit", 1)? {
-        Some(limit) if required => Limit::Exactly(limit),
-        Some(limit) => Limit::Declared(limit),
-        None if required => return Err("\"require_limit\" needs a \"limit\"".to_owned()),
-        None => Limit::Stored,
+    let limit = Limit::deserialize(fields.0.remove("limit").unwrap_or_default());
+    let limit = match limit.map_err(|error| error.to_string())? {
+        Limit::Declared(limit) if required => Limit::Exactly(limit),
+        _ if required => return Err("\"require_limit\" needs a \"limit\"".to_owned()),
+        limit => limit,
     };
     let counts = fields.0.get("at_least_ms").and_then(Value::as_f64).is_some_and(|time| time > 0.0);
     let options = AcquireOptions::deserialize(Value::Object(fields.0)).map_err(|error| error.to_string())?;
@@ -214,10 +214,9 @@ impl Fields {
         }
     }
 
-    fn units(&mut self, name: &str, least: u32) -> Result<Option<u32>, String> {
-        let Some(value) = self.0.remove(name) else { return Ok(None) };
-        let units =
-            value.as_u64().and_then(|units| u32::try_from(units).ok()).filter(|units| *units >= least);
-        units.map(Some).ok_or_else(|| format!("{name:?} must be an integer from {least} to {}", u32::MAX))
+    fn count(&mut self) -> Result<Option<u32>, String> {
+        let Some(value) = self.0.remove("count") else { return Ok(None) };
+        let units = value.as_u64().and_then(|units| u32::try_from(units).ok());
+        units.map(Some).ok_or_else(|| format!("\"count\" must be an integer from 0 to {}", u32::MAX))
     }
 }

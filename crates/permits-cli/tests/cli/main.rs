@@ -22,6 +22,7 @@ mod monitoring;
 mod names;
 mod output;
 mod packaging;
+mod requests;
 mod runbook;
 mod serve;
 mod several;

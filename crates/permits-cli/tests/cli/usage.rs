@@ -1,4 +1,5 @@
-//! Wrong usage: refused with 64 and a reason before a store is asked.
+//! Wrong usage: refused with 64 and a reason before a store is asked. Wrong options of a request are those of
+//! [`requests`](crate::requests).
 
 use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, without_home};
 
@@ -17,13 +18,14 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "", "--", "true"], "the semaphore's name is empty"),
         (&["run", "a\nb", "--", "true"], r"control character '\n' at byte 1"),
         (&["run", &long, "--", "true"], "the semaphore's name has 201 bytes: at most 200"),
+        (&["limit", "\u{1b}[31m", "2"], r"control character '\u{1b}' at byte 0"),
+        (&["pause", "a\u{7f}"], r"control character '\u{7f}' at byte 1"),
+        (&["revoke", "ä\u{85}", "h"], r"control character '\u{85}' at byte 2"),
         (&["run", "x", "--limit", "0", "--", "true"], "the limit is 0: it must be at least 1"),
-        (&["run", "x", "--limit", "-1", "--", "true"], "a number from 1 to 4294967295"),
-        (&["run", "x", "--limit", "many", "--", "true"], "a number from 1 to 4294967295"),
-        (&["run", "x", "--limit", "4294967296", "--", "true"], "a number from 1 to 4294967295"),
-        (&["run", "x", "--weight", "0", "--", "true"], "the weight is 0"),
-        (&["run", "x", "--lease", "50ms", "--", "true"], "a lease of 50 ms is out of range"),
-        (&["run", "x", "--lease", "25h", "--", "true"], "out of range"),
+        (&["run", "x", "--limit", "-1", "--", "true"], "a whole number from 1 to 4294967295, not -1"),
+        (&["run", "x", "--limit", "many", "--", "true"], "not the string \"many\""),
+        (&["run", "x", "--limit", "4294967296", "--", "true"], "not 4294967296"),
+        (&["run", "x", "--supersede", "main", "--no-wait", "true"], "does not wait cannot supersede another"),
         (&["run", "x", "--lease", "15x", "--", "true"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["run", "x", "--wait", "soon", "--", "true"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["run", "x", "--wait", "", "--", "true"], "--wait"),
@@ -34,22 +36,14 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "x", "--also", "y=0", "true"], "the limit is 0: it must be at least 1"),
         (&["run", "x", "--also", "y:0", "true"], "the weight is 0"),
         (&["run", "x", "--also", "y=", "true"], "a number is missing after the last '='"),
-        (&["run", "x", "--also", "y=4294967296", "true"], "the limit must be a number from 1 to 4294967295"),
+        (&["run", "x", "--also", "y=4294967296", "true"], "the limit is a whole number from 1 to 4294967295"),
         (&["run", "x", "--also", "y=4:5", "true"], "a weight of 5 exceeds the limit of 4"),
         (&["run", "x", "--also", "x=4", "true"], "semaphore \"x\" is named twice"),
         (&["run", "x", "--also", "y", "--also", "y:2", "true"], "semaphore \"y\" is named twice"),
         (&["run", "x", "--also", "y:1@", "true"], "the lane is empty"),
         (&["run", "x", "--also", "y:1@l=1001", "true"], "a share of 1001 is out of range: 1 to 1000"),
-        (&["run", "x", "--lane", "", "true"], "the lane is empty"),
-        (&["run", "x", "--lane", "l=0", "true"], "a share of 0 is out of range: 1 to 1000"),
-        (&["run", "x", "--lane", "l=1001", "true"], "a share of 1001 is out of range: 1 to 1000"),
-        (&["run", "x", "--lane", "l=many", "true"], "the share must be a number from 1 to 1000"),
-        (&["hold", "x", "--lane", "l="], "the share must be a number from 1 to 1000"),
-        (&["acquire", "x", "--lane", "a\tb"], r"control character '\t' at byte 1"),
-        (&["run", "x", "--holder", "", "--", "true"], "the holder is empty"),
         (&["run", "x", "--require-limit", "true"], "--limit <N>"),
         (&["run", "x", "-E", "256", "true"], "256 is not in 0..=255"),
-        (&["run", "x", "--label", "a\tb", "true"], r"control character '\t' at byte 1"),
         (&["run", "x", "--recovery", "maybe", "true"], "off, interval, strict"),
         (&["run", "x", "--prefix", "a b", "true"], "the key prefix \"a b\" is not valid"),
         (&["run", "x", "--frobnicate", "--", "true"], "unexpected argument '--frobnicate'"),
@@ -65,7 +59,6 @@ fn wrong_usage_is_64_and_says_why() {
         (&["hold", "x", "--", "true"], "unexpected argument 'true'"),
         (&["hold", "x", "--also", "x"], "semaphore \"x\" is named twice"),
         (&["acquire"], "<NAME>"),
-        (&["acquire", "x", "--lease", "25h"], "out of range"),
         (&["acquire", "x", "--also", "y"], "unexpected argument '--also'"),
         (&["renew"], "<HANDLE>"),
         (&["renew", "x"], "not a permit handle: it does not begin with permits and a number"),
@@ -95,7 +88,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["pause", "x", "y"], "unexpected argument 'y'"),
         (&["resume"], "<NAME|--under <PREFIX>>"),
         (&["pause", "x", "--under", "y"], "the name \"x\" cannot be used with --under"),
-        (&["limit", "--under", "y", "many"], "\"many\" for [N]: it must be a number from 1"),
+        (&["limit", "--under", "y", "many"], "\"many\" for [N]: the limit is a whole number from 1"),
         (&["limit", "--under", "y", "x", "3"], "the name \"x\" cannot be used with --under"),
         (&["limit", "--under", "y", "3", "--unpin"], "a limit cannot be used with --unpin"),
         (&["revoke", "--under", "y"], "<HOLDER>"),
@@ -133,6 +126,7 @@ fn wrong_usage_is_64_and_says_why() {
         let output = output(&mut permits(CLOSED_PORT, *arguments));
         assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{arguments:?}: {}", output.stderr);
         assert!(output.stderr.contains(reason), "{arguments:?}: {}", output.stderr);
+        assert!(!output.stderr.contains('\u{1b}'), "{arguments:?}: {}", output.stderr);
         assert_own_lines(&output.stderr);
     }
 }

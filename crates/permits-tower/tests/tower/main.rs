@@ -9,5 +9,6 @@ mod counting;
 mod fixture;
 mod losing;
 mod refusing;
+mod requests;
 mod reserving;
 mod serving;

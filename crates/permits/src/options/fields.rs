@@ -10,7 +10,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AcquireOptions, ClientTerms, Wait};
+use super::{AcquireOptions, ClientTerms, Limit, Wait};
 use crate::json::{Fields, Value};
 
 impl AcquireOptions {
@@ -60,6 +60,19 @@ impl<'de> Deserialize<'de> for AcquireOptions {
     }
 }
 
+/// A number, which is declared, or null: [`Limit::Stored`].
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let limit = match Option::<Value>::deserialize(deserializer)? {
+            None => Self::Stored,
+            Some(value) => {
+                value.whole("the limit", 1..=u32::MAX.into()).map(Self::Declared).map_err(D::Error::custom)?
+            }
+        };
+        limit.declaration().map(|_| limit).map_err(D::Error::custom)
+    }
+}
+
 /// The options that differ from those of [`AcquireOptions::new`].
 impl Serialize for AcquireOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -93,44 +106,34 @@ impl Serialize for AcquireOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::{Map, json};
 
     use super::*;
+
+    /// The table of requests, which the tests of every way to make one walk.
+    fn table(rows: &str) -> Vec<serde_json::Value> {
+        let table = include_str!("../../../permits-testkit/requests.json");
+        let mut table: Map<_, _> = serde_json::from_str(table).expect("it is an object");
+        serde_json::from_value(table.remove(rows).expect("it has them")).expect("a list")
+    }
 
     fn read(fields: serde_json::Value) -> Result<AcquireOptions, String> {
         serde_json::from_value(fields).map_err(|error| error.to_string())
     }
 
-    fn every_option() -> AcquireOptions {
-        AcquireOptions::new()
-            .weight(2)
-            .timeout(Duration::from_millis(1_500))
-            .holder("h")
-            .label("l")
-            .lane("tenant-7")
-            .share(3)
-            .lease(Duration::from_secs(20))
-            .at_least(Duration::from_secs(60))
-            .max_hold(Duration::from_secs(90))
-            .auto_renew(false)
-            .supersede("main")
-    }
-
     #[test]
-    fn every_option_is_a_field() {
-        let json = serde_json::to_value(every_option()).expect("texts and numbers");
-        let expected = json!({
-            "weight": 2, "timeout_ms": 1500, "holder": "h", "label": "l", "lane": "tenant-7", "share": 3,
-            "lease_ms": 20_000, "at_least_ms": 60_000, "max_hold_ms": 90_000, "auto_renew": false,
-            "supersede": "main",
-        });
-        assert_eq!(json, expected);
-        let fields: Map<String, serde_json::Value> = serde_json::from_value(json.clone()).expect("an object");
-        for field in AcquireOptions::FIELDS {
-            assert!(fields.contains_key(*field), "{field}");
+    fn every_option_is_written_as_it_is_read() {
+        let mut fields = BTreeSet::new();
+        for row in table("options") {
+            let json = &row["json"];
+            let options = read(json.clone()).expect("it is valid");
+            assert_eq!(serde_json::to_value(&options).expect("texts and numbers"), *json);
+            assert_ne!(options, AcquireOptions::new(), "{json}");
+            fields.extend(json.as_object().expect("an object").keys().cloned());
         }
-        assert_eq!(fields.len(), AcquireOptions::FIELDS.len());
-        assert_eq!(read(json), Ok(every_option()));
+        assert_eq!(fields, AcquireOptions::FIELDS.iter().map(|field| (*field).to_owned()).collect());
     }
 
     #[test]
@@ -140,55 +143,23 @@ mod tests {
             AcquireOptions::FIELDS.iter().map(|field| ((*field).into(), json!(null))).collect();
         assert_eq!(read(null.into()), Ok(AcquireOptions::new()));
         assert_eq!(serde_json::to_value(AcquireOptions::new()).expect("an object"), json!({}));
-        assert_eq!(read(json!({ "timeout_ms": 0 })), Ok(AcquireOptions::new().no_wait()));
-        let half = AcquireOptions::new().timeout(Duration::from_micros(500));
-        assert_eq!(read(json!({ "timeout_ms": 0.5 })), Ok(half.clone()));
-        assert_eq!(serde_json::to_value(half).expect("an object"), json!({ "timeout_ms": 0.5 }));
     }
 
     #[test]
     fn a_wrong_field_is_refused_with_the_reason() {
-        let long = "x".repeat(200);
-        for (fields, reason) in [
-            (json!({ "wieght": 2 }), "\"wieght\" is unknown: write \"weight\""),
-            (json!({ "lease": 2 }), "\"lease\" is unknown: write \"lease_ms\""),
-            (json!({ "colour": null }), "\"colour\" is unknown: there are weight, timeout_ms, holder,"),
-            (json!({ "weight": 0 }), "the weight is 0: a permit takes at least 1 unit"),
-            (
-                json!({ "weight": "2" }),
-                "the weight is a whole number from 1 to 4294967295, not the string \"2\"",
-            ),
-            (json!({ "weight": 1.5 }), "the weight is a whole number from 1 to 4294967295, not 1.5"),
-            (json!({ "weight": -1 }), "the weight is a whole number from 1 to 4294967295, not -1"),
-            (json!({ "weight": 4_294_967_296_u64 }), "not 4294967296"),
-            (json!({ "weight": u64::MAX }), "not 1.8446744073709552e19"),
-            (json!({ "weight": true }), "not true"),
-            (json!({ "weight": [1] }), "not a list or an object"),
-            (json!({ "timeout_ms": -1 }), "the timeout is a time of at least 0 ms, not -1"),
-            (json!({ "timeout_ms": 1e300 }), "the timeout is a time of at least 0 ms, not 1e300"),
-            (json!({ "timeout_ms": "1s" }), "the timeout is a time of at least 0 ms, not the string \"1s\""),
-            (json!({ "holder": 7 }), "the holder is a string, not 7"),
-            (json!({ "holder": "" }), "the holder is empty: give it 1 to 200 bytes"),
-            (json!({ "label": long }), "the label has 200 bytes: at most 120 are allowed"),
-            (json!({ "lease_ms": long }), "xxx…\""),
-            (json!({ "lease_ms": 1 }), "a lease of 1 ms is out of range: 100 ms to 1 day"),
-            (json!({ "at_least_ms": 86_400_001 }), "a grant that counts for at least 86400001 ms is out of"),
-            (json!({ "max_hold_ms": 99 }), "a longest hold of 99ms is out of range: at least 100 ms"),
-            (json!({ "auto_renew": 1 }), "the automatic renewal is true or false, not 1"),
-            (json!({ "lane": "" }), "the lane is empty: give it 1 to 120 bytes"),
-            (json!({ "lane": "a", "share": 0 }), "a share of 0 is out of range: 1 to 1000"),
-            (json!({ "share": 2 }), "a share is that of a lane: name the lane"),
-            (json!({ "supersede": true }), "the supersede key is a string, not true"),
-            (json!({ "supersede": "" }), "the supersede key is empty: give it 1 to 120 bytes"),
-            (
-                json!({ "supersede": "main", "timeout_ms": 0 }),
-                "a request that does not wait cannot supersede another",
-            ),
-            (json!([1]), "invalid type: sequence, expected an object with the options of a request"),
-        ] {
-            let refused = read(fields.clone()).expect_err("it is wrong");
-            assert!(refused.contains(reason), "{fields}: {refused}");
+        for row in table("wrong").into_iter().filter(|row| !row["json"].is_null()) {
+            let refused = read(row["json"].clone()).expect_err("it is wrong");
+            assert!(refused.contains(row["words"].as_str().expect("a text")), "{row}: {refused}");
         }
+        let limit = |json| serde_json::from_value::<Limit>(json).map_err(|error| error.to_string());
+        assert_eq!((limit(json!(null)), limit(json!(4))), (Ok(Limit::Stored), Ok(Limit::Declared(4))));
+        assert_eq!(
+            limit(json!("4")),
+            Err("the limit is a whole number from 1 to 4294967295, not the string \"4\"".into())
+        );
+        assert!(limit(json!(0)).expect_err("it is 0").starts_with("the limit is 0: it must be at least 1"));
+        let list = read(json!([1])).expect_err("no object");
+        assert_eq!(list, "invalid type: sequence, expected an object with the options of a request");
         let twice = serde_json::from_str::<AcquireOptions>(r#"{"weight": 1, "weight": 2}"#);
         assert!(twice.expect_err("twice").to_string().contains("\"weight\" is there twice"));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use permits::Recovery;
 use permits_testkit::real_time::always_counts;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
-use permits_testkit::{Connection, Resp, Server, wait};
+use permits_testkit::{Resp, Server, wait};
 
 use crate::packed;
 
@@ -110,33 +110,6 @@ fn key(part: &str) -> String {
 
 fn count(reply: &Resp) -> usize {
     usize::try_from(reply.int()).expect("a count is not negative")
-}
-
-/// A listener to every command that a server executes, those within scripts included, and administration
-/// excepted.
-pub(crate) struct Monitor {
-    connection: Connection,
-}
-
-impl Monitor {
-    pub(crate) fn start(server: &Server) -> Self {
-        let mut connection = server.connect().expect("the server is up");
-        connection.call(&["MONITOR"]).expect("the server is up");
-        Self { connection }
-    }
-
-    /// The commands so far, a line each, in the order of the server.
-    pub(crate) fn stop(mut self, server: &Server) -> Vec<String> {
-        server.command(&["ECHO", "the end of the monitor"]);
-        let mut lines = Vec::new();
-        loop {
-            let line = self.connection.receive().expect("the monitor hears the end").text().to_owned();
-            if line.contains("the end of the monitor") {
-                return lines;
-            }
-            lines.push(line);
-        }
-    }
 }
 
 /// The calls of a command so far, by `INFO commandstats`.

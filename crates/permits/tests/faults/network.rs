@@ -8,9 +8,9 @@ use permits_testkit::history::{ClientEvent, client_checks::most_at_once, now};
 use permits_testkit::real_time::always_counts;
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{Worker, micros};
-use permits_testkit::{HANGS, HOUR, Proxy, Server, in_real_time, wait};
+use permits_testkit::{HANGS, HOUR, Monitor, Proxy, Server, in_real_time, wait};
 
-use crate::fixture::{Fixture, MAX_WAITERS, Monitor};
+use crate::fixture::{Fixture, MAX_WAITERS};
 
 /// A word that is in a worker's releases alone: they do not contain the limit.
 const RELEASE: &[u8] = b"stored";

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::Hold;
 use crate::support::{Local, against_schema, counts, json_lines};
 
-/// Lines, the id of the answer, and a part of its reason.
+/// Lines, the id of the answer, and a part of its reason. Wrong options are those of
+/// [`requests`](crate::requests).
 const INVALID: &[(&str, Option<u64>, &str)] = &[
     ("release", None, "the line is not JSON: expected value at byte 1"),
     ("{\"id\":1", None, "the line is not JSON: EOF while parsing an object at byte"),
@@ -22,26 +23,19 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":8,"acquire":"x","limit":1,"limit":9}"#, Some(8), "\"limit\" is there twice"),
     (r#"{"id":1,"relase":true}"#, Some(1), "\"relase\" is unknown: write \"release\""),
     (r#"{"id":8,"acquire":"x","limt":3}"#, Some(8), "\"limt\" is unknown: write \"limit\""),
-    (r#"{"id":8,"acquire":"x","timeout":3}"#, Some(8), "\"timeout\" is unknown: write \"timeout_ms\""),
     (r#"{"id":1,"release":true,"limit":3}"#, Some(1), "\"limit\" is unknown: there are id, release, count"),
     (r#"{"id":1,"release":false}"#, Some(1), "\"release\" must be true"),
     (r#"{"id":1,"renew":1}"#, Some(1), "\"renew\" must be true or false"),
     (r#"{"id":1,"release":true,"count":-1}"#, Some(1), "\"count\" must be an integer from 0 to 4294967295"),
     (r#"{"id":8,"acquire":""}"#, Some(8), "the semaphore's name is empty"),
     (r#"{"id":8,"acquire":7}"#, Some(8), "\"acquire\" must be a string"),
-    (r#"{"id":8,"acquire":"x","limit":0}"#, Some(8), "\"limit\" must be an integer from 1 to 4294967295"),
-    (r#"{"id":8,"acquire":"x","limit":"4"}"#, Some(8), "\"limit\" must be an integer"),
-    (r#"{"id":8,"acquire":"x","limit":4294967296}"#, Some(8), "\"limit\" must be an integer"),
-    (r#"{"id":8,"acquire":"x","weight":0}"#, Some(8), "the weight is 0"),
-    (r#"{"id":8,"acquire":"x","timeout_ms":-1}"#, Some(8), "the timeout is a time of at least 0 ms, not -1"),
-    (r#"{"id":8,"acquire":"x","holder":""}"#, Some(8), "the holder is empty"),
-    (r#"{"id":8,"acquire":"x","lane":""}"#, Some(8), "the lane is empty"),
-    (r#"{"id":8,"acquire":"x","share":2}"#, Some(8), "a share is that of a lane: name the lane"),
-    (r#"{"id":8,"acquire":"x","lane":"l","share":1001}"#, Some(8), "a share of 1001 is out of range"),
-    (r#"{"id":8,"acquire":"x","lease_ms":99}"#, Some(8), "a lease of 99 ms is out of range"),
-    (r#"{"id":8,"acquire":"x","at_least_ms":86400001}"#, Some(8), "a grant that counts"),
-    (r#"{"id":8,"acquire":"x","max_hold_ms":0}"#, Some(8), "a longest hold"),
-    (r#"{"id":8,"acquire":"x","supersede":true}"#, Some(8), "the supersede key is a string, not true"),
+    (r#"{"id":8,"acquire":"x","limit":0}"#, Some(8), "the limit is 0: it must be at least 1"),
+    (r#"{"id":8,"acquire":"x","limit":"4"}"#, Some(8), "the limit is a whole number from 1 to 4294967295"),
+    (
+        r#"{"id":8,"acquire":"x","limit":4294967296}"#,
+        Some(8),
+        "the limit is a whole number from 1 to 4294967295",
+    ),
     (r#"{"id":8,"acquire":"x","require_limit":true}"#, Some(8), "\"require_limit\" needs a \"limit\""),
 ];
 

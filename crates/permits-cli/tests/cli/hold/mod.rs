@@ -24,7 +24,7 @@ on_both_stores! {
 
 on_a_server! {
     a_loss_ends_one_id_alone,
-    the_fields_mean_what_the_options_mean,
+    a_refusal_has_its_code_and_its_reason,
     a_release_corrects_the_units,
     an_id_is_free_after_its_last_event,
     requests_are_granted_in_the_order_of_their_lines,
@@ -33,14 +33,14 @@ on_a_server! {
 }
 
 /// A running `permits hold`, with its standard input.
-struct Hold {
+pub(crate) struct Hold {
     running: Running,
     input: PipeWriter,
 }
 
 impl Hold {
     #[track_caller]
-    fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         let input = gate(command);
         Self { running: Running::start(command), input }
     }
@@ -53,22 +53,31 @@ impl Hold {
 
     /// Writes a valid line.
     #[track_caller]
-    fn write(&mut self, line: Value) {
+    pub(crate) fn write(&mut self, line: Value) {
         assert_matches_schema("hold-many.schema.json", &line);
         self.write_text(&line.to_string());
     }
 
     #[track_caller]
-    fn write_text(&mut self, line: &str) {
+    pub(crate) fn write_text(&mut self, line: &str) {
         self.input.write_all(format!("{line}\n").as_bytes()).expect("a pipe takes a line");
     }
 
     /// Waits for the last event of this name of an id.
     #[track_caller]
-    fn event(&self, id: impl Into<Value>, event: &str) -> Value {
+    pub(crate) fn event(&self, id: impl Into<Value>, event: &str) -> Value {
         let id = id.into();
         let find = || named(&self.lines(), &id, event);
         self.running.prints(&format!("{{\"id\":{id},\"event\":\"{event}\""));
+        assert!(wait::until(|| find().is_some()), "its line has an end");
+        find().expect("it was there")
+    }
+
+    /// Waits for the first event of this name.
+    #[track_caller]
+    pub(crate) fn any_event(&self, event: &str) -> Value {
+        self.running.prints(&format!("\"event\":\"{event}\""));
+        let find = || self.lines().into_iter().find(|line| line["event"] == event);
         assert!(wait::until(|| find().is_some()), "its line has an end");
         find().expect("it was there")
     }
@@ -96,7 +105,7 @@ impl Hold {
 
     /// Closes the input, unless it has ended. Returns the result and its events, which match the schema.
     #[track_caller]
-    fn finish(self) -> (Output, Vec<Value>) {
+    pub(crate) fn finish(self) -> (Output, Vec<Value>) {
         let Self { running, input } = self;
         drop(input);
         let output = running.finish();
@@ -148,9 +157,6 @@ fn a_loss_ends_one_id_alone(store: &dyn Store, name: &str) {
     let lost = many.event(1, "lost");
     assert_eq!((&lost["name"], &lost["reason"]), (&json!(name), &json!("the permit was revoked: enough")));
     many.event(3, "granted");
-    many.granted(json!({"id": "longest", "acquire": "other", "limit": 1, "max_hold_ms": 100}));
-    let lost = many.event("longest", "lost");
-    assert_eq!(lost["reason"], "the permit was held for 100ms, the longest time that its request allows");
     many.write(json!({"id": 4, "acquire": name, "holder": "d"}));
     many.event(4, "waiting");
     revoke(store, name, "d", "");
@@ -159,30 +165,15 @@ fn a_loss_ends_one_id_alone(store: &dyn Store, name: &str) {
     assert_eq!(many.finish().0.code, 0);
 }
 
-fn the_fields_mean_what_the_options_mean(store: &dyn Store, name: &str) {
+fn a_refusal_has_its_code_and_its_reason(store: &dyn Store, name: &str) {
     let mut many = Hold::start(store);
-    many.granted(json!({"id": 0, "acquire": name, "limit": 4}));
-    many.write(json!({"id": 0, "release": true}));
-    many.granted(json!({"id": 1, "acquire": name, "limit": 4, "require_limit": true, "weight": 3,
-        "holder": "h", "label": "l", "lane": "a", "share": 7, "lease_ms": 60_000}));
-    let held = status(store, name);
-    let holder = &held["holders"][0];
-    assert_eq!((&holder["label"], &holder["weight"]), (&json!("l"), &json!(3)));
-    assert!(holder["lease_remaining_ms"].as_u64().expect("a number") > 15_000, "{holder}");
-    let waiter = json!({"acquire": name, "weight": 2, "lane": "b", "supersede": "main"});
-    let waiter = |id: u64| {
-        let mut waiter = waiter.clone();
-        waiter["id"] = id.into();
-        waiter
-    };
-    many.write(waiter(2));
+    many.granted(json!({"id": 1, "acquire": name, "limit": 4, "weight": 3, "holder": "h"}));
+    many.write(json!({"id": 2, "acquire": name, "weight": 2, "supersede": "main"}));
     many.event(2, "waiting");
-    assert_eq!(status(store, name)["waiters"][0]["lane"], "b");
-    many.write(waiter(3));
+    many.write(json!({"id": 3, "acquire": name, "weight": 2, "supersede": "main"}));
     assert_eq!(many.event(2, "failed")["reason"], "a later request with the key \"main\" has superseded it");
     for (id, exit_code, reason, line) in [
         (4, 75, "no permits are free now", json!({"acquire": name, "weight": 2, "timeout_ms": 0})),
-        (5, 75, "no permit within 100ms", json!({"acquire": name, "weight": 2, "timeout_ms": 100})),
         (6, 64, "a limit of 4, not 5", json!({"acquire": name, "limit": 5, "require_limit": true})),
         (7, 64, "a weight of 5 exceeds the limit of 4", json!({"acquire": name, "weight": 5})),
         (8, 75, "holder \"h\" holds or waits", json!({"acquire": name, "holder": "h"})),

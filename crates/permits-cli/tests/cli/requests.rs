@@ -1,0 +1,184 @@
+//! Requests through the doors of Rust and of the command: the table of `permits_testkit::requests`, which the
+//! tests of the tower layer and of the packages for Python and Node walk, too.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use permits::{AcquireOptions, Client, Permit};
+use permits_testkit::requests::{Effect, Request, Requests};
+use permits_testkit::sound::Named as _;
+use permits_testkit::{HANGS, Monitor, Server};
+use serde_json::json;
+
+use crate::hold::Hold;
+use crate::support::{CLOSED_PORT, Local, against_schema, assert_own_lines, output, permits};
+
+/// Makes the requests of the table by a door, and demands their effects. The door makes one for a semaphore,
+/// and returns the reason if it is refused, or its permit is lost; `None` if it has no way to write it.
+#[track_caller]
+fn walk(door: impl Fn(&str, &str, &Request) -> Option<String>) {
+    let (server, requests) = (Server::start(), Requests::read());
+    let url = format!("{}?recovery=off", server.url());
+    let client = Client::connect(&url).wait().expect("the server is up");
+    for (number, row) in requests.options.iter().enumerate() {
+        let name = format!("{number}/{}", row.field);
+        match &row.effect {
+            Effect::Arrives(expected) => {
+                let monitor = Monitor::start(&server);
+                if door(&url, &name, row).is_some() {
+                    assert_eq!(Requests::arrived(&monitor.stop(&server), &name), *expected, "{name}");
+                }
+            }
+            Effect::Refused(words) => {
+                let all = AcquireOptions::new().weight(9);
+                let held = client.named(&name, 9).acquire_with(all).wait().expect("none holds");
+                let reason = door(&url, &name, row);
+                assert!(reason.as_ref().is_none_or(|reason| reason.contains(words)), "{name}: {reason:?}");
+                held.release().wait().expect("it is held");
+            }
+            Effect::Lost(words) => {
+                let reason = door(&url, &name, row);
+                assert!(reason.as_ref().is_none_or(|reason| reason.contains(words)), "{name}: {reason:?}");
+            }
+        }
+    }
+}
+
+/// The door of a program in Rust, which makes its options of those in JSON.
+#[track_caller]
+fn walk_in_rust(options: impl Fn(&Request) -> AcquireOptions) {
+    walk(|url, name, row| {
+        let client = Client::builder(url).label("").connect().wait().expect("the server is up");
+        let lost = |permit: Permit| permit.lost_within(HANGS).map(|lost| lost.to_string());
+        match client.named(name, 9).acquire_with(options(row)).wait() {
+            Ok(permit) if matches!(row.effect, Effect::Lost(_)) => lost(permit),
+            Ok(_) => Some(String::new()),
+            Err(error) => Some(error.to_string()),
+        }
+    });
+}
+
+#[test]
+fn every_option_has_a_method() {
+    walk_in_rust(|request| {
+        let fields = request.json.as_object().expect("an object").iter();
+        fields.fold(AcquireOptions::new(), |options, (field, value)| {
+            let number = || value.as_u64().and_then(|number| number.try_into().ok()).expect("a number");
+            let time = || Duration::from_secs_f64(value.as_f64().expect("a number") / 1000.0);
+            let text = || value.as_str().expect("a text");
+            match field.as_str() {
+                "weight" => options.weight(number()),
+                "timeout_ms" => options.timeout(time()),
+                "holder" => options.holder(text()),
+                "label" => options.label(text()),
+                "lane" => options.lane(text()),
+                "share" => options.share(number()),
+                "lease_ms" => options.lease(time()),
+                "at_least_ms" => options.at_least(time()),
+                "max_hold_ms" => options.max_hold(time()),
+                "auto_renew" => options.auto_renew(value.as_bool().expect("a flag")),
+                "supersede" => options.supersede(text()),
+                _ => panic!("{field} has no method here"),
+            }
+        })
+    });
+}
+
+#[test]
+fn every_option_is_a_field() {
+    walk_in_rust(Request::options);
+}
+
+#[test]
+fn every_option_is_a_flag_of_run() {
+    walk(|url, name, row| {
+        let work: &[&str] =
+            if matches!(row.effect, Effect::Lost(_)) { &["sleep", "1000"] } else { &["true"] };
+        let mut run = permits(url, ["run", name, "--limit", "9"]);
+        Some(output(run.args(row.flags.as_ref()?).args(work)).stderr)
+    });
+}
+
+/// A handle gets its lease after the grant, and no process watches its longest hold.
+#[test]
+fn every_other_option_is_a_flag_of_acquire() {
+    walk(|url, name, row| {
+        let applies = row.field != "lease_ms" && !matches!(row.effect, Effect::Lost(_));
+        let flags = row.flags.as_ref().filter(|_| applies)?;
+        Some(output(permits(url, ["acquire", name, "--limit", "9"]).args(flags)).stderr)
+    });
+}
+
+/// The reason of the event by which the effect of an option shows.
+#[track_caller]
+fn reason(hold: &Hold, row: &Request) -> String {
+    let event = match row.effect {
+        Effect::Arrives(_) => "granted",
+        Effect::Refused(_) => "failed",
+        Effect::Lost(_) => "lost",
+    };
+    hold.any_event(event)["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_option_is_a_flag_of_hold() {
+    walk(|url, name, row| {
+        let mut hold = permits(url, ["hold", name, "--limit", "9"]);
+        Some(reason(&Hold::of(hold.args(row.flags.as_ref()?)), row))
+    });
+}
+
+#[test]
+fn every_option_is_a_field_of_a_line_of_hold() {
+    walk(|url, name, row| {
+        let mut hold = Hold::of(&mut permits(url, ["hold", "--many"]));
+        let mut line = row.json.clone();
+        line.as_object_mut().expect("an object").extend([
+            ("id".to_owned(), json!(1)),
+            ("acquire".to_owned(), json!(name)),
+            ("limit".to_owned(), json!(9)),
+        ]);
+        hold.write(line);
+        Some(reason(&hold, row))
+    });
+}
+
+#[test]
+fn a_wrong_request_has_the_same_words_as_flags() {
+    for row in Requests::read().wrong {
+        let Some(flags) = row.flags else { continue };
+        for (verb, work) in [("run", &["true"][..]), ("acquire", &[]), ("hold", &[])] {
+            let output = output(permits(CLOSED_PORT, [verb, "x"]).args(&flags).args(work));
+            assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{flags:?}: {}", output.stderr);
+            assert!(output.stderr.contains(&row.words), "{flags:?}: {}", output.stderr);
+            assert_own_lines(&output.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_request_has_the_same_words_as_a_line_of_hold() {
+    use crate::support::Store as _;
+    let store = Local::new();
+    let mut hold = Hold::of(&mut permits(&store.url(), ["hold", "--many"]));
+    let mut expected = HashMap::new();
+    for (id, row) in (0_u64..).zip(Requests::read().wrong) {
+        let Some(mut line) = row.json else { continue };
+        line.as_object_mut()
+            .expect("an object")
+            .extend([("id".to_owned(), id.into()), ("acquire".to_owned(), "x".into())]);
+        hold.write_text(&line.to_string());
+        // The schema leaves characters and the longest time to the command.
+        let is_left = row.words.contains("control character") || row.words.contains("1e300");
+        assert!(is_left || against_schema("hold-many.schema.json", &line).is_err(), "{line}");
+        expected.insert(id, row.words);
+    }
+    for (id, words) in expected {
+        let reason = hold.event(id, "invalid")["reason"].to_string();
+        assert!(
+            serde_json::from_str::<String>(&reason).expect("a text").contains(&words),
+            "{words}: {reason}"
+        );
+    }
+    assert_eq!(hold.finish().0.code, 0);
+}
