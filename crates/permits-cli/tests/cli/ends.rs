@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{
     Holder, Running, Store, ageless, assert_own_lines, counts, fresh, gate, on_a_server, on_both_stores,
-    output, permits, prepare, revoke, run, status, waiter,
+    output, permits, prepare, run, status,
 };
 
 on_both_stores! {
@@ -21,10 +21,8 @@ on_a_server! {
     a_command_that_cannot_run_holds_nothing,
     no_permit_in_time_is_75,
     a_name_that_is_held_already_has_the_end_of_its_lease,
-    a_revoked_waiter_is_75,
     without_a_limit_the_stored_one_counts,
     a_weight_over_the_limit_is_64,
-    a_run_warns_of_a_pinned_limit,
     a_run_reports_the_limit_that_it_replaces,
     a_required_limit_is_not_replaced,
     a_script_can_choose_the_code_of_no_permit_and_silence,
@@ -141,15 +139,6 @@ fn a_name_that_is_held_already_has_the_end_of_its_lease(store: &dyn Store, name:
     assert!(refused.stderr.starts_with(says), "{}", refused.stderr);
 }
 
-fn a_revoked_waiter_is_75(store: &dyn Store, name: &str) {
-    let _holder = Holder::start(store, name, "--limit 1");
-    let waiter = waiter(store, name, "--holder second", (1, 1));
-    revoke(store, name, "second", "come back later");
-    let output = waiter.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (75, ""));
-    assert!(output.stderr.contains("come back later"), "{}", output.stderr);
-}
-
 fn without_a_limit_the_stored_one_counts(store: &dyn Store, _: &str) {
     let name = "unused";
     let refused = output(&mut run(store, name, "", "echo ran"));
@@ -253,14 +242,6 @@ fn options_of_the_command_are_its_own_without_dashes_too(store: &dyn Store, name
         assert_eq!((output.code, output.stderr.as_str()), (0, ""));
         assert_eq!(output.stdout, "-v --url x -- --limit -n\n");
     }
-}
-
-fn a_run_warns_of_a_pinned_limit(store: &dyn Store, name: &str) {
-    assert_eq!(output(&mut permits(&store.url(), ["limit", name, "5"])).code, 0);
-    let output = output(&mut run(store, name, "--limit 2", "true"));
-    assert_eq!(output.code, 0);
-    assert!(output.stderr.starts_with("permits: warning: another limit is in force"), "{}", output.stderr);
-    assert!(output.stderr.contains("declared=2, limit=5"), "{}", output.stderr);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::io::Write as _;
 
 use permits_testkit::{ChildGuard, HANGS};
 use rustix::process::Signal;
-use serde_json::Value;
 
 use crate::support::{
     Output, Running, Store, assert_matches_schema, code, counts, gate, json, on_a_server, on_both_stores,
@@ -16,7 +15,6 @@ on_both_stores! {
 }
 
 on_a_server! {
-    a_release_grants_the_next_in_line,
     the_lease_is_that_of_the_arguments,
     a_handle_whose_permit_has_gone_is_76,
     no_permit_in_time_is_75,
@@ -63,18 +61,6 @@ fn a_handle_is_held_renewed_and_released(store: &dyn Store, name: &str) {
     assert_eq!(counts(store, name), (1, 0));
     succeeds(&with_handle(store, "release", &handle));
     assert_eq!(counts(store, name), (0, 0));
-}
-
-fn a_release_grants_the_next_in_line(store: &dyn Store, name: &str) {
-    let handle = acquired(store, name, "--limit 1");
-    let next = Running::start(permits(&store.url(), ["acquire", name, "--wait", "1m"]).arg("--json"));
-    until_counts(store, name, (1, 1));
-    succeeds(&output(&mut permits(&store.url(), ["release", handle.trim()])));
-    let next = next.finish();
-    assert_eq!((next.code, next.stderr.as_str()), (0, ""));
-    let next: Value = serde_json::from_str(&next.stdout).expect("it is JSON");
-    assert_eq!(counts(store, name), (1, 0));
-    succeeds(&with_handle(store, "release", next["handle"].as_str().expect("a text")));
 }
 
 fn the_lease_is_that_of_the_arguments(store: &dyn Store, name: &str) {

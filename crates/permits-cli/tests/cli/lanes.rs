@@ -1,7 +1,5 @@
 //! `--lane`: the requests of a lane keep their order, and lanes that wait share the units.
 
-use std::fs;
-
 use permits_testkit::wait;
 use serde_json::json;
 
@@ -11,45 +9,9 @@ use crate::support::{
 };
 
 on_a_server! {
-    a_long_lane_does_not_stand_before_another,
-    a_share_of_100_is_granted_before_one_of_1,
     the_wait_names_the_lane,
-    each_verb_that_acquires_names_a_lane,
     a_lane_of_also_is_that_of_the_other_semaphore,
     a_lane_without_a_number_before_it_is_explained,
-}
-
-/// The order in which requests of these lanes are granted that come in this order, while one is held.
-#[track_caller]
-fn order(store: &dyn Store, name: &str, lanes: &[&str]) -> Vec<usize> {
-    let log = tempfile::NamedTempFile::new().expect("a file");
-    let first = Holder::start(store, name, "--limit 1");
-    let waiters = lanes.iter().enumerate().map(|(place, lane)| {
-        let mut command = run(store, name, &format!("--limit 1 {lane}"), r#"echo "$PLACE" >> "$LOG""#);
-        let waiter = Running::start(command.env("PLACE", place.to_string()).env("LOG", log.path()));
-        until_counts(store, name, (1, place + 1));
-        waiter
-    });
-    let waiters: Vec<Running> = waiters.collect();
-    first.release();
-    for waiter in waiters {
-        let Output { code, stderr, .. } = waiter.finish();
-        assert_eq!(code, 0, "{stderr}");
-    }
-    assert_eq!(counts(store, name), (0, 0));
-    let log = fs::read_to_string(log.path()).expect("it was written");
-    log.lines().map(|place| place.parse().expect("a number")).collect()
-}
-
-fn a_long_lane_does_not_stand_before_another(store: &dyn Store, name: &str) {
-    let lanes = ["--lane a", "--lane a", "--lane a", "--lane b", ""];
-    assert_eq!(order(store, name, &lanes), [0, 3, 4, 1, 2]);
-}
-
-fn a_share_of_100_is_granted_before_one_of_1(store: &dyn Store, name: &str) {
-    let (batch, interactive) = ("--lane batch", "--lane interactive=100");
-    let lanes = [batch, batch, batch, interactive, interactive, interactive];
-    assert_eq!(order(store, name, &lanes), [0, 3, 4, 5, 1, 2]);
 }
 
 fn the_wait_names_the_lane(store: &dyn Store, name: &str) {
@@ -73,25 +35,6 @@ fn the_wait_names_the_lane(store: &dyn Store, name: &str) {
     assert!(text.contains("[LANE] LABEL\n") && text.contains("  [tenant-7]\n"), "{text}");
     first.release();
     assert_eq!([other, waiter].map(|waiter| waiter.finish().stdout), ["ran\n", "ran\n"]);
-}
-
-fn each_verb_that_acquires_names_a_lane(store: &dyn Store, name: &str) {
-    let acquired = output(&mut permits(&store.url(), ["acquire", name, "--limit", "3", "--lane", "a"]));
-    assert_eq!(acquired.code, 0, "{}", acquired.stderr);
-    let mut hold = permits(&store.url(), ["hold", name, "--limit", "3", "--lane", "b=7"]);
-    let gate = crate::support::gate(&mut hold);
-    let hold = Running::until(&mut hold, "granted");
-    let run = Holder::start(store, name, "--limit 3 --lane c");
-    let state = status(store, name);
-    let mut lanes: Vec<_> =
-        state["holders"].as_array().expect("a list").iter().map(|info| &info["lane"]).collect();
-    lanes.sort_by_key(|lane| lane.to_string());
-    assert_eq!(lanes, ["a", "b", "c"], "{state}");
-    run.release();
-    drop(gate);
-    assert_eq!(hold.finish().code, 0);
-    assert_eq!(output(&mut permits(&store.url(), ["release", acquired.stdout.trim()])).code, 0);
-    assert_eq!(counts(store, name), (0, 0));
 }
 
 fn a_lane_of_also_is_that_of_the_other_semaphore(store: &dyn Store, name: &str) {

@@ -8,18 +8,15 @@ use tempfile::TempDir;
 
 use crate::support::{
     Holder, Local, Output, Running, Store, ageless, assert_own_lines, counts, on_a_server, on_both_stores,
-    output, run, status, until_counts, waiter,
+    output, run, until_counts,
 };
 
 on_both_stores! {
-    forty_processes_never_run_more_than_three_at_once,
     forty_in_line_are_granted_in_their_order,
 }
 
 on_a_server! {
-    first_come_first_served,
     a_short_wait_is_silent_without_a_terminal,
-    a_wait_is_over_when_the_permit_comes,
     of_three_pushes_to_a_branch_the_second_is_not_built,
 }
 
@@ -61,15 +58,6 @@ fn finish_all(all: Vec<Running>, directory: &TempDir) -> Vec<usize> {
     grants.into_values().collect()
 }
 
-fn forty_processes_never_run_more_than_three_at_once(store: &dyn Store, name: &str) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let all = (0..40).map(|place| work(store, name, &directory, place)).collect();
-    let mut places = finish_all(all, &directory);
-    places.sort_unstable();
-    assert!(places.into_iter().eq(0..40));
-    assert_eq!(counts(store, name), (0, 0));
-}
-
 fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let first = Holder::start(store, name, "--limit 3 --weight 3");
@@ -84,38 +72,6 @@ fn forty_in_line_are_granted_in_their_order(store: &dyn Store, name: &str) {
     assert_eq!(counts(store, name), (0, 0));
 }
 
-fn first_come_first_served(store: &dyn Store, name: &str) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = directory.path().join("log");
-    let first = Holder::start(store, name, "--limit 2 --weight 2");
-    // The heavy waiter in the middle is not overtaken by later, lighter ones.
-    let weights = [2, 1, 2, 1, 1, 2];
-    let waiters: Vec<Running> = weights
-        .iter()
-        .enumerate()
-        .map(|(place, weight)| {
-            let script = format!("echo {place} >> {}", log.display());
-            let waiter = Running::start(&mut run(store, name, &format!("--weight {weight}"), &script));
-            until_counts(store, name, (1, place + 1));
-            waiter
-        })
-        .collect();
-    let line: Vec<u64> = status(store, name)["waiters"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|waiter| waiter["position"].as_u64().expect("a number"))
-        .collect();
-    assert_eq!(line, [0, 1, 2, 3, 4, 5]);
-    first.release();
-    for waiter in waiters {
-        assert_eq!(waiter.finish().code, 0);
-    }
-    // 3 and 4 run together, in either order.
-    let log = fs::read_to_string(log).expect("it was written");
-    assert!(["0\n1\n2\n3\n4\n5\n", "0\n1\n2\n4\n3\n5\n"].contains(&log.as_str()), "{log}");
-}
-
 fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
     let first = Holder::start(store, name, "--limit 1");
     let silent = Running::start(&mut run(store, name, "", "true"));
@@ -128,14 +84,6 @@ fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
     assert_own_lines(&stderr);
     assert!(stderr.contains(" granted to "), "{stderr}");
     assert!(!stderr.contains('\x1b'), "{stderr}");
-}
-
-fn a_wait_is_over_when_the_permit_comes(store: &dyn Store, name: &str) {
-    let first = Holder::start(store, name, "--limit 1");
-    let waiter = waiter(store, name, "--wait 1h", (1, 1));
-    first.release();
-    assert_eq!(waiter.finish().stdout, "ran\n");
-    assert_eq!(output(&mut run(store, name, "--no-wait", "true")).code, 0, "nothing is left behind");
 }
 
 #[test]

@@ -8,11 +8,10 @@ use crate::support::{
 };
 
 on_both_stores! {
-    two_programs_with_the_same_semaphores_do_not_block_each_other,
+    the_command_has_a_permit_of_each,
 }
 
 on_a_server! {
-    the_command_has_a_permit_of_each,
     without_also_the_variable_is_empty,
     a_revoked_permit_of_any_ends_the_command,
     a_full_line_is_named_and_nothing_is_kept,
@@ -184,21 +183,5 @@ fn a_required_limit_is_required_of_each(store: &dyn Store, name: &str) {
     assert!(refused.stderr.contains(&format!("semaphore {narrow:?} has a limit of 1, not 2")));
     let granted = output(&mut run_with(store, name, &narrow, "--limit 1 --require-limit", "echo ran"));
     assert_eq!((granted.code, granted.stdout.as_str()), (0, "ran\n"), "{}", granted.stderr);
-    nothing_is_left(store, [name, &narrow]);
-}
-
-/// They are named in opposite orders.
-fn two_programs_with_the_same_semaphores_do_not_block_each_other(store: &dyn Store, name: &str) {
-    let narrow = narrow(store, name);
-    let programs: Vec<Running> = (0..12)
-        .map(|number| {
-            let (one, other) = if number % 2 == 0 { (name, &*narrow) } else { (&*narrow, name) };
-            Running::start(&mut run_with(store, one, &format!("{other}=1"), "--limit 1", "echo ran"))
-        })
-        .collect();
-    for program in programs {
-        let Output { code, stdout, stderr } = program.finish();
-        assert_eq!((code, stdout.as_str()), (0, "ran\n"), "{stderr}");
-    }
     nothing_is_left(store, [name, &narrow]);
 }

@@ -22,66 +22,37 @@ async fn names_that_are_not_valid_are_refused() {
     nothing_is_left(&server);
 }
 
+/// Wrong options are those of the table of requests, which the command and the packages walk, too.
 #[tokio::test]
-async fn holders_and_reasons_that_are_not_valid_are_refused() {
+async fn options_and_changes_that_are_not_valid_are_refused() {
     let server = Server::start();
     let client = connect(&server.url()).await;
-    let semaphore = client.named("exports", 1);
-    for holder in ["", &"x".repeat(201), "web\t3", "\u{7f}"] {
-        let error = semaphore.acquire_with(AcquireOptions::new().holder(holder)).await;
-        assert!(matches!(error, Err(AcquireError::Invalid(_))), "{holder:?}: {error:?}");
-        let error = semaphore.revoke(holder, "").await;
-        assert!(matches!(error, Err(AdminError::Invalid(_))), "{holder:?}: {error:?}");
+    let semaphore = client.named("exports", 3);
+    let options = AcquireOptions::new;
+    for wrong in [
+        options().weight(0),
+        options().holder("web\t3"),
+        options().lease(Duration::MAX),
+        options().at_least(Duration::MAX),
+        options().share(2),
+        options().supersede("main").no_wait(),
+    ] {
+        let error = semaphore.acquire_with(wrong.clone()).await;
+        assert!(matches!(error, Err(AcquireError::Invalid(_))), "{wrong:?}: {error:?}");
     }
-    for reason in [&*"x".repeat(1001), "two\nlines"] {
-        let error = semaphore.revoke("web-3", reason).await;
-        assert!(matches!(error, Err(AdminError::Invalid(_))), "{reason:?}: {error:?}");
-    }
-    nothing_is_left(&server);
-}
-
-#[tokio::test]
-async fn limits_and_weights_that_cannot_be_are_refused() {
-    let server = Server::start();
-    let client = connect(&server.url()).await;
+    let error = AcquireError::ExceedsLimit { weight: 4, limit: 3 };
+    assert_eq!(semaphore.acquire_with(options().weight(4)).await.map(drop), Err(error));
     for limit in [Limit::Declared(0), Limit::Exactly(0)] {
         assert_eq!(client.semaphore("exports", limit).map(drop), Err(InvalidInput::ZeroLimit));
     }
-    let stored = client.named("exports", Limit::Stored);
-    assert_eq!(stored.set_limit(0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
-    assert_eq!(stored.set_limit_if_version(0, 0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
-    let three = client.named("exports", 3);
-    let weighing = |weight| three.acquire_with(AcquireOptions::new().weight(weight));
-    assert_eq!(weighing(0).await.map(drop), Err(AcquireError::Invalid(InvalidInput::ZeroWeight)));
-    for weight in [4, u32::MAX] {
-        let error = AcquireError::ExceedsLimit { weight, limit: 3 };
-        assert_eq!(weighing(weight).await.map(drop), Err(error));
+    assert_eq!(semaphore.set_limit(0).await, Err(AdminError::Invalid(InvalidInput::ZeroLimit)));
+    for (holder, reason) in [("", ""), ("web-3", &*"x".repeat(1001)), ("web-3", "two\nlines")] {
+        let error = semaphore.revoke(holder, reason).await;
+        assert!(matches!(error, Err(AdminError::Invalid(_))), "{holder:?}: {error:?}");
     }
+    let error = builder(&server.url()).lease(Duration::from_millis(99)).connect().await;
+    assert!(matches!(error, Err(ConnectError::Invalid(InvalidInput::Lease { .. }))), "{error:?}");
     nothing_is_left(&server);
-}
-
-#[tokio::test]
-async fn leases_out_of_range_are_refused() {
-    let server = Server::start();
-    let client = connect(&server.url()).await;
-    let semaphore = client.named("exports", 1);
-    let day = Duration::from_secs(24 * 60 * 60);
-    for lease in [Duration::ZERO, Duration::from_millis(99), day + Duration::from_millis(1), Duration::MAX] {
-        let error = semaphore.acquire_with(AcquireOptions::new().lease(lease)).await;
-        assert!(
-            matches!(error, Err(AcquireError::Invalid(InvalidInput::Lease { .. }))),
-            "{lease:?}: {error:?}"
-        );
-        let error = builder(&server.url()).lease(lease).connect().await;
-        assert!(
-            matches!(error, Err(ConnectError::Invalid(InvalidInput::Lease { .. }))),
-            "{lease:?}: {error:?}"
-        );
-    }
-    nothing_is_left(&server);
-    for lease in [Duration::from_millis(100), day] {
-        drop(builder(&server.url()).lease(lease).connect().await.expect("it is in range"));
-    }
 }
 
 #[tokio::test]

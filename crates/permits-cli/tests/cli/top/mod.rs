@@ -6,7 +6,7 @@ pub(crate) mod view;
 use permits_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::support::{Holder, Running, fresh, output, permits, prepare, status, until_counts, waiter};
+use crate::support::{Holder, fresh, permits, prepare, status, until_counts, waiter};
 use view::View;
 
 const ENTER: &str = "\r";
@@ -87,28 +87,6 @@ fn an_opened_semaphore_lists_holders_and_waiters_in_order() {
     let (third, last) = (waiter(&rows[5]), waiter(&rows[6]));
     assert_eq!((&third[..2], &third[third.len() - 1]), (&["web-3".to_owned(), "0".into()][..], &"3".into()));
     assert_eq!((&last[..2], &last[last.len() - 1]), (&["web-0".to_owned(), "1".into()][..], &"1".into()));
-    view.quits();
-}
-
-#[test]
-fn pausing_is_asked_about_and_resuming_is_not() {
-    let (server, name) = fresh();
-    let is_paused = || status(&server, &name)["paused"].clone();
-    let mut view = View::top(&server, &[]);
-    view.shows_row(&[">", &name, "0", "1", "0"]);
-    view.types("p");
-    view.shows(&format!("{name:?}: pause: grant nothing until it is resumed? (y/n)"));
-    view.types("n");
-    view.shows(&format!("not done: {name:?}: pause"));
-    assert_eq!(is_paused(), json!(false));
-    view.types("py");
-    view.shows(&format!("{name:?}: pause: done"));
-    view.shows_row(&[">", &name, "0", "1", "0", "PAUSED"]);
-    assert_eq!(is_paused(), json!(true));
-    view.types("p");
-    view.shows(&format!("{name:?}: resume: done"));
-    view.does_not_show("PAUSED");
-    assert_eq!(is_paused(), json!(false));
     view.quits();
 }
 
@@ -210,56 +188,10 @@ fn a_revoked_holder_is_named_and_loses_the_permit() {
     view.quits();
 }
 
-#[test]
-fn names_can_be_filtered() {
-    let (server, _) = fresh();
-    for name in ["exports", "imports", "migrations"] {
-        prepare(&server, name);
-    }
-    let mut view = View::top(&server, &[]);
-    view.shows("4 semaphores");
-    view.types("/portq");
-    view.shows(r#"4 semaphores by need, 0 with "portq""#);
-    view.types("\x7f");
-    view.shows(r#"2 with "port""#);
-    view.does_not_show("migrations");
-    view.types("\r\x1b[F");
-    view.shows("> imports");
-    view.types(ESCAPE);
-    view.shows("migrations");
-    view.shows("> imports");
-    view.quits();
-}
-
 /// The names of the overview, in its order.
 fn listed(rows: &[String]) -> Vec<String> {
     let rows = rows.iter().filter(|row| row.starts_with("> ") || row.starts_with("  "));
     rows.filter_map(|row| row[2..].split_whitespace().next().map(str::to_owned)).skip(1).collect()
-}
-
-#[test]
-fn semaphores_are_sorted_by_their_counts() {
-    let (server, _) = fresh();
-    for name in ["exports", "imports"] {
-        prepare(&server, name);
-    }
-    let _two = Holder::start(&server, "imports", "--limit 3 --weight 2");
-    let mut view = View::top(&server, &["--sort", "held"]);
-    view.shows("3 semaphores by held");
-    view.until("imports first", |rows| listed(rows) == ["imports", "exports", "semaphore"]);
-    view.types("k");
-    view.shows("> imports");
-    let _three = ["--limit 3", "", ""].map(|options| Holder::start(&server, "semaphore", options));
-    view.until("semaphore first", |rows| listed(rows) == ["semaphore", "imports", "exports"]);
-    // The marker has moved along.
-    view.shows("> imports");
-    let _waiter = waiter(&server, "imports", "--weight 2", (1, 1));
-    view.types("s");
-    view.shows("by waiting");
-    view.until("imports first", |rows| listed(rows)[0] == "imports");
-    view.types("sss");
-    view.until("by name", |rows| listed(rows) == ["exports", "imports", "semaphore"]);
-    view.quits();
 }
 
 #[test]
@@ -275,26 +207,6 @@ fn a_semaphore_that_cannot_be_read_hides_no_others() {
 }
 
 #[test]
-fn idle_semaphores_can_be_hidden() {
-    let (server, name) = fresh();
-    for idle in ["exports", "imports"] {
-        prepare(&server, idle);
-    }
-    let _holder = Holder::start(&server, &name, "--limit 1");
-    let mut view = View::top(&server, &["--busy"]);
-    view.shows("3 semaphores by need, 2 idle hidden");
-    view.shows_row(&[">", &name, "1", "1", "0"]);
-    view.does_not_show("imports");
-    let _other = Holder::start(&server, "exports", "--limit 1");
-    view.shows("1 idle hidden");
-    view.until("two rows", |rows| listed(rows) == ["exports", &name]);
-    view.types("b");
-    view.does_not_show("hidden");
-    view.until("all rows, the idle one last", |rows| listed(rows) == ["exports", &name, "imports"]);
-    view.quits();
-}
-
-#[test]
 fn the_first_problem_of_the_store_is_shown_and_nothing_is_written() {
     let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
     let mut view = View::top(&server, &[]);
@@ -303,23 +215,6 @@ fn the_first_problem_of_the_store_is_shown_and_nothing_is_written() {
     view.types("q");
     assert_eq!(view.finish().0, 0);
     assert_eq!(server.info("rdb_changes_since_last_save").as_deref(), Some("0"));
-}
-
-#[test]
-fn a_local_store_is_shown_as_well() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let url = format!("local:{}", directory.path().join("permits").display());
-    let mut command = permits(&url, ["run", "jobs", "--limit", "2", "--holder", "nightly", "--"]);
-    let _holder = Running::until(command.args(["sh", "-c", "echo ready; exec sleep 1000"]), "ready");
-    let mut view = View::start(permits(&url, ["top"]));
-    view.shows_row(&[">", "jobs", "1", "2", "0"]);
-    view.types(ENTER);
-    view.shows("> nightly");
-    view.types("l3\r");
-    view.shows("jobs: 1 of 3 held");
-    let status = output(&mut permits(&url, ["status", "--json", "jobs"])).stdout;
-    assert_eq!(serde_json::from_str::<Value>(&status).expect("it is JSON")["limit"], json!(3));
-    view.quits();
 }
 
 #[test]
