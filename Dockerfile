@@ -8,7 +8,7 @@
 #   COPY --from=permits /usr/bin/permits /usr/bin/permits
 #   ENTRYPOINT ["permits", "run", "exports", "--limit", "4", "--"]
 
-FROM rust:1-alpine AS build
+FROM rust:1-alpine@sha256:a10e64dd139b7387337c7fbe8aca31b959b57b2fd4c8ae20a02cf1d6ea424dce AS build
 RUN apk add --no-cache ca-certificates gcc musl-dev
 WORKDIR /source
 COPY . .

@@ -188,6 +188,7 @@ fn each_copy_of_the_version_is_that_of_the_workspace() {
     let (minor, _) = version.rsplit_once('.').expect("three numbers");
     for (file, before, expected) in [
         ("bindings/node/package.json", "\n  \"version\": \"", version.as_str()),
+        ("bindings/node/package-lock.json", "\"name\": \"permits\",\n      \"version\": \"", &version),
         ("contrib/kubernetes/README.md", "registry.example/permits:", &version),
         ("contrib/kubernetes/serve.yaml", "registry.example/permits:", &version),
         ("docs/installing.md", "permits = \"", minor),
@@ -209,6 +210,40 @@ fn each_copy_of_the_version_is_that_of_the_workspace() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_release_is_built_by_is_named_by_its_hash() {
+    let is_hash =
+        |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    for file in fs::read_dir(root().join(".github/workflows")).expect("it is there") {
+        let file = file.expect("it can be read").path();
+        let workflow = fs::read_to_string(&file).expect("it is there");
+        for action in workflow.lines().filter_map(|line| line.trim_start().strip_prefix("- uses: ")) {
+            let (hash, version) =
+                action.split_once('@').and_then(|(_, at)| at.split_once(" # ")).expect(action);
+            assert!(is_hash(hash, 40) && !version.is_empty(), "{}: {action}", file.display());
+        }
+    }
+    for base in read("Dockerfile").lines().filter_map(|line| line.strip_prefix("FROM ")) {
+        let image = base.split(' ').next().expect("a word");
+        let hash = image.split_once("@sha256:").map(|(_, hash)| hash);
+        assert!(image == "scratch" || hash.is_some_and(|hash| is_hash(hash, 64)), "{base}");
+    }
+
+    let lock: Value = serde_json::from_str(&read("bindings/node/package-lock.json")).expect("it is JSON");
+    for (name, package) in lock["packages"].as_object().expect("an object") {
+        assert!(name.is_empty() || package["integrity"].is_string(), "{name}: {package}");
+        assert!(package["resolved"].is_null(), "the registry is that of the machine: {package}");
+    }
+    for script in ["scripts/package-npm", "scripts/test-node"] {
+        assert!(read(script).contains(r#"npm --prefix "$built" ci "#), "{script} does not use the lock file");
+    }
+    assert!(
+        read("scripts/check").contains("cargo deny --all-features check\n"),
+        "advisories are not checked"
+    );
+    assert!(read("deny.toml").contains("[advisories]"));
 }
 
 #[test]
@@ -303,10 +338,22 @@ fn a_release_has_its_hashes_and_says_what_it_was_made_of() {
     let checked = output(
         Command::new("sh").arg("-c").arg("cd \"$0\" && sha256sum --check SHA256SUMS").arg(made.path()),
     );
-    assert_eq!(checked, "PROVENANCE.json: OK\npermits.tar: OK\n");
+    assert_eq!(checked, "PROVENANCE.json: OK\nSBOM.json: OK\npermits.tar: OK\n");
 
-    let said = fs::read_to_string(made.path().join("PROVENANCE.json")).expect("it is made");
-    let said: Value = serde_json::from_str(&said).expect("it is JSON");
+    let json = |name: &str| {
+        let text = fs::read_to_string(made.path().join(name)).expect("it is made");
+        serde_json::from_str::<Value>(&text).expect("it is JSON")
+    };
+    let crates = json("SBOM.json")["components"].as_array().expect("a list").clone();
+    let names: BTreeSet<&str> = crates.iter().filter_map(|of| of["name"].as_str()).collect();
+    assert!(["ratatui", "pyo3", "napi", "tokio"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(!names.contains("proptest") && !names.contains("permits"), "of tests, or our own: {names:?}");
+    for of in &crates {
+        let (license, hash) = (&of["licenses"][0]["expression"], &of["hashes"][0]["content"]);
+        assert!(license.is_string() && hash.as_str().is_some_and(|hash| hash.len() == 64), "{of}");
+    }
+
+    let said = json("PROVENANCE.json");
     let git = |arguments: &[&str]| output(Command::new("git").args(arguments)).trim_end().to_owned();
     let tree = if git(&["status", "--porcelain"]).is_empty() { "clean" } else { "dirty" };
     let lock = output(Command::new("sha256sum").arg("Cargo.lock"));
