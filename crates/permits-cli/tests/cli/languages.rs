@@ -66,7 +66,9 @@ impl Example {
         if kind == "go" {
             let mut build = Command::new("go");
             build.args(["build", "-o", "program", file]).current_dir(example.directory.path());
-            let built = output(build.env("GO111MODULE", "off"));
+            // Its cache and its settings stay in the build directory.
+            build.env("HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("XDG_CACHE_HOME");
+            let built = output(build.env_remove("XDG_CONFIG_HOME").env("GO111MODULE", "off"));
             assert_eq!(built.code, 0, "{}", built.stderr);
         }
         prepare(&example.store, "exports");
