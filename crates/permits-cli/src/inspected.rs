@@ -1,6 +1,6 @@
 //! [`ListRow`], an inspection without its lists, and the numbers that the verbs derive from an inspection.
 
-use permits::{ChangeInfo, Counts, Inspection, Waits};
+use permits::{ChangeInfo, Counts, HolderInfo, Inspection, Waits};
 use serde::Serialize;
 
 use crate::clock::milliseconds;
@@ -23,6 +23,8 @@ pub(crate) struct ListRow {
     pub(crate) limit_version: u64,
     pub(crate) recovering_ms: u64,
     pub(crate) oldest_holder_age_ms: Option<u64>,
+    /// The label of the holder of this age, or its name if it has none.
+    pub(crate) oldest_holder: Option<String>,
     pub(crate) oldest_waiter_age_ms: Option<u64>,
     pub(crate) closed: Option<String>,
     pub(crate) closed_by: Option<Author>,
@@ -88,6 +90,7 @@ impl From<&Inspection> for ListRow {
             limit_version,
             recovering_ms: milliseconds(recovering),
             oldest_holder_age_ms: inspection.oldest_holder_age().map(milliseconds),
+            oldest_holder: inspection.holders.iter().max_by_key(|info| info.age).map(named),
             oldest_waiter_age_ms: inspection.oldest_waiter_age().map(milliseconds),
             closed: inspection.closed.clone(),
             closed_by: inspection.closed_by().map(Author::from),
@@ -97,6 +100,10 @@ impl From<&Inspection> for ListRow {
             waits: inspection.waits,
         }
     }
+}
+
+fn named(info: &HolderInfo) -> String {
+    info.label.as_ref().unwrap_or(&info.holder).clone()
 }
 
 /// True while free units are not granted. A semaphore without a limit grants nothing in any case.

@@ -1,4 +1,5 @@
-//! The order of the semaphores in `permits top` and `permits list`, which `--sort` sets.
+//! The order of the semaphores in `permits top` and `permits list`, which `--sort` sets, and that in which
+//! `permits serve` keeps metrics and history.
 
 use std::cmp::Ordering;
 
@@ -78,8 +79,11 @@ const CLASS: u64 = 1 << 60;
 /// requests that wait.
 const UNREADABLE: u64 = 3 * CLASS;
 
-/// The need for a look: its class, and the wait in it.
-fn need(row: &ListRow) -> u64 {
+/// The need for a look: its class, and the wait in it. The highest comes first.
+pub(crate) fn need(row: &ListRow) -> u64 {
+    if row.unreadable.is_some() {
+        return UNREADABLE;
+    }
     let wait_ms = row.oldest_waiter_age_ms.unwrap_or(0).min(CLASS - 1);
     match (row.is_stopped(), row.waiting > 0) {
         (true, true) => 5 * CLASS + wait_ms,

@@ -32,9 +32,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
     pub(crate) interval: Duration,
 
-    /// The most semaphores in the metrics, the first by name
+    /// The most semaphores in the metrics: those that need a look come first
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) max_semaphores: usize,
+
+    /// Before all others, keep metrics and history of the semaphores whose names begin with PREFIX. May be
+    /// given several times
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) under: Vec<String>,
 
     /// Write the metrics to this file once, and exit
     #[arg(long, value_name = "PATH")]

@@ -50,12 +50,13 @@ Examples:
 
 JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
-    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",
-    \"closed\",\"cooling\",\"may_be_kept\",\"unreadable\",
+    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_holder\",
+    \"oldest_waiter_age_ms\",\"closed\",\"cooling\",\"may_be_kept\",\"unreadable\",
     \"grants\",\"refused\",\"expired\",\"revoked\"}]
   The fields are those of permits status --json. The ages are of the first
-  1,000 holders and waiters, null if there are none. cooling are units of
-  those holders that have gone, may_be_kept of those whose clients may keep
+  1,000 holders and waiters, null if there are none; oldest_holder is the
+  label of the oldest holder, or its name. cooling are units of those
+  holders that have gone, may_be_kept of those whose clients may keep
   their permits without using them. unreadable is the reason for which a
   semaphore cannot be read, say because its keys belong to another program:
   then all but its name is unknown, that is 0, false or null. It is null
@@ -81,7 +82,7 @@ Keys:
              unreadable, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
-  p          pause: grant nothing; or resume
+  p          pause, with a reason and a time; or resume
   l          set the limit, and pin it; asks before a mutex gets more
   u          unpin: let programs declare the limit again
   c          close the line, with a reason; or open it
@@ -168,6 +169,7 @@ Endpoints:
   /api/v1/semaphores/NAME    as permits status --json
   /api/v1/semaphores/NAME/history
                              the last hour, or ?window_ms=MILLISECONDS
+  /api/v1/history            that of the store
   /api/v1/events             changes, as server-sent events
   POST /api/v1/semaphores/NAME/change
                              makes a change, with --allow-write

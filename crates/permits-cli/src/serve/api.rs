@@ -21,7 +21,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::app::{App, Problem, in_json, json, line};
-use super::history::{Point, WINDOW};
+use super::history::{Point, Recorded, WINDOW};
 use super::listener::Ends;
 use super::metrics::{self, Format};
 use super::{events, page, write};
@@ -46,10 +46,13 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 #[derive(Serialize)]
 struct HistoryJson {
-    name: String,
+    /// `None` for the store.
+    name: Option<String>,
     window_ms: u64,
     /// The time of the last read: the newest numbers are valid until then.
     at_ms: u64,
+    /// Points of this semaphore are not kept, because others need them more.
+    omitted: bool,
     points: Vec<Point>,
 }
 
@@ -63,6 +66,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/semaphores", get(list))
         .route("/api/v1/semaphores/{name}", get(status))
         .route("/api/v1/semaphores/{name}/history", get(history))
+        .route("/api/v1/history", get(store_history))
         .route("/api/v1/events", get(events::events))
         .merge(writes)
         .route_layer(middleware::from_fn_with_state(app.clone(), check_token));
@@ -170,12 +174,21 @@ async fn history(
 ) -> Result<Response, Problem> {
     let Path(name) = name?;
     permits::check::name(&name).map_err(Failure::from)?;
+    recorded(&app, Some(name), &uri).await
+}
+
+async fn store_history(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+    recorded(&app, None, &uri).await
+}
+
+/// The points of a semaphore, or of the store, in the window of the query.
+async fn recorded(app: &App, name: Option<String>, uri: &Uri) -> Result<Response, Problem> {
     let window = match uri.query().map(|query| query.strip_prefix("window_ms=").map(str::parse)) {
         None => WINDOW,
         Some(Some(Ok(window_ms))) => Duration::from_millis(window_ms).min(WINDOW),
         Some(_) => return Err(Problem::new(StatusCode::BAD_REQUEST, "the query is window_ms=MILLISECONDS")),
     };
     app.feed.fresh().await;
-    let (at_ms, points) = app.feed.points(&name, window);
-    Ok(json(&HistoryJson { name, window_ms: milliseconds(window), at_ms, points }))
+    let Recorded { at_ms, omitted, points } = app.feed.recorded(name.as_deref(), window);
+    Ok(json(&HistoryJson { name, window_ms: milliseconds(window), at_ms, omitted, points }))
 }

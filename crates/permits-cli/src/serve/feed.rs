@@ -4,6 +4,7 @@
 //! before. However many clients there are, the store gets one read when it is due by the rule of
 //! [`reader`](crate::reader). While no client wants data, a read every [`IDLE`] fills the graphs.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,11 +15,12 @@ use permits::{AdminError, Client, Ended, Inspection, LaneInfo, Limit, Waits};
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
-use super::history::{History, Passed, Point};
+use super::history::{History, Passed, Recorded};
 use crate::clock::unix_ms;
 use crate::each::Listed;
 use crate::exit::Failure;
 use crate::inspected::{Author, ListRow};
+use crate::order::need;
 use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
 use crate::report;
 use crate::status::MAX_LISTED;
@@ -75,6 +77,11 @@ pub(super) struct FeedRow {
     pub(super) json: ListRow,
     /// Its largest lanes, up to [`MAX_LANES`].
     pub(super) lanes: Vec<LaneInfo>,
+    /// The place in the order of those that get metrics and history, from 0 on.
+    pub(super) place: usize,
+    /// The time of the last read that found grants since the read before, in milliseconds since 1970; 0 if
+    /// there was none.
+    granted_ms: u64,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
 }
@@ -100,6 +107,8 @@ pub(super) struct Feed {
     pub(super) store: String,
     latest: watch::Sender<Arc<StoreSnapshot>>,
     changes: broadcast::Sender<Arc<Change>>,
+    /// Prefixes of the names that get the first places.
+    under: Vec<String>,
     history: Mutex<History>,
     /// A client wants a newer snapshot when one is due.
     wanted: Notify,
@@ -110,7 +119,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(client: Client, store: String, interval: Duration) -> Self {
+    pub(super) fn new(client: Client, store: String, interval: Duration, under: Vec<String>) -> Self {
         let now = Instant::now();
         let nothing = StoreSnapshot {
             number: 0,
@@ -128,6 +137,7 @@ impl Feed {
             store,
             latest: watch::Sender::new(Arc::new(nothing)),
             changes: broadcast::Sender::new(CHANGES),
+            under,
             history: Mutex::default(),
             wanted: Notify::new(),
             due: Notify::new(),
@@ -200,7 +210,7 @@ impl Feed {
 
     fn publish(&self, earlier: &StoreSnapshot, read: Result<Reading<(Rows, usize)>, String>) {
         let (at_ms, finished) = (unix_ms(SystemTime::now()), Instant::now());
-        let (Reading { found: (rows, omitted), duration, next }, error) = match read {
+        let (Reading { found: (mut rows, omitted), duration, next }, error) = match read {
             Ok(reading) => (reading, None),
             Err(reason) => {
                 let found = (earlier.rows.clone(), earlier.omitted);
@@ -209,8 +219,17 @@ impl Feed {
             }
         };
         if error.is_none() {
-            let rows = rows.values().map(|row| (&row.json, earlier.passed_until(&row.json)));
-            lock(&self.history).record(at_ms, rows);
+            self.rank(&mut rows, earlier);
+            let mut ranked: Vec<&mut FeedRow> = rows.values_mut().collect();
+            ranked.sort_unstable_by_key(|row| row.place);
+            let mut passed = Vec::with_capacity(ranked.len());
+            for row in &mut ranked {
+                let since = earlier.passed_until(&row.json);
+                let before = earlier.rows.get(&row.json.name).map_or(0, |row| row.granted_ms);
+                row.granted_ms = if since.grants > 0 { at_ms } else { before };
+                passed.push(since);
+            }
+            lock(&self.history).record(at_ms, ranked.iter().map(|row| &row.json).zip(passed.iter().copied()));
         }
         let number = earlier.number + 1;
         let texts = Texts::default();
@@ -220,6 +239,25 @@ impl Feed {
         // Without receivers there is no client to notify.
         if let Some(change) = change.worth_sending(earlier) {
             let _ = self.changes.send(Arc::new(change));
+        }
+    }
+
+    /// Gives each row its place: those under the prefixes first, then in the order of need. Those of equal
+    /// need keep the order before, so that series of metrics do not come and go.
+    fn rank(&self, rows: &mut Rows, earlier: &StoreSnapshot) {
+        let mut ranked: Vec<_> = rows
+            .values_mut()
+            .map(|row| {
+                let name = &row.json.name;
+                let is_under = self.under.iter().any(|prefix| name.starts_with(prefix));
+                let before = earlier.rows.get(name).map_or(usize::MAX, |row| row.place);
+                ((!is_under, Reverse(need(&row.json)), before), row)
+            })
+            .collect();
+        // Stable, so that new rows are in the order of their names.
+        ranked.sort_by_key(|(key, _)| *key);
+        for (place, (_, row)) in ranked.into_iter().enumerate() {
+            row.place = place;
         }
     }
 
@@ -247,9 +285,9 @@ impl Feed {
         self.due.notify_one();
     }
 
-    /// The time of the last read, and the points of a semaphore in the last `window`.
-    pub(super) fn points(&self, name: &str, window: Duration) -> (u64, Vec<Point>) {
-        lock(&self.history).points(name, window)
+    /// The points of a semaphore in the last `window`, or without a name those of the store.
+    pub(super) fn recorded(&self, name: Option<&str>, window: Duration) -> Recorded {
+        lock(&self.history).recorded(name, window)
     }
 }
 
@@ -262,6 +300,16 @@ impl StoreSnapshot {
     /// The number of semaphores that cannot be read.
     pub(super) fn unreadable(&self) -> usize {
         self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
+    }
+
+    /// The longest time for which requests of a semaphore have waited and none of its requests was granted,
+    /// of all that are not paused. Without an earlier read it is the time of the longest wait.
+    pub(super) fn longest_stall_ms(&self) -> u64 {
+        let stall = |row: &FeedRow| {
+            let waited_ms = row.json.oldest_waiter_age_ms.filter(|_| !row.json.paused)?;
+            Some(waited_ms.min(self.at_ms.saturating_sub(row.granted_ms)))
+        };
+        self.rows.values().filter_map(stall).max().unwrap_or(0)
     }
 
     /// The grants and waits of a semaphore between this snapshot and `later`. None if that is unknown: this
@@ -310,7 +358,7 @@ impl From<&Listed> for FeedRow {
             holders.hash(&mut hasher);
             inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
         }
-        Self { json, lanes, fingerprint: hasher.finish() }
+        Self { json, lanes, place: 0, granted_ms: 0, fingerprint: hasher.finish() }
     }
 }
 
@@ -359,7 +407,7 @@ mod tests {
         let now = Instant::now();
         let rows = grants.map(|grants| {
             let json = with_grants(grants);
-            (json.name.clone(), FeedRow { json, lanes: Vec::new(), fingerprint: 0 })
+            (json.name.clone(), FeedRow { json, lanes: Vec::new(), place: 0, granted_ms: 0, fingerprint: 0 })
         });
         StoreSnapshot {
             number: 1,

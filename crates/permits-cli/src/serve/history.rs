@@ -1,9 +1,10 @@
-//! The last hour of each semaphore, for graphs.
+//! The last hour of each semaphore, and of the store as a whole, for graphs.
 //!
 //! A point is added when a number changes or a permit was granted, so an idle semaphore costs one point.
 //! Before a point with grants is one at the time of the read before, so the time between two points is that
 //! of their grants. After [`FINE`] the points of each [`COARSE`] are merged into one, with the most units and
-//! waiters among them. The memory is bounded: points for each semaphore, and the number of semaphores.
+//! waiters among them. The memory is bounded: points for each semaphore, and the number of semaphores. Beyond
+//! this number those are kept that need a look more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -52,18 +53,44 @@ pub(super) struct Passed {
     pub(super) waits: Option<Waits>,
 }
 
+/// The points of a semaphore, or of the store, oldest first.
+type Points = VecDeque<Point>;
+
 /// The points of all semaphores.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    series: BTreeMap<String, VecDeque<Point>>,
+    series: BTreeMap<String, Points>,
+    /// The sums of all semaphores, without a limit.
+    store: Points,
     /// The time of the last read; 0 before the first.
     read_ms: u64,
+}
+
+/// The points of a window.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Recorded {
+    /// The time of the last read, in milliseconds since 1970.
+    pub(super) at_ms: u64,
+    /// No points of this semaphore are kept, because there is no place.
+    pub(super) omitted: bool,
+    pub(super) points: Vec<Point>,
 }
 
 impl Point {
     /// A point of a semaphore that the store does not have.
     fn absent(at_ms: u64) -> Self {
         Self { at_ms, limit: None, held: 0, cooling: 0, waiting: 0, passed: Passed::default() }
+    }
+
+    /// The sum of the numbers of two semaphores, without a limit.
+    fn and(self, other: Self) -> Self {
+        Self {
+            held: self.held + other.held,
+            cooling: self.cooling + other.cooling,
+            waiting: self.waiting + other.waiting,
+            passed: self.passed.and(other.passed),
+            ..self
+        }
     }
 
     /// The point with the numbers of an earlier one: the most units that were held, and the most at work.
@@ -97,59 +124,90 @@ impl Passed {
 }
 
 impl History {
-    /// Adds the numbers read at `at_ms`: each semaphore, and what has passed since the read before. A
-    /// semaphore that is no longer listed gets a point with zeros, and is forgotten when that point has left
-    /// the window. One that cannot be read keeps its last numbers.
+    /// Adds the numbers read at `at_ms`: each semaphore, those first that need a place most, and what has
+    /// passed since the read before. A semaphore that is no longer listed gets a point with zeros, and is
+    /// forgotten when that point has left the window, or when there is no place. One that cannot be read
+    /// keeps its last numbers.
     pub(super) fn record<'a>(
         &mut self,
         at_ms: u64,
         rows: impl Iterator<Item = (&'a ListRow, Passed)> + Clone,
     ) {
-        let began_ms = at_ms.saturating_sub(milliseconds(WINDOW));
         let read_before_ms = mem::replace(&mut self.read_ms, at_ms);
         let listed: BTreeSet<&str> = rows.clone().map(|(row, _)| row.name.as_str()).collect();
         self.series.retain(|name, points| {
             if !listed.contains(name.as_str()) {
                 add(points, Point::absent(at_ms), read_before_ms);
             }
-            // The newest point before the window is valid at its start.
-            while points.get(1).is_some_and(|next| next.at_ms <= began_ms) {
-                points.pop_front();
-            }
-            merge(points, at_ms, read_before_ms);
-            listed.contains(name.as_str()) || points.front().is_some_and(|point| point.at_ms > began_ms)
+            grow_older(points, at_ms, read_before_ms);
+            let has_ended = points.front().is_none_or(|point| point.at_ms <= window_began(at_ms));
+            listed.contains(name.as_str()) || !has_ended
         });
+        self.make_room(rows.clone().take(MAX_SEMAPHORES).map(|(row, _)| row.name.as_str()).collect());
+        let mut sum = Point::absent(at_ms);
         for (row, passed) in rows.filter(|(row, _)| row.unreadable.is_none()) {
             let ListRow { limit, held, waiting, .. } = *row;
             let cooling = held - row.in_use();
             let point = Point { at_ms, limit, held, cooling, waiting, passed };
+            sum = sum.and(point);
             if let Some(points) = self.series.get_mut(&row.name) {
                 add(points, point, read_before_ms);
-            } else if self.series.len() < MAX_SEMAPHORES {
-                let mut points = VecDeque::new();
-                add(&mut points, point, read_before_ms);
-                self.series.insert(row.name.clone(), points);
             }
         }
+        add(&mut self.store, sum, read_before_ms);
+        grow_older(&mut self.store, at_ms, read_before_ms);
     }
 
-    /// The time of the last read, and the points of a semaphore in the last `window`, oldest first. The first
-    /// is valid at its start.
-    pub(super) fn points(&self, name: &str, window: Duration) -> (u64, Vec<Point>) {
-        let began_ms = self.read_ms.saturating_sub(milliseconds(window));
-        let Some(series) = self.series.get(name) else { return (self.read_ms, Vec::new()) };
+    /// Makes an empty series of each of `needed` that has none, in the place of another one if there is no
+    /// other place.
+    fn make_room(&mut self, needed: BTreeSet<&str>) {
+        let new: Vec<&str> = needed.iter().copied().filter(|name| !self.series.contains_key(*name)).collect();
+        let mut excess = (self.series.len() + new.len()).saturating_sub(MAX_SEMAPHORES);
+        if excess > 0 {
+            self.series.retain(|name, _| {
+                let goes = excess > 0 && !needed.contains(name.as_str());
+                excess -= usize::from(goes);
+                !goes
+            });
+        }
+        self.series.extend(new.into_iter().map(|name| (name.to_owned(), Points::new())));
+    }
+
+    /// The points of a semaphore in the last `window`, or without a name those of the store. The first is
+    /// valid at its start.
+    pub(super) fn recorded(&self, name: Option<&str>, window: Duration) -> Recorded {
+        let at_ms = self.read_ms;
+        let series = name.map_or(Some(&self.store), |name| self.series.get(name));
+        let Some(series) = series else {
+            return Recorded { at_ms, omitted: self.series.len() == MAX_SEMAPHORES, points: Vec::new() };
+        };
+        let began_ms = at_ms.saturating_sub(milliseconds(window));
         let first = series.partition_point(|point| point.at_ms <= began_ms).saturating_sub(1);
         let mut points: Vec<Point> = series.iter().skip(first).copied().collect();
         if let Some(first) = points.first_mut() {
             first.passed = Passed::default();
         }
-        (self.read_ms, points)
+        Recorded { at_ms, omitted: false, points }
     }
+}
+
+/// The start of [`WINDOW`].
+fn window_began(at_ms: u64) -> u64 {
+    at_ms.saturating_sub(milliseconds(WINDOW))
+}
+
+/// Removes the points that have left the window, and merges those that are no longer fine.
+fn grow_older(points: &mut Points, at_ms: u64, read_before_ms: u64) {
+    // The newest point before the window is valid at its start.
+    while points.get(1).is_some_and(|next| next.at_ms <= window_began(at_ms)) {
+        points.pop_front();
+    }
+    merge(points, at_ms, read_before_ms);
 }
 
 /// Adds a point, unless nothing has passed and its numbers are those of the last point. Before grants it adds
 /// a point at the time of the read before, unless there is one.
-fn add(points: &mut VecDeque<Point>, point: Point, read_before_ms: u64) {
+fn add(points: &mut Points, point: Point, read_before_ms: u64) {
     let numbers = |point: &Point| (point.limit, point.held, point.cooling, point.waiting);
     let last = points.back().copied().unwrap_or(Point::absent(0));
     let has_passed = point.passed != Passed::default();
@@ -161,7 +219,7 @@ fn add(points: &mut VecDeque<Point>, point: Point, read_before_ms: u64) {
     }
 }
 
-fn push(points: &mut VecDeque<Point>, point: Point) {
+fn push(points: &mut Points, point: Point) {
     if points.len() == MAX_POINTS {
         points.pop_front();
     }
@@ -170,7 +228,7 @@ fn push(points: &mut VecDeque<Point>, point: Point) {
 
 /// Merges the points that were as old as [`FINE`] at the read before with those that have become as old
 /// since, each [`COARSE`] into its last point.
-fn merge(points: &mut VecDeque<Point>, at_ms: u64, read_before_ms: u64) {
+fn merge(points: &mut Points, at_ms: u64, read_before_ms: u64) {
     let fine_ms = |now_ms: u64| now_ms.saturating_sub(milliseconds(FINE));
     let part = |point: &Point| point.at_ms / milliseconds(COARSE);
     let mut index = points.partition_point(|point| point.at_ms <= fine_ms(read_before_ms));
@@ -196,8 +254,12 @@ pub(super) mod tests {
         ListRow { name: name.to_owned(), limit: Some(4), held, ..ListRow::default() }
     }
 
+    fn points(history: &History, name: &str, window: Duration) -> Vec<Point> {
+        history.recorded(Some(name), window).points
+    }
+
     fn held(history: &History, name: &str) -> Vec<(u64, u64)> {
-        history.points(name, WINDOW).1.iter().map(|point| (point.at_ms, point.held)).collect()
+        points(history, name, WINDOW).iter().map(|point| (point.at_ms, point.held)).collect()
     }
 
     fn granted(grants: u64) -> Passed {
@@ -216,7 +278,10 @@ pub(super) mod tests {
             record(&mut history, at_ms, &[row("a", number)]);
         }
         assert_eq!(held(&history, "a"), [(1_000, 1), (3_000, 2)]);
-        assert_eq!(history.points("b", WINDOW), (4_000, Vec::new()));
+        assert_eq!(
+            history.recorded(Some("b"), WINDOW),
+            Recorded { at_ms: 4_000, omitted: false, points: Vec::new() }
+        );
     }
 
     #[test]
@@ -236,7 +301,7 @@ pub(super) mod tests {
             history.record(at_ms, [(&row("a", 1), granted(grants))].into_iter());
         }
         let grants = |name| {
-            let points = history.points(name, WINDOW).1.into_iter();
+            let points = points(&history, name, WINDOW).into_iter();
             points.map(|point| (point.at_ms, point.held, point.passed.grants)).collect::<Vec<_>>()
         };
         assert_eq!(grants("a"), [(1_000, 1, 0), (3_000, 1, 0), (4_000, 1, 5), (5_000, 1, 5)]);
@@ -250,7 +315,7 @@ pub(super) mod tests {
         let first = Point::absent(1_000);
         let second =
             Point { at_ms: 2_000, limit: Some(4), held: 3, cooling: 0, waiting: 0, passed: granted(3) };
-        assert_eq!(history.points("a", WINDOW).1, [first, second]);
+        assert_eq!(points(&history, "a", WINDOW), [first, second]);
     }
 
     #[test]
@@ -260,9 +325,9 @@ pub(super) mod tests {
             record(&mut history, at_ms, &[row("a", number)]);
         }
         assert_eq!(held(&history, "a"), [(2_000, 2), (3_700_001, 3)]);
-        assert_eq!(history.points("a", FINE).1.len(), 2);
+        assert_eq!(points(&history, "a", FINE).len(), 2);
         record(&mut history, 4_100_000, &[row("a", 3)]);
-        assert_eq!(history.points("a", FINE).1.len(), 1, "the others are older");
+        assert_eq!(points(&history, "a", FINE).len(), 1, "the others are older");
     }
 
     #[test]
@@ -271,7 +336,7 @@ pub(super) mod tests {
         for at_ms in [1_000, 2_000, 3_000, 302_500] {
             history.record(at_ms, [(&row("a", 1), granted(1))].into_iter());
         }
-        let points = history.points("a", Duration::from_secs(300)).1;
+        let points = points(&history, "a", Duration::from_secs(300));
         let grants: Vec<_> = points.iter().map(|point| (point.at_ms, point.passed.grants)).collect();
         assert_eq!(grants, [(2_000, 0), (3_000, 1), (302_500, 1)]);
     }
@@ -286,7 +351,7 @@ pub(super) mod tests {
             let held = if second == 47 { 4 } else { second % 2 };
             history.record(second * 1_000, [(&row("a", held), passed)].into_iter());
         }
-        let points = history.points("a", WINDOW).1;
+        let points = points(&history, "a", WINDOW);
         assert!(points.len() <= 300 + 700 / 20 + 1, "{}", points.len());
         let merged = points.iter().find(|point| point.at_ms == 59_000).expect("the last of 40 s to 60 s");
         let sum = merged.passed.waits.expect("they waited");
@@ -308,7 +373,7 @@ pub(super) mod tests {
             row.units.cooling = cooling;
             record(&mut history, second * 1_000, &[row]);
         }
-        let points = history.points("a", WINDOW).1;
+        let points = points(&history, "a", WINDOW);
         assert_eq!((points[0].at_ms, points[0].held, points[0].cooling), (55_000, 4, 1));
     }
 
@@ -319,16 +384,41 @@ pub(super) mod tests {
         record(&mut history, 2_000, &[]);
         assert_eq!(held(&history, "a"), [(1_000, 1), (2_000, 0)]);
         record(&mut history, 3_602_000, &[]);
-        assert!(history.points("a", WINDOW).1.is_empty());
+        assert!(points(&history, "a", WINDOW).is_empty());
         assert!(history.series.is_empty());
+    }
+
+    #[test]
+    fn the_sums_of_all_semaphores_are_those_of_the_store() {
+        let mut history = History::default();
+        for (at_ms, grants) in [(1_000, 0), (2_000, 3)] {
+            let rows = [row("a", 1), ListRow { waiting: 2, ..row("b", 4) }];
+            history.record(at_ms, rows.iter().map(|row| (row, granted(grants))));
+        }
+        let last = history.recorded(None, WINDOW).points.pop();
+        let expected = Point { at_ms: 2_000, held: 5, waiting: 2, passed: granted(6), ..Point::absent(0) };
+        assert_eq!(last, Some(expected));
+    }
+
+    #[test]
+    fn those_that_come_first_have_the_places() {
+        let mut history = History::default();
+        let mut rows: Vec<ListRow> = (0..MAX_SEMAPHORES + 5).map(|n| row(&n.to_string(), 1)).collect();
+        record(&mut history, 1, &rows);
+        let last = MAX_SEMAPHORES.to_string();
+        assert!(history.recorded(Some(&last), WINDOW).omitted);
+        rows.rotate_right(5);
+        record(&mut history, 2, &rows);
+        assert_eq!(held(&history, &last), [(2, 1)]);
+        assert_eq!(history.series.len(), MAX_SEMAPHORES);
+        let omitted =
+            (0..MAX_SEMAPHORES + 5).filter(|n| history.recorded(Some(&n.to_string()), WINDOW).omitted);
+        assert_eq!(omitted.collect::<Vec<_>>(), (MAX_SEMAPHORES - 5..MAX_SEMAPHORES).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_memory_is_bounded() {
         let mut history = History::default();
-        let rows: Vec<ListRow> = (0..MAX_SEMAPHORES + 5).map(|n| row(&n.to_string(), 1)).collect();
-        record(&mut history, 1, &rows);
-        assert_eq!(history.series.len(), MAX_SEMAPHORES);
         for at_ms in 2..2 + 2 * MAX_POINTS as u64 {
             history.record(at_ms, [(&row("0", at_ms), granted(at_ms))].into_iter());
         }

@@ -12,7 +12,7 @@ use axum::http::header::ACCEPT;
 
 use permits::{LaneInfo, WAIT_BOUNDS};
 
-use super::feed::StoreSnapshot;
+use super::feed::{FeedRow, StoreSnapshot};
 use crate::inspected::ListRow;
 
 /// A text format.
@@ -186,6 +186,12 @@ pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> [B
     [shared.clone(), rest.into()]
 }
 
+/// The semaphores with series of their own, of which the names are labels: at most `max`, in the order of
+/// their names.
+fn named(snapshot: &StoreSnapshot, max: usize) -> impl Iterator<Item = (&String, &FeedRow)> {
+    snapshot.rows.iter().filter(move |(_, row)| row.place < max)
+}
+
 fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     let mut text = String::new();
     let is_up = snapshot.error.is_none();
@@ -195,7 +201,7 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     }
     for Metric { name, help, value } in &METRICS {
         head(&mut text, name, help, format);
-        for (semaphore, row) in snapshot.rows.iter().take(max) {
+        for (semaphore, row) in named(snapshot, max) {
             if row.json.unreadable.is_none()
                 && let Some(value) = value(&row.json)
             {
@@ -206,7 +212,7 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
     waits(&mut text, snapshot, max, format);
     for LaneMetric { name, help, value } in &LANE_METRICS {
         head(&mut text, name, help, format);
-        for (semaphore, row) in snapshot.rows.iter().take(max) {
+        for (semaphore, row) in named(snapshot, max) {
             for info in &row.lanes {
                 let (semaphore, lane) =
                     (escaped(semaphore), escaped(info.lane.as_deref().unwrap_or_default()));
@@ -230,8 +236,13 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
         ("permits_store_semaphores", "Semaphores of the store.", known as f64),
         (
             "permits_store_semaphores_omitted",
-            "Semaphores without metrics, because there are too many.",
+            "Semaphores without metrics of their own, because there are too many.",
             omitted as f64,
+        ),
+        (
+            "permits_store_longest_stall_seconds",
+            "Longest time for which requests of a semaphore wait and none is granted, of all semaphores that are not paused.",
+            seconds(snapshot.longest_stall_ms()),
         ),
         (
             "permits_store_semaphores_unreadable",
@@ -250,7 +261,7 @@ fn waits(text: &mut String, snapshot: &StoreSnapshot, max: usize, format: Format
         "Time that requests waited in line until they were granted, since the store has the semaphore.";
     head(text, WAITS, help, format);
     let bounds = WAIT_BOUNDS.map(|bound| bound.as_secs_f64().to_string());
-    for (semaphore, row) in snapshot.rows.iter().take(max).filter(|(_, row)| row.json.unreadable.is_none()) {
+    for (semaphore, row) in named(snapshot, max).filter(|(_, row)| row.json.unreadable.is_none()) {
         let (semaphore, waits, mut sum) = (escaped(semaphore), &row.json.waits, 0_u64);
         for (bound, number) in bounds.iter().map(String::as_str).chain(["+Inf"]).zip(waits.numbers) {
             sum += u64::from(number);

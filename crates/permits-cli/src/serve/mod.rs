@@ -43,7 +43,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     let target = Target::of(common)?;
     let store_timeout = common.store_timeout.unwrap_or(STORE_TIMEOUT);
     if let Some(path) = &options.textfile {
-        return textfile::write(target, store_timeout, path, options.max_semaphores).await;
+        return textfile::write(target, store_timeout, path, &options).await;
     }
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
     if options.allow_write && token.is_none() {
@@ -72,7 +72,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         _ = signals.next() => return Ok(exit::SUCCESS),
         client = target.connect(store_timeout) => client?,
     };
-    let feed = Arc::new(Feed::new(client, store, options.interval));
+    let feed = Arc::new(Feed::new(client, store, options.interval, options.under));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
     let app = Arc::new(App::new(feed.clone(), access, options.max_semaphores));
     exit::print(format!("listening on http://{address}/\n"));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::feed::Feed;
 use super::metrics::{self, Format};
+use crate::args::Serve;
 use crate::connect::Target;
 use crate::exit::{self, Failure};
 
@@ -19,16 +20,16 @@ pub(super) async fn write(
     target: Target,
     store_timeout: Duration,
     path: &Path,
-    max: usize,
+    options: &Serve,
 ) -> Result<u8, Failure> {
     let read = async {
         let store = target.store.clone();
         let client = target.connect(store_timeout).await?;
-        Feed::new(client, store, Duration::ZERO).read_once().await
+        Feed::new(client, store, Duration::ZERO, options.under.clone()).read_once().await
     };
     match read.await {
         Ok(snapshot) => {
-            replace(path, &metrics::render(&snapshot, max, Format::Prometheus).concat())?;
+            replace(path, &metrics::render(&snapshot, options.max_semaphores, Format::Prometheus).concat())?;
             Ok(exit::SUCCESS)
         }
         Err(failure) => {

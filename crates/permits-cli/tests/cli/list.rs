@@ -26,6 +26,7 @@ fn list(store: &dyn Store) -> Value {
         let semaphore = semaphore.as_object_mut().expect("an object");
         for varying in [
             "oldest_holder_age_ms",
+            "oldest_holder",
             "oldest_waiter_age_ms",
             "recovering_ms",
             "limit_version",

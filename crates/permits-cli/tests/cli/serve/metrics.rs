@@ -209,10 +209,25 @@ fn the_number_of_series_is_bounded() {
         let semaphore = client.named(format!("s{number:02}"), permits::Limit::Stored);
         semaphore.set_limit(3).wait().expect("it can be set");
     }
-    let serve = Serve::start(&store, &["--max-semaphores", "20"]);
-    let metrics = Metrics::parse(&serve.read("/metrics").body, "");
+    let read = |options: &[&str]| {
+        let serve = Serve::start(&store, &[&["--max-semaphores", "20"], options].concat());
+        Metrics::parse(&serve.read("/metrics").body, "")
+    };
+    let metrics = read(&[]);
     assert_eq!((metrics.store("semaphores"), metrics.store("semaphores_omitted")), (30.0, 10.0));
     assert_eq!((metrics.of("held", "s19"), metrics.of("held", "s20")), (Some(0.0), None));
+    assert_eq!(metrics.store("longest_stall_seconds"), 0.0);
+
+    // Those that need a look come first, and before them those that were asked for.
+    let _holder = Holder::start(&store, "s25", "");
+    let _waiter = waiter(&store, "s25", "--weight 3", (1, 1));
+    let metrics = read(&["--under", "s28", "--under", "s29"]);
+    let known = ["s17", "s25", "s28", "s29"].map(|name| metrics.of("held", name));
+    assert_eq!(known, [None, Some(1.0), Some(0.0), Some(0.0)]);
+    assert_eq!(metrics.of("held", "s16"), Some(0.0));
+    let stall = metrics.store("longest_stall_seconds");
+    assert!(stall > 0.0 && Some(stall) <= metrics.of("oldest_waiter_age_seconds", "s25"), "{stall}");
+    let serve = Serve::start(&store, &[]);
     let listed = serve.read("/api/v1/semaphores").json();
     assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
 }
