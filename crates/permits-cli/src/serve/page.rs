@@ -17,13 +17,14 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, media type and text of each file.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("/", HTML, include_str!("page/index.html")),
     ("/page/style.css", CSS, include_str!("page/style.css")),
     ("/page/detail.css", CSS, include_str!("page/detail.css")),
     ("/page/main.js", SCRIPT, include_str!("page/main.js")),
     ("/page/api.js", SCRIPT, include_str!("page/api.js")),
     ("/page/rank.js", SCRIPT, include_str!("page/rank.js")),
+    ("/page/rate.js", SCRIPT, include_str!("page/rate.js")),
     ("/page/list.js", SCRIPT, include_str!("page/list.js")),
     ("/page/acts.js", SCRIPT, include_str!("page/acts.js")),
     ("/page/detail.js", SCRIPT, include_str!("page/detail.js")),
@@ -36,4 +37,15 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     FILES.into_iter().fold(router, |router, (path, media, text)| {
         router.route(path, get(async move || ([(CONTENT_TYPE, media)], text).into_response()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_below_100_kb() {
+        let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
+        assert!(bytes < 100_000, "{bytes}");
+    }
 }

@@ -1,16 +1,21 @@
 // What an operator changes: each act says what it does and to how many, and asks before it does it.
 
 import * as api from "./api.js";
+import { aged, totals } from "./rank.js";
+import { duration, makeButton } from "./table.js";
 
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
 
 // The milliseconds of a time such as 30s, 5m or 1.5h; null if it is none.
-export function milliseconds(text) {
+function milliseconds(text) {
   const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(text.trim());
   return match ? Math.round(Number(match[1]) * UNITS[match[2]]) : null;
 }
 
 const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+// The most names in a question, and the most changes of several at once.
+const SHOWN = 3;
+const AT_ONCE = 4;
 const REASON = { name: "reason", label: "Reason, which is shown to all", maxLength: 1000 };
 
 // The acts by the name of their change, which is that of their button. `shows` says in which state there is a button; `question`
@@ -27,7 +32,7 @@ const ACTS = {
   },
   resume: {
     words: "Resume…", shows: (status) => status.paused,
-    question: ({ status }) => ({ title: `Resume ${status.name}?`, done: "Resume", text: `${many(status.waiting, "waiter")}: those are granted that fit, in their order.`, fields: [] }),
+    question: ({ status }) => ({ title: `Resume ${status.name}?`, done: "Resume", text: `${many(status.waiting, "waiter")}: those are granted that fit, in their order.` }),
   },
   set_limit: {
     words: "Limit…", shows: () => true,
@@ -36,14 +41,14 @@ const ACTS = {
       text: `${many(status.held, "unit")} held. With a lower limit nothing is granted until what is held fits. The limit is pinned: those that programs declare do not count until it is unpinned.`,
       fields: [
         { name: "limit", label: "New limit", type: "number", value: String(status.limit ?? ""), min: 1, max: 4294967295 },
-        ...(status.limit === 1 ? [{ name: "several", label: "It is a mutex: admit several at once, in place of one", type: "checkbox", unless: ({ limit }) => Number(limit) <= 1 }] : []),
+        ...(status.mutexes > 0 ? [{ name: "several", label: `${status.members ? `${status.mutexes} of them admit one at a time` : "It is a mutex"}: admit several at once, in place of one`, type: "checkbox", unless: ({ limit }) => Number(limit) <= 1 }] : []),
       ],
     }),
     body: ({ limit }) => ({ limit: Number(limit) }),
   },
   unpin: {
     words: "Unpin limit…", shows: (status) => status.pinned,
-    question: ({ status }) => ({ title: `Unpin the limit of ${status.name}?`, done: "Unpin", text: `It stays ${status.limit} until a program declares another with its next request.`, fields: [] }),
+    question: ({ status }) => ({ title: `Unpin the limit of ${status.name}?`, done: "Unpin", text: `It stays ${status.limit ?? "as it is"} until a program declares another with its next request.` }),
   },
   close_line: {
     words: "Close line…", shows: (status) => status.closed === null,
@@ -55,17 +60,40 @@ const ACTS = {
   },
   open_line: {
     words: "Open line…", shows: (status) => status.closed !== null,
-    question: ({ status }) => ({ title: `Open the line of ${status.name}?`, done: "Open line", text: "Requests are granted or wait again.", fields: [] }),
+    question: ({ status }) => ({ title: `Open the line of ${status.name}?`, done: "Open line", text: "Requests are granted or wait again." }),
   },
   delete: {
     words: "Delete…", shows: () => true, isOff: (status) => status.held > 0 || status.waiting > 0,
     question: ({ status }) => ({
-      title: `Delete ${status.name}?`, done: "Delete",
+      title: `Delete ${status.name}?`, done: "Delete", isDanger: true,
       text: "The store forgets its limit, its state and its counts. A program that still uses it makes it again, with the limit that it declares.",
-      fields: [],
     }),
   },
 };
+
+const REVOKE_ALL = {
+  words: "Revoke all…",
+  question: ({ status }) => ({
+    title: `Revoke all permits and places in line of ${status.name}?`, done: "Revoke all", isDanger: true,
+    text: `${many(status.held, "unit")} held, ${many(status.waiting, "waiter")}. A holder that cannot be reached works on until its next renewal.`,
+    fields: [{ ...REASON, label: "Reason that is reported to them" }],
+  }),
+};
+
+const bodyOf = (name, answers) => ({ change: name, ...(ACTS[name].body?.(answers) ?? answers) });
+
+// Waiters come first, because revoking a holder grants a waiter. Later ones are not revoked.
+async function revokeAll(name, { reason }) {
+  const { waiters, holders } = await api.status(name);
+  for (const { holder, cooling, token } of [...waiters, ...holders]) {
+    try {
+      await api.change(name, { change: "revoke", holder, reason, token: cooling ? token : null });
+    } catch (error) {
+      // It has gone meanwhile.
+      if (error.status !== 404) throw error;
+    }
+  }
+}
 
 // The buttons of a semaphore.
 export class Acts {
@@ -74,11 +102,8 @@ export class Acts {
   constructor(container, context) {
     Object.assign(this, { container, ...context });
     this.buttons = Object.entries(ACTS).map(([name, act]) => {
-      const button = document.createElement("button");
-      button.type = "button";
+      const button = makeButton(act.words, () => this.act(name));
       button.id = name;
-      button.textContent = act.words;
-      button.addEventListener("click", () => this.act(name));
       container.append(button);
       return [button, act];
     });
@@ -95,18 +120,53 @@ export class Acts {
   }
 
   async act(name) {
-    const { status } = this;
+    const status = { ...this.status, mutexes: Number(this.status.limit === 1) };
     const [act, holders] = [ACTS[name], status.holders.filter((holder) => !holder.cooling).length];
     const held = holders === 1 ? "1 holder keeps its permit" : `${holders} holders keep their permits`;
     const waits = status.waiting === 1 ? "1 waiter waits" : `${status.waiting} waiters wait`;
-    await this.change(status.name, act.question({ status, held, waits }), (answers) => ({ change: name, ...(act.body?.(answers) ?? answers) }));
+    await this.change(status.name, act.question({ status, held, waits }), (answers) => bodyOf(name, answers));
+  }
+
+  // Changes several semaphores: asks for the change, and before it is made.
+  async actOnAll(rows) {
+    const all = many(rows.length, "semaphore");
+    const more = rows.length > SHOWN ? ` and ${rows.length - SHOWN} more` : "";
+    const names = `${rows.slice(0, SHOWN).map(({ name }) => `“${name}”`).join(", ")}${more}`;
+    const options = [...Object.entries(ACTS).filter(([name]) => name !== "delete"), ["revoke", REVOKE_ALL]].map(([name, { words }]) => [name, words]);
+    const chosen = await this.ask({ title: `Change ${all}`, text: names, done: "Continue", fields: [{ name: "act", label: "Change", options }] });
+    if (!chosen) return;
+    const [name, act] = [chosen.act, ACTS[chosen.act] ?? REVOKE_ALL];
+    const { held, waiting } = totals(rows);
+    const status = { name: all, members: rows, held, waiting, limit: null, mutexes: rows.filter(({ limit }) => limit === 1).length };
+    const question = act.question({ status, held: `What is held stays held (${many(held, "unit")})`, waits: `${many(waiting, "waiter")} wait` });
+    const answers = await this.ask({ ...question, text: `${names}\n${question.text}` });
+    if (!answers) return;
+    const make = (semaphore) => (act === REVOKE_ALL ? revokeAll(semaphore, answers) : api.change(semaphore, bodyOf(name, answers)));
+    const [queue, failed] = [[...rows], []];
+    const work = async () => {
+      for (let row = queue.shift(); row; row = queue.shift()) {
+        try {
+          await make(row.name);
+        } catch (error) {
+          failed.push(`${row.name}: ${error.message}`);
+          // Without a reply the others would fail as well.
+          if (error.status === 0) failed.push(...queue.splice(0));
+        }
+        this.say(`${question.done}: ${rows.length - queue.length} of ${rows.length}`);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    this.say(failed.length ? `${question.done}: ${failed.length} of ${all} failed: ${failed[0]}` : `${all}: ${question.done}: done`);
   }
 
   async revoke(name, item) {
-    const what = item.position === undefined ? "permit" : "place in line";
+    const waits = item.position !== undefined;
+    const age = duration(aged(item.age_ms, item));
+    const place = waits ? `has waited for ${age}, ${item.position} before it` : item.cooling ? `cools in slot ${item.slot}` : `has held slot ${item.slot} for ${age}`;
+    const named = [item.label && `“${item.label}”`, item.holder].filter(Boolean);
     const question = {
-      title: `Take the ${what} of ${item.holder} away?`, done: "Revoke",
-      text: "A holder that cannot be reached works on until its next renewal, while another may be granted its units.",
+      title: `Revoke the ${waits ? "place in line" : "permit"} of ${named[0]}?`, done: "Revoke", isDanger: true,
+      text: `${named.at(-1)} ${place}.\nA holder that cannot be reached works on until its next renewal, while another may be granted its units.`,
       fields: [{ ...REASON, label: "Reason that is reported to it" }],
     };
     await this.change(name, question, (answers) => ({ change: "revoke", holder: item.holder, ...answers }));

@@ -47,9 +47,9 @@ export async function status(name, signal) {
   return (await request(of(name), { signal })).json();
 }
 
-// The last `window` milliseconds.
+// The last `window` milliseconds of a semaphore, or of the store if there is no name.
 export async function history(name, window, signal) {
-  return (await request(`${of(name)}/history?window_ms=${window}`, { signal })).json();
+  return (await request(`${name === null ? "api/v1" : of(name)}/history?window_ms=${window}`, { signal })).json();
 }
 
 // Makes a change of a semaphore. Returns its state after it.

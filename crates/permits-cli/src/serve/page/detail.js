@@ -2,21 +2,21 @@
 
 import * as api from "./api.js";
 import { Acts } from "./acts.js";
-import { Table, setText, setLong, setBadges, fillName, span, duration } from "./table.js";
-import { apart, badges, stopped } from "./list.js";
-import { Graphs, passedBetween, summary } from "./graph.js";
+import { Table, setText, setLong, setBadges, fillParts, makeButton, span, duration } from "./table.js";
+import { badges, stopped } from "./list.js";
+import { aged, severity } from "./rank.js";
+import { Graphs, apart } from "./graph.js";
 
 const REFRESH_MS = 2000;
 const MINUTE_MS = 60000;
 // The times that the graphs show, and the interval in which the longer one is fetched.
 const WINDOWS = [["5 min", 5 * MINUTE_MS], ["1 h", 60 * MINUTE_MS]];
 const SLOW_MS = 10000;
-// The most characters of a name that has one line beside all columns.
-const LONG = 24;
 
 const since = (item, age) => duration(age + (Date.now() - item.read));
-const AGE = { title: "Age", className: "number age", fill: (cell, item) => setText(cell, since(item, item.age_ms)) };
-const WEIGHT = { title: "Weight", className: "number weight", fill: (cell, item) => setText(cell, String(item.weight)) };
+const number = (title, className, value) => ({ title, className: `number ${className}`, fill: (cell, item) => setLong(cell, String(value(item))) });
+const AGE = number("Age", "age", (item) => since(item, item.age_ms));
+const WEIGHT = number("Weight", "weight", (item) => item.weight);
 
 // The rest of a lease. A permit that cools has no rest that a renewal extends, and is gone at its end.
 function lease(item) {
@@ -24,10 +24,12 @@ function lease(item) {
   return item.cooling && rest < 1000 ? "" : duration(rest);
 }
 
-// Fills a cell with a name, the lane and the label below it, and the columns that a narrow table leaves out.
+// Fills a cell with the label, the name beside it, badges, and the columns that a narrow table leaves out. Without a label the
+// name has its place.
 function fillPlace(cell, item, badges, columns) {
-  const all = [item.weight > 1 ? `weight ${item.weight}` : "", ...columns].filter(Boolean);
-  fillName(cell, item.holder, badges, [["label", note(item)], ["since", since(item, item.age_ms)], ["columns", all.join(", ")]]);
+  const [label, name] = note(item) ? [note(item), item.holder] : [item.holder, ""];
+  const rest = [item.weight > 1 ? `weight ${item.weight}` : "", ...columns].filter(Boolean).join(", ");
+  fillParts(cell, [["label", label], ["name", name], ["badges", badges], ["columns", rest]]);
 }
 
 function fillHolder(cell, item) {
@@ -50,25 +52,22 @@ export class Detail {
     this.name = null;
     this.writable = false;
     const revoke = { title: "Revoke", className: "revoke", fill: (cell, item) => this.fillRevoke(cell, item) };
-    const rest = { title: "Lease", className: "number lease", fill: (cell, item) => setText(cell, lease(item)) };
-    const slot = { title: "Slot", className: "number slot", fill: (cell, item) => setText(cell, String(item.slot)) };
-    const place = { title: "Before it", className: "number place", fill: (cell, item) => setText(cell, String(item.position)) };
     const keyOf = (item) => JSON.stringify([item.holder, item.token ?? null]);
-    this.holders = new Table(elements.holders, [{ title: "Holder", fill: fillHolder }, WEIGHT, slot, AGE, rest, revoke], {
-      caption: "Holders", id: "holder", keyOf, empty: () => "Nothing is held.",
+    const table = (id, columns, options) => new Table(elements[id], columns, { id, scroller: elements.body, keyOf, ...options });
+    this.holders = table("holders", [{ title: "Holders", fill: fillHolder }, WEIGHT, number("Lease", "lease", lease), number("Slot", "slot", (item) => item.slot), AGE, revoke], {
+      caption: "Holders", empty: () => "Nothing is held.",
     });
-    this.waiters = new Table(elements.waiters, [{ title: "Waiter", fill: fillWaiter }, WEIGHT, place, AGE, revoke], {
-      caption: "Waiters", id: "waiter", keyOf, empty: () => "No request waits.",
+    this.waiters = table("waiters", [{ title: "Waiters", fill: fillWaiter }, WEIGHT, number("Before", "place", (item) => item.position), AGE, revoke], {
+      caption: "Waiters", empty: () => "No request waits.",
     });
-    const lane = { title: "Lane", fill: (cell, item) => setLong(cell, item.lane ?? "(none)") };
-    const number = (title, field) => ({ title, className: "number weight", fill: (cell, item) => setText(cell, String(item[field])) });
-    this.lanes = new Table(elements.lanes, [lane, number("Waiting", "waiting"), number("Held", "held")], {
-      caption: "Lanes", id: "lane", keyOf: (item) => JSON.stringify(item.lane), empty: () => "",
+    const lane = { title: "Lanes", fill: (cell, item) => setLong(cell, item.lane ?? "(none)") };
+    this.lanes = table("lanes", [lane, number("Waiting", "units", (item) => item.waiting), number("Held", "units", (item) => item.held)], {
+      caption: "Lanes", keyOf: (item) => JSON.stringify(item.lane), empty: () => "",
     });
     const by = { title: "Operator", className: "operator", fill: (cell, item) => setLong(cell, item.by) };
-    const change = { title: "Change", fill: (cell, item) => setLong(cell, item.text) };
-    this.changes = new Table(elements.changes, [by, change, AGE], {
-      caption: "Changes by operators", id: "change", keyOf: (item) => JSON.stringify([item.at_ms, item.text]), empty: () => "",
+    const change = { title: "Changes by operators", fill: (cell, item) => setLong(cell, item.text) };
+    this.changes = table("changes", [change, by, AGE], {
+      caption: "Changes by operators", keyOf: (item) => JSON.stringify([item.at_ms, item.text]), empty: () => "",
     });
     const changed = (status, name) => {
       if (this.name !== name) return;
@@ -79,11 +78,8 @@ export class Detail {
     this.graphs = new Graphs(elements.graphs);
     this.window = WINDOWS[0][1];
     this.windows = WINDOWS.map(([words, window]) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = words;
+      const button = makeButton(words, () => this.setWindow(window));
       button.setAttribute("aria-pressed", String(window === this.window));
-      button.addEventListener("click", () => this.setWindow(window));
       elements.windows.append(button);
       return [button, window];
     });
@@ -107,6 +103,7 @@ export class Detail {
       table.setItems([]);
     }
     this.explain([], []);
+    this.elements.body.scrollTop = 0;
     this.refresh(true);
   }
 
@@ -120,7 +117,7 @@ export class Detail {
     if (this.name === null || (!now && (this.fetching || document.hidden))) return;
     // A browser takes these names for steps in a path, encoded or not.
     if (this.name === "." || this.name === "..") {
-      this.explain([], [["", `A browser cannot ask for this name: permits status ${this.name}`]], true);
+      this.explain([], [span("", `A browser cannot ask for this name: permits status ${this.name}`)], true);
       return;
     }
     this.stop?.abort();
@@ -136,7 +133,7 @@ export class Detail {
       this.show(status);
     } catch (error) {
       if (stop.signal.aborted) return;
-      if (this.shown === null && error.status !== 401) this.explain([], [["bad", error.message]], true);
+      if (this.shown === null && error.status !== 401) this.explain([], [span("bad", error.message)], true);
       else this.onFailed(error);
     } finally {
       if (this.stop === stop) this.fetching = false;
@@ -147,13 +144,15 @@ export class Detail {
     const { elements } = this;
     this.shown = { ...status, read: Date.now() };
     const stamp = (item) => ({ ...item, read: Date.now() });
-    // By grant, because the order of the store changes with every renewal.
-    const holders = status.holders.map(stamp).sort((a, b) => a.token - b.token);
-    this.holders.setCaption(this.counted("Holders", holders.length, "units held", status.held));
-    this.waiters.setCaption(this.counted("Waiters", status.waiters.length, "waiting", status.waiting));
+    // By grant, because the order of the store changes with every renewal. What cools is no longer there.
+    const holders = status.holders.map(stamp).sort((a, b) => a.cooling - b.cooling || a.token - b.token);
+    const holding = holders.filter((item) => !item.cooling).length;
+    this.holders.setTitle(counted("Holders", holding, holders.length, status.held, "units held"));
+    this.waiters.setTitle(counted("Waiters", status.waiters.length, status.waiters.length, status.waiting, "waiting"));
     for (const [table, items] of [[this.holders, holders], [this.waiters, status.waiters.map(stamp)]]) {
-      table.container.classList.toggle("labelled", items.some((item) => note(item) !== ""));
-      table.container.classList.toggle("long", items.some((item) => item.holder.length > LONG));
+      const heaviest = items.reduce((most, item) => Math.max(most, item.weight), 1);
+      table.container.classList.toggle("weighted", heaviest > 1);
+      table.container.style.setProperty("--digits", String(heaviest).length);
       table.setItems(items);
     }
     elements.lanes.hidden = status.lanes.length === 0;
@@ -162,7 +161,7 @@ export class Detail {
     elements.changes.hidden = status.changes.length === 0;
     const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;
     if (isKnown) this.explain(badges(status), facts(this.shown));
-    else this.explain([], [["", "No such semaphore: the name is another one, or no program uses it."]], true);
+    else this.explain([], [span("", "No such semaphore: the name is another one, or no program uses it.")], true);
     elements.detail.classList.toggle("writable", this.writable);
     this.acts.show(status, this.writable);
     this.draw();
@@ -172,33 +171,21 @@ export class Detail {
   explain(badges, lines, isAbsent = false) {
     const { elements } = this;
     setBadges(elements.badges, badges);
-    elements.facts.replaceChildren(...lines.map(([className, text]) => span(className, text)));
+    elements.facts.replaceChildren(...lines);
     elements.detail.classList.toggle("absent", isAbsent);
   }
 
-  counted(title, listed, noun, all) {
-    return listed >= 1000 ? `${title} (the first ${listed}; ${all} ${noun})` : `${title} (${listed})`;
-  }
-
   draw() {
-    const { shown: status, history } = this;
+    const { shown: status, history, elements } = this;
     if (!status || !history) return;
-    // The server's clock dates the points, so its last read is now.
-    const { points, at_ms: now } = history;
-    const known = Math.max(0, now - (points[0]?.at_ms ?? now));
-    const window = Math.min(Math.max(1, Math.ceil(known / MINUTE_MS)) * MINUTE_MS, this.window);
-    const minute = known < MINUTE_MS ? duration(known) : "minute";
-    const passed = passedBetween(points, now - MINUTE_MS, now);
-    const waits = summary(passed.waits);
-    const inUse = status.held - status.cooling;
-    const held = status.limit === null ? String(inUse) : `${inUse} of ${status.limit}`;
-    const marks = status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));
-    this.graphs.draw(points, marks, { now, window }, {
-      held: [held, ...apart(status).map(([, text]) => text)].join(", "),
-      waiting: String(status.waiting),
-      grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
-      wait: waits ? `${waits.text} in the last ${minute}` : "",
-    });
+    elements.unkept.hidden = !history.omitted;
+    elements.graphs.hidden = history.omitted;
+    if (history.omitted) {
+      setText(elements.unkept, "The last hour of this semaphore is not kept: there are too many, and others need a look more.");
+      return;
+    }
+    const marks = (now) => status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));
+    this.graphs.show(history, this.window, status, marks);
   }
 
   // Renders the ages again.
@@ -211,27 +198,39 @@ export class Detail {
   fillRevoke(cell, item) {
     let button = cell.firstElementChild;
     if (!button) {
-      button = document.createElement("button");
-      button.type = "button";
-      button.textContent = "Revoke…";
-      button.addEventListener("click", (event) => {
-        event.stopPropagation();
-        this.acts.revoke(this.name, cell.parentElement.item);
-      });
+      button = makeButton("Revoke…", () => this.acts.revoke(this.name, cell.parentElement.item), "danger");
       cell.append(button);
     }
-    button.setAttribute("aria-label", `Revoke ${item.holder}`);
+    button.setAttribute("aria-label", `Revoke ${note(item)} ${item.holder}`);
   }
 }
 
-// The lines below the name.
+// The head of a table, with the number of its rows.
+function counted(title, holding, listed, all, noun) {
+  const cooling = listed - holding;
+  const text = `${title} ${holding}${cooling ? `, ${cooling} cooling` : ""}`;
+  return listed >= 1000 ? `${text} (the first ${listed}; ${all} ${noun})` : text;
+}
+
+// The lines below the name: the numbers, what stops grants, and the limit.
 function facts(status) {
+  const wait = status.waiters.reduce((most, item) => Math.max(most, item.age_ms), 0);
+  const tile = (className, number, words) => {
+    const element = span(`tile ${className}`, ` ${words}`);
+    element.prepend(Object.assign(document.createElement("b"), { textContent: number }));
+    return element;
+  };
+  const held = status.held - status.cooling;
+  const numbers = span("numbers", "");
+  numbers.append(tile("", status.limit === null ? held : `${held} / ${status.limit}`, "held"), tile(status.waiting ? "" : "none", status.waiting, "waiting"));
+  if (status.waiting > 0) numbers.append(tile(severity(aged(wait, status)), duration(aged(wait, status)), "longest wait"));
+  for (const [, words, units] of apart(status)) numbers.append(tile("", units, words));
   const author = (keyword) => status.changes.find((item) => item.change === keyword) ?? null;
   const lines = stopped({ ...status, paused_by: author("paused"), closed_by: author("line_closed") });
-  const shown = lines.map(([what, text]) => ["bad", `${what}${text}`]);
-  if (status.recovering_ms > 0 && status.limit !== null) shown.push(["wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`]);
+  const shown = lines.map(([what, reason, rest]) => span("bad", `${what}${reason ? `: ${reason},` : ""} ${rest}`));
+  if (status.recovering_ms > 0 && status.limit !== null) shown.push(span("wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`));
   const pin = author("limit_set");
   const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(pin.age_ms + Date.now() - status.read)} ago` : ""}` : "";
-  shown.push(["", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`]);
-  return shown;
+  shown.push(span("", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`));
+  return [numbers, ...shown];
 }

@@ -1,4 +1,7 @@
-// Graphs of the last minutes of a semaphore, and the reading of all of them at one time, under the pointer or by keyboard.
+// Graphs of the last minutes of a semaphore or of the store, and the reading of all of them at one time, under the pointer or by
+// keyboard.
+
+import { duration } from "./table.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 42;
@@ -15,7 +18,8 @@ const CLASSES = BOUNDS.length + 1;
 // The least number of waits of which there is a bound for 95 %.
 const MANY = 20;
 
-function add(svg, name, attributes, text) {
+// Adds an element of a drawing.
+export function add(svg, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   if (text !== undefined) element.textContent = text;
@@ -34,7 +38,7 @@ function short(number) {
   return number >= 1e4 ? `${number / 1e3}k` : String(number);
 }
 
-export function seconds(us) {
+function seconds(us) {
   const value = us / 1e6;
   if (value >= 60) return `${Math.floor(value / 60)} m ${Math.round(value % 60)} s`;
   return value >= 1 ? `${value.toFixed(1)} s` : `${Math.round(value * 1000)} ms`;
@@ -42,7 +46,7 @@ export function seconds(us) {
 
 // The grants between two times, and the waits that they ended. Those of a point are spread evenly over the time since the
 // point before.
-export function passedBetween(points, from, to) {
+function passedBetween(points, from, to) {
   const sum = { grants: 0, waits: { total_us: 0, numbers: Array(CLASSES).fill(0) } };
   for (let index = 1; index < points.length; index += 1) {
     const began = points[index - 1].at_ms;
@@ -60,7 +64,7 @@ export function passedBetween(points, from, to) {
 }
 
 // The number of waits, their mean, and the bounds that half of them and 95 % did not exceed.
-export function summary({ total_us, numbers }) {
+function summary({ total_us, numbers }) {
   const number = numbers.reduce((sum, number) => sum + number, 0);
   const within = (part) => {
     let sum = 0;
@@ -79,7 +83,10 @@ export function summary({ total_us, numbers }) {
 const pointAt = (points, at) => points.findLast((point) => point.at_ms <= at);
 
 // The held units that do not cool.
-const inUse = (point) => point.held - point.cooling;
+export const inUse = (row) => row.held - row.cooling;
+
+// The held units that are no work, or may be none: class, words and number.
+export const apart = (row) => [["cool", "cooling", row.cooling], ["quiet", "may be kept", row.may_be_kept]].filter(([, , units]) => units > 0);
 
 const clock = (at) => new Date(at).toLocaleTimeString();
 
@@ -116,13 +123,10 @@ class Graph {
     this.caption = document.createElement("figcaption");
     this.value = document.createElement("b");
     this.caption.append(`${kind.title} `, this.value);
-    this.svg = document.createElementNS(SVG, "svg");
-    this.svg.id = `${kind.id}-graph`;
-    this.value.id = `${kind.id}-now`;
-    this.svg.setAttribute("role", "slider");
-    this.svg.setAttribute("tabindex", "0");
-    this.svg.setAttribute("aria-label", `${kind.title}: the time that is read`);
-    this.figure.append(this.caption, this.svg);
+    this.value.id = `${graphs.prefix}${kind.id}-now`;
+    this.figure.append(this.caption);
+    const label = `${kind.title}: the time that is read`;
+    this.svg = add(this.figure, "svg", { id: `${graphs.prefix}${kind.id}-graph`, class: kind.id, role: "slider", tabindex: "0", "aria-label": label });
     this.svg.addEventListener("pointermove", (event) => graphs.readAt(this.timeAt(event)));
     this.svg.addEventListener("pointerleave", () => graphs.readAt(null));
     this.svg.addEventListener("blur", () => graphs.readAt(null));
@@ -172,7 +176,7 @@ class Graph {
   held() {
     const limit = (point) => point.limit ?? 0;
     const draw = this.steps([[" cooling", (point) => point.held], ["", inUse]], limit);
-    if (draw) add(this.svg, "path", { class: "limit", d: `M${draw(limit).join(" L")}` });
+    if (draw && this.graphs.points.some(limit)) add(this.svg, "path", { class: "limit", d: `M${draw(limit).join(" L")}` });
   }
 
   // Numbers of points, each valid until the next point, in the order in which they are drawn, with their classes. Returns
@@ -247,6 +251,7 @@ class Graph {
       text = `${clock(at)}: ${read}`;
     }
     if (this.value.textContent !== text) this.value.textContent = text;
+    this.caption.title = this.caption.textContent;
     svg.setAttribute("aria-valuemin", String(Math.round((time.now - time.window) / 1000)));
     svg.setAttribute("aria-valuemax", String(Math.round(time.now / 1000)));
     svg.setAttribute("aria-valuenow", String(Math.round((at ?? time.now) / 1000)));
@@ -254,14 +259,30 @@ class Graph {
   }
 }
 
-// The graphs of one semaphore, side by side, with one time.
+// Graphs with one time.
 export class Graphs {
-  constructor(container) {
-    this.at = null;
-    this.points = [];
-    this.marks = [];
+  // `prefix` is that of the ids.
+  constructor(container, prefix = "") {
+    Object.assign(this, { prefix, at: null, points: [], marks: [] });
     this.all = GRAPHS.map((kind) => new Graph(this, kind));
     container.append(...this.all.map((graph) => graph.figure));
+  }
+
+  // Draws a history of at most `most` milliseconds. `row` has the numbers of now; `marksAt(now)` returns the changes by operators.
+  show({ points, at_ms: now }, most, row, marksAt = () => []) {
+    // The server's clock dates the points, so its last read is now.
+    const known = Math.max(0, now - (points[0]?.at_ms ?? now));
+    const window = Math.min(Math.max(1, Math.ceil(known / MINUTE_MS)) * MINUTE_MS, most);
+    const minute = known < MINUTE_MS ? duration(known) : "minute";
+    const passed = passedBetween(points, now - MINUTE_MS, now);
+    const waits = summary(passed.waits);
+    const held = row.limit === null ? String(inUse(row)) : `${inUse(row)} of ${row.limit}`;
+    this.draw(points, marksAt(now), { now, window }, {
+      held: [held, ...apart(row).map(([, words, units]) => `${units} ${words}`)].join(", "),
+      waiting: String(row.waiting),
+      grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
+      wait: waits ? `${waits.text} in the last ${minute}` : "",
+    });
   }
 
   // Draws points, and marks at the times of changes. `time` has `window`, in whole minutes, and `now`; `texts` has by graph what is

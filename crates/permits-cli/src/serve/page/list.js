@@ -1,40 +1,36 @@
 // The list of semaphores: summary, search, order, and the events that change it.
 
-import { Table, setText, setTip, fillName, span, duration } from "./table.js";
-import { aged, arranged, byName, byNeed, isBusy, isStopped, isWaiting, longestWait, severity } from "./rank.js";
+import * as api from "./api.js";
+import { Table, setText, setTip, fillParts, makeButton, span, duration } from "./table.js";
+import { aged, arranged, byName, byNeed, isBusy, isInNeed, isStopped, isWaiting, longestWait, severity, totals } from "./rank.js";
+import { Graphs, add, apart, inUse } from "./graph.js";
+import { Rates, fillRate } from "./rate.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const OPEN = "permits.open";
+const HOUR_MS = 3600000;
+// The interval in which the history of the store is fetched.
+const WHOLE_MS = 10000;
+
+// The text of the held units: of a group without a limit, because the sum of limits of idle members says nothing.
+const usage = (row) => (row.unreadable !== null ? "–" : row.members ? String(inUse(row)) : `${inUse(row)} / ${row.limit ?? "–"}`);
 
 // Draws the shares of the limit that are at work, that may be kept and that cool, and the numbers.
 function fillUsage(cell, row) {
   let bar = cell.firstElementChild;
   if (!bar) {
     bar = document.createElement("div");
-    const svg = document.createElementNS(SVG, "svg");
-    svg.setAttribute("aria-hidden", "true");
-    for (const name of ["cooling", "kept", "working"]) {
-      const rect = svg.appendChild(document.createElementNS(SVG, "rect"));
-      rect.setAttribute("class", name);
-      rect.setAttribute("height", "8");
-    }
-    bar.append(svg, document.createElement("span"));
+    const svg = add(bar, "svg", { "aria-hidden": "true" });
+    for (const name of ["cooling", "kept", "working"]) add(svg, "rect", { class: name, height: 8 });
+    bar.append(span("", ""));
     cell.append(bar);
   }
   const share = (units) => (row.limit ? Math.min(1, units / row.limit) : 0);
-  const uncooled = row.held - row.cooling;
-  const working = uncooled - row.may_be_kept;
-  bar.className = `usage ${severity(longestWait(row))}`;
+  const working = inUse(row) - row.may_be_kept;
+  bar.className = `usage ${row.limit ? "" : "unlimited"}`;
   // The units at work are drawn above those that may be kept, and these above all that are held.
-  [row.held, uncooled, working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
-  setText(bar.querySelector("span"), row.unreadable === null ? `${uncooled} / ${row.limit ?? "–"}` : "–");
-  setTip(cell, [`${working} at work`, ...apart(row).map(([, text]) => text)].join(", "));
-}
-
-// The held units that are no work, or may be none, as badges.
-export function apart(row) {
-  const all = [["cool", `cooling ${row.cooling}`, row.cooling], ["quiet", `${row.may_be_kept} may be kept`, row.may_be_kept]];
-  return all.filter(([, , units]) => units > 0).map(([className, text]) => [className, text]);
+  [row.held, inUse(row), working].forEach((units, index) => bar.querySelectorAll("rect")[index].setAttribute("width", `${Math.round(share(units) * 100)}%`));
+  setText(bar.querySelector("span"), usage(row));
+  setTip(cell, [usage(row), ...apart(row).map(([, words, units]) => `${units} ${words}`)].join(", "));
 }
 
 // The state as badges, pairs of a class and a text: what stops grants, what ends by itself, and what is ordinary.
@@ -44,81 +40,65 @@ export function badges(row) {
     ["bad", "PAUSED", row.paused],
     ["bad", "CLOSED", row.closed !== null],
     ["wait", "recovering", row.recovering_ms > 0 && row.limit !== null],
-    ...apart(row).map((badge) => [...badge, true]),
+    ...apart(row).map(([className, words, units]) => [className, `${units} ${words}`, true]),
     ["quiet", "pinned", row.pinned],
   ];
   return all.filter(([, , set]) => set).map(([className, text]) => [className, text]);
 }
 
-// A pause or a closed line: the operator, the time since then, the time left, and the reason.
+// A pause or a closed line: the reason, and the operator, the time since then, and the time left.
 export function stopped(row) {
-  const by = (author) => (author ? ` by ${author.by} ${duration(aged(author.age_ms, row))} ago` : "");
-  const left = row.pause_remaining_ms === null ? "" : `, for another ${duration(Math.max(0, row.pause_remaining_ms - (Date.now() - row.read)))}`;
-  const because = (reason) => (reason ? `: ${reason}` : "");
+  const by = (author) => (author ? `by ${author.by} ${duration(aged(author.age_ms, row))} ago` : "");
+  const left = row.pause_remaining_ms === null ? "" : `for another ${duration(Math.max(0, row.pause_remaining_ms - (Date.now() - row.read)))}`;
   const lines = [];
-  if (row.paused) lines.push(["PAUSED", `${by(row.paused_by)}${left}${because(row.pause_reason)}`]);
-  if (row.closed !== null) lines.push(["CLOSED", `${by(row.closed_by)}${because(row.closed)}`]);
+  if (row.paused) lines.push(["PAUSED", row.pause_reason, joined(by(row.paused_by), left)]);
+  if (row.closed !== null) lines.push(["CLOSED", row.closed, by(row.closed_by)]);
   return lines;
 }
 
-// The second line of a row.
+const joined = (...texts) => texts.filter(Boolean).join(", ");
+
+// The text beside the state: why the semaphore is stopped, or what a group consists of.
 function note(row) {
-  if (!row.members) return row.unreadable ?? stopped(row).map(([what, text]) => `${what.toLowerCase()}${text}`).join("; ");
+  if (!row.members) return row.unreadable ?? stopped(row).map(([, ...texts]) => joined(...texts)).join("; ");
+  if (row.isIdle) return "";
   const members = row.members.flatMap((member) => member.members ?? [member]);
   const counted = (test, words) => {
     const number = members.filter(test).length;
     return number ? [`${number} ${words}`] : [];
   };
-  const all = row.isIdle ? [] : [`${members.length} semaphores`];
+  const waiting = members.filter(isWaiting).length;
   const worst = row.need <= 3 ? [`first: ${row.worst.name}`] : [];
   const unreadable = counted((member) => member.unreadable !== null, "unreadable");
-  return [...all, ...unreadable, ...counted(isWaiting, "with waiters"), ...counted(isStopped, "paused or closed"), ...worst].join(", ");
+  return [waiting ? `${waiting} of ${members.length} with waiters` : `${members.length} semaphores`, ...unreadable, ...counted(isStopped, "paused or closed"), ...worst].join(", ");
 }
 
 function fillSemaphore(cell, row) {
   cell.dataset.fold = row.members ? (row.expanded ? "open" : "folded") : "";
   cell.dataset.level = row.level;
-  fillName(cell, row.isIdle ? `${row.name} semaphores` : row.name, badges(row), [["note", note(row)]]);
+  cell.parentElement.dataset.wait = row.waiting > 0 ? severity(longestWait(row)) || "some" : "";
+  const flags = badges(row);
+  const who = fillParts(cell, [["name", row.isIdle ? `${row.name} semaphores` : row.name], ["badges", flags], ["note", note(row)]]);
+  who.classList.toggle("plain", flags.length === 0 && !note(row));
 }
 
 function fillWaiting(cell, row) {
   if (!cell.children.length) cell.append(span("", ""), span("below", ""));
-  const [number, wait] = cell.children;
-  setText(number, row.unreadable === null ? String(row.waiting) : "–");
-  setText(wait, row.waiting > 0 ? duration(longestWait(row)) : "");
-  cell.classList.toggle("some", row.waiting > 0);
-  mark(cell, row);
+  setText(cell.firstChild, row.unreadable === null ? String(row.waiting) : "–");
+  setText(cell.lastChild, wait(row));
 }
 
-// Marks a cell by the longest wait.
-function mark(cell, row) {
-  const wanted = row.waiting > 0 ? severity(longestWait(row)) : "";
-  cell.classList.toggle("long", wanted === "long");
-  cell.classList.toggle("too-long", wanted === "too-long");
-}
+const wait = (row) => (row.waiting > 0 ? duration(longestWait(row)) : "");
 
-const ORDER = {
-  name: (row) => row.name,
-  held: (row) => row.held,
-  waiting: (row) => row.waiting,
-  waiter: (row) => longestWait(row),
-  holder: (row) => aged(row.oldest_holder_age_ms, row) ?? -1,
-};
-
+// A column sorts by its `value`.
 const COLUMNS = [
-  { title: "Name", key: "name", fill: fillSemaphore },
-  { title: "Held", key: "held", className: "number units", fill: fillUsage },
-  { title: "Waiting", key: "waiting", className: "number waiting", fill: fillWaiting },
+  { title: "Held", key: "held", value: inUse, className: "number units", fill: fillUsage },
+  { title: "Granted", key: "rate", value: (row) => row.rate.perSecond, className: "number rate", fill: fillRate },
+  { title: "Waiting", key: "waiting", value: (row) => row.waiting, className: "number waiting", fill: fillWaiting },
+  { title: "Longest wait", key: "waiter", value: longestWait, className: "number oldest waiter", fill: (cell, row) => setText(cell, wait(row)) },
   {
-    title: "Longest wait", key: "waiter", className: "number oldest waiter",
-    fill: (cell, row) => {
-      setText(cell, row.waiting > 0 ? duration(longestWait(row)) : "");
-      mark(cell, row);
-    },
-  },
-  {
-    title: "Oldest holder", key: "holder", className: "number oldest holder",
-    fill: (cell, row) => setText(cell, duration(aged(row.oldest_holder_age_ms, row))),
+    title: "Oldest holder", key: "holder", value: (row) => aged(row.oldest_holder_age_ms, row) ?? -1, className: "number oldest holder",
+    fill: (cell, row) => fillParts(cell, [["label", row.oldest_holder ?? ""], ["age", duration(aged(row.oldest_holder_age_ms, row))]]),
   },
 ];
 
@@ -132,18 +112,22 @@ const PARTS = [
 ];
 
 export class List {
-  // elements: { table, summary, search, ranked, count }; onOpen gets a name.
-  constructor(elements, onOpen) {
-    Object.assign(this, { elements, onOpen });
+  // elements by id; onOpen gets a name, onGroup the rows of semaphores that are to be changed.
+  constructor(elements, onOpen, onGroup) {
+    Object.assign(this, { elements, onOpen, onGroup });
     this.rows = new Map();
+    this.rates = new Rates();
     this.isRead = false;
     this.omitted = 0;
     this.sort = null;
     this.part = "all";
     this.open = new Set(JSON.parse(sessionStorage.getItem(OPEN) ?? "[]"));
-    this.table = new Table(elements.table, COLUMNS, {
+    const fillName = (cell, row) => {
+      fillSemaphore(cell, row);
+      this.fillChange(cell, row);
+    };
+    this.table = new Table(elements.semaphores, [{ title: "Name", key: "name", value: (row) => row.name, fill: fillName }, ...COLUMNS], {
       caption: "Semaphores",
-      quiet: true,
       isTree: true,
       id: "semaphore",
       keyOf: (row) => (row.members ? `group ${row.isIdle ? "" : row.name}` : `semaphore ${row.name}`),
@@ -158,36 +142,67 @@ export class List {
     this.summarise();
     elements.search.addEventListener("input", () => this.update());
     elements.ranked.addEventListener("click", () => this.sortBy(null));
+    elements.change.addEventListener("click", () => onGroup(this.chosen));
+    this.graphs = new Graphs(elements["store-graphs"], "store-");
+    elements.whole.addEventListener("toggle", () => this.showWhole());
+    new ResizeObserver(() => this.drawWhole()).observe(elements["store-graphs"]);
+    setInterval(() => this.showWhole(), WHOLE_MS);
+  }
+
+  // A button that changes all semaphores of a group.
+  fillChange(cell, row) {
+    let button = cell.querySelector("button");
+    if (!button) {
+      button = makeButton("⋯", (event) => {
+        event.stopPropagation();
+        this.onGroup(cell.parentElement.item.members);
+      });
+      cell.firstElementChild.append(button);
+    }
+    button.hidden = !this.writable || !row.members || Boolean(row.isIdle);
+    setTip(button, `Change all of ${row.name}…`);
+    button.setAttribute("aria-label", button.title);
+  }
+
+  // Fetches the last hour of the store, while its graphs are unfolded.
+  async showWhole() {
+    if (!this.elements.whole.open || document.hidden || !this.isRead) return;
+    try {
+      this.history = await api.history(null, HOUR_MS);
+    } catch {
+      // The state of the connection says so.
+    }
+    this.drawWhole();
+  }
+
+  drawWhole() {
+    if (this.history && this.elements.whole.open) this.graphs.show(this.history, HOUR_MS, this.totals);
   }
 
   summarise() {
-    const tile = (id, words) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = `tile ${id}`;
-      button.append(document.createElement("b"), " ", document.createElement("span"));
-      button.lastChild.textContent = words;
+    const tile = (id, words, onClick) => {
+      const button = makeButton("", onClick, `tile ${id}`);
+      button.append(document.createElement("b"), " ", span("", words));
       this.elements.summary.append(button);
       return button;
     };
-    this.tiles = PARTS.map(({ id, words }) => {
-      const button = tile(id, words);
-      button.addEventListener("click", () => {
+    this.tiles = PARTS.map(({ id, words }) =>
+      tile(id, words, () => {
         this.part = this.part === id ? "all" : id;
         this.update();
-      });
-      return button;
-    });
-    this.longest = tile("longest", "longest wait");
-    this.longest.addEventListener("click", () => this.worst && this.onOpen(this.worst.name));
+      }));
+    this.longest = tile("longest", "longest wait", () => this.worst && this.onOpen(this.worst.name));
   }
 
   // Applies an event. Returns the names that have changed.
   apply(name, data) {
     this.isRead = true;
     const rows = name === "all" ? data.semaphores : data.changed;
+    for (const row of rows) this.rates.add(this.rows.get(row.name), row, this.readAt, data.at_ms);
+    this.readAt = data.at_ms;
     if (name === "all") this.rows.clear();
     for (const row of rows) this.rows.set(row.name, { ...row, read: Date.now() });
+    this.ahead = data.at_ms - Date.now();
     for (const removed of data.removed ?? []) this.rows.delete(removed);
     this.omitted = data.omitted;
     this.updateSoon();
@@ -224,7 +239,8 @@ export class List {
 
   compare() {
     if (this.sort === null) return byNeed;
-    const [value, sign] = [ORDER[this.sort.key], this.sort.descending ? -1 : 1];
+    const { value } = this.table.columns.find(({ key }) => key === this.sort.key);
+    const sign = this.sort.descending ? -1 : 1;
     return (a, b) => {
       const [left, right] = [value(a), value(b)];
       return sign * (left < right ? -1 : left > right ? 1 : 0) || byName(a, b);
@@ -233,22 +249,31 @@ export class List {
 
   // Lists the rows. Also every second: a wait that grows changes the order without an event.
   update() {
-    const { search, count } = this.elements;
+    const { search, count, change } = this.elements;
     const text = search.value.toLowerCase();
     const part = PARTS.find(({ id }) => id === this.part);
     const words = (row) => `${row.name}\n${badges(row).map(([, text]) => text).join(" ")}`.toLowerCase();
     const all = [...this.rows.values()];
+    for (const row of all) row.rate = this.rates.of(row.name, Date.now() + this.ahead);
     const rows = all.filter((row) => part.test(row) && (!text || words(row).includes(text)));
+    this.chosen = [...rows];
     const listed = arranged(rows, this.compare(), this.open, Boolean(text) || this.part !== "all");
+    // A number is never cut: its column is as wide as the widest, or as the widest part of two lines.
+    const numbers = listed.map(usage);
+    const widest = (name, texts) => this.elements.semaphores.style.setProperty(name, texts.reduce((most, text) => Math.max(most, text.length), 5));
+    widest("--whole", numbers);
+    widest("--part", numbers.flatMap((text) => text.split(/(?<=\/) /)));
     this.table.setItems(this.steady(listed));
     this.showSummary(all);
+    change.hidden = !this.writable || rows.length === 0 || rows.length === all.length;
+    setText(change, `Change these ${rows.length}…`);
     const shown = rows.length === all.length ? [] : [`${rows.length} of ${all.length} semaphores`];
     setText(count, [...shown, ...(this.omitted ? [`${this.omitted} more are not read`] : [])].join(", "));
   }
 
   // The same rows in the order before, while a pointer is above them: none moves away from it.
   steady(listed) {
-    if (!this.elements.table.matches(":hover")) return listed;
+    if (!this.elements.semaphores.matches(":hover")) return listed;
     const before = this.table.items.map(this.table.options.keyOf);
     const found = new Map(listed.map((row) => [this.table.options.keyOf(row), row]));
     const isSame = before.length === found.size && before.every((key) => found.has(key));
@@ -262,6 +287,8 @@ export class List {
   }
 
   showSummary(all) {
+    this.totals = totals(all);
+    this.inNeed = all.filter(isInNeed).length;
     PARTS.forEach(({ id, test, isRare }, index) => {
       const [tile, number] = [this.tiles[index], all.filter(test).length];
       setText(tile.firstChild, String(number));

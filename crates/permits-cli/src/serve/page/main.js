@@ -3,16 +3,13 @@
 import * as api from "./api.js";
 import { List } from "./list.js";
 import { Detail } from "./detail.js";
-import { setText } from "./table.js";
+import { setText, setLong } from "./table.js";
 
 const MESSAGE_MS = 6000;
 
 const byId = (id) => document.getElementById(id);
-const elements = {
-  table: byId("semaphores"), summary: byId("summary"), search: byId("search"), ranked: byId("ranked"), count: byId("count"),
-  detail: byId("detail"), name: byId("name"), badges: byId("badges"), facts: byId("facts"), actions: byId("actions"), windows: byId("windows"),
-  graphs: byId("graphs"), holders: byId("holders"), waiters: byId("waiters"), lanes: byId("lanes"), changes: byId("changes"),
-};
+// By id.
+const elements = Object.fromEntries([...document.querySelectorAll("[id]")].map((element) => [element.id, element]));
 
 let clearing;
 function say(text) {
@@ -33,16 +30,20 @@ function setProblem(text) {
   setText(byId("problem"), text ?? "");
 }
 
-// Asks a question. A field has `name` and `label`, and attributes of its input; `check(text)` returns true or what is wrong, and a
-// checkbox is required unless `unless(answers)`. Returns the answers by name, or null if it was cancelled.
-function ask({ title, text, fields, done }) {
+// Asks a question. What takes something away `isDanger`. A field has `name` and `label`, and attributes of its input, or the
+// `options` of a choice: values and words. `check(text)` returns true or what is wrong, and a checkbox is required unless
+// `unless(answers)`. Returns the answers by name, or null if it was cancelled.
+function ask({ title, text, done, fields = [], isDanger = false }) {
   const dialog = byId("confirm-dialog");
   setText(byId("confirm-title"), title);
   setText(byId("confirm-text"), text);
   setText(byId("confirm-done"), done);
-  const inputs = fields.map(({ name, label, check, unless, type = "text", ...attributes }) => {
-    const [element, input] = [document.createElement("label"), document.createElement("input")];
-    Object.assign(input, { id: `confirm-${name}`, name, type, autocomplete: "off", required: type === "number", ...attributes });
+  byId("confirm-done").classList.toggle("danger", isDanger);
+  const inputs = fields.map(({ name, label, check, unless, options, type = "text", ...attributes }) => {
+    const [element, input] = [document.createElement("label"), document.createElement(options ? "select" : "input")];
+    if (options) input.append(...options.map(([value, words]) => new Option(words, value)));
+    else Object.assign(input, { type, autocomplete: "off", required: type === "number" });
+    Object.assign(input, { id: `confirm-${name}`, name, ...attributes });
     if (type === "checkbox") element.append(input, label);
     else element.append(label, input);
     byId("confirm-fields").append(element);
@@ -97,12 +98,18 @@ function onFailed(error, wasAsked) {
 }
 
 const detail = new Detail(elements, { ask, say, onFailed });
-const list = new List(elements, (name) => (location.hash = `#/${encodeURIComponent(name)}`));
+const list = new List(elements, (name) => (location.hash = `#/${encodeURIComponent(name)}`), (rows) => detail.acts.actOnAll(rows));
+
+// The number of semaphores in need comes first, because a tab shows little.
+function setTitle() {
+  const title = `${list.inNeed ? `(${list.inNeed}) ` : ""}${detail.name === null ? "" : `${detail.name} – `}permits`;
+  if (document.title !== title) document.title = title;
+}
 
 function close() {
   history.pushState(null, "", location.pathname);
   route();
-  elements.table.focus();
+  elements.semaphores.focus();
 }
 
 // Shows the semaphore that the address names.
@@ -116,7 +123,6 @@ function route() {
   }
   byId("detail").hidden = name === null;
   document.querySelector("main").classList.toggle("split", name !== null);
-  document.title = name === null ? "permits" : `${name} – permits`;
   if (name === null) {
     detail.close();
     list.select(null);
@@ -125,6 +131,7 @@ function route() {
     detail.open(name);
     elements.name.focus({ preventScroll: true });
   }
+  setTitle();
 }
 addEventListener("hashchange", route);
 byId("back").addEventListener("click", close);
@@ -140,20 +147,20 @@ addEventListener("keydown", (event) => {
   } else if (event.key === "Escape" && typing) {
     elements.search.value = "";
     list.update();
-    elements.table.focus();
+    elements.semaphores.focus();
   } else if (event.key === "Escape" && detail.name !== null) {
     close();
   } else if (typing && (event.key === "ArrowDown" || event.key === "Enter")) {
     event.preventDefault();
-    elements.table.focus();
+    elements.semaphores.focus();
     list.table.choose(list.table.items[0], event.key === "Enter");
   }
 });
 
 function onEvent(name, data) {
   if (name === "all") {
-    setText(byId("store"), data.store);
-    detail.writable = data.writable;
+    setLong(byId("store"), data.store);
+    list.writable = detail.writable = data.writable;
   }
   const changed = list.apply(name, data);
   setState(data.error === null ? "live" : "store unreachable", data.error === null ? "up" : "down");
@@ -165,6 +172,7 @@ function onEvent(name, data) {
 setInterval(() => {
   if (document.hidden) return;
   list.update();
+  setTitle();
   detail.tick();
 }, 1000);
 

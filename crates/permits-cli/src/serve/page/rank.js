@@ -1,5 +1,7 @@
 // The rank of semaphores: what needs a look comes first. Groups by the first part of the name, and what is idle, are folded.
 
+import { together } from "./rate.js";
+
 // The least number of semaphores that make a group, and of idle ones that are folded.
 const GROUP = 3;
 const IDLE = 8;
@@ -36,19 +38,27 @@ export function need(row) {
   return isBusy(row) ? 4 : NO_NEED;
 }
 
+// Counted in the title of the tab.
+export const isInNeed = (row) => need(row) === 0 || severity(longestWait(row)) !== "";
+
 const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 export const byName = (a, b) => order(a.name, b.name);
 export const byNeed = (a, b) => order(a.need, b.need) || (a.need < 2 ? order(b.wait, a.wait) : 0) || byName(a, b);
 
+// The sums of the units and requests of rows. A sum of limits would say nothing.
+export function totals(rows) {
+  const total = (field) => rows.reduce((sum, row) => sum + row[field], 0);
+  return { held: total("held"), limit: null, cooling: total("cooling"), may_be_kept: total("may_be_kept"), waiting: total("waiting") };
+}
+
 // The sums of rows, with the fields of a row.
 function sum(name, members) {
-  const total = (field) => members.reduce((sum, row) => sum + (row[field] ?? 0), 0);
   const oldest = (field) => members.reduce((most, row) => Math.max(most ?? 0, aged(row[field], row) ?? 0) || most, null);
   const worst = members.reduce((worst, row) => (byNeed(row, worst) < 0 ? row : worst));
   return {
     name, members, worst, read: Date.now(), need: worst.need, wait: Math.max(...members.map((row) => row.wait)),
-    held: total("held"), limit: total("limit") || null, cooling: total("cooling"), may_be_kept: total("may_be_kept"), waiting: total("waiting"),
-    oldest_holder_age_ms: oldest("oldest_holder_age_ms"), oldest_waiter_age_ms: oldest("oldest_waiter_age_ms"),
+    ...totals(members), rate: together(members.map((row) => row.rate)),
+    oldest_holder: null, oldest_holder_age_ms: oldest("oldest_holder_age_ms"), oldest_waiter_age_ms: oldest("oldest_waiter_age_ms"),
     paused: false, closed: null, pinned: false, recovering_ms: 0, unreadable: null,
   };
 }

@@ -2,26 +2,24 @@
 //
 // Rows above and below the visible ones are two gaps of their height. All rows have the height that the style sheet gives as
 // `--row`. Each row keeps its element while it is visible, so that focus and hover survive updates. All texts are set with
-// textContent.
+// textContent. Several tables may lie in one scroller.
 
 // Rows beside the visible ones, so that scrolling shows no gap.
 const MARGIN = 8;
 
 export class Table {
   // columns: [{ title, key?, className?, fill(cell, item) }]; a column with a key can be sorted. Widths are in the style sheet.
-  // options: { caption, quiet, empty, id, keyOf(item), onOpen?(item), onSort?(key), isTree?, onFold?(item, isOpen) }. The items of a
-  // tree have `level`, and `expanded` if they have members.
+  // options: { caption, empty, id, keyOf(item), scroller?, onOpen?(item), onSort?(key), isTree?, onFold?(item, isOpen) }. The
+  // scroller is the container unless there is one. The items of a tree have `level`, and `expanded` if they have members.
   constructor(container, columns, options) {
-    Object.assign(this, { container, columns, options });
+    Object.assign(this, { container, columns, options, scroller: options.scroller ?? container });
     this.items = [];
     this.rows = new Map();
     this.selected = null;
     this.table = document.createElement("table");
     this.table.setAttribute("role", options.isTree ? "treegrid" : "grid");
-    const caption = this.table.createCaption();
-    caption.className = options.quiet ? "quiet" : "";
-    this.caption = caption;
-    this.setCaption(options.caption);
+    this.table.createCaption().textContent = options.caption;
+    container.setAttribute("aria-label", options.caption);
     this.head();
     this.body = this.table.createTBody();
     [this.above, this.below] = [this.gap(), this.gap()];
@@ -32,14 +30,14 @@ export class Table {
     container.tabIndex = 0;
     container.setAttribute("role", "group");
     container.classList.toggle("open", Boolean(options.onOpen));
-    container.addEventListener("scroll", () => this.render(), { passive: true });
+    this.scroller.addEventListener("scroll", () => this.render(), { passive: true });
     container.addEventListener("keydown", (event) => this.onKey(event));
-    new ResizeObserver(() => this.render()).observe(container);
+    new ResizeObserver(() => this.render()).observe(this.scroller);
   }
 
-  setCaption(text) {
-    if (this.caption.textContent !== text) this.caption.textContent = text;
-    this.container.setAttribute("aria-label", text);
+  // Sets the head of the first column.
+  setTitle(text) {
+    setLong(this.heads[0], text);
   }
 
   head() {
@@ -49,13 +47,9 @@ export class Table {
       head.scope = "col";
       head.className = column.className ?? "";
       if (column.key) {
-        const button = document.createElement("button");
-        button.type = "button";
-        button.textContent = column.title;
-        button.addEventListener("click", () => this.options.onSort(column.key));
-        head.append(button);
+        head.append(makeButton(column.title, () => this.options.onSort(column.key)));
       } else {
-        head.textContent = column.title;
+        setLong(head, column.title);
       }
       row.append(head);
       return head;
@@ -80,20 +74,19 @@ export class Table {
 
   setItems(items) {
     this.items = items;
-    this.container.style.setProperty("--rows", items.length);
     this.render();
   }
 
   // Renders the visible rows.
   render() {
-    const { items, container } = this;
-    this.height = parseFloat(getComputedStyle(container).getPropertyValue("--row")) || 30;
+    const { items, container, scroller } = this;
+    this.height = parseFloat(getComputedStyle(this.table).getPropertyValue("--row")) || 30;
     this.empty.textContent = items.length ? "" : this.options.empty();
     this.empty.hidden = items.length > 0;
     this.table.setAttribute("aria-rowcount", String(items.length + 1));
-    const first = Math.max(0, Math.floor(container.scrollTop / this.height) - MARGIN);
-    const visible = Math.ceil(container.clientHeight / this.height) + 2 * MARGIN;
-    const last = Math.min(items.length, first + visible);
+    const at = Math.floor(this.hidden() / this.height) - MARGIN;
+    const first = Math.min(Math.max(0, at), items.length);
+    const last = Math.min(items.length, Math.max(first, at + Math.ceil(scroller.clientHeight / this.height) + 2 * MARGIN));
     const wanted = new Set(items.slice(first, last).map(this.options.keyOf));
     for (const [key, row] of this.rows) {
       if (!wanted.has(key)) {
@@ -153,21 +146,25 @@ export class Table {
     this.render();
   }
 
+  // The height of the rows above the visible part; negative if there is something else above them.
+  hidden() {
+    return this.scroller.getBoundingClientRect().top - this.above.getBoundingClientRect().top;
+  }
+
   // Scrolls until a row is visible below the head.
   reveal(index) {
-    const { container } = this;
-    const head = this.table.tHead.offsetHeight + (this.options.quiet ? 0 : this.caption.offsetHeight);
-    const top = index * this.height;
-    if (top < container.scrollTop) container.scrollTop = top;
-    const bottom = top + this.height + head - container.clientHeight;
-    if (bottom > container.scrollTop) container.scrollTop = bottom;
+    const { scroller } = this;
+    const top = index * this.height - this.hidden();
+    const [above, below] = [top - this.table.tHead.offsetHeight, top + this.height - scroller.clientHeight];
+    if (above < 0) scroller.scrollTop += above;
+    else if (below > 0) scroller.scrollTop += below;
   }
 
   onKey(event) {
     if (event.target !== this.container || event.ctrlKey || event.metaKey || event.altKey) return;
     const { items } = this;
     const at = items.findIndex((item) => this.options.keyOf(item) === this.selected);
-    const page = Math.max(1, Math.floor(this.container.clientHeight / this.height) - 2);
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / this.height) - 2);
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: items.length - 1 };
     if (event.key in steps) {
       event.preventDefault();
@@ -206,23 +203,20 @@ export function setBadges(element, badges) {
   const key = JSON.stringify(badges);
   if (element.dataset.badges === key) return;
   element.dataset.badges = key;
-  element.replaceChildren(...badges.map(([className, text]) => span(`badge ${className}`, text)));
+  element.replaceChildren(...badges.map(([className, text]) => Object.assign(span(`badge ${className}`, text), { title: text })));
 }
 
-// Fills a cell with a name, the badges beside it, and texts that follow: pairs of a class and a text.
-export function fillName(cell, name, badges, texts) {
+// Fills a cell with parts: pairs of a class and a text, or badges.
+export function fillParts(cell, parts) {
   let who = cell.firstElementChild;
   if (!who) {
     who = document.createElement("div");
     who.className = "who";
-    who.append(span("name", ""), span("badges", ""), ...texts.map(([className]) => span(className, "")));
+    who.append(...parts.map(([className]) => span(className, "")));
     cell.append(who);
   }
-  const [named, flags, ...others] = who.children;
-  who.classList.toggle("plain", badges.length === 0);
-  setLong(named, name);
-  setBadges(flags, badges);
-  texts.forEach(([, text], index) => setLong(others[index], text));
+  parts.forEach(([, content], index) => (Array.isArray(content) ? setBadges : setLong)(who.children[index], content));
+  return who;
 }
 
 export function span(className, text) {
@@ -230,6 +224,12 @@ export function span(className, text) {
   element.className = className;
   element.textContent = text;
   return element;
+}
+
+export function makeButton(text, onClick, className = "") {
+  const button = Object.assign(document.createElement("button"), { type: "button", className, textContent: text });
+  button.addEventListener("click", onClick);
+  return button;
 }
 
 // The two largest units of a time, rounded down.

@@ -1,13 +1,15 @@
 //! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/test-page` installs
 //! them.
 //!
-//! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there.
+//! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there, and with
+//! `PERMITS_PAGE_WIDTHS=DIRECTORY` those of each width.
 
 mod graphs;
 mod layout;
 mod operator;
 mod rank;
 mod scale;
+mod sizes;
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,8 +21,11 @@ use super::webdriver::{Browser, ENTER};
 use super::{Serve, TOKEN};
 use crate::support::{Holder, Local, Running, output, permits, prepare, run, until_counts};
 
-/// The variable with the directory for pictures.
+/// The variable with the directory for pictures of the documentation.
 const PICTURES: &str = "PERMITS_SCREENSHOTS";
+
+/// The variable with the directory for pictures of each width.
+const WIDTHS: &str = "PERMITS_PAGE_WIDTHS";
 
 fn without_browser() -> bool {
     skip::without_program("chromium") || skip::without_program("chromedriver")
@@ -113,10 +118,10 @@ fn a_busy_minute(server: &Server, name: &str) {
 
 /// Writes a picture, if the caller of the test wants it.
 #[track_caller]
-fn picture(browser: &Browser, name: &str) {
-    let picture = browser.screenshot();
-    assert!(picture.starts_with(b"\x89PNG"), "{name}");
-    if let Some(directory) = std::env::var_os(PICTURES) {
+fn picture(browser: &Browser, variable: &str, name: &str) {
+    if let Some(directory) = std::env::var_os(variable) {
+        let picture = browser.screenshot();
+        assert!(picture.starts_with(b"\x89PNG"), "{name}");
         std::fs::write(std::path::Path::new(&directory).join(name), picture).expect("it can be written");
     }
 }

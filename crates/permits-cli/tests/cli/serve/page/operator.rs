@@ -2,7 +2,7 @@
 
 use super::super::webdriver::{ESCAPE, TAB};
 use super::*;
-use crate::support::{status, waiter};
+use crate::support::{Store as _, status, waiter};
 
 #[test]
 fn an_operator_works_with_the_page() {
@@ -16,7 +16,7 @@ fn an_operator_works_with_the_page() {
     browser.open(&format!("http://{}/", serve.address));
     enter_token(&browser);
 
-    let holder = Holder::start(&server, "exports", "--limit 1 --holder web/1");
+    let holder = Holder::start(&server, "exports", "--limit 1 --holder web/1 --label nightly");
     browser.until(&format!("{}?.innerText.includes('1 / 1')", row("exports")));
     let waiter = waiter(&server, "exports", "--holder web/2", (1, 1));
     browser.until(&format!("{}.item.waiting === 1", row("exports")));
@@ -51,7 +51,7 @@ fn an_operator_works_with_the_page() {
     );
     browser.script("document.querySelector('#confirm-time').value = ''");
     browser.press(&format!("1h{ENTER}"));
-    is(&fact("PAUSED by serve by "), json!({ "paused": true, "pause_reason": "429" }));
+    is(&fact("PAUSED: 429, by serve by "), json!({ "paused": true, "pause_reason": "429" }));
     assert!(browser.text("#facts").contains(", for another 59 m "), "{}", browser.text("#facts"));
     browser.until("document.querySelector('#changes tr.row')?.innerText.includes('paused')");
     browser.until(
@@ -63,9 +63,14 @@ fn an_operator_works_with_the_page() {
     is(&format!("!{}", fact("PAUSED")), json!({ "paused": false }));
     assert_eq!(browser.script("return document.querySelector('#delete').disabled"), true);
 
-    for (list, holder, reason) in [("waiters", "web/2", "too late"), ("holders", "web/1", "it hangs")] {
+    for (list, holder, says, reason) in [
+        ("waiters", "web/2", "waited for ", "too late"),
+        ("holders", "web/1", "held slot 0 for ", "it hangs"),
+    ] {
         browser.click(&format!("#{list} tr.row button"));
-        assert!(browser.text("#confirm-title").contains(holder));
+        let asked = browser.text("#confirm-dialog");
+        assert!(asked.contains(&format!("{holder} has {says}")), "{asked}");
+        assert_eq!(asked.contains("“nightly”"), list == "holders", "{asked}");
         browser.press(ESCAPE);
         browser.until("!document.querySelector('#confirm-dialog').open");
         assert_eq!(status(&server, "exports")[list].as_array().map(Vec::len), Some(1), "it was cancelled");
@@ -80,7 +85,7 @@ fn an_operator_works_with_the_page() {
 
     act("#close_line", "0 waiters and all new requests are refused");
     browser.press(&format!("moved to exports-2{ENTER}"));
-    is(&fact("CLOSED by serve by "), json!({ "closed": "moved to exports-2" }));
+    is(&fact("CLOSED: moved to exports-2, by serve by "), json!({ "closed": "moved to exports-2" }));
     act("#open_line", "granted or wait again");
     browser.press(ENTER);
     is(&format!("!{}", fact("CLOSED")), json!({ "closed": null }));
@@ -100,6 +105,46 @@ fn an_operator_works_with_the_page() {
     browser.until(&fact("No such semaphore"));
     assert_eq!(status(&server, "exports")["limit"], Value::Null);
     assert_eq!(browser.complaints().iter().filter(|line| !line.contains("401")).count(), 0);
+}
+
+#[test]
+fn a_group_is_changed_after_one_question() {
+    if without_browser() {
+        return;
+    }
+    let store = Local::new();
+    for number in 1..=5 {
+        assert_eq!(output(&mut permits(&store.url(), ["limit", &format!("api/{number}"), "2"])).code, 0);
+    }
+    let holder = Holder::start(&store, "api/1", "");
+    let serve = Serve::writable(&store);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    enter_token(&browser);
+    browser.until("document.querySelectorAll('#semaphores tr.row').length === 1");
+    let choose = |change: &str| {
+        browser.click("#semaphores .who > button");
+        assert_eq!(browser.text("#confirm-text"), "“api/1”, “api/2”, “api/3” and 2 more");
+        browser.script(&format!("document.querySelector('#confirm-act').value = {change:?}"));
+        browser.click("#confirm-done");
+        browser.until("document.querySelector('#confirm-act') === null && document.querySelector('#confirm-dialog').open");
+        browser.text("#confirm-dialog")
+    };
+    let asked = choose("pause");
+    assert!(asked.contains("Pause 5 semaphores?") && asked.contains("“api/1”"), "{asked}");
+    browser.press(&format!("deploy{ENTER}"));
+    browser.until("document.querySelector('#message').innerText === '5 semaphores: Pause: done'");
+    browser.until("document.querySelector('#semaphores .note').innerText.includes('5 paused or closed')");
+    for number in 1..=5 {
+        assert_eq!(status(&store, &format!("api/{number}"))["pause_reason"], "deploy", "{number}");
+    }
+    let asked = choose("revoke");
+    assert!(asked.contains("1 unit held"), "{asked}");
+    let danger = "return document.querySelector('#confirm-done').classList.contains('danger')";
+    assert_eq!(browser.script(danger), true);
+    browser.press(&format!("gone{ENTER}"));
+    let holder = holder.finish();
+    assert!(holder.code == 76 && holder.stderr.contains("gone"), "{holder:?}");
 }
 
 #[test]

@@ -36,12 +36,11 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     until_names(&browser, &ranked);
     let notes = "return [...document.querySelectorAll('#semaphores .note')].map((note) => note.innerText)";
     let notes = browser.script(notes);
-    assert_eq!(notes[0], "3 semaphores, 1 with waiters, first: api/b");
+    assert_eq!(notes[0], "1 of 3 with waiters, first: api/b");
     let closed = notes[1].as_str().unwrap_or_default();
-    assert!(closed.starts_with("closed by ") && closed.ends_with(" ago: to the other store"), "{closed}");
+    assert!(closed.starts_with("to the other store, by ") && closed.ends_with(" ago"), "{closed}");
     let paused = notes[2].as_str().unwrap_or_default();
-    assert!(paused.starts_with("paused by ann ") && paused.contains(" ago, for another 59 m "), "{paused}");
-    assert!(paused.ends_with(": repair"), "{paused}");
+    assert!(paused.starts_with("repair, by ann ") && paused.contains(" ago, for another 59 m "), "{paused}");
     let tiles =
         "[...document.querySelectorAll('#summary .tile:not([hidden])')].map((tile) => tile.textContent)";
     browser.until(&format!("JSON.stringify({tiles}).includes('2 paused or closed')"));
