@@ -27,7 +27,7 @@ pub(crate) use names::{Author, Changed, Chosen, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
-pub(crate) use value::{Also, Handle};
+pub(crate) use value::{Also, Handle, pause as pause_time};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]

@@ -181,7 +181,7 @@ fn time(field: &str, text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-pub(super) fn pause(text: &str) -> Result<Duration, String> {
+pub(crate) fn pause(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     check::pause(time).map_err(|error| error.to_string())?;
     Ok(time)

@@ -1,7 +1,8 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
-//! Pausing, deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. The
-//! question names its target, and the answer applies to this target even if rows have moved since.
+//! Deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. A pause needs
+//! a reason and a time, a closed line a reason, which may be empty. The question names its target, and the
+//! answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use super::action::Action;
 use super::cursor::Motion;
 use super::detail;
 use super::model::{Model, Prompt};
+use crate::args::pause_time;
 
 /// The digits of the highest limit.
 const MAX_DIGITS: usize = 10;
@@ -56,7 +58,8 @@ impl Model {
         match self.prompt.take() {
             Some(Prompt::Confirm(action, _)) => self.on_answer(key.code, action),
             Some(Prompt::Limit(name, digits)) => self.on_digit(key.code, name, digits),
-            Some(Prompt::Reason(name, reason)) => self.on_reason(key.code, name, reason),
+            Some(Prompt::Reason(action, reason)) => self.on_reason(key.code, action, reason),
+            Some(Prompt::Time(action, time)) => self.on_time(key.code, action, time),
             Some(Prompt::Filter) => {
                 self.on_filter(key.code);
                 None
@@ -116,11 +119,10 @@ impl Model {
             }
             ('r', _) => self.ask_to_revoke(semaphore),
             ('c', Some((_, true))) => return self.begin(semaphore, Change::OpenLine),
-            ('c', Some(_)) => self.prompt = Some(Prompt::Reason(semaphore, String::new())),
+            ('c', Some(_)) => self.ask_reason(semaphore, Change::CloseLine { reason: String::new() }),
             (_, Some((true, _))) => return self.begin(semaphore, Change::Resume),
             (_, Some((false, _))) => {
-                let change = Change::Pause { time: None, reason: String::new() };
-                self.ask(semaphore, change, "grant nothing until it is resumed");
+                self.ask_reason(semaphore, Change::Pause { time: None, reason: String::new() });
             }
             (_, None) => self.message = Some("not yet: the store has not answered".into()),
         }
@@ -130,6 +132,10 @@ impl Model {
     /// Asks before a change, whose consequence the question names.
     fn ask(&mut self, semaphore: String, change: Change, consequence: &str) {
         self.prompt = Some(Prompt::Confirm(Action { semaphore, change }, consequence.to_owned()));
+    }
+
+    fn ask_reason(&mut self, semaphore: String, change: Change) {
+        self.prompt = Some(Prompt::Reason(Action { semaphore, change }, String::new()));
     }
 
     fn ask_to_revoke(&mut self, semaphore: String) {
@@ -193,18 +199,55 @@ impl Model {
         None
     }
 
-    fn on_reason(&mut self, key: KeyCode, semaphore: String, mut reason: String) -> Option<Effect> {
+    fn on_reason(&mut self, key: KeyCode, action: Action, text: String) -> Option<Effect> {
+        let (action, text) = self.on_text(key, action, text, Prompt::Reason)?;
+        let Action { semaphore, change } = action;
+        match change {
+            Change::Pause { time, .. } => {
+                let change = Change::Pause { time, reason: text };
+                self.prompt = Some(Prompt::Time(Action { semaphore, change }, String::new()));
+                None
+            }
+            _ => self.begin(semaphore, Change::CloseLine { reason: text }),
+        }
+    }
+
+    fn on_time(&mut self, key: KeyCode, action: Action, text: String) -> Option<Effect> {
+        let (action, text) = self.on_text(key, action, text, Prompt::Time)?;
+        let time = match text.trim() {
+            "" => None,
+            time => match pause_time(time) {
+                Ok(time) => Some(time),
+                Err(error) => {
+                    self.message = Some(format!("not done: {action}: {error}"));
+                    return None;
+                }
+            },
+        };
+        let Action { semaphore, change } = action;
+        let Change::Pause { reason, .. } = change else { unreachable!("a pause alone has a time") };
+        self.begin(semaphore, Change::Pause { time, reason })
+    }
+
+    /// Types a text. Returns the action and the text when it is complete.
+    fn on_text(
+        &mut self,
+        key: KeyCode,
+        action: Action,
+        mut text: String,
+        prompt: fn(Action, String) -> Prompt,
+    ) -> Option<(Action, String)> {
         match key {
             KeyCode::Esc => {
-                self.message = Some(format!("not done: {semaphore:?}: close the line"));
+                self.message = Some(format!("not done: {action}"));
                 return None;
             }
-            KeyCode::Enter => return self.begin(semaphore, Change::CloseLine { reason }),
-            KeyCode::Backspace => drop(reason.pop()),
-            KeyCode::Char(key) if reason.len() + key.len_utf8() <= MAX_REASON => reason.push(key),
+            KeyCode::Enter => return Some((action, text)),
+            KeyCode::Backspace => drop(text.pop()),
+            KeyCode::Char(key) if text.len() + key.len_utf8() <= MAX_REASON => text.push(key),
             _ => {}
         }
-        self.prompt = Some(Prompt::Reason(semaphore, reason));
+        self.prompt = Some(prompt(action, text));
         None
     }
 

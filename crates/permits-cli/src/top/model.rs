@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, ChangeInfo, Diagnosis, Inspection, Severity};
+use permits::{AdminError, Change, ChangeInfo, Diagnosis, Inspection, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
@@ -43,8 +43,10 @@ pub(super) enum Prompt {
     Confirm(Action, String),
     /// A limit for this semaphore: the digits so far.
     Limit(String, String),
-    /// The reason for which this line is closed: the text so far.
-    Reason(String, String),
+    /// The reason of this change: the text so far.
+    Reason(Action, String),
+    /// The time of this pause: the text so far.
+    Time(Action, String),
     /// A filter of the names; typed into [`Model::filter`].
     Filter,
 }
@@ -159,7 +161,10 @@ impl Model {
     /// The numbers of semaphores with waiters and of stopped ones, and the longest wait, once they are known.
     pub(super) fn summary(&self) -> Option<(usize, usize, Option<Duration>)> {
         let rows = || self.counts.iter().flat_map(HashMap::values);
-        let longest = rows().filter_map(|row| row.oldest_waiter_age_ms).max().map(Duration::from_millis);
+        // The visible rows are newer.
+        let visible = self.rows.values().filter_map(|row| row.as_ref().ok());
+        let longest =
+            rows().chain(visible).filter_map(|row| row.oldest_waiter_age_ms).max().map(Duration::from_millis);
         let waiting = rows().filter(|row| row.waiting > 0).count();
         self.counts.as_ref().map(|_| (waiting, rows().filter(|row| row.is_stopped()).count(), longest))
     }
@@ -331,10 +336,18 @@ impl Model {
                 let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
                 Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
             }
-            Some(Prompt::Reason(name, reason)) => {
-                let waiting = self.row_of(name).map_or(String::new(), |row| format!(" ({})", row.waiting));
-                let refused = format!("its waiters{waiting} and new requests are refused");
-                Some(Note::Question(format!("close the line of {name:?}: {refused}; reason: {reason}")))
+            Some(Prompt::Reason(action, reason)) => {
+                let waiting =
+                    self.row_of(&action.semaphore).map_or(String::new(), |row| format!(" ({})", row.waiting));
+                let consequence = match action.change {
+                    Change::Pause { .. } => "nothing is granted".to_owned(),
+                    _ => format!("its waiters{waiting} and new requests are refused"),
+                };
+                Some(Note::Question(format!("{action}: {consequence}; reason: {reason}")))
+            }
+            Some(Prompt::Time(action, time)) => {
+                let empty = "empty: until it is resumed";
+                Some(Note::Question(format!("{action}; for 30s, 5m or 2h ({empty}): {time}")))
             }
             Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
             None => pending().or_else(|| self.message.clone()).map(Note::Message),

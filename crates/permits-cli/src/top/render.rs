@@ -29,6 +29,9 @@ const ROOMY: usize = 10;
 /// The width below which a heading is shortened, so that the number of waiters stays beside the state.
 const NARROW: usize = 50;
 
+/// The width from which on the oldest holder is beside the state.
+const WIDE: usize = 140;
+
 const KEYS_OF_OVERVIEW: &str =
     "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin  c close  d delete";
 const KEYS_OF_DETAIL: &str =
@@ -222,7 +225,13 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
                     let waited = waited.map(duration).unwrap_or_default();
                     let grants = model.rates.get(name).map(Rate::text).unwrap_or_default();
                     let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited, grants];
-                    (numbers, state(row), style(row, palette))
+                    let mut text = state(row);
+                    if let (true, Some(holder)) = (width >= WIDE, &row.oldest_holder) {
+                        let begun = if text.is_empty() { "" } else { "; " };
+                        let age = Duration::from_millis(row.oldest_holder_age_ms.unwrap_or_default());
+                        text.rest += &format!("{begun}held by {holder:?} for {}", duration(age));
+                    }
+                    (numbers, text, style(row, palette))
                 }
             };
             let [held, limit, waiting, waited, grants] = numbers;

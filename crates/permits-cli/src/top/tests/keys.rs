@@ -1,6 +1,6 @@
 //! Effects of keys.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use permits::{Change, Inspection};
@@ -41,7 +41,7 @@ fn states(now: Instant) -> Vec<Model> {
 #[test]
 fn only_y_confirms() {
     let now = Instant::now();
-    for ask in ["p", "d", "r"] {
+    for ask in ["d", "r"] {
         for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
             let mut model = opened(detail(), now);
             assert_eq!(types(&mut model, ask), None);
@@ -50,13 +50,30 @@ fn only_y_confirms() {
             assert_eq!((model.prompt, model.pending), (None, None));
         }
     }
-    assert_eq!(
-        types(&mut opened(detail(), now), "py"),
-        act(Change::Pause { time: None, reason: String::new() })
-    );
     assert_eq!(types(&mut opened(detail(), now), "dy"), act(Change::Delete { unreadable: false }));
     assert_eq!(types(&mut opened(detail(), now), "ry"), revoke("web-1"));
     assert_eq!(types(&mut opened(detail(), now), "jjrY"), revoke("web-3"));
+}
+
+#[test]
+fn a_pause_has_a_reason_and_a_time_which_may_be_empty() {
+    let now = Instant::now();
+    let typed = |reason: &str, time: &str| {
+        let mut model = opened(detail(), now);
+        assert_eq!(types(&mut model, &format!("p{reason}")), None);
+        assert_eq!(press(&mut model, KeyCode::Enter), None);
+        assert_eq!(types(&mut model, time), None);
+        (press(&mut model, KeyCode::Enter), model.message)
+    };
+    let pause = |time, reason: &str| (act(Change::Pause { time, reason: reason.into() }), None);
+    assert_eq!(typed("", ""), pause(None, ""));
+    assert_eq!(typed("429 of the API", "30m"), pause(Some(Duration::from_secs(1_800)), "429 of the API"));
+    let (effect, message) = typed("deploy", "soon");
+    assert!(effect.is_none() && message.is_some_and(|text| text.starts_with("not done: \"exports\": pause")));
+    let mut model = opened(detail(), now);
+    types(&mut model, "px");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!((press(&mut model, KeyCode::Esc), model.pending, model.prompt), (None, None, None));
 }
 
 #[test]

@@ -43,6 +43,23 @@ fn the_overview_has_a_row_for_each_semaphore() {
 }
 
 #[test]
+fn a_wide_screen_shows_the_oldest_holder() {
+    let now = Instant::now();
+    let mut model = overview(&["exports"], now);
+    let row = ListRow {
+        held: 4,
+        limit: Some(4),
+        paused: true,
+        oldest_holder: Some("nightly".into()),
+        oldest_holder_age_ms: Some(65_000),
+        ..ListRow::default()
+    };
+    model.on_snapshot(Snapshot::Rows(vec![("exports".into(), Ok(row))]), now);
+    assert!(drawn(&mut model, 140, 9, now)[2].ends_with("  PAUSED; held by \"nightly\" for 1 m 5 s"));
+    assert!(drawn(&mut model, 139, 9, now)[2].ends_with("  PAUSED"));
+}
+
+#[test]
 fn a_row_has_the_grants_of_the_last_seconds_and_the_colour_of_the_longest_wait() {
     let now = Instant::now();
     let names = ["a", "b", "c", "d", "e"];

@@ -99,7 +99,7 @@ fn no_color_turns_colours_off() {
         let mut view = View::start(command);
         if no_color.is_empty() {
             view.shows_row(&[">", &name, "0", "1", "0"]);
-            view.types("py");
+            view.types("p\r\r");
         }
         view.shows("PAUSED");
         let row = (0..24).find(|row| view.rows()[*row].contains("PAUSED")).expect("it is shown");
@@ -117,7 +117,7 @@ fn a_confirmed_action_is_done_when_the_screen_is_left_at_once() {
     let (server, name) = fresh();
     let mut view = View::top(&server, &[&name]);
     view.shows("no holders and no waiters");
-    view.types("pyq");
+    view.types("p\r\rq");
     assert_eq!(view.finish(), (0, String::new()));
     assert_eq!(status(&server, &name)["paused"], json!(true));
 }

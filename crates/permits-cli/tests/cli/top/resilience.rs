@@ -19,7 +19,7 @@ fn the_keys_work_while_the_store_is_unreachable() {
     server.kill();
     view.shows(" ago: the store ");
     view.shows("> web-1");
-    view.types("py");
+    view.types("p\r\r");
     view.shows(&format!("{name:?}: pause failed: the store cannot be reached"));
     server.restart();
     // The server keeps nothing on disk, and has lost the limit until a program declares it again.
@@ -47,7 +47,7 @@ fn the_screen_can_be_left_while_the_store_is_silent() {
     view.shows_row(&[">", &name, "0", "1", "0"]);
     server.pause();
     view.shows(" ago: the store ");
-    view.types("py");
+    view.types("p\r\r");
     view.shows("asked the store");
     view.types("q");
     let (code, rest) = view.finish();
@@ -121,8 +121,10 @@ fn it_fits_whatever_size_the_terminal_is_given() {
     view.resize(5, 20);
     view.shows("> a-name-t…de-     0");
     view.types("jp");
-    view.shows("(y/n)");
-    view.types("n\r");
+    view.shows("reason:");
+    view.types("\x1b");
+    view.shows("not done");
+    view.types("\r");
     view.shows("> web-1");
     for (rows, columns) in [(1, 1), (2, 3), (3, 80), (40, 7), (5, 20)] {
         view.resize(rows, columns);
