@@ -181,7 +181,7 @@ export class Detail {
     elements.unkept.hidden = !history.omitted;
     elements.graphs.hidden = history.omitted;
     if (history.omitted) {
-      setText(elements.unkept, "The last hour of this semaphore is not kept: there are too many, and others need a look more.");
+      setText(elements.unkept, "The last hour of this semaphore is not kept: others need a look more.");
       return;
     }
     const marks = (now) => status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));

@@ -203,7 +203,7 @@ export class List {
     if (name === "all") this.rows.clear();
     for (const row of rows) this.rows.set(row.name, { ...row, read: Date.now() });
     this.ahead = data.at_ms - Date.now();
-    for (const removed of data.removed ?? []) this.rows.delete(removed);
+    for (const removed of data.removed ?? []) [this.rows, this.rates.grants].forEach((map) => map.delete(removed));
     this.omitted = data.omitted;
     this.updateSoon();
     return new Set([...rows.map((row) => row.name), ...(data.removed ?? [])]);
