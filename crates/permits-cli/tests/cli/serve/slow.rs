@@ -181,6 +181,7 @@ fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
     let serve = Serve::start(&server, &[]);
     let list = serve.read("/api/v1/semaphores").body;
     assert!(list.len() > 4_000_000, "{}", list.len());
+    // At most: the connection of this reading may still be open.
     let (files, used) = (open_files(&serve), memory(&serve));
     let clients = || (0..SLOW).flat_map(|_| ["/api/v1/semaphores", "/api/v1/events", "/metrics"]);
     let begin = |path| begin_slowly(&changing.runtime, serve.address, path);
@@ -197,8 +198,8 @@ fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
         // Fails when there is nothing to read yet, and after the end.
         let _ = clients[turn].read(&mut [0; 4096]);
         turn = (turn + 1) % clients.len();
-        turn == 0 && open_files(&serve) == files
+        turn == 0 && open_files(&serve) <= files
     });
-    assert!(are_disconnected, "{} connections are open", open_files(&serve) - files);
+    assert!(are_disconnected, "{} connections are open", open_files(&serve).saturating_sub(files));
     assert_eq!(serve.read("/healthz").status, 200);
 }

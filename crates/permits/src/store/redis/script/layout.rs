@@ -126,6 +126,8 @@ fn entry() -> Vec<(&'static str, String)> {
         ("KEEPS", KEEPS.into()),
         ("LANED", LANED.into()),
         ("KEYED", KEYED.into()),
+        // Behind the first byte and the weight.
+        ("LEASE_AT", 1 + 4 + 1),
         // First byte, weight, lease, and the lengths of what the holder has of request and session.
         ("ENTRY_BYTES", 1 + 4 + 4 + 1 + 1),
         // The time for which the grant counts, and the number of changes of the lease.

@@ -45,8 +45,12 @@ if room > 0 and room <= (lanes == 0 and $PROMOTE_MAX or 8) then
     table.insert(events[to], string.format('granted %s %.0f %.0f %s', request, last_token, slot, holder))
   end
 
-  -- It may end before the next head is renewed: the general course has that head ask.
-  if waiting > granted and begun < lease_max then ordinary = false end
+  -- A lease may end before the next head is renewed: the general course has that head ask.
+  if ordinary and waiting > granted and begun < lease_max then
+    local head = lanes == 0 and redis.call('ZRANGE', queue_key, granted, granted)[1]
+    local entry = head and redis.call('HGET', state_key, head)
+    ordinary = entry and begun >= struct.unpack('<I4', entry, $LEASE_AT)
+  end
   -- Each freed slot is handed over. The first write shows that the leases are there.
   if ordinary and granted >= count and redis.call('ZREM', leases_key, unpack(named)) == count then
     waited = string.sub(packed, -$WAITS_BYTES)
