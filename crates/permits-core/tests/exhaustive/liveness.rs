@@ -5,8 +5,9 @@
 //! clients send what is due, holders release; time passes when nothing else is left to do.
 
 use permits_core::acquisition::Stage;
+use permits_core::protocol::{AcquireOutcome, Refusal};
 
-use super::client::{Client, Entry, KINDS, Kind};
+use super::client::{Client, Entry, KINDS, Kind, Outcome};
 use super::scope::Scope;
 use super::steps::Action;
 use super::world::World;
@@ -15,7 +16,7 @@ use super::world::World;
 /// acquisition that is retried.
 const LEASES: u32 = 6;
 
-/// Returns true if every waiter is served and the semaphore becomes idle.
+/// Returns true if every waiter is served, or superseded, and the semaphore becomes idle.
 pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     let until = world.now + LEASES * scope.longest();
@@ -25,7 +26,7 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
         world.clients.iter().zip(heavy).map(|(client, heavy)| heavy || !waits(client)).collect();
     while world.now < until {
         for (served, client) in served.iter_mut().zip(&world.clients) {
-            *served |= matches!(stage(client), Some(Stage::Held(_)));
+            *served |= matches!(stage(client), Some(Stage::Held(_))) || is_superseded(client);
         }
         let action = next(&world, scope);
         if action == Action::Tick && is_at_rest(&world) {
@@ -38,6 +39,15 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
 
 fn stage(client: &Client) -> Option<Stage> {
     client.entry.as_ref().map(Entry::stage)
+}
+
+/// The store has refused it for a newer request with its key, and the reply is under way.
+fn is_superseded(client: &Client) -> bool {
+    let reply = client.call(Kind::Acquire).and_then(|call| call.reply.as_ref());
+    let superseded = |outcome: &Outcome| {
+        matches!(outcome, Outcome::Acquired(AcquireOutcome::Refused(Refusal::Superseded)))
+    };
+    reply.is_some_and(|reply| superseded(&reply.outcome))
 }
 
 fn waits(client: &Client) -> bool {

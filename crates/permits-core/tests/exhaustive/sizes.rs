@@ -263,8 +263,9 @@ fn everything_holds_in_the_long_scopes() {
         Scope { name: "lanes, losses", ..lanes(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, cancels", ..lanes(Budget { cancels: 1, ..three(0) }) },
         Scope { lease: 2, name: "lanes, again", ..lanes(Budget { acquisitions: 4, ..three(0) }) },
-        keys(three(1)),
-        Scope { name: "keys, losses", ..keys(Budget { losses: 1, ..three(0) }) },
+        // From the first grant on, with short leases: without these bounds they do not end within minutes.
+        Scope { begin: HELD, lease: 2, ..keys(three(1)) },
+        Scope { begin: HELD, lease: 2, name: "keys, losses", ..keys(Budget { losses: 1, ..three(0) }) },
         rates(2, two(3)),
         rates(4, two(3)),
         Scope { at_least: 4, weights: &[1, 1, 1], name: "rates, with a crowd", ..crowd(three(0)) },
