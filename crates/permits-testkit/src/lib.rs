@@ -49,7 +49,7 @@
 //! - [`trace`]: threads that are killed, with their process, at a chosen system call.
 //! - [`worker`]: worker processes: clients that a test commands, and that report their events.
 //! - [`faults`]: the fault matrix: a row for each kind of fault, with its promise.
-//! - [`history`]: the commands of a store and the events of its clients, recorded, and the checks of both.
+//! - [`history`]: the steps of a store and the events of its clients, and the checks of both.
 //! - [`mutants`]: defects that the checks have to find.
 //! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
 //! - [`requests`]: the table of requests, which the tests of every door walk, and what arrives at a server.

@@ -216,7 +216,6 @@ impl Fixture {
 
     /// The workers that have units now, by the store.
     fn with_units(&self) -> Vec<usize> {
-        // Read from outside: an inspection does not say what only a session's deadline keeps.
         let [waiters, all] = ["queue", "leases"].map(|part| {
             let names = self.server().command(&["ZRANGE", &key(part), "0", "-1"]);
             names.array().iter().map(|name| name.text().to_owned()).collect::<Vec<_>>()

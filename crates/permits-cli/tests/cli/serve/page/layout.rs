@@ -268,12 +268,7 @@ fn the_rules_of_axe_find_nothing() {
         return;
     };
     let axe = std::fs::read_to_string(axe).expect("it can be read");
-    let server = Server::start();
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
-    let _running = scene(&server);
+    let (server, _serve, browser, _running) = scene_in_a_browser();
     server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
     browser.until("document.querySelector('#summary .unreadable b').innerText === '1'");
     let violations = "return axe.run().then((found) => found.violations.flatMap((rule) => \

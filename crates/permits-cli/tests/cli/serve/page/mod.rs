@@ -77,6 +77,17 @@ fn unseen(browser: &Browser, selector: &str, wanted: &[&str]) -> Vec<String> {
     unseen.as_array().expect("an array").iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
+/// The page of a store with the semaphores of [`scene`], open and with its token.
+fn scene_in_a_browser() -> (Server, Serve, Browser, Vec<Running>) {
+    let server = Server::start();
+    let serve = Serve::writable(&server);
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/", serve.address));
+    enter_token(&browser);
+    let running = scene(&server);
+    (server, serve, browser, running)
+}
+
 /// Semaphores as in a small company.
 fn scene(server: &Server) -> Vec<Running> {
     let mut running = Vec::new();

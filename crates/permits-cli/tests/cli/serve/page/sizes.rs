@@ -152,12 +152,7 @@ fn pictures_of_each_width() {
     if without_browser() || std::env::var_os(WIDTHS).is_none() {
         return;
     }
-    let server = Server::start();
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
-    let _running = scene(&server);
+    let (_server, _serve, browser, _running) = scene_in_a_browser();
     browser.until(&format!("{}?.item.waiting === 3", row("exports")));
     for (width, height) in [(390, 844), (768, 1024), (1024, 768), (1280, 800), (1440, 900), (1920, 1080)] {
         for scheme in ["light", "dark"] {

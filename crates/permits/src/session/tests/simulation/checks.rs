@@ -10,6 +10,28 @@ use crate::protocol::Grant;
 use crate::session::callers::PermitGuard;
 use crate::session::permit_state::HeldPermit;
 
+/// The number of each event, over all seeds: a fault that never happens shows nothing.
+#[derive(Default, Debug)]
+pub(super) struct Seen {
+    pub(super) granted: usize,
+    pub(super) lost: usize,
+    pub(super) reply_lost: usize,
+    pub(super) request_lost: usize,
+    pub(super) message_lost: usize,
+    pub(super) restarts: usize,
+    pub(super) reclaimed: usize,
+    pub(super) crashed: usize,
+    pub(super) frozen: usize,
+    pub(super) cancelled: usize,
+    pub(super) gathered: usize,
+    pub(super) changed: usize,
+    pub(super) held_back: usize,
+    pub(super) cut_off: usize,
+    pub(super) late: usize,
+    pub(super) granted_again: usize,
+    pub(super) recalled: usize,
+}
+
 impl World {
     /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
     /// to arrive.

@@ -16,8 +16,9 @@ mod programs;
 mod sets;
 mod world;
 
+use self::checks::Seen;
 use self::client::Ask;
-use self::world::{CLIENTS, Seen, World};
+use self::world::{CLIENTS, World};
 use crate::model::{Entry, EntryState};
 use crate::protocol::Recovery;
 use crate::session::callers::Message;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::checks::rises;
+use super::checks::{Seen, rises};
 use super::client::Client;
 use super::ideas::Ideas;
 use crate::clock::Moment;
@@ -47,28 +47,6 @@ pub(super) enum Coming {
 /// world.
 pub(super) const RATES: [u128; 4] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
-
-/// The number of each event, over all seeds: a fault that never happens shows nothing.
-#[derive(Default, Debug)]
-pub(super) struct Seen {
-    pub(super) granted: usize,
-    pub(super) lost: usize,
-    pub(super) reply_lost: usize,
-    pub(super) request_lost: usize,
-    pub(super) message_lost: usize,
-    pub(super) restarts: usize,
-    pub(super) reclaimed: usize,
-    pub(super) crashed: usize,
-    pub(super) frozen: usize,
-    pub(super) cancelled: usize,
-    pub(super) gathered: usize,
-    pub(super) changed: usize,
-    pub(super) held_back: usize,
-    pub(super) cut_off: usize,
-    pub(super) late: usize,
-    pub(super) granted_again: usize,
-    pub(super) recalled: usize,
-}
 
 pub(super) struct World {
     pub(super) random: fastrand::Rng,
