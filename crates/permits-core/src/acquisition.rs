@@ -105,10 +105,12 @@ pub enum Input {
     RenewFailed,
     /// The store has pushed an event.
     Pushed(EventKind),
-    /// The replicas have answered: whether enough of them have the grant.
+    /// The replicas have answered.
     Confirmed {
-        /// As many as the session asks for.
-        enough: bool,
+        /// The number of those that have the grant.
+        confirmed: u32,
+        /// The number that the session asks for.
+        wanted: u32,
     },
     /// The call that asks the replicas has failed.
     ConfirmFailed(Failure),
@@ -259,7 +261,9 @@ impl Acquisition {
             }
             // The store has lost the grant before the caller had it.
             (Stage::Unconfirmed(_), Input::Renewed(_, times)) => self.lost_place(times),
-            (Stage::Unconfirmed(grant), Input::Confirmed { enough: true }) => self.deliver(grant, terms, now),
+            (Stage::Unconfirmed(grant), Input::Confirmed { confirmed, wanted }) if confirmed >= wanted => {
+                self.deliver(grant, terms, now)
+            }
             (Stage::Unconfirmed(_), Input::ConfirmFailed(Failure { temporary: true, .. })) => Effect::Confirm,
             (Stage::Unconfirmed(_), Input::Confirmed { .. } | Input::ConfirmFailed(_)) => self.end(true),
 

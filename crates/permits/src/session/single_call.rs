@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::callers::PermitGuard;
 use super::outbox::Answer;
 use super::outbox::Outbox;
-use super::timers::Outage;
+use super::timers::{Outage, Retry};
 use crate::clock::Moment;
 use crate::error::{AdminError, AdoptError, Ended, RenewError};
 use crate::protocol::{
@@ -17,7 +17,7 @@ use crate::protocol::{
     RenewRequest, Reply,
 };
 use crate::store::StoreError;
-use crate::timing::{BACKOFF, CALL_TIMEOUT_MAX};
+use crate::timing::CALL_TIMEOUT_MAX;
 
 /// A call, and its caller.
 pub(super) struct SingleCall {
@@ -28,8 +28,7 @@ pub(super) struct SingleCall {
     created_at: Moment,
     /// An earlier try was sent and not answered. If the store does not know the subject, that may be why.
     sent_before: bool,
-    failures: u32,
-    retry_at: Option<Moment>,
+    retry: Retry,
     outage: Option<Outage>,
 }
 
@@ -55,8 +54,7 @@ impl SingleCall {
             reply_to,
             created_at: now,
             sent_before: false,
-            failures: 0,
-            retry_at: None,
+            retry: Retry::default(),
             outage: None,
         }
     }
@@ -160,14 +158,13 @@ impl SingleCalls {
     pub(super) fn retry(&mut self, mut call: SingleCall, error: StoreError, now: Moment) {
         call.sent_before |= error.is_outcome_unknown();
         Outage::record(&mut call.outage, error, now);
-        call.failures = call.failures.saturating_add(1);
-        call.retry_at = Some(now + BACKOFF.pause(call.failures));
+        call.retry.on_failure(now);
         self.waiting.push(call);
     }
 
     pub(super) fn retry_now(&mut self) {
         for call in &mut self.waiting {
-            call.retry_at = None;
+            call.retry.at = None;
         }
     }
 
@@ -178,11 +175,11 @@ impl SingleCalls {
             let unanswered = || StoreError::NoAnswer { reason: "for too long to send it again".into() };
             call.fail(error.unwrap_or_else(unanswered), outbox);
         }
-        self.waiting.extract_if(.., |call| call.retry_at.is_none_or(|at| at <= now)).collect()
+        self.waiting.extract_if(.., |call| call.retry.at.is_none_or(|at| at <= now)).collect()
     }
 
     pub(super) fn next_time(&self) -> Option<Moment> {
-        self.waiting.iter().filter_map(|call| call.retry_at).min()
+        self.waiting.iter().filter_map(|call| call.retry.at).min()
     }
 
     pub(super) fn has_outage(&self) -> bool {

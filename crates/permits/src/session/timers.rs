@@ -1,10 +1,11 @@
-//! Timers, in order of time; and outages, whose length decides.
+//! Timers, in order of time; pauses after failures; and outages, whose length decides.
 
 use std::collections::BTreeMap;
 
 use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
 use crate::store::StoreError;
+use crate::timing::BACKOFF;
 
 /// The timers of the engine.
 pub(super) enum Timer {
@@ -57,6 +58,30 @@ impl<T> Timers<T> {
     /// The time of the next one.
     pub(crate) fn next(&self) -> Option<Moment> {
         self.set.first_key_value().map(|((at, _), _)| *at)
+    }
+}
+
+/// The pauses after calls that failed, one after the other.
+#[derive(Default)]
+pub(super) struct Retry {
+    /// Nothing is sent before.
+    pub(super) at: Option<Moment>,
+    failures: u32,
+}
+
+impl Retry {
+    pub(super) fn on_failure(&mut self, now: Moment) {
+        self.failures = self.failures.saturating_add(1);
+        self.at = Some(now + BACKOFF.pause(self.failures));
+    }
+
+    /// A call has succeeded. The pause that is under way ends by its time.
+    pub(super) fn on_success(&mut self) {
+        self.failures = 0;
+    }
+
+    pub(super) fn on_time(&mut self, now: Moment) {
+        self.at.take_if(|at| *at <= now);
     }
 }
 

@@ -44,12 +44,13 @@ impl SemaphoreSession {
         let now = turn.now;
         self.dirty = false;
         let mut calls = Vec::new();
-        if connected && self.schedule.retry_at.is_none() {
+        if connected && self.schedule.retry.at.is_none() {
             let acquires = self.may_acquire();
             if acquires || self.may_release() {
                 self.release_calls(&mut calls);
             }
-            if self.in_flight.renewing == 0 && (self.schedule.renew_due || self.schedule.recheck_due) {
+            if self.in_flight.renewing == 0 && (self.schedule.renewal.is_due || self.schedule.recheck.is_due)
+            {
                 self.renewal_calls(now, &mut calls);
             }
             if self.in_flight.confirming == 0 && !self.unconfirmed.is_empty() {
@@ -71,7 +72,7 @@ impl SemaphoreSession {
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
             }
         }
-        if !connected && self.schedule.renew_due {
+        if !connected && self.schedule.renewal.is_due {
             // A renewal that cannot be sent has failed.
             let unreachable = StoreError::Unreachable { reason: "there is no connection".into() };
             let reason = down.as_ref().map_or(&unreachable, |outage| &outage.error);
@@ -87,7 +88,7 @@ impl SemaphoreSession {
     /// it.
     pub(in crate::session) fn releases_first(&mut self, turn: &Turn) -> Vec<Call> {
         let mut calls = Vec::new();
-        if self.schedule.retry_at.is_none() {
+        if self.schedule.retry.at.is_none() {
             self.release_calls(&mut calls);
         }
         self.as_calls(calls, turn)
@@ -151,36 +152,29 @@ impl SemaphoreSession {
     /// Makes calls for the renewal of everything, in parts; or of one waiter, which lets time take effect.
     fn renewal_calls(&mut self, now: Moment, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         self.handed_over.clear();
-        let mut items: Vec<RenewRequest> = if self.schedule.renew_due {
+        let mut items: Vec<RenewRequest> = if self.schedule.renewal.is_due {
             self.renewed().map(Entry::to_renewal).collect()
         } else {
             self.first_waiter().map(Entry::to_renewal).into_iter().collect()
         };
         // Permits first: a store that is slow with many waiters has renewed these by then.
         items.sort_by_key(|renew| renew.grant.is_none());
-        if self.schedule.renew_due {
+        if self.schedule.renewal.is_due {
             let interval = self.renewal_interval();
-            self.report_late_renewal(interval, now);
-            self.schedule.renew_at = interval.map(|interval| now + spread(interval));
-            self.schedule.renewed_at = interval.map(|_| now);
+            let late = self.schedule.renewal.sent(interval.map(|interval| now + spread(interval)), now);
+            // So late that the next one would be due.
+            if let Some(late) = late.filter(|late| interval.is_some_and(|interval| *late > interval)) {
+                events::renewal_late(&self.name, millis(late));
+            }
         }
         // Without anything to renew, too, a recheck finishes the work that the store left.
-        let recheck = std::mem::take(&mut self.schedule.recheck_due);
-        self.schedule.renew_due = false;
+        let recheck = std::mem::take(&mut self.schedule.recheck.is_due);
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
             let part: Vec<_> = items.drain(..items.len().min(MAX_BATCH)).collect();
             let requests = part.iter().map(|renew| (renew.into(), renew.lease_version)).collect();
             self.in_flight.renewing += 1;
             calls.push((declaration, Operation::Renew(part), CallKind::Renew(requests)));
-        }
-    }
-
-    /// Reports a renewal that goes out so late that the next one would be due.
-    fn report_late_renewal(&mut self, interval: Option<Duration>, now: Moment) {
-        let late = self.schedule.renewal_planned.take().map(|planned| now.since(planned));
-        if let Some(late) = late.filter(|late| interval.is_some_and(|interval| *late > interval)) {
-            events::renewal_late(&self.name, millis(late));
         }
     }
 
@@ -241,17 +235,14 @@ impl SemaphoreSession {
 
     /// The renewal interval, if a renewal of everything goes out with the next calls.
     pub(in crate::session) fn due_interval(&self) -> Option<Duration> {
-        let due = self.schedule.renew_due && self.schedule.retry_at.is_none();
+        let due = self.schedule.renewal.is_due && self.schedule.retry.at.is_none();
         due.then(|| self.renewal_interval())?
     }
 
     /// Renews everything now if at `later` the last renewal would be too long ago, and the planned one is not
     /// before then.
     pub(in crate::session) fn renew_unless_before(&mut self, later: Moment) -> bool {
-        let too_late = self.schedule.renewed_at.is_some_and(|at| at + COMPANIONS_EVERY < later);
-        let renews = too_late && self.schedule.renew_at.is_some_and(|at| at > later);
-        self.schedule.renew_due |= renews;
-        renews
+        self.schedule.renewal.advance_unless_before(later, COMPANIONS_EVERY)
     }
 }
 

@@ -42,13 +42,13 @@ impl SemaphoreSession {
                         let permit = permit.clone();
                         if self.was_kept(&permit) {
                             // No caller works with it any more.
-                            return self.step(request, Input::Released, None, turn);
+                            return self.step(request, Input::Released, turn);
                         }
                         turn.outbox.signal_loss(&permit);
                     }
                     Check::Ended => {}
                 }
-                self.step(request, Input::Expired, None, turn);
+                self.step(request, Input::Expired, turn);
             }
             None => {
                 let late = match entry.spec.client.wait {
@@ -96,7 +96,7 @@ impl SemaphoreSession {
     /// A release that is not sent any more: what the store still has ends with its lease.
     pub(super) fn give_up(&mut self, release: PendingRelease, error: &StoreError, turn: &mut Turn) {
         let given_up = Input::ReleaseReturned { ended: false };
-        self.step(&release.request.request, given_up, None, turn);
+        self.step(&release.request.request, given_up, turn);
         match release.answer {
             Some(answer) => turn.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
             None => events::not_released(&self.name, &release.request.holder, error),
@@ -111,7 +111,7 @@ impl SemaphoreSession {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
                 Some(permit) => {
                     turn.outbox.lose(&permit, Lost::Closed);
-                    self.step(&request, Input::Released, None, turn);
+                    self.step(&request, Input::Released, turn);
                 }
                 None => self.fail(&request, AcquireError::Ended(Ended::Closed), turn),
             }

@@ -1,4 +1,4 @@
-//! An acquisition with its caller, its permit and its timer; and the times and the calls of its semaphore.
+//! An acquisition with its caller, its permit and its timer; and the calls of its semaphore in flight.
 
 use std::sync::Arc;
 
@@ -88,56 +88,5 @@ impl InFlight {
         let any = self.acquiring + self.releasing + self.renewing > 0;
         let since = if returned { now } else { self.unanswered_since.unwrap_or(now) };
         self.unanswered_since = any.then_some(since);
-    }
-}
-
-/// The times at which something is to be done.
-#[derive(Default)]
-pub(super) struct Schedule {
-    /// Renew everything with the next calls.
-    pub(super) renew_due: bool,
-    pub(super) renew_at: Option<Moment>,
-    /// The time that was planned for the renewal that is due, if it was due by its time.
-    pub(super) renewal_planned: Option<Moment>,
-    /// The last renewal of everything; at first, the extension of the first acquisition that needs renewal.
-    pub(super) renewed_at: Option<Moment>,
-    /// Renew one waiter with the next calls, so that the store lets time take effect.
-    pub(super) recheck_due: bool,
-    pub(super) recheck_at: Option<Moment>,
-    /// The position of the waiter whose turn that is.
-    pub(super) recheck_position: u64,
-    /// Replies in a row that asked for a recheck at once.
-    pub(super) rechecked_at_once: u32,
-    /// After a failure: send nothing before.
-    pub(super) retry_at: Option<Moment>,
-    /// Release what is kept and was not used for some time.
-    pub(super) give_back_at: Option<Moment>,
-}
-
-impl Schedule {
-    pub(super) fn renew_by(&mut self, at: Moment) {
-        self.renew_at = Some(self.renew_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    pub(super) fn recheck_by(&mut self, at: Moment) {
-        self.recheck_at = Some(self.recheck_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    /// Looks for permits that are kept for too long.
-    pub(super) fn give_back_by(&mut self, at: Moment) {
-        self.give_back_at = Some(self.give_back_at.map_or(at, |planned| planned.min(at)));
-    }
-
-    /// Rechecks at the turn of a waiter, unless a waiter before it has its turn.
-    pub(super) fn recheck_in_turn(&mut self, at: Moment, position: u64) {
-        if self.recheck_at.is_none() || position <= self.recheck_position {
-            self.recheck_at = Some(at);
-            self.recheck_position = position;
-        }
-    }
-
-    /// The next time at which something is to be done, if nothing happens before.
-    pub(super) fn next(&self) -> Option<Moment> {
-        [self.renew_at, self.recheck_at, self.retry_at, self.give_back_at].into_iter().flatten().min()
     }
 }

@@ -55,7 +55,7 @@ impl SemaphoreSession {
         if self.in_flight.renewing > 0 {
             self.handed_over.insert(request.clone());
         }
-        self.step(request, Input::HandedOver, None, turn);
+        self.step(request, Input::HandedOver, turn);
     }
 
     /// The renewal of one permit, and the declaration to send with it.

@@ -45,7 +45,7 @@ impl SemaphoreSession {
     fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, turn: &mut Turn) {
         for permit in kept {
             permit.end();
-            self.step(&permit.request, Input::Released, None, turn);
+            self.step(&permit.request, Input::Released, turn);
         }
     }
 }

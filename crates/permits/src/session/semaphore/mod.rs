@@ -9,16 +9,19 @@ mod ends;
 mod entry;
 mod held;
 mod kept;
+mod reason;
 mod releases;
 mod replies;
+mod schedule;
 mod view;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use self::entry::{Entry, InFlight, Schedule};
+use self::entry::{Entry, InFlight};
 use self::releases::Releases;
+use self::schedule::Schedule;
 pub(super) use self::view::View;
 use super::Config;
 use super::callers::{PendingRelease, PermitGuard, Session, Shared};
@@ -27,8 +30,7 @@ use super::outbox::Outbox;
 use super::permit_state::PermitState;
 use super::shelf::Shelf;
 use super::spec::{AcquireSpec, Wait};
-use super::timers::Outage;
-use super::timers::{self, Timer, Timers};
+use super::timers::{self, Outage, Retry, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
@@ -71,8 +73,8 @@ pub(super) struct SemaphoreSession {
     /// Handed over while a renewal was in flight: the reply to it is about the permit of another process.
     handed_over: Set<RequestId>,
     schedule: Schedule,
-    /// Calls that failed in a row.
-    failures: u32,
+    /// The error of the last call, if it failed.
+    failure: Option<StoreError>,
     outage: Option<Outage>,
     /// The timer of the earliest time in the schedule.
     timer: Option<timers::Key>,
@@ -97,7 +99,7 @@ impl SemaphoreSession {
             in_flight: InFlight::default(),
             handed_over: Set::default(),
             schedule: Schedule::default(),
-            failures: 0,
+            failure: None,
             outage: None,
             timer: None,
             dirty: false,
@@ -113,7 +115,7 @@ impl SemaphoreSession {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.unreturned() == 0 && !self.has_call_in_flight() && !self.schedule.recheck_due
+        self.unreturned() == 0 && !self.has_call_in_flight() && !self.schedule.recheck.is_due
     }
 
     pub(super) fn has_call_in_flight(&self) -> bool {
@@ -182,10 +184,10 @@ impl SemaphoreSession {
         arrival
     }
 
-    /// Steps an acquisition and carries out the effect. If the acquisition ends, `error` answers a caller
-    /// that still waits.
-    fn step(&mut self, request: &RequestId, input: Input, error: Option<AcquireError>, turn: &mut Turn) {
+    /// Steps an acquisition and carries out the effect.
+    fn step(&mut self, request: &RequestId, input: Input, turn: &mut Turn) {
         let now = turn.now;
+        let reason = self.reason(request, &input, turn);
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         let terms = terms(entry, turn);
         let effect = entry.acquisition.step(input, &terms, now);
@@ -211,7 +213,7 @@ impl SemaphoreSession {
                 }
                 self.plan_renewal(request);
             }
-            Effect::Renew => self.schedule.renew_due = true,
+            Effect::Renew => self.schedule.renewal.is_due = true,
             Effect::Confirm => {
                 self.unconfirmed.push(request.clone());
                 self.plan_renewal(request);
@@ -221,7 +223,7 @@ impl SemaphoreSession {
                 entry.permit.iter().for_each(|permit| permit.extend(until));
             }
             Effect::MarkUnsure => {
-                if let (Some(permit), Some(reason)) = (&entry.permit, &error) {
+                if let (Some(permit), Some(reason)) = (&entry.permit, &reason) {
                     permit.mark_unsure(reason);
                 }
             }
@@ -229,7 +231,7 @@ impl SemaphoreSession {
                 let reason = "the store has lost its state, and cannot put the permit back yet";
                 entry.permit.iter().for_each(|permit| permit.mark_unsure(&reason));
                 let soon = now + retry_reclaim_after(entry.spec.terms.lease());
-                self.schedule.renew_by(soon);
+                self.schedule.renewal.hasten(soon);
             }
             Effect::Lose { revoked } => {
                 let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
@@ -245,8 +247,8 @@ impl SemaphoreSession {
             }
             Effect::End { release } => {
                 let Some(mut entry) = self.forget(request, turn) else { return };
-                match error {
-                    Some(error) => entry.answer(Err(error), &mut turn.outbox),
+                match reason {
+                    Some(reason) => entry.answer(Err(reason), &mut turn.outbox),
                     None => turn.outbox.discard(entry.answer.take()),
                 }
                 if release {
@@ -257,15 +259,9 @@ impl SemaphoreSession {
     }
 
     /// Steps an acquisition. If it has ended, what the store may have of it is released.
-    fn step_or_release(
-        &mut self,
-        request: RequestKey,
-        input: Input,
-        error: Option<AcquireError>,
-        turn: &mut Turn,
-    ) {
+    fn step_or_release(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
         if self.acquisitions.contains_key(&request.request) {
-            self.step(&request.request, input, error, turn);
+            self.step(&request.request, input, turn);
         } else if !self.handed_over.contains(&request.request) {
             self.step_unknown(request, input, turn);
         }
@@ -298,7 +294,7 @@ impl SemaphoreSession {
                     entry.answer(Ok(permit), &mut turn.outbox);
                 }
             }
-            None => self.step(request, Input::Released, None, turn),
+            None => self.step(request, Input::Released, turn),
         }
     }
 
@@ -362,7 +358,7 @@ impl SemaphoreSession {
         {
             turn.timers.remove(entry.timer.take());
         }
-        self.step(request, Input::Withdrawn, None, turn);
+        self.step(request, Input::Withdrawn, turn);
     }
 
     /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its
@@ -379,7 +375,7 @@ impl SemaphoreSession {
         let now = turn.now;
         let Event { holder, request, kind, .. } = event;
         if let EventKind::Turn(delay_us) = kind {
-            return self.schedule.recheck_in_turn(now + Duration::from_micros(delay_us), 0);
+            return self.schedule.recheck.at_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
             return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), turn);
@@ -397,32 +393,28 @@ impl SemaphoreSession {
         if let Some(error) = error {
             entry.answer(Err(error), &mut turn.outbox);
         }
-        self.step(&request, Input::Pushed(kind), None, turn);
+        self.step(&request, Input::Pushed(kind), turn);
     }
 
     /// The store can be reached again: everything is renewed, and nothing waits for a retry.
     pub(super) fn on_reconnected(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
-        self.schedule.renew_due = true;
-        self.schedule.retry_at = None;
-        self.failures = 0;
+        self.schedule.renewal.is_due = true;
+        self.schedule.retry = Retry::default();
     }
 
     /// A time of the schedule has come.
     pub(super) fn on_time(&mut self, turn: &mut Turn) {
         let now = turn.now;
         self.timer = None;
-        let due = |at: &mut Option<Moment>| at.take_if(|at| *at <= now).is_some();
-        if let Some(planned) = self.schedule.renew_at.take_if(|at| *at <= now) {
-            self.schedule.renew_due = true;
-            self.schedule.renewal_planned.get_or_insert(planned);
-        }
-        let recheck = due(&mut self.schedule.recheck_at);
+        self.schedule.renewal.on_time(now);
         // The waiter that was to ask may have been granted by a message.
-        self.schedule.recheck_due |=
-            recheck && (self.schedule.rechecked_at_once > 0 || self.first_waiter().is_some());
-        due(&mut self.schedule.retry_at);
-        if due(&mut self.schedule.give_back_at) {
+        if self.schedule.recheck.comes(now) {
+            self.schedule.recheck.is_due |=
+                self.schedule.recheck.is_at_once() || self.first_waiter().is_some();
+        }
+        self.schedule.retry.on_time(now);
+        if self.schedule.give_back_at.take_if(|at| *at <= now).is_some() {
             self.give_back_idle(turn);
         }
     }
@@ -432,8 +424,8 @@ impl SemaphoreSession {
         let Some(entry) = self.acquisitions.get(request) else { return };
         if entry.needs_renewal() {
             let extended_at = entry.acquisition.extended_at;
-            self.schedule.renewed_at.get_or_insert(extended_at);
-            self.schedule.renew_by(extended_at + spread(renew_every(entry.spec.terms.lease())));
+            let at = extended_at + spread(renew_every(entry.spec.terms.lease()));
+            self.schedule.renewal.plan(extended_at, at);
         }
     }
 

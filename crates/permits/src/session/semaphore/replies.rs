@@ -5,31 +5,16 @@ use std::time::Duration;
 use super::{SemaphoreSession, Turn, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::clock::Moment;
-use crate::error::{AcquireError, Lost, ReleaseError};
+use crate::error::{Lost, ReleaseError};
 use crate::keeping::Notice;
 use crate::protocol::{
-    AcquireOutcome, Answers, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId,
-    RequestKey,
+    AcquireOutcome, Answers, ReleaseOutcome, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey,
 };
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
 use crate::session::timers::Outage;
 use crate::store::{Executed, StoreError};
-use crate::timing::BACKOFF;
-
-/// The number of rechecks that may follow one another at once, and the pause before each that comes after
-/// them.
-const RECHECKS_AT_ONCE: u32 = 32;
-const RECHECK_PAUSE: Duration = Duration::from_millis(100);
-
-/// The rest of a reply, beside the outcomes of acquisitions.
-#[derive(Clone, Copy)]
-struct Circumstances {
-    limit: u32,
-    pinned: bool,
-    recovering: Duration,
-}
 
 impl SemaphoreSession {
     /// A call about this semaphore has returned.
@@ -60,21 +45,16 @@ impl SemaphoreSession {
             Err(error) => return self.on_failure(kind, &error, turn),
         };
         let times = ReplyTimes { sent_at, server_us: reply.now_us };
-        let circumstances = Circumstances {
-            limit: reply.limit,
-            pinned: reply.pinned,
-            recovering: Duration::from_millis(reply.recovering_ms),
-        };
         match (kind, reply.answers) {
             (CallKind::Acquire(requests), Answers::Acquire(outcomes)) => {
                 for (request, outcome) in requests.into_iter().zip(outcomes) {
-                    self.on_acquired(request, outcome, circumstances, times, turn);
+                    self.on_acquired(request, outcome, times, turn);
                 }
             }
             (CallKind::Release(releases), Answers::Release(outcomes)) => {
                 for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
                     let input = Input::ReleaseReturned { ended: outcome != ReleaseOutcome::Unknown };
-                    self.step(&release.request.request, input, None, turn);
+                    self.step(&release.request.request, input, turn);
                     on_released(release, outcome, &mut turn.outbox);
                 }
             }
@@ -88,9 +68,7 @@ impl SemaphoreSession {
                 for (renewed, outcome) in requests.into_iter().zip(outcomes) {
                     let request = renewed.request.clone();
                     self.on_renewed(renewed, 0, outcome, times, turn);
-                    let error = AcquireError::NotReplicated { confirmed, wanted };
-                    let input = Input::Confirmed { enough: confirmed >= wanted };
-                    self.step(&request, input, Some(error), turn);
+                    self.step(&request, Input::Confirmed { confirmed, wanted }, turn);
                 }
             }
             (kind, _) => self.on_failure(kind, &mismatched_reply(), turn),
@@ -100,26 +78,14 @@ impl SemaphoreSession {
     /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
     pub(in crate::session) fn note_reply(&mut self, reply: &Reply, in_order: bool, turn: &mut Turn) {
         let now = turn.now;
-        self.failures = 0;
+        self.schedule.retry.on_success();
+        self.failure = None;
         self.outage = None;
         self.view.note(&self.name, reply);
         let Reply { keepable, limit, .. } = *reply;
         self.note(Notice::Reply { keepable, limit, in_order }, turn);
-        match reply.recheck_ms {
-            // The store has more to reap than fits into a call.
-            Some(0) if self.schedule.rechecked_at_once < RECHECKS_AT_ONCE => {
-                self.schedule.rechecked_at_once += 1;
-                self.schedule.recheck_due = true;
-            }
-            // Or its state is damaged.
-            Some(0) => self.schedule.recheck_by(now + RECHECK_PAUSE),
-            Some(milliseconds) => {
-                self.schedule.rechecked_at_once = 0;
-                let position = reply.answers.foremost().unwrap_or(0);
-                self.schedule.recheck_in_turn(now + Duration::from_millis(milliseconds), position);
-            }
-            None => self.schedule.rechecked_at_once = 0,
-        }
+        let after = reply.recheck_ms.map(Duration::from_millis);
+        self.schedule.recheck.on_reply(after, reply.answers.foremost().unwrap_or(0), now);
     }
 
     /// Notes that a call about this semaphore has failed in a way that may pass.
@@ -129,73 +95,28 @@ impl SemaphoreSession {
 
     fn on_acquired(
         &mut self,
-        RequestKey { holder, request }: RequestKey,
+        asked: RequestKey,
         outcome: AcquireOutcome,
-        circumstances: Circumstances,
         times: ReplyTimes,
         turn: &mut Turn,
     ) {
-        let refusal = match &outcome {
-            AcquireOutcome::Refused(refusal) => Some(refusal.clone()),
-            AcquireOutcome::Granted(_) | AcquireOutcome::Waiting { .. } => None,
-        };
-        if refusal.is_none() || circumstances.pinned {
-            self.warn_of_limit(&request, circumstances.limit);
+        let refused = matches!(outcome, AcquireOutcome::Refused(_));
+        let pinned = self.view.is_pinned();
+        if !refused || pinned {
+            self.warn_of_limit(&asked.request);
         }
-        let input = Input::Acquired(outcome, times);
-        let Some(entry) = self.acquisitions.get(&request) else {
-            return self.step_unknown(RequestKey { holder, request }, input, turn);
-        };
-        if refusal.is_none() {
-            // A refused request changes nothing, so its declaration does not count.
-            entry.spec.limit.note_reply(circumstances.pinned);
+        // A refused request changes nothing, so its declaration does not count.
+        if let Some(entry) = self.acquisitions.get(&asked.request).filter(|_| !refused) {
+            entry.spec.limit.note_reply(pinned);
         }
-        let error = refusal.map(|refusal| self.refusal(refusal, &request, circumstances, turn));
-        self.step(&request, input, error.flatten(), turn);
-    }
-
-    fn refusal(
-        &self,
-        refusal: Refusal,
-        request: &RequestId,
-        circumstances: Circumstances,
-        turn: &Turn,
-    ) -> Option<AcquireError> {
-        let Circumstances { limit, pinned, recovering } = circumstances;
-        let spec = &self.acquisitions.get(request)?.spec;
-        let semaphore = self.name.to_string();
-        Some(match refusal {
-            Refusal::NoPermits => AcquireError::NoPermits,
-            Refusal::Recovering => AcquireError::Recovering { remaining: recovering },
-            Refusal::Cooling { remaining_ms } => {
-                AcquireError::Cooling { remaining: Duration::from_millis(remaining_ms) }
-            }
-            Refusal::Paused { remaining_ms } => {
-                AcquireError::Paused { remaining: remaining_ms.map(Duration::from_millis) }
-            }
-            Refusal::LineClosed(reason) => AcquireError::LineClosed { reason },
-            Refusal::ExceedsLimit => {
-                let weight = spec.terms.weight;
-                // The limit may be the declared one, which a refusal does not store.
-                let declared = spec.limit.limit().filter(|declared| !pinned && weight > *declared);
-                AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(limit) }
-            }
-            Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
-            Refusal::Superseded => spec.superseded(),
-            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max },
-            Refusal::NoLimit => AcquireError::NoLimit { semaphore },
-            Refusal::LimitMismatch => {
-                let required = spec.limit.limit().unwrap_or_default();
-                AcquireError::LimitMismatch { semaphore, required, stored: limit }
-            }
-        })
+        self.step_or_release(asked, Input::Acquired(outcome, times), turn);
     }
 
     /// Warns if the limit in force is not the one that this program declared.
-    fn warn_of_limit(&mut self, request: &RequestId, limit: u32) {
+    fn warn_of_limit(&mut self, request: &RequestId) {
         let declared = self.acquisitions.get(request).and_then(|entry| entry.spec.limit.limit());
         if let Some(declared) = declared {
-            self.view.warn_of_limit(&self.name, declared, limit);
+            self.view.warn_of_limit(&self.name, declared);
         }
     }
 
@@ -212,12 +133,7 @@ impl SemaphoreSession {
             // It extended another lease.
             return;
         }
-        let limit = self.view.limit.unwrap_or_default();
-        let error = entry.map(|entry| match &outcome {
-            RenewOutcome::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
-            _ => AcquireError::ExceedsLimit { weight: entry.spec.terms.weight, limit },
-        });
-        self.step_or_release(renewed, Input::Renewed(outcome, times), error, turn);
+        self.step_or_release(renewed, Input::Renewed(outcome, times), turn);
     }
 
     /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
@@ -240,28 +156,27 @@ impl SemaphoreSession {
         if matches!(kind, CallKind::Single(_)) {
             return;
         }
-        self.failures = self.failures.saturating_add(1);
-        self.schedule.retry_at = Some(now + BACKOFF.pause(self.failures));
+        self.schedule.retry.on_failure(now);
+        self.failure = Some(error.clone());
         let failure =
             Failure { temporary: error.is_temporary(), outcome_unknown: error.is_outcome_unknown() };
-        let failed = || Some(AcquireError::Store(error.clone()));
         match kind {
             CallKind::Acquire(requests) => {
                 let input = Input::AcquireFailed(failure);
                 for asked in requests {
-                    self.step_or_release(asked, input.clone(), failed(), turn);
+                    self.step_or_release(asked, input.clone(), turn);
                 }
             }
             CallKind::Release(releases) => self.on_release_failed(releases, error, turn),
             CallKind::Renew(requests) => {
-                self.schedule.renew_due = true;
+                self.schedule.renewal.is_due = true;
                 for (renewed, _) in requests {
-                    self.step_or_release(renewed, Input::RenewFailed, failed(), turn);
+                    self.step_or_release(renewed, Input::RenewFailed, turn);
                 }
             }
             CallKind::Confirm(requests) => {
                 for renewed in requests {
-                    self.step_or_release(renewed, Input::ConfirmFailed(failure), failed(), turn);
+                    self.step_or_release(renewed, Input::ConfirmFailed(failure), turn);
                 }
             }
             CallKind::Single(_) => {}

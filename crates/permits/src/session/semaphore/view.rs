@@ -1,16 +1,21 @@
 //! A semaphore as the session's replies have shown it, and the events of its changes.
 
+use std::time::Duration;
+
 use crate::observe::events;
 use crate::protocol::{Name, Reply};
 
 /// A semaphore as the last reply reported it.
 #[derive(Debug, Default)]
 pub(in crate::session) struct View {
-    /// The limit.
+    /// The limit that was last in force.
     pub(super) limit: Option<u32>,
     /// The limit is pinned.
     pinned: Option<bool>,
-    recovering: bool,
+    /// The limit in force; 0 if there is none any more.
+    pub(super) stored: u32,
+    /// The rest of the recovery window.
+    pub(super) recovering: Duration,
     /// The limit that the last warning was about.
     warned_limit: Option<u32>,
 }
@@ -32,15 +37,24 @@ impl View {
                 _ => {}
             }
         }
-        match (std::mem::replace(&mut self.recovering, reply.recovering_ms > 0), self.recovering) {
+        self.stored = reply.limit;
+        let recovering = Duration::from_millis(reply.recovering_ms);
+        let before = std::mem::replace(&mut self.recovering, recovering);
+        match (!before.is_zero(), !recovering.is_zero()) {
             (false, true) => events::recovery_begun(semaphore, reply.recovering_ms),
             (true, false) => events::recovery_ended(semaphore),
             _ => {}
         }
     }
 
+    /// Returns true if the limit in force is pinned.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.stored > 0 && self.pinned == Some(true)
+    }
+
     /// Warns, once for each limit, that the limit in force is not the one that this program declared.
-    pub(super) fn warn_of_limit(&mut self, semaphore: &Name, declared: u32, limit: u32) {
+    pub(super) fn warn_of_limit(&mut self, semaphore: &Name, declared: u32) {
+        let limit = self.stored;
         if declared != limit && limit != 0 && self.warned_limit.replace(limit) != Some(limit) {
             events::limit_differs(semaphore, declared.into(), limit.into());
         }
@@ -50,6 +64,10 @@ impl View {
     /// warnings; `None` if it is not worth keeping. The limit is not kept, because another may be in force
     /// when the semaphore is used next.
     pub(in crate::session) fn kept(self) -> Option<Self> {
-        (self.warned_limit.is_some() || self.recovering).then_some(Self { limit: None, pinned: None, ..self })
+        (self.warned_limit.is_some() || !self.recovering.is_zero()).then_some(Self {
+            limit: None,
+            pinned: None,
+            ..self
+        })
     }
 }

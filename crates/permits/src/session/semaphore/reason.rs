@@ -1,0 +1,62 @@
+//! The reasons for which acquisitions end without a permit, as their callers learn them.
+
+use std::time::Duration;
+
+use super::{SemaphoreSession, Turn};
+use crate::acquisition::Input;
+use crate::error::AcquireError;
+use crate::protocol::{AcquireOutcome, Refusal, RenewOutcome, RequestId};
+use crate::session::spec::AcquireSpec;
+
+impl SemaphoreSession {
+    /// The reason for the caller, if this input ends the acquisition; and for the holder, if it makes the
+    /// permit unsure. `None` for inputs after which nobody waits for one.
+    pub(super) fn reason(&self, request: &RequestId, input: &Input, turn: &Turn) -> Option<AcquireError> {
+        let spec = || Some(&self.acquisitions.get(request)?.spec);
+        Some(match input {
+            Input::Acquired(AcquireOutcome::Refused(refusal), _) => self.refused(refusal, spec()?, turn),
+            Input::Renewed(RenewOutcome::LineClosed(reason), _) => {
+                AcquireError::LineClosed { reason: reason.clone() }
+            }
+            Input::Renewed(RenewOutcome::ExceedsLimit, _) => {
+                let limit = self.view.limit.unwrap_or_default();
+                AcquireError::ExceedsLimit { weight: spec()?.terms.weight, limit }
+            }
+            &Input::Confirmed { confirmed, wanted } => AcquireError::NotReplicated { confirmed, wanted },
+            Input::AcquireFailed(_) | Input::RenewFailed | Input::ConfirmFailed(_) => {
+                AcquireError::Store(self.failure.clone()?)
+            }
+            _ => return None,
+        })
+    }
+
+    fn refused(&self, refusal: &Refusal, spec: &AcquireSpec, turn: &Turn) -> AcquireError {
+        let semaphore = self.name.to_string();
+        match refusal {
+            Refusal::NoPermits => AcquireError::NoPermits,
+            Refusal::Recovering => AcquireError::Recovering { remaining: self.view.recovering },
+            &Refusal::Cooling { remaining_ms } => {
+                AcquireError::Cooling { remaining: Duration::from_millis(remaining_ms) }
+            }
+            Refusal::Paused { remaining_ms } => {
+                AcquireError::Paused { remaining: remaining_ms.map(Duration::from_millis) }
+            }
+            Refusal::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
+            Refusal::ExceedsLimit => {
+                let weight = spec.terms.weight;
+                let pinned = self.view.is_pinned();
+                // The limit may be the declared one, which a refusal does not store.
+                let declared = spec.limit.limit().filter(|declared| !pinned && weight > *declared);
+                AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(self.view.stored) }
+            }
+            Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
+            Refusal::Superseded => spec.superseded(),
+            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max },
+            Refusal::NoLimit => AcquireError::NoLimit { semaphore },
+            Refusal::LimitMismatch => {
+                let required = spec.limit.limit().unwrap_or_default();
+                AcquireError::LimitMismatch { semaphore, required, stored: self.view.stored }
+            }
+        }
+    }
+}
