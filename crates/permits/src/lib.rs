@@ -64,6 +64,8 @@
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
+// The test of threads has two of them once more, with the primitives of loom.
+#![cfg_attr(test, allow(clippy::duplicate_mod))]
 
 mod acquire;
 pub mod check;

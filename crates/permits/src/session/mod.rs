@@ -10,6 +10,7 @@
 //!   together;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches
 //!   and renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
+//! - [`sync`]: the primitives of what threads share without that lock;
 //! - [`locked`]: the assertion that no code of the program runs under the lock; [`keywords`]: the outcomes,
 //!   as events and metrics name them;
 //! - [`permit_state`]: a permit, as the engine and its holder share it, and the watchdog, which ends one
@@ -32,6 +33,7 @@ mod semaphore;
 pub(crate) mod shelf;
 mod single_call;
 pub(crate) mod spec;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod timers;

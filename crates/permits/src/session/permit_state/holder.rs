@@ -5,13 +5,13 @@ use std::future::{Future as _, poll_fn};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::atomic::Ordering;
 use super::watchdog::{self, Watched};
 use super::{Check, PermitState, PermitStatus};
 use crate::clock::Moment;

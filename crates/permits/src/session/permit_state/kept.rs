@@ -1,11 +1,11 @@
 //! A permit that its session keeps: what its next holder must not find of the last one, and its tokens.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{PermitState, watchdog};
+use super::atomic::Ordering;
+use super::{Check, PermitState, watchdog};
 use crate::clock::Moment;
 use crate::keeping::{is_token_due, is_token_left};
 
@@ -53,12 +53,13 @@ impl PermitState {
         now
     }
 
-    /// Grants it to another request of the session. Returns false if it was lost.
+    /// Grants it to another request of the session. Returns false if it was lost, or is now: no renewal whose
+    /// reply comes at this moment may extend a permit that no request gets.
     pub(in crate::session) fn grant_again(&self, now: Moment) -> bool {
         self.granted_again.fetch_add(1, Ordering::Relaxed);
         self.held_since.store(now.as_micros(), Ordering::Relaxed);
         self.held.renew();
-        self.is_held(now)
+        matches!(self.check(now), Check::Held(_))
     }
 
     /// Passes over the tokens up to this one, which were used before it was handed over.

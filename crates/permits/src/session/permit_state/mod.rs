@@ -13,7 +13,6 @@ mod holder;
 mod kept;
 mod watchdog;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
+use super::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::timers;
 use crate::clock::{Clock, Moment, millis};
 use crate::error::Lost;
@@ -343,116 +343,5 @@ impl Drop for PermitState {
         if let Some(key) = key.filter(|_| !self.process.is_forked()) {
             watchdog::forget(key);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::Future as _;
-    use std::sync::mpsc;
-    use std::task::{Context, Wake};
-    use std::thread::ThreadId;
-
-    use super::*;
-
-    fn held(deadline_ms: u64) -> HeldPermit {
-        held_until(at(deadline_ms)).0
-    }
-
-    /// A permit, as its holder sees it and as the engine does.
-    fn held_until(deadline: Moment) -> (HeldPermit, Arc<PermitState>) {
-        let requested = Requested {
-            semaphore: Name::new("n").expect("valid"),
-            holder: Holder::new("h").expect("valid"),
-            request: RequestId::new("s.1").expect("valid"),
-            terms: PermitTerms::new(1, 100),
-            max_hold: None,
-            clock: Clock::default(),
-            meters: SemaphoreMeters::default(),
-        };
-        let granted = (at(0), Duration::ZERO);
-        let grant = Grant { token: 7, slot: 0 };
-        let state = Arc::new(PermitState::new(requested, grant, deadline, granted, Process::current()));
-        (state.clone().into(), state)
-    }
-
-    fn at(milliseconds: u64) -> Moment {
-        Moment::from_micros(milliseconds * 1000)
-    }
-
-    #[test]
-    fn a_loss_is_final() {
-        let core = held(100);
-        assert_eq!(core.deadline(at(99)), Some(at(100)));
-        assert_eq!(core.deadline(at(100)), None);
-        core.extend(at(500));
-        assert_eq!(core.deadline(at(101)), None, "seen lost, it stays lost");
-        assert_eq!(core.reason(), Some(Lost::Expired));
-        assert!(core.signal().is_cancelled());
-    }
-
-    #[test]
-    fn a_thread_that_waits_for_the_loss_sees_the_deadline_pass_by_itself() {
-        let deadline = Moment::now() + Duration::from_millis(20);
-        let core = held(u64::try_from(deadline.since(at(0)).as_millis()).expect("it is soon"));
-        assert_eq!(core.lost_within(permits_testkit::HANGS), Some(Lost::Expired));
-    }
-
-    #[test]
-    fn an_extension_never_shortens() {
-        let core = held(100);
-        core.extend(at(300));
-        core.extend(at(200));
-        assert_eq!(core.deadline(at(0)), Some(at(300)));
-    }
-
-    /// The thread that signals the loss of this permit, which is awaited from now on.
-    fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
-        struct Notes(mpsc::Sender<ThreadId>);
-        impl Wake for Notes {
-            fn wake(self: Arc<Self>) {
-                // The test may have ended.
-                let _ = self.0.send(std::thread::current().id());
-            }
-        }
-        let (sender, thread) = mpsc::channel();
-        let waker = Arc::new(Notes(sender)).into();
-        let mut lost = Box::pin(held.cancellation_token().cancelled_owned());
-        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        // It is awaited until the process ends.
-        std::mem::forget(lost);
-        thread
-    }
-
-    #[test]
-    fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
-        let now = Moment::now();
-        let hour = now + Duration::from_secs(3_600);
-        for sooner in [Duration::ZERO, Duration::from_millis(20)] {
-            let (held, state) = held_until(hour);
-            let signalled = signalling_thread(&held);
-            // As the engine does, under its lock.
-            state.set_lease(Duration::from_secs(1), now + sooner);
-            let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
-            assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
-        }
-    }
-
-    #[test]
-    fn a_release_is_no_loss() {
-        let core = held(100);
-        assert!(core.end());
-        assert!(!core.end());
-        assert_eq!((core.reason(), core.status(at(0))), (None, PermitStatus::Lost));
-        assert!(!core.signal().is_cancelled());
-    }
-
-    #[test]
-    fn a_failed_renewal_is_a_doubt_until_the_next_success() {
-        let core = held(100);
-        core.mark_unsure(&"cut");
-        assert_eq!(core.status(at(1)), PermitStatus::Unsure);
-        core.extend(at(200));
-        assert_eq!(core.status(at(1)), PermitStatus::Held);
     }
 }

@@ -10,7 +10,7 @@ use crate::session::spec::AcquireSpec;
 
 impl SemaphoreSession {
     /// The reason for the caller, if this input ends the acquisition; and for the holder, if it makes the
-    /// permit unsure. `None` for inputs after which nobody waits for one.
+    /// permit unsure. `None` for inputs after which no caller waits for one.
     pub(super) fn reason(&self, request: &RequestId, input: &Input, turn: &Turn) -> Option<AcquireError> {
         let spec = || Some(&self.acquisitions.get(request)?.spec);
         Some(match input {

@@ -1,5 +1,5 @@
 //! The times at which something is to be done about a semaphore, if nothing happens before: a renewal, a
-//! recheck, a call after a failure, a look at what is kept.
+//! recheck, a call after a failure, the end of what is kept.
 
 use std::time::Duration;
 

@@ -2,11 +2,16 @@
 //!
 //! - [`driver`]: the engine behind its lock, with a store that answers at once or never;
 //! - [`steps`]: the engine alone, step by step;
-//! - [`simulation`]: many engines and one store that runs the model, under one clock.
+//! - [`simulation`]: many engines and one store that runs the model, under one clock;
+//! - [`shelf`], [`permit_state`]: the state that threads share without that lock; [`threads`]: under every
+//!   order of their steps.
 
 mod driver;
+mod permit_state;
+mod shelf;
 mod simulation;
 mod steps;
+mod threads;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +21,12 @@ use tokio::sync::mpsc;
 use super::Config;
 use super::callers::{Message, Port, Session};
 use super::engine::Engine;
+use super::permit_state::Requested;
 use super::spec::{AcquireSpec, LimitDeclaration};
 use crate::error::Ended;
-use crate::protocol::{Answers, Declaration, Label, Name, PermitTerms, Recovery, Reply, SessionId};
+use crate::protocol::{
+    Answers, Declaration, Holder, Label, Name, PermitTerms, Recovery, Reply, RequestId, SessionId,
+};
 
 /// The settings of a session that waits for its store for an hour.
 fn config(session: &str, lease: Duration) -> Config {
@@ -42,6 +50,19 @@ fn config(session: &str, lease: Duration) -> Config {
 fn spec(session: &Session, name: &str, terms: PermitTerms, declaration: Declaration) -> AcquireSpec {
     let limit = Arc::new(LimitDeclaration::new(declaration));
     AcquireSpec::new(Name::new(name).expect("valid"), session.new_names(None), terms, limit)
+}
+
+/// A request for one permit, as its permit has it.
+fn requested() -> Requested {
+    Requested {
+        semaphore: Name::new("n").expect("valid"),
+        holder: Holder::new("h").expect("valid"),
+        request: RequestId::new("s.1").expect("valid"),
+        terms: PermitTerms::new(1, 60_000),
+        max_hold: None,
+        clock: Default::default(),
+        meters: Default::default(),
+    }
 }
 
 /// The reply of a store whose clock shows `now_us`.
