@@ -22,7 +22,7 @@ pub(crate) fn diagnose(url: String, settings: &str) -> Result<Call> {
 }
 
 /// A session with a store.
-#[pyclass(frozen, module = "permits._permits")]
+#[pyclass(frozen, weakref, module = "permits._permits")]
 pub(crate) struct Client(pub(crate) permits_bindings::Client);
 
 #[pymethods]

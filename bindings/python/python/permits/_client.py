@@ -33,7 +33,7 @@ class Client:
 
     def __init__(self, native: _permits.Client) -> None:
         self._native = native
-        _exit.opened(self)
+        _exit.opened(native)
 
     def semaphore(
         self, name: str, limit: int | None = None, *, exactly: bool = False, keep: Seconds | None = None
@@ -102,12 +102,12 @@ class Client:
 
         Raises `NotReleasedError` if the store did not confirm every release within 5 seconds.
         """
-        _exit.closed(self)
+        _exit.closed(self._native)
         wait(self._native.call("close"))
 
     async def aclose(self) -> None:
         """As `close`, on asyncio."""
-        _exit.closed(self)
+        _exit.closed(self._native)
         await result(self._native.call("close"))
 
     def __repr__(self) -> str:

@@ -3,23 +3,17 @@
 It happens before the interpreter ends, while threads can still run.
 """
 
-# The modules of the package use one another's private attributes.
-# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from . import _watching
-from ._permits import exit_begins
+from ._permits import Client, exit_begins
 from ._waiting import wait
 from .errors import PermitsError
-
-if TYPE_CHECKING:
-    from ._client import Client
 
 _open: WeakSet[Client] = WeakSet()
 _is_registered = False
@@ -48,7 +42,7 @@ def _close_all() -> None:
     if sys.is_finalizing():
         # Of a subinterpreter that the end of the process ends: a thread that waits would never continue.
         for client in list(_open):
-            client._native.call("close").start()
+            client.call("close").start()
         return
     try:
         _watching.stop()
@@ -58,7 +52,7 @@ def _close_all() -> None:
 
 
 def _close_clients() -> None:
-    calls = [client._native.call("close") for client in list(_open)]
+    calls = [client.call("close") for client in list(_open)]
     for call in calls:
         call.start()
     for call in calls:
