@@ -21,11 +21,11 @@ const URL: &str = "PERMITS_ENDS_URL";
 const RUNS: usize = 50;
 const UNITS: u32 = 10;
 
-/// The ways to end, and the codes by which a test's executable reports them.
-///
-/// A run that finds a unit taken panics: the way before it must not end with that code, so "exit", "return"
-/// and "fork" follow the others.
-const WAYS: [(&str, i32); 5] = [("exit", 7), ("error", 101), ("return", 0), ("panic", 101), ("fork", 7)];
+/// The code of a test's executable that fails.
+const FAILS: i32 = 101;
+
+/// The code of a program that does not find all units free.
+const TAKEN: i32 = 3;
 
 /// Not a test: the test starts this executable again with this name.
 #[test]
@@ -69,27 +69,52 @@ fn program() -> Result<(), AcquireError> {
 /// Acquires all units, one by one, and drops the permits.
 fn use_all(client: &Client) {
     let semaphore = client.named("ends", UNITS);
-    let permits: Vec<_> = (0..UNITS).map(|_| semaphore.try_acquire().wait().expect("it is free")).collect();
+    // Another code than that of a failure, with which some are to end.
+    let acquired = || semaphore.try_acquire().wait().unwrap_or_else(|_| std::process::exit(TAKEN));
+    let permits: Vec<_> = (0..UNITS).map(|_| acquired()).collect();
     drop(permits);
 }
 
-#[test]
-fn what_a_program_has_dropped_is_released_however_it_ends() {
+/// Ends this way again and again. Each run finds all units free.
+fn end_in(way: &str, code: i32) {
     let server = Server::start();
     for run in 0..RUNS {
-        for (way, code) in WAYS {
-            let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
-            command
-                .args(["program", "--exact", "--ignored", "--test-threads=1"])
-                .env(WAY, way)
-                .env(URL, server.url())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let status = ChildGuard::spawn(&mut command).wait_timeout(HANGS).expect("it ends");
-            assert_eq!(status.code(), Some(code), "run {run}, by {way}: {status}");
-        }
+        let mut command = Command::new(env::current_exe().expect("a test knows its executable"));
+        command
+            .args(["program", "--exact", "--ignored", "--test-threads=1"])
+            .env(WAY, way)
+            .env(URL, server.url())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let status = ChildGuard::spawn(&mut command).wait_timeout(HANGS).expect("it ends");
+        assert_eq!(status.code(), Some(code), "run {run}, by {way}: {status}");
     }
     let client = Client::connect(&server.url()).wait().expect("the server is there");
     let seen = client.named("ends", UNITS).inspect().wait().expect("the server is there");
     assert_eq!((seen.held, seen.waiting), (0, 0));
+}
+
+#[test]
+fn what_a_program_has_dropped_is_released_when_it_exits() {
+    end_in("exit", 7);
+}
+
+#[test]
+fn what_a_program_has_dropped_is_released_when_main_returns() {
+    end_in("return", 0);
+}
+
+#[test]
+fn what_a_program_has_dropped_is_released_when_it_fails() {
+    end_in("error", FAILS);
+}
+
+#[test]
+fn what_a_program_has_dropped_is_released_when_it_panics() {
+    end_in("panic", FAILS);
+}
+
+#[test]
+fn what_a_forked_child_has_dropped_is_released_when_it_exits() {
+    end_in("fork", 7);
 }
