@@ -1,6 +1,17 @@
 //! The client's half of kept permits: the time when a session may keep what its callers release, and the
 //! tokens of the grants that it makes of it. As [`acquisition`](crate::acquisition), pure values that the
 //! session drives and the exhaustive check explores.
+//!
+//! **Tokens of kept permits.** Tokens of a slot must rise with each grant, so that a resource can refuse a
+//! holder that is late. The store makes them of its clock, in microseconds, so its next one is at least the
+//! time of the next grant. A session that grants a kept permit again asks no store; it counts on from the
+//! token that the store gave, and no faster than the time passes.
+//!
+//! For example, the store grants slot 0 at 5,000 µs, with token 5,000. The session may use 5,001 once some
+//! microseconds have passed, and at 5,300 µs it may have used 5,296 at most: a part is left for clocks of
+//! different speeds. If the store grants the slot to another session then, the token is 5,300 or more. So it is
+//! above all that were used, although the store knows of none of them; the release tells it the last one. After
+//! [`KEPT_TOKENS`] grants the permit is released.
 
 use std::time::Duration;
 

@@ -7,6 +7,11 @@
 //! not owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is ahead
 //! of the first lane's: it gains nothing by asking again.
 //!
+//! For example, lane A has a share of 2 and B one of 1, all requests are for one unit, and both lanes have many
+//! waiters. Both begin at 0. A is granted a unit, which makes its progress 0.5, then B one, which makes it 1,
+//! then A another one, to 1. Both are equal again, and A has had two units for one of B. A lane C that comes now
+//! begins at 1, too. At 0 it would get every unit until it has caught up with lanes that waited all the time.
+//!
 //! A lane makes progress when a request is granted, not when it arrives: a waiter that gives up costs its
 //! lane nothing. A head stays the head until it is granted or leaves, because a new lane is never before the
 //! first one.

@@ -8,6 +8,12 @@
 -- vanished is left to it, too. Each course checks the keys whose absence no other call of it would show. With
 -- lanes in the line the same course runs a second time, behind the functions that it needs then.
 --
+-- For example, a release with a waiter in line: the state that was read says that no lease has ended and that
+-- no pause or window is in force. The course removes the holder, takes the first waiter out of the queue,
+-- writes its entry with the slot of the holder, publishes its grant, and packs the state again. The general
+-- course would reap, compare the keys, order the lanes, and fill the slots in a loop, to find that there is
+-- nothing else to do. If the weight of the waiter does not fit, nothing is written, and that course begins.
+--
 -- Contract: `reply` is as finish returns it, without answers; `stored` is the number of requests whose holder
 --   has an entry. A course changes the variables of the state, appends its answers to `reply` and its entries
 --   to `fields`, writes the other keys, and sets `decided`. Then finish_ordinary ends the script.
