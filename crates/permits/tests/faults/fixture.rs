@@ -10,9 +10,6 @@ use permits_testkit::{Resp, Server, wait};
 
 use crate::packed;
 
-/// The maximum of the queue: a number that occurs nowhere else, by which a request to acquire is recognized.
-pub(crate) const MAX_WAITERS: u32 = 98_765;
-
 /// A server, and the workers that use it.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
@@ -33,11 +30,7 @@ impl Fixture {
     }
 
     pub(crate) fn on(server: Server, limit: u32, lease: Duration) -> Self {
-        let settings = WorkerSettings {
-            url: server.url(),
-            max_waiters: Some(MAX_WAITERS),
-            ..WorkerSettings::new(limit, lease)
-        };
+        let settings = WorkerSettings { url: server.url(), ..WorkerSettings::new(limit, lease) };
         let pool = WorkerPool::new(|| test_command("worker_process"), settings);
         Self { server, pool }
     }
@@ -46,12 +39,6 @@ impl Fixture {
     /// restarted, and grants its first permit after a third of the lease.
     pub(crate) fn recovery(mut self, recovery: Recovery) -> Self {
         self.pool.settings.recovery = recovery;
-        self
-    }
-
-    /// Sets the seed of the workers' loops.
-    pub(crate) fn seed(mut self, seed: u64) -> Self {
-        self.pool.settings.seed = seed;
         self
     }
 
@@ -110,13 +97,4 @@ fn key(part: &str) -> String {
 
 fn count(reply: &Resp) -> usize {
     usize::try_from(reply.int()).expect("a count is not negative")
-}
-
-/// The calls of a command so far, by `INFO commandstats`.
-pub(crate) fn calls(server: &Server, command: &str) -> u64 {
-    let reply = server.command(&["INFO", "commandstats"]);
-    let field = format!("cmdstat_{command}:calls=");
-    let count =
-        reply.text().lines().find_map(|line| line.strip_prefix(&field)?.split(',').next()?.parse().ok());
-    count.unwrap_or(0)
 }

@@ -11,21 +11,17 @@
 //! - **Coverage**: each test asserts that its fault has happened.
 //!
 //! `rows` runs every row of the fault matrix for a moment: random load, random victims. The other tests show
-//! one mechanism each, step by step, which random load does not show: which call or message heals, and what
-//! it costs.
+//! what random load does not: what dead waiters cost together, the line across restarts, the calls that a
+//! loss of keys costs. A call whose connection fails at one of its stages is a case of `it cancellation`.
 //!
 //! Not here: a wrong wall clock of a client (`permits_testkit::faults::LEFT_OUT`).
 
 mod clients;
 mod fixture;
-mod keeping;
-mod load;
-mod network;
 #[path = "../support/packed.rs"]
 mod packed;
 mod restarts;
 mod rows;
-mod server;
 mod vanished;
 
 /// Not a test: a pool starts this executable again with this name, as a worker.

@@ -56,6 +56,12 @@ impl Fixture {
         }
     }
 
+    /// The token of the grant that the store has made, besides that of [`Fixture::block`].
+    pub(crate) fn token(&self) -> Option<u64> {
+        let seen = self.semaphore().inspect().wait().expect("the server is up");
+        seen.holders.iter().find(|holder| holder.weight == 1).map(|holder| holder.token)
+    }
+
     fn is_blocked(&self) -> bool {
         self.blocker.lock().expect("no panic").is_some()
     }

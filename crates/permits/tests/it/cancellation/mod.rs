@@ -5,6 +5,7 @@
 //! must get all units at once. The leases are longer than the test, so only a release frees the units.
 //!
 //! - `blocked`: an acquisition of the blocking API, cancelled by another thread.
+//! - `lost_replies`: any other call whose reply is lost, and a grant whose message is lost.
 //! - `other_calls`: the same for other calls that are dropped.
 //! - `runtimes`: permits outlive the runtime that acquired them, and a blocked one.
 //! - `storm`: many acquisitions, dropped at random points.
@@ -13,6 +14,7 @@
 
 mod blocked;
 mod fixture;
+mod lost_replies;
 mod other_calls;
 mod runtimes;
 mod storm;
@@ -24,7 +26,7 @@ use permits::AcquireOptions;
 use permits_testkit::{HOUR, in_real_time};
 
 use fixture::Fixture;
-use user::User;
+use user::{Held, User};
 
 /// A lease that ends in no test.
 pub(crate) const LEASE: Duration = HOUR;
@@ -163,12 +165,16 @@ fn cross_once(subject: Subject, stage: Stage, outcome: Outcome) {
         Outcome::ClientClosed => fixture.close(stage, &user),
         Outcome::RuntimeDropped => drop(user.runtime.take()),
         Outcome::ConnectionCut => {
+            let stored = fixture.token();
             fixture.proxy.cut();
             fixture.heal();
             fixture.unblock();
             user.gate.open();
             let permit = user.result().expect("the session retries");
             assert!(permit.is_held());
+            if let (Some(stored), Held::Permit(permit)) = (stored, &permit) {
+                assert_eq!(permit.token(), stored, "the grant to the first request");
+            }
             user.block_on(permit.release()).expect("it is held");
         }
         Outcome::ConnectionCutAndFutureDropped => {
