@@ -1,5 +1,6 @@
 //! URLs that do not fit the store, or that the store refuses: each is an immediate error with a remedy,
-//! without a password and without the text of a library's error.
+//! without a password and without the text of a library's error. The parser's tests have
+//! more that are faulty in themselves.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -84,25 +85,12 @@ async fn all_are_reported(table: Vec<(String, Kind, &'static str)>) {
 async fn faults_of_a_url_are_reported() {
     let table = [
         ("127.0.0.1:7701", "did you mean redis://127.0.0.1:7701?"),
-        ("localhost", "did you mean redis://localhost?"),
         ("s3cr3t:6379", "did you mean redis://HOST:PORT?"),
         ("http://h:1", "redis+cluster://"),
-        ("redis://h?tls_ca=/ca.pem", "tls_ca needs TLS: write rediss://"),
-        ("rediss://h?tls_ac=/ca.pem", "unknown option tls_ac: did you mean tls_ca?"),
-        ("redis://h?recovery=no", "recovery must be off, interval or strict"),
-        ("redis://h?recovery=off&recovery=off", "recovery is given twice"),
-        ("redis://h?db=3", "write redis://HOST/DATABASE"),
-        ("memory:?recover=off", "did you mean recovery?"),
-        ("memory:x?tls_ca=y", "this URL takes recovery"),
         ("redis://:s3cr3t/X-y-z@h", "must be percent-encoded"),
-        ("redis://:s3cr3t%X-y-z@h", "write % itself as %25"),
-        ("redis://u:s3cr3t#X-y-z@h", "must be written %23"),
-        ("rediss://h#insecure", "always verified"),
-        ("redis://h:99999", "a port from 1 to 65535"),
-        ("redis://h/first", "the database must be a number"),
+        ("memory:?recover=off", "did you mean recovery?"),
     ];
-    all_are_reported(table.into_iter().map(|(url, words)| (url.to_owned(), Kind::Url, words)).collect())
-        .await;
+    all_are_reported(table.map(|(url, words)| (url.to_owned(), Kind::Url, words)).into()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,36 +26,29 @@ async fn connects(connecting: JoinHandle<Result<Client, ConnectError>>) {
     client.close().succeeds().await;
 }
 
-/// Waits until attempts have failed.
-async fn tried_in_vain(connecting: &JoinHandle<Result<Client, ConnectError>>, proxy: &Proxy) {
-    let before = proxy.accepted();
-    assert!(wait::until(|| proxy.accepted() > before + 2), "it tries again and again");
+/// Connects to `url` while `server` is down, which is then started again.
+async fn is_waited_for(url: &str, server: &Server) {
+    server.kill();
+    let connecting = connecting(url);
+    // Enough time for many attempts.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!connecting.is_finished());
+    server.restart();
+    connects(connecting).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_started_late_is_waited_for() {
+async fn a_store_that_is_started_late_is_waited_for() {
     for builder in [Server::builder(), Server::builder().unix_socket()] {
         let server = builder.start();
-        server.kill();
-        let connecting = connecting(&server.url());
-        // Enough time for many attempts.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(!connecting.is_finished());
-        server.restart();
-        connects(connecting).await;
+        is_waited_for(&server.url(), &server).await;
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_behind_a_network_that_fails_is_waited_for() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    proxy.refuse(true);
-    let connecting = connecting(&proxy.url());
-    tried_in_vain(&connecting, &proxy).await;
-    proxy.refuse(false);
-    connects(connecting).await;
+    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
+    is_waited_for(&set.url(), &set.sentinels()[0]).await;
+    if !skip::before(7, 0) {
+        let cluster = Cluster::builder().primaries(1).replicas(0).start();
+        is_waited_for(&cluster.url(), &cluster.nodes()[0]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,31 +107,6 @@ async fn a_failover_in_progress_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_that_start_late_are_waited_for() {
-    let set = Sentinels::builder().replicas(0).sentinels(1).quorum(1).start();
-    set.sentinels()[0].kill();
-    let connecting = connecting(&set.url());
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!connecting.is_finished());
-    set.sentinels()[0].restart();
-    connects(connecting).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_starts_late_is_waited_for() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().primaries(1).replicas(0).start();
-    cluster.nodes()[0].kill();
-    let connecting = connecting(&cluster.url());
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!connecting.is_finished());
-    cluster.nodes()[0].restart();
-    connects(connecting).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_stays_away_is_given_up_in_time() {
     let away = ["redis://", "redis+sentinel://", "redis+cluster://"]
         .map(|scheme| format!("{scheme}:s3cr3t@127.0.0.1:1"));
@@ -174,7 +142,8 @@ async fn a_caller_that_gives_up_ends_the_attempts() {
     let proxy = Proxy::start(server.address());
     proxy.refuse(true);
     let connecting = connecting(&proxy.url());
-    tried_in_vain(&connecting, &proxy).await;
+    assert!(wait::until(|| proxy.accepted() > 2), "it tries again and again");
+    assert!(!connecting.is_finished());
     connecting.abort();
     // The task has ended, so any connection from now on would come from attempts that continue.
     assert!(connecting.await.is_err());
@@ -184,16 +153,4 @@ async fn a_caller_that_gives_up_ends_the_attempts() {
         proxy.accepted() == before
     };
     assert!(wait::until(quiet), "no attempt is made any more");
-}
-
-#[test]
-fn a_blocking_client_waits_too() {
-    let server = Server::start();
-    server.kill();
-    let url = server.url();
-    let connecting =
-        std::thread::spawn(move || builder(&url).store_timeout(HANGS).connect().wait().map(drop));
-    std::thread::sleep(Duration::from_millis(300));
-    server.restart();
-    connecting.join().expect("it does not panic").expect("the server is up");
 }

@@ -131,15 +131,6 @@ fn any_stored_state_is_sound_or_refused() {
     });
 }
 
-#[test]
-fn any_text_is_a_state_or_refused() {
-    cases(1_000, SEEDS, &(any::<String>(), changes()), |(text, changes)| {
-        let _ = serde_json::from_str::<State>(text);
-        let _ = serde_json::from_str::<State>(&damaged_text(&sound(), changes));
-        Ok(())
-    });
-}
-
 /// The files that are damaged. A directory has a marker, a semaphore its state, and a file with what stays.
 const FILES: [&str; 3] = [".permits", "permits:exports.state", "permits:exports.kept"];
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use permits::{Client, ConnectError, InvalidInput};
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::SEEDS;
 use super::damage::{changes, damaged_text};
@@ -14,56 +15,37 @@ use super::run::cases;
 const PASSWORD: &str = "hunter2xyzzy";
 
 fn urls() -> impl Strategy<Value = String> {
-    let scheme = prop_oneof![
-        Just("redis"),
-        Just("rediss"),
-        Just("redis+unix"),
-        Just("unix"),
-        Just("valkey"),
-        Just("valkeys"),
-        Just("redis+sentinel"),
-        Just("rediss+sentinel"),
-        Just("redis+cluster"),
-        Just("valkeys+cluster"),
-        Just("local"),
-        Just("memory"),
-        Just("http"),
-        Just("redis+tls"),
+    const SCHEMES: [&str; 14] = [
+        "redis",
+        "rediss",
+        "redis+unix",
+        "unix",
+        "valkey",
+        "valkeys",
+        "redis+sentinel",
+        "rediss+sentinel",
+        "redis+cluster",
+        "valkeys+cluster",
+        "local",
+        "memory",
+        "http",
+        "redis+tls",
     ];
-    let user = prop_oneof![Just(""), Just("user"), Just("us%20er"), Just("%zz"), Just("é")];
-    let hosts = prop_oneof![
-        Just("localhost"),
-        Just("a:1,b:2"),
-        Just("[::1]:7"),
-        Just("[::1"),
-        Just("a:99999"),
-        Just(""),
-        Just("a,,b"),
-        Just("/tmp/socket"),
-        Just("127.0.0.1:6379"),
-        Just("h\u{e9}:1"),
-        Just(":1"),
+    let users = select(vec!["", "user", "us%20er", "%zz", "é"]);
+    let hosts =
+        ["localhost", "a:1,b:2", "[::1]:7", "[::1", "a:99999", "", "a,,b", "/tmp/socket", "h\u{e9}:1", ":1"];
+    let paths = ["", "/", "/0", "/-1", "/service", "/service/3", "/service/x", "/99999999999999999999"];
+    let queries = [
+        String::new(),
+        "?db=1".to_owned(),
+        "?protocol=resp3".to_owned(),
+        "?tls_cert=/x".to_owned(),
+        format!("?sentinel_user=u&sentinel_password={PASSWORD}"),
+        format!("?pass={PASSWORD}"),
+        format!("?sentinel_password=a%zz{PASSWORD}#insecure"),
     ];
-    let path = prop_oneof![
-        Just(""),
-        Just("/"),
-        Just("/0"),
-        Just("/-1"),
-        Just("/service"),
-        Just("/service/3"),
-        Just("/service/x"),
-        Just("/99999999999999999999"),
-    ];
-    let query = prop_oneof![
-        Just(String::new()),
-        Just("?db=1".to_owned()),
-        Just("?protocol=resp3".to_owned()),
-        Just("?tls_cert=/x".into()),
-        Just(format!("?sentinel_user=u&sentinel_password={PASSWORD}")),
-        Just(format!("?pass={PASSWORD}")),
-        Just(format!("?sentinel_password=a%zz{PASSWORD}#insecure")),
-    ];
-    (scheme, user, hosts, path, query).prop_map(|(scheme, user, hosts, path, query)| {
+    let parts = (select(SCHEMES.to_vec()), users, select(hosts.to_vec()), select(paths.to_vec()));
+    (parts, select(queries.to_vec())).prop_map(|((scheme, user, hosts, path), query)| {
         format!("{scheme}://{user}:{PASSWORD}@{hosts}{path}{query}")
     })
 }

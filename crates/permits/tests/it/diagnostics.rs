@@ -123,17 +123,6 @@ async fn each_right_that_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn several_rights_that_are_missing_are_all_named() {
-    let server = Server::start();
-    let url = set_user(&server, ["on", ">secret", "~permits:{*", "resetchannels", "+@all", "-hset", "-zadd"]);
-    let diagnosis = diagnose(&url).await;
-    let observed: String = diagnosis.findings.iter().map(|finding| finding.observed.as_str()).collect();
-    for what in ["HSET, ZADD", "PUBLISH", "SUBSCRIBE"] {
-        assert!(observed.contains(what), "{what}: {observed}");
-    }
-}
-
-#[tokio::test]
 async fn a_command_that_was_renamed_is_named() {
     let server =
         Server::builder().arg("rename-command", "ZADD another").arg("rename-command", "CONFIG b").start();
@@ -183,16 +172,6 @@ async fn wrong_settings_are_errors_and_no_findings() {
 async fn memory_is_healthy() {
     let diagnosis = diagnose("memory:").await;
     assert!(diagnosis.is_healthy() && subjects(&diagnosis) == ["store"], "{diagnosis:?}");
-}
-
-#[test]
-fn without_async_it_is_the_same() {
-    let server = Server::start();
-    let diagnosis = Client::builder(server.url()).diagnose().wait().expect("it is valid");
-    assert!(diagnosis.is_healthy(), "{diagnosis:?}");
-    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-    let error = Client::builder("http://x/").diagnose().wait().expect_err("no such store");
-    assert!(matches!(error, ConnectError::UnknownScheme { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,12 +1,11 @@
 //! Bad arguments, addresses and servers: each is a clear, typed error in bounded time, and leaves nothing in
 //! the store.
 //!
-//! No error, log line or debug output ever shows a password: where one is used here, everything that can be
-//! printed is searched.
+//! No error or debug output ever shows a password: where one is used here, everything that can be printed is
+//! searched. `observability` searches the events.
 
 mod addresses;
 mod arguments;
-mod log;
 #[path = "../support/packed.rs"]
 mod packed;
 mod permissions;

@@ -8,17 +8,6 @@ use permits_testkit::{Server, skip};
 use crate::{PASSWORD, builder, connect, connect_error, in_time, keeps_the_secret, nothing_is_left};
 
 #[tokio::test]
-async fn a_missing_channel_is_reported_at_connect() {
-    let server = Server::start();
-    let user = ["ACL", "SETUSER", "exporter", "on", &format!(">{PASSWORD}"), "~*", "resetchannels", "+@all"];
-    assert_eq!(server.command(&user).text(), "OK");
-    let error = connect_error(&format!("redis://exporter:{PASSWORD}@{}/", server.address())).await;
-    let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{error:?}") };
-    assert!(reason.contains("SUBSCRIBE") && reason.contains("permits:wake:"), "{reason}");
-    keeps_the_secret(&error);
-}
-
-#[tokio::test]
 async fn a_user_without_a_command_is_denied() {
     let server = Server::start();
     for command in ["info", "subscribe", "evalsha", "time", "hset", "zadd"] {

@@ -58,51 +58,6 @@ fn workers_killed_at_random_moments_leave_a_sound_state_and_never_admit_too_many
     });
 }
 
-/// The waiter is not renewed. Its call is a recheck, at the time that the store named.
-#[test]
-fn the_unit_of_a_killed_holder_moves_on_when_its_lease_ends() {
-    let fixture = Fixture::new(1, Duration::from_secs(1));
-    let (mut holder, mut waiter) =
-        (fixture.worker("holder"), fixture.start_connected("waiter", &fixture.url(), HOUR));
-    holder.acquire("first");
-    waiter.ask("next");
-    fixture.await_waiting(1);
-    holder.kill();
-    let (next, first) = (waiter.acquired("next"), holder.granted("first"));
-    assert!(first.end() <= next.acquired, "not before the dead holder's deadline: {first:?} {next:?}");
-    println!("granted {} us after the dead holder's deadline", next.acquired - first.until);
-
-    waiter.release("next");
-    waiter.close();
-    fixture.assert_safe();
-    fixture.assert_at_rest();
-}
-
-#[test]
-fn a_killed_waiter_is_skipped() {
-    in_real_time(|| {
-        let fixture = Fixture::new(1, Duration::from_millis(600));
-        let (mut holder, mut doomed) = (fixture.worker("holder"), fixture.worker("doomed"));
-        let mut survivor = fixture.worker("survivor");
-        holder.acquire("first");
-        doomed.ask("never");
-        fixture.await_waiting(1);
-        survivor.ask("next");
-        fixture.await_waiting(2);
-        doomed.kill();
-        fixture.await_waiting(1);
-        holder.release("first");
-        survivor.acquired("next");
-        assert_eq!(fixture.grants().len(), 2);
-
-        survivor.release("next");
-        survivor.close();
-        holder.close();
-        fixture.assert_safe();
-        fixture.assert_at_rest();
-    });
-}
-
 /// A child task: locks a file as a command does, and stays in the middle of that until it reads a line.
 pub(crate) fn lock_until_told() {
     let file = File::open(child_task::place()).expect("it is there");

@@ -2,48 +2,16 @@
 
 use std::time::Duration;
 
-use permits_testkit::history::{ClientEvent, client_checks::check_order};
+use permits_testkit::history::ClientEvent;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait;
-use permits_testkit::worker::{SEMAPHORE, Work, Worker, WorkerCommand};
+use permits_testkit::worker::{SEMAPHORE, Work, Worker};
 use tokio::task::JoinSet;
 
 use crate::local::fixture::Fixture;
 
-const CROWD: usize = 40;
-
 /// Of the crowd: long, because so many processes may get little of a busy machine.
 const LEASE: Duration = Duration::from_secs(30);
-
-#[test]
-fn forty_processes_are_served_in_the_order_in_which_they_came() {
-    let fixture = Fixture::new(3, LEASE);
-    let mut holder = fixture.worker("holder");
-    for tag in ["one", "two", "three"] {
-        holder.acquire(tag);
-    }
-    let mut crowd: Vec<Worker> =
-        (0..CROWD).map(|number| fixture.worker(&format!("worker-{number}"))).collect();
-    for (number, worker) in crowd.iter_mut().enumerate() {
-        worker.send(&WorkerCommand::Acquire { tag: "turn".to_owned(), hold: Some(Duration::from_millis(5)) });
-        fixture.await_waiting(number as u64 + 1);
-        worker.note_queued("turn");
-    }
-    for tag in ["one", "two", "three"] {
-        holder.start_release(tag);
-    }
-    for worker in crowd.iter().chain([&holder]) {
-        worker.released(if std::ptr::eq(worker, &holder) { "three" } else { "turn" });
-    }
-    let grants = fixture.grants();
-    assert_eq!(grants.len(), CROWD + 3);
-    check_order(&grants).unwrap_or_else(|violation| panic!("{violation}"));
-    for worker in crowd.into_iter().chain([holder]) {
-        worker.close();
-    }
-    fixture.assert_safe();
-    fixture.assert_at_rest();
-}
 
 /// All processes write at once, all the time, and each is served.
 #[test]

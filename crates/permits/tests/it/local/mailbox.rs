@@ -65,11 +65,6 @@ fn write(fifo: &PathBuf, bytes: &[u8]) -> bool {
     file.and_then(|mut file| file.write_all(bytes)).is_ok()
 }
 
-#[test]
-fn a_waiter_is_woken_by_a_message() {
-    Story::begin(HOUR).waiter_is_granted();
-}
-
 /// A line that is no message makes its session renew everything.
 #[test]
 fn lines_of_others_do_no_harm() {
