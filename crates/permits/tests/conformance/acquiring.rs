@@ -28,8 +28,7 @@ pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_released_permit_can_be_had_again(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     for _ in 0..3 {
         let permit = semaphore.try_acquire().succeeds().await;
         permit.release().succeeds().await;
@@ -52,8 +51,7 @@ pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
 }
 
 pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = semaphore.acquire().succeeds().await;
     fixture.settles(&semaphore, 1, 0).await;
     drop(permit);
@@ -62,8 +60,7 @@ pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
 
 /// A session sends its requests in their order.
 pub(crate) async fn a_dropped_permit_is_free_for_the_next_try(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     for _ in 0..20 {
         drop(semaphore.try_acquire().await.expect("the release of the one before was sent first"));
     }
@@ -88,8 +85,7 @@ pub(crate) async fn dropped_permits_are_free_for_the_next_tries_of_many_tasks(fi
 }
 
 pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let named = |holder: &str| AcquireOptions::new().holder(holder);
 
     let permit = semaphore.acquire_with(named("web-3")).succeeds().await;
@@ -115,8 +111,7 @@ pub(crate) async fn a_holder_has_one_permit_at_a_time(fixture: &Fixture) {
 }
 
 pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let mut tokens = Vec::new();
     for _ in 0..3 {
         for semaphore in [&semaphore, &others] {
@@ -133,8 +128,7 @@ pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
 }
 
 pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 5), fixture.semaphore(&other, 5));
+    let [semaphore, others] = fixture.two_semaphores(5).await;
     let mut permits = Vec::new();
     for semaphore in [&semaphore, &others, &semaphore, &others, &semaphore] {
         permits.push(semaphore.acquire().succeeds().await);
@@ -156,8 +150,7 @@ pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
 }
 
 pub(crate) async fn weights_are_units(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 4);
+    let semaphore = fixture.new_semaphore(4).await;
     let weighing = |weight| AcquireOptions::new().weight(weight).timeout(Duration::ZERO);
     let three = semaphore.acquire_with(weighing(3)).await.expect("4 are free");
     assert_eq!(three.weight(), 3);
@@ -171,8 +164,7 @@ pub(crate) async fn weights_are_units(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let limit = fixture.limit(1);
     for options in [AcquireOptions::new(), AcquireOptions::new().timeout(Duration::ZERO)] {
         let error = semaphore.acquire_with(options.weight(limit + 1)).await.expect_err("it can never fit");

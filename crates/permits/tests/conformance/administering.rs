@@ -189,9 +189,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
 }
 
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(1).await;
     let permit = semaphore.acquire().succeeds().await;
     administered.pause("").succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -210,9 +208,7 @@ pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {
 
 pub(crate) async fn a_pause_ends_by_itself(fixture: &Fixture) {
     const TIME: Duration = Duration::from_millis(600);
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(1).await;
     semaphore.declare().succeeds().await;
     administered.pause_for(TIME, "429, 100 %").succeeds().await;
     let refused = semaphore.try_acquire().await.expect_err("it is paused");
@@ -234,8 +230,7 @@ pub(crate) async fn a_pause_ends_by_itself(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_try_after_a_pause_succeeds(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     semaphore.declare().succeeds().await;
     semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
     // One without an end is not ended by another, and not by a later one with an end.
@@ -263,9 +258,7 @@ pub(crate) async fn a_pause_is_checked(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_revoked_holder_receives_the_reason(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(1).await;
     let permit = semaphore.acquire_with(named("web-3")).succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let reason = "maintenance: \"disk\" 90 % full, siehe ☎ 112";

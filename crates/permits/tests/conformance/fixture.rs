@@ -20,25 +20,24 @@ use tokio::time::{sleep, timeout};
 /// The interval between two inspections, where a change can only be observed.
 const INTERVAL: Duration = Duration::from_millis(2);
 
-crate::listed! {
-    /// The store of a case's semaphore, and the units that the case can have.
-    pub(crate) enum Provider {
-        /// The memory store.
-        Memory,
-        /// A file of its own.
-        Local,
-        /// A server of its own, by a user with the documented rights.
-        Redis,
-        /// A cluster that all cases share, each under a prefix of its own.
-        Cluster,
-        /// A server, under another key prefix, while another client holds all units of the same name under
-        /// the default prefix.
-        OtherPrefix,
-        /// A limit of 1: a mutex.
-        Mutex,
-        /// A limit of 5, of which another client holds 4: the last unit must behave as a mutex.
-        Drained,
-    }
+/// The store of a case's semaphore, and the units that the case can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// The memory store.
+    Memory,
+    /// A file of its own.
+    Local,
+    /// A server of its own, by a user with the documented rights.
+    Redis,
+    /// A cluster that all cases share, each under a prefix of its own.
+    Cluster,
+    /// A server, under another key prefix, while another client holds all units of the same name under the
+    /// default prefix.
+    OtherPrefix,
+    /// A limit of 1: a mutex.
+    Mutex,
+    /// A limit of 5, of which another client holds 4: the last unit must behave as a mutex.
+    Drained,
 }
 
 impl Provider {
@@ -163,6 +162,22 @@ impl Fixture {
     /// The semaphore, of which the case can have `units`.
     pub(crate) fn semaphore(&self, client: &Client, units: u32) -> Semaphore {
         client.named(&self.name, self.limit(units))
+    }
+
+    /// The semaphore of a new client.
+    pub(crate) async fn new_semaphore(&self, units: u32) -> Semaphore {
+        self.semaphore(&self.client().await, units)
+    }
+
+    /// The semaphores of two new clients.
+    pub(crate) async fn two_semaphores(&self, units: u32) -> [Semaphore; 2] {
+        [self.new_semaphore(units).await, self.new_semaphore(units).await]
+    }
+
+    /// The semaphores of a new client and of an operator, who declares no limit.
+    pub(crate) async fn administered(&self, units: u32) -> [Semaphore; 2] {
+        let operator = self.client().await;
+        [self.new_semaphore(units).await, operator.named(&self.name, Limit::Stored)]
     }
 
     /// The inspection of `semaphore` without the other client.

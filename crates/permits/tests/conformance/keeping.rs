@@ -92,8 +92,8 @@ pub(crate) async fn what_may_be_kept_is_seen_until_a_request_waits(fixture: &Fix
 }
 
 pub(crate) async fn another_client_gets_what_is_kept(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1).keep(IDLE), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
+    let semaphore = semaphore.keep(IDLE);
     for _ in 0..3 {
         let (before, slot) = kept(&semaphore).await;
         let (last, _) = kept(&semaphore).await;
@@ -221,8 +221,8 @@ pub(crate) async fn a_kept_permit_that_is_revoked_is_gone(fixture: &Fixture) {
 }
 
 pub(crate) async fn operators_get_back_what_is_kept(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, line) = (fixture.semaphore(&client, 1).keep(IDLE), fixture.semaphore(&operator, 1));
+    let [semaphore, line] = fixture.two_semaphores(1).await;
+    let semaphore = semaphore.keep(IDLE);
     kept(&semaphore).await;
     line.pause("").succeeds().await;
     fixture.settles(&line, 0, 0).await;

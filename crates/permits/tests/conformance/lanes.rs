@@ -97,8 +97,7 @@ pub(crate) async fn a_share_of_three_gets_three_of_four(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_lane_pays_for_the_weight_of_its_grants(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let [semaphore, others] = fixture.two_semaphores(3).await;
     let all = semaphore.acquire_with(AcquireOptions::new().weight(3)).succeeds().await;
     let heavy = fixture.queued(&others, lane("heavy").weight(3).holder("heavy-1")).await;
     let heavy_again = fixture.queued(&semaphore, lane("heavy").weight(3).holder("heavy-2")).await;

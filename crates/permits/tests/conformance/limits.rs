@@ -6,9 +6,7 @@ use permits_testkit::sound::{Named as _, Succeeds as _};
 use crate::fixture::Fixture;
 
 pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(1).await;
     let first = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.set_limit(fixture.limit(1) + 1).succeeds().await;
@@ -20,9 +18,7 @@ pub(crate) async fn a_raised_limit_grants_at_once(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_lowered_limit_revokes_no_holder_and_grants_when_it_fits(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 2), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(2).await;
     let first = semaphore.acquire().succeeds().await;
     let second = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -106,8 +102,7 @@ pub(crate) async fn a_pinned_limit_ignores_declarations_until_unpinned(fixture: 
 }
 
 pub(crate) async fn a_limit_changed_meanwhile_is_a_version_mismatch(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let limit = fixture.limit(1);
     semaphore.acquire().succeeds().await.release().succeeds().await;
     let read = fixture.inspect(&semaphore).await.limit_version;

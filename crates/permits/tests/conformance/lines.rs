@@ -158,9 +158,7 @@ pub(crate) async fn a_line_can_be_closed_before_it_is_used(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixture: &Fixture) {
-    let (client, operator) = (fixture.client().await, fixture.client().await);
-    let (semaphore, administered) =
-        (fixture.semaphore(&client, 1), operator.named(fixture.name(), Limit::Stored));
+    let [semaphore, administered] = fixture.administered(1).await;
     administered.pause("").succeeds().await;
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
     administered.close_line("out of order").succeeds().await;
@@ -174,8 +172,7 @@ pub(crate) async fn a_closed_line_that_is_paused_refuses_and_stays_paused(fixtur
 }
 
 pub(crate) async fn a_reason_of_a_closed_line_is_checked(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     for reason in ["two\nlines".to_owned(), "x".repeat(1_001)] {
         let error = semaphore.close_line(&reason).await.expect_err("it is not valid");
         assert!(matches!(error, AdminError::Invalid(_)), "{error}");

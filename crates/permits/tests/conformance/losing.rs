@@ -58,8 +58,7 @@ pub(crate) async fn a_late_drop_frees_no_other_permit(fixture: &Fixture) {
 }
 
 pub(crate) async fn renewal_keeps_a_permit_for_many_leases(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let lease = Duration::from_millis(600);
     let options = AcquireOptions::new().lease(lease);
     let permit = semaphore.acquire_with(options).succeeds().await;
@@ -73,8 +72,7 @@ pub(crate) async fn renewal_keeps_a_permit_for_many_leases(fixture: &Fixture) {
 }
 
 pub(crate) async fn an_explicit_renewal_extends(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = unrenewed(&semaphore, Duration::from_secs(60)).await;
     let fresh = permit.remaining();
     while permit.remaining() > fresh - Duration::from_millis(100) {
@@ -96,8 +94,7 @@ pub(crate) async fn a_lost_permit_stops_the_work_it_runs(fixture: &Fixture) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = unrenewed(&semaphore, SHORT).await;
     let dropped = Arc::new(AtomicBool::new(false));
     let on_drop = OnDrop(dropped.clone());
@@ -120,8 +117,7 @@ pub(crate) async fn work_that_ends_in_time_has_its_result(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_cancellation_token_is_cancelled_by_the_loss(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = unrenewed(&semaphore, SHORT).await;
     let (token, own) = (permit.cancellation_token(), permit.cancellation_token());
     own.cancel();
@@ -139,8 +135,7 @@ pub(crate) async fn a_release_is_no_loss(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_permit_is_held_no_longer_than_asked(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let limit = Duration::from_millis(400);
     let short = AcquireOptions::new().max_hold(Duration::from_millis(99));
     let refused = semaphore.acquire_with(short).await.expect_err("it is too short");

@@ -5,9 +5,8 @@
 //! several. `suites` crosses the two, and each combination is a test of its own:
 //! `drained::queue::waiters_are_granted_in_order`.
 //!
-//! A case that needs several units is an ignored test where there is one.
-//! [`no_combination_is_missing`] compares the list with the sources and the tests with the list: it fails for
-//! a case that is not listed, and for a provider that lacks a combination.
+//! A case that needs several units is an ignored test where there is one. A case that is not listed, and a
+//! provider without a suite, are code that nothing uses, of which the compiler warns.
 
 mod acquiring;
 mod administering;
@@ -27,29 +26,8 @@ mod superseding;
 mod terms;
 mod threads;
 
-use std::collections::BTreeSet;
-
 use fixture::{Fixture, Provider};
 use permits_testkit::{HANGS, skip};
-
-/// An enum with a list of its variants.
-#[macro_export]
-macro_rules! listed {
-    ($(#[$of_enum:meta])* $visibility:vis enum $name:ident {
-        $($(#[$of_variant:meta])* $variant:ident,)*
-    }) => {
-        $(#[$of_enum])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        $visibility enum $name {
-            $($(#[$of_variant])* $variant,)*
-        }
-
-        impl $name {
-            /// All of them.
-            $visibility const ALL: &[Self] = &[$(Self::$variant,)*];
-        }
-    };
-}
 
 /// The list of the cases, by subject, each with its needs: any provider (`anything`), or several `units`;
 /// either in real time.
@@ -269,49 +247,6 @@ macro_rules! every_case {
     };
 }
 
-/// The needs of a case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(non_camel_case_types, reason = "as written in the list of the cases")]
-enum Needs {
-    anything,
-    units,
-    /// Any provider; its subject is real time.
-    real_time,
-    units_in_real_time,
-}
-
-impl Needs {
-    /// Returns true if a case with this need runs here.
-    fn are_met(self, provider: Provider) -> bool {
-        matches!(self, Self::anything | Self::real_time) || provider.has_several_units()
-    }
-}
-
-/// A case in the list.
-struct Case {
-    subject: &'static str,
-    name: &'static str,
-    needs: Needs,
-}
-
-macro_rules! case_table {
-    ([] $($subject:ident { $($case:ident: $needs:ident,)* })*) => {
-        const CASES: &[Case] = &[$($(
-            Case { subject: stringify!($subject), name: stringify!($case), needs: Needs::$needs },
-        )*)*];
-    };
-}
-
-every_case! { case_table [] }
-
-/// A test: a case with a provider, and whether it runs.
-struct Combination {
-    subject: &'static str,
-    name: &'static str,
-    provider: Provider,
-    runs: bool,
-}
-
 /// One test: run, or ignored with the reason.
 macro_rules! test {
     ($case:ident units SingleUnit $provider:ident $subject:ident) => {
@@ -339,34 +274,12 @@ macro_rules! test {
     };
 }
 
-/// True if [`test`] runs it.
-macro_rules! runs {
-    (units SingleUnit) => {
-        false
-    };
-    (units_in_real_time SingleUnit) => {
-        false
-    };
-    ($needs:ident $units_kind:ident) => {
-        true
-    };
-}
-
 /// All cases with one provider.
 macro_rules! suite {
     ([$suite:ident $provider:ident $units_kind:ident]
         $($subject:ident { $($case:ident: $needs:ident,)* })*
     ) => {
         mod $suite {
-            pub(crate) const COMBINATIONS: &[crate::Combination] = &[$($(
-                crate::Combination {
-                    subject: stringify!($subject),
-                    name: stringify!($case),
-                    provider: crate::Provider::$provider,
-                    runs: runs!($needs $units_kind),
-                },
-            )*)*];
-
             $(mod $subject {
                 $(test! { $case $needs $units_kind $provider $subject })*
             })*
@@ -378,8 +291,6 @@ macro_rules! suite {
 macro_rules! suites {
     ($($suite:ident: $provider:ident $units_kind:ident,)*) => {
         $(every_case! { suite [$suite $provider $units_kind] })*
-
-        const SUITES: &[&[Combination]] = &[$($suite::COMBINATIONS,)*];
     };
 }
 
@@ -409,55 +320,4 @@ fn run(provider: Provider, case: impl AsyncFnOnce(&Fixture)) {
         };
         tokio::time::timeout(HANGS, whole).await.expect("no case hangs");
     });
-}
-
-/// The cases in the sources, by subject.
-fn cases_in_the_sources() -> BTreeSet<(&'static str, &'static str)> {
-    let sources = [
-        ("acquiring", include_str!("acquiring.rs")),
-        ("administering", include_str!("administering.rs")),
-        ("closing", include_str!("closing.rs")),
-        ("crowds", include_str!("crowds.rs")),
-        ("handing_over", include_str!("handing_over.rs")),
-        ("keeping", include_str!("keeping.rs")),
-        ("lanes", include_str!("lanes.rs")),
-        ("limits", include_str!("limits.rs")),
-        ("lines", include_str!("lines.rs")),
-        ("losing", include_str!("losing.rs")),
-        ("queue", include_str!("queue.rs")),
-        ("rates", include_str!("rates.rs")),
-        ("terms", include_str!("terms.rs")),
-        ("several", include_str!("several.rs")),
-        ("superseding", include_str!("superseding.rs")),
-        ("threads", include_str!("threads.rs")),
-    ];
-    let name_of = |line: &'static str| line.strip_prefix("pub(crate) async fn ")?.split('(').next();
-    let cases = |(subject, source): (&'static str, &'static str)| {
-        source.lines().filter_map(name_of).map(move |name| (subject, name))
-    };
-    sources.into_iter().flat_map(cases).collect()
-}
-
-#[test]
-fn no_combination_is_missing() {
-    let listed: BTreeSet<_> = CASES.iter().map(|case| (case.subject, case.name)).collect();
-    assert_eq!(listed, cases_in_the_sources(), "listed (left) and written (right) are the same");
-    assert_eq!(listed.len(), CASES.len(), "no case is listed twice");
-
-    let tests: Vec<&Combination> = SUITES.iter().copied().flatten().collect();
-    let (mut run, mut skipped) = (0, 0);
-    for case in CASES {
-        for &provider in Provider::ALL {
-            let what = format!("{}::{} over {provider:?}", case.subject, case.name);
-            let mut found = tests.iter().filter(|test| {
-                (test.subject, test.name, test.provider) == (case.subject, case.name, provider)
-            });
-            let Some(test) = found.next() else { panic!("{what} is missing") };
-            assert!(found.next().is_none(), "{what} is there twice");
-            assert_eq!(test.runs, case.needs.are_met(provider), "{what} runs if, and only if, it can");
-            if test.runs { run += 1 } else { skipped += 1 }
-        }
-    }
-    assert_eq!(tests.len(), run + skipped, "there is nothing else");
-    println!("{} cases: {run} combinations run, {skipped} skipped", CASES.len());
 }

@@ -15,8 +15,7 @@ fn named(holder: &str) -> AcquireOptions {
 }
 
 pub(crate) async fn waiters_are_granted_in_order(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let mut holds = semaphore.acquire().succeeds().await;
     // The names are not in order, and the two clients take turns.
     let names = ["d", "a", "c", "b", "e"];
@@ -36,8 +35,7 @@ pub(crate) async fn waiters_are_granted_in_order(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_release_grants_the_head_and_no_newcomer(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let permit = semaphore.acquire().succeeds().await;
     let waiter = fixture.queued(&others, named("head")).await;
     permit.release().succeeds().await;
@@ -50,8 +48,7 @@ pub(crate) async fn a_release_grants_the_head_and_no_newcomer(fixture: &Fixture)
 }
 
 pub(crate) async fn a_try_does_not_overtake_a_waiter(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let [semaphore, others] = fixture.two_semaphores(3).await;
     let permit = semaphore.acquire_with(AcquireOptions::new().weight(2)).succeeds().await;
     let waiter = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
     for semaphore in [&semaphore, &others] {
@@ -66,8 +63,7 @@ pub(crate) async fn a_try_does_not_overtake_a_waiter(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let [semaphore, others] = fixture.two_semaphores(3).await;
     let first = semaphore.acquire().succeeds().await;
     let second = semaphore.acquire().succeeds().await;
     let heavy = fixture.queued(&others, named("heavy").weight(3)).await;
@@ -89,8 +85,7 @@ pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixtu
 }
 
 pub(crate) async fn freed_units_go_to_as_many_as_fit(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let [semaphore, others] = fixture.two_semaphores(3).await;
     let permit = semaphore.acquire_with(AcquireOptions::new().weight(3)).succeeds().await;
     let first = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
     let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -123,8 +118,7 @@ pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
 }
 
 pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let permit = semaphore.acquire().succeeds().await;
     let gives_up = fixture.queued(&others, named("gives-up").timeout(Duration::from_millis(500))).await;
     let stays = fixture.queued(&semaphore, named("stays").timeout(2 * HANGS)).await;
@@ -183,8 +177,7 @@ fn heavy() -> AcquireOptions {
 }
 
 pub(crate) async fn a_request_that_times_out_in_flight_is_gone_for_the_next(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 10);
+    let semaphore = fixture.new_semaphore(10).await;
     let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).succeeds().await;
     for _ in 0..50 {
         let limit = Duration::from_nanos(1);
@@ -196,8 +189,7 @@ pub(crate) async fn a_request_that_times_out_in_flight_is_gone_for_the_next(fixt
 }
 
 pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 10);
+    let semaphore = fixture.new_semaphore(10).await;
     let four = semaphore.acquire_with(AcquireOptions::new().weight(4)).succeeds().await;
     for round in 0..60 {
         let mut dropped = Box::pin(semaphore.acquire_with(heavy()));
@@ -212,8 +204,7 @@ pub(crate) async fn a_request_that_is_dropped_in_flight_is_gone_for_the_next(fix
 }
 
 pub(crate) async fn waits_are_counted(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     assert_eq!(fixture.inspect(&semaphore).await.waits, Waits::default());
     let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;

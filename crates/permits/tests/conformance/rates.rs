@@ -25,8 +25,7 @@ fn between(earlier: u64, later: u64) -> Duration {
 }
 
 pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let long = AcquireOptions::new().at_least(LONGER);
     let permit = semaphore.acquire_with(long.holder("web-3")).succeeds().await;
     let (token, slot) = (permit.token(), permit.slot());
@@ -51,8 +50,7 @@ pub(crate) async fn a_released_grant_counts_for_as_long_as_asked(fixture: &Fixtu
 
 /// Two of three units must be free, and the last of those that cool for the shorter time is awaited.
 pub(crate) async fn a_try_succeeds_when_it_was_told_to(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 3), fixture.semaphore(&other, 3));
+    let [semaphore, others] = fixture.two_semaphores(3).await;
     for at_least in [4 * LONGER, LONGER / 2, LONGER] {
         let counted = AcquireOptions::new().at_least(at_least);
         semaphore.acquire_with(counted).succeeds().await.release().succeeds().await;
@@ -72,8 +70,7 @@ pub(crate) async fn a_try_succeeds_when_it_was_told_to(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_grant_counts_for_what_it_really_cost(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 10);
+    let semaphore = fixture.new_semaphore(10).await;
     let estimated = |units| AcquireOptions::new().weight(units).at_least(LONGER);
     // Less: the rest is free at once, and nothing at all leaves nothing that cools.
     let permit = semaphore.acquire_with(estimated(8)).succeeds().await;
@@ -98,8 +95,7 @@ pub(crate) async fn a_grant_counts_for_what_it_really_cost(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_grant_that_was_lost_counts_for_what_it_really_cost(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let limit = Duration::from_millis(100);
     let permit =
         semaphore.acquire_with(AcquireOptions::new().at_least(HOUR).max_hold(limit)).succeeds().await;
@@ -152,8 +148,7 @@ pub(crate) async fn what_does_not_count_is_not_counted(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = semaphore.acquire_with(counted()).succeeds().await;
     tokio::time::sleep(WINDOW + Duration::from_millis(2)).await;
     permit.release().succeeds().await;
@@ -162,8 +157,7 @@ pub(crate) async fn a_permit_held_for_longer_is_free_at_once(fixture: &Fixture) 
 }
 
 pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let lease = Duration::from_millis(100);
     let expiring = counted().lease(lease).auto_renew(false);
     let permit = semaphore.acquire_with(expiring).succeeds().await;
@@ -177,8 +171,7 @@ pub(crate) async fn a_lost_grant_counts_for_as_long_as_asked(fixture: &Fixture) 
 }
 
 pub(crate) async fn what_cools_can_be_freed_by_an_operator(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let hour = AcquireOptions::new().at_least(Duration::from_secs(3600)).holder("web-3");
     let permit = semaphore.acquire_with(hour).succeeds().await;
     let token = permit.token();
@@ -209,8 +202,8 @@ pub(crate) async fn a_grant_that_counts_is_not_served_by_what_is_kept(fixture: &
 /// Nothing that cools is kept, so no recall frees any of it: the try is refused with the time at which one
 /// succeeds.
 pub(crate) async fn a_try_knows_when_although_permits_were_kept_before(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1).keep(WINDOW), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
+    let semaphore = semaphore.keep(WINDOW);
     drop(semaphore.acquire().succeeds().await);
     let long = AcquireOptions::new().at_least(HOUR).holder("web-3");
     let permit = semaphore.acquire_with(long).succeeds().await;
@@ -254,8 +247,7 @@ pub(crate) async fn a_grant_that_was_handed_over_counts_as_long(fixture: &Fixtur
 }
 
 pub(crate) async fn a_time_above_a_day_is_refused(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let day = Duration::from_secs(24 * 3600);
     let refused =
         semaphore.acquire_with(AcquireOptions::new().at_least(day + Duration::from_millis(1))).await;

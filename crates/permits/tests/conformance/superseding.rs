@@ -47,8 +47,7 @@ pub(crate) async fn the_newest_request_of_a_key_waits(fixture: &Fixture) {
 }
 
 pub(crate) async fn requests_of_other_keys_stay(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     let one = fixture.queued(&semaphore, of("one").holder("1")).await;
     let two = fixture.queued(&semaphore, of("two").holder("2")).await;
@@ -63,8 +62,7 @@ pub(crate) async fn requests_of_other_keys_stay(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_request_in_another_lane_joins_its_own(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     let first = fixture.queued(&semaphore, of("main").lane("a").holder("first")).await;
     let behind = fixture.queued(&semaphore, AcquireOptions::new().lane("b").holder("behind")).await;
@@ -82,8 +80,7 @@ pub(crate) async fn a_request_in_another_lane_joins_its_own(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_lighter_request_that_takes_a_place_is_granted(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 4);
+    let semaphore = fixture.new_semaphore(4).await;
     let held = semaphore.acquire_many(2).succeeds().await;
     let heavy = fixture.queued(&semaphore, of("main").weight(3)).await;
     let behind = fixture.queued(&semaphore, AcquireOptions::new()).await;
@@ -97,8 +94,7 @@ pub(crate) async fn a_lighter_request_that_takes_a_place_is_granted(fixture: &Fi
 }
 
 pub(crate) async fn a_heavier_request_that_takes_a_place_is_not_overtaken(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 2);
+    let semaphore = fixture.new_semaphore(2).await;
     let held = [semaphore.acquire().succeeds().await, semaphore.acquire().succeeds().await];
     let light = fixture.queued(&semaphore, of("main")).await;
     let behind = fixture.queued(&semaphore, AcquireOptions::new().holder("behind")).await;
@@ -126,8 +122,7 @@ pub(crate) async fn a_place_is_taken_in_a_full_queue(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_waiter_that_has_left_has_no_key(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     let mut gone = Box::pin(semaphore.acquire_with(of("main").holder("gone")));
     let last = tokio::select! {
@@ -150,8 +145,7 @@ pub(crate) async fn a_waiter_that_has_left_has_no_key(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_place_is_taken_in_a_pause_and_not_in_a_closed_line(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     semaphore.pause("").succeeds().await;
     let first = fixture.queued(&semaphore, of("main")).await;
@@ -169,8 +163,7 @@ pub(crate) async fn a_place_is_taken_in_a_pause_and_not_in_a_closed_line(fixture
 }
 
 pub(crate) async fn a_place_is_taken_while_units_cool(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let counting = || of("main").at_least(Duration::from_millis(400));
     semaphore.acquire_with(counting()).succeeds().await.release().succeeds().await;
     let first = Waiter::start(&semaphore, counting());

@@ -12,8 +12,7 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(1);
 
 pub(crate) async fn a_released_part_goes_to_the_head_of_the_queue(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 4), fixture.semaphore(&other, 4));
+    let [semaphore, others] = fixture.two_semaphores(4).await;
     let permit = semaphore.acquire_with(AcquireOptions::new().weight(4)).succeeds().await;
     let (token, slot, lease) = (permit.token(), permit.slot(), permit.lease());
     let heavy = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
@@ -33,8 +32,7 @@ pub(crate) async fn a_released_part_goes_to_the_head_of_the_queue(fixture: &Fixt
 }
 
 pub(crate) async fn neither_no_unit_nor_all_are_a_part(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = semaphore.acquire().succeeds().await;
     for units in [0, 1, 2, u32::MAX] {
         let error = permit.release_part(units).await.expect_err("it is no part");
@@ -45,8 +43,7 @@ pub(crate) async fn neither_no_unit_nor_all_are_a_part(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_part_that_counts_for_some_time_is_free_after_it(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 2);
+    let semaphore = fixture.new_semaphore(2).await;
     let options = AcquireOptions::new().weight(2).at_least(SHORT).lease(Duration::from_secs(3));
     let permit = semaphore.acquire_with(options).succeeds().await;
     permit.release_part(1).succeeds().await;
@@ -73,8 +70,7 @@ pub(crate) async fn a_part_can_be_released_before_a_hand_over(fixture: &Fixture)
 }
 
 pub(crate) async fn a_longer_lease_holds_at_once(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let options = AcquireOptions::new().lease(SHORT).auto_renew(false);
     let permit = semaphore.acquire_with(options).succeeds().await;
     permit.set_lease(LONG).succeeds().await;
@@ -87,8 +83,7 @@ pub(crate) async fn a_longer_lease_holds_at_once(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_shorter_lease_ends_sooner(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
+    let [semaphore, others] = fixture.two_semaphores(1).await;
     let options = AcquireOptions::new().lease(LONG).auto_renew(false);
     let permit = semaphore.acquire_with(options).succeeds().await;
     let waiter = fixture.queued(&others, AcquireOptions::new()).await;
@@ -100,8 +95,7 @@ pub(crate) async fn a_shorter_lease_ends_sooner(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_lease_out_of_range_changes_nothing(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = semaphore.acquire().succeeds().await;
     let lease = permit.lease();
     for wrong in [Duration::ZERO, Duration::from_millis(99), Duration::MAX] {
@@ -113,8 +107,7 @@ pub(crate) async fn a_lease_out_of_range_changes_nothing(fixture: &Fixture) {
 }
 
 pub(crate) async fn renewal_can_be_left_to_the_caller_and_taken_back(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let options = AcquireOptions::new().lease(SHORT).auto_renew(false);
     let permit = semaphore.acquire_with(options).succeeds().await;
     permit.auto_renew(true);

@@ -66,8 +66,7 @@ pub(crate) async fn a_thread_waits_for_every_operation(fixture: &Fixture) {
 }
 
 pub(crate) async fn threads_are_granted_in_order(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     let mut threads = Vec::new();
     for number in 0..5 {
@@ -87,8 +86,7 @@ pub(crate) async fn threads_are_granted_in_order(fixture: &Fixture) {
 }
 
 pub(crate) async fn a_blocked_thread_is_cancelled_by_another(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let held = semaphore.acquire().succeeds().await;
     let acquire = semaphore.acquire();
     let canceller = acquire.canceller();
@@ -102,8 +100,7 @@ pub(crate) async fn a_blocked_thread_is_cancelled_by_another(fixture: &Fixture) 
 }
 
 pub(crate) async fn a_thread_waits_for_a_loss(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let semaphore = fixture.semaphore(&client, 1);
+    let semaphore = fixture.new_semaphore(1).await;
     let permit = semaphore.acquire().succeeds().await;
     let holder = permit.holder().to_owned();
     let waiting = tokio::spawn(on_a_thread(move || permit.lost_within(HANGS)));
