@@ -4,10 +4,6 @@ use std::fs;
 use std::path::Path;
 
 /// The text of a document, such as `guide.md`.
-///
-/// # Panics
-///
-/// If there is no such document.
 #[track_caller]
 pub fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
@@ -15,10 +11,6 @@ pub fn read(document: &str) -> String {
 }
 
 /// The rows of the first table below a heading of the second level, each as its cells.
-///
-/// # Panics
-///
-/// If there is no such table.
 #[track_caller]
 pub fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
     let page = read(document);
@@ -58,10 +50,6 @@ pub struct LibraryMetric {
 
 /// The metrics that `docs/monitoring.md` lists. The suite `observability` shows that the library has
 /// these.
-///
-/// # Panics
-///
-/// If the document has no table of them.
 pub fn library_metrics() -> Vec<LibraryMetric> {
     let metric = |cells: Vec<String>| LibraryMetric {
         name: quoted(&cells[0]).remove(0),

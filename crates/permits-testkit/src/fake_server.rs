@@ -3,22 +3,6 @@
 //!
 //! A real server sends no garbage, reports no other version than its own, and grants by the model. Where a
 //! test needs one of these, it takes this server; all other tests take a real one.
-//!
-//! # Examples
-//!
-//! ```
-//! use permits::Client;
-//! use permits_testkit::{FakeServer, Garbage};
-//!
-//! let server = FakeServer::start();
-//! let client = Client::connect(&format!("redis://{}", server.address())).wait()?;
-//! server.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
-//! let exports = client.semaphore("exports", 4).expect("valid");
-//! assert!(exports.acquire().wait().is_err(), "the reply is no array");
-//! exports.acquire().wait()?.release().wait()?;
-//! client.close().wait()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -64,30 +48,18 @@ struct Shared {
 
 impl FakeServer {
     /// Starts a standalone server.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no port to give.
     #[track_caller]
     pub fn start() -> Self {
         Self::start_with_info(&format!("redis_mode:standalone\r\n{INFO}"))
     }
 
     /// Starts the only node of a cluster.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no port to give.
     #[track_caller]
     pub fn start_in_cluster() -> Self {
         Self::start_with_info(&format!("redis_mode:cluster\r\n{INFO}"))
     }
 
     /// Starts a server with this reply to INFO.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no port to give.
     #[track_caller]
     pub fn start_with_info(info: &str) -> Self {
         let info = info.to_owned();

@@ -22,10 +22,6 @@ pub struct Forked {
 
 /// Forks. The child runs `work` and ends with exit code 0, or 101 if that panics; it runs no destructor of
 /// the parent's.
-///
-/// # Panics
-///
-/// If the system has no process to give.
 #[expect(unsafe_code, reason = "fork is what is tested")]
 pub fn fork(work: impl FnOnce()) -> Forked {
     // SAFETY: the child may allocate, because glibc repairs its allocator after a fork. A wait for a lock of
@@ -42,10 +38,6 @@ pub fn fork(work: impl FnOnce()) -> Forked {
 
 /// Forks, with the child as the first process of a pid namespace: its pid is 1, as that of a parent that is
 /// the first of another namespace. From now on the caller can start no thread.
-///
-/// # Panics
-///
-/// If the system refuses the namespace: see [`skip::without_namespaces`](crate::skip::without_namespaces).
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the standard library knows no namespaces")]
 pub fn fork_into_namespace(work: impl FnOnce()) -> Forked {

@@ -19,16 +19,12 @@ const INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) directives: Vec<(String, String)>,
-    pub(crate) append_only: bool,
     pub(crate) password: Option<String>,
 }
 
 impl Options {
     /// Configures one of the servers that hold data.
     pub(crate) fn apply(&self, mut server: ServerBuilder) -> ServerBuilder {
-        if self.append_only {
-            server = server.append_only();
-        }
         if let Some(password) = &self.password {
             server = server.password(password).arg("masterauth", &quoted(password));
         }
@@ -43,12 +39,6 @@ macro_rules! deployment_options {
         /// [`ServerBuilder::arg`](crate::ServerBuilder::arg) does for one.
         pub fn arg(mut self, key: &str, value: &str) -> Self {
             self.options.directives.push((key.to_owned(), value.to_owned()));
-            self
-        }
-
-        /// Keeps the data of every server in an append-only file.
-        pub fn append_only(mut self) -> Self {
-            self.options.append_only = true;
             self
         }
 
@@ -88,10 +78,6 @@ pub(crate) fn order(server: &Server, command: &[&str]) {
 }
 
 /// Waits until `condition` succeeds; returns its result.
-///
-/// # Panics
-///
-/// If it hangs: with the last error of `condition`, and the logs of `servers`.
 #[track_caller]
 pub(crate) fn wait_for<'a, T>(
     what: impl fmt::Display,

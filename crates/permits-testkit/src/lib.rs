@@ -2,8 +2,8 @@
 //!
 //! A mock fails only in the ways that its author thought of. So nearly everything here is real: [`Server`]
 //! runs a `redis-server` (or `valkey-server`) of its own on loopback, [`Cluster`] and [`Sentinels`] run
-//! deployments of many servers, [`Proxy`] stands between a client and a server and loses, delays, slows or
-//! cuts the bytes, and [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`]
+//! deployments of many servers, [`Proxy`] stands between a client and a server and loses, delays or cuts
+//! the bytes, and [`ChildGuard`] holds a child process that may be paused and killed. [`FencedResource`]
 //! is the kind of thing that permits protect: it refuses a late holder by its token.
 //!
 //! Three habits hold throughout:
@@ -15,7 +15,10 @@
 //!   passes. A test needs no sleep to let a fault take hold.
 //!
 //! Nothing is left behind: a child process ends with its guard, also when the test panics, and on Linux also
-//! when the test process is killed. Failures of the kit itself panic.
+//! when the test process is killed.
+//!
+//! What fails in the kit itself panics, and no doc of an item repeats that: a program that is missing, a
+//! server that does not start or answer, a process that has ended, a wait that hangs.
 //!
 //! # Examples
 //!
@@ -41,7 +44,7 @@
 //! - [`cluster`]: primaries and replicas that share the hash slots: failover, slots that move.
 //! - [`sentinel`]: a primary with replicas, and sentinels that replace it.
 //! - [`fake_server`]: a server that sends garbage on request, where a real one cannot serve.
-//! - [`proxy`]: the network between: cut, refuse, delay, limit, swallow, stall.
+//! - [`proxy`]: the network between: cut, refuse, delay, swallow, stall.
 //! - [`tls`]: certificates for servers that speak TLS.
 //! - [`fence`]: a resource that refuses stale tokens, in the process and over a socket.
 //! - [`process`]: child processes that cannot outlive their test.

@@ -12,10 +12,6 @@ pub struct Monitor {
 
 impl Monitor {
     /// Listens from now on.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer.
     pub fn start(server: &Server) -> Self {
         let mut connection = server.connect().expect("the server is up");
         connection.call(&["MONITOR"]).expect("the server is up");
@@ -23,10 +19,6 @@ impl Monitor {
     }
 
     /// The commands so far, a line each, in the order of the server.
-    ///
-    /// # Panics
-    ///
-    /// If the server does not answer.
     pub fn stop(mut self, server: &Server) -> Vec<String> {
         server.command(&["ECHO", "the end of the monitor"]);
         let mut lines = Vec::new();

@@ -39,20 +39,6 @@ const TEST_VARIABLES: &str = "PERMITS_TEST_";
 const LINES_BOUND: usize = 1024;
 
 /// A child process which is killed, even when paused, when the guard is dropped.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::{ChildGuard, HANGS};
-/// use std::process::{Command, Stdio};
-///
-/// let mut child = ChildGuard::spawn(Command::new("echo").arg("ready").stdout(Stdio::piped()));
-/// let lines = child.lines();
-/// assert_eq!(lines.next_line(HANGS).as_deref(), Some("ready"));
-///
-/// let status = child.wait_timeout(HANGS).expect("it ends by itself");
-/// assert!(status.success());
-/// ```
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
@@ -71,10 +57,6 @@ impl ChildGuard {
     ///
     /// The child starts with the default action for every signal. It inherits no variable `PERMITS_…` except
     /// `PERMITS_TEST_…`, and gets those that `command` sets.
-    ///
-    /// # Panics
-    ///
-    /// If the program cannot be started.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
         match spawn_bound(command) {
@@ -101,10 +83,6 @@ impl ChildGuard {
     }
 
     /// Stops the child where it stands (SIGSTOP); returns once it is stopped.
-    ///
-    /// # Panics
-    ///
-    /// If the child has ended.
     #[track_caller]
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
@@ -114,20 +92,12 @@ impl ChildGuard {
     }
 
     /// Lets a paused child continue (SIGCONT).
-    ///
-    /// # Panics
-    ///
-    /// If the child has ended.
     #[track_caller]
     pub fn resume(&mut self) {
         self.signal(Signal::CONT);
     }
 
     /// Asks the child to end (SIGTERM), without waiting for it.
-    ///
-    /// # Panics
-    ///
-    /// If the child has ended.
     #[track_caller]
     pub fn terminate(&mut self) {
         self.signal(Signal::TERM);
@@ -154,10 +124,6 @@ impl ChildGuard {
     /// The lines of the child's standard output, which a thread reads from now on.
     ///
     /// Dropping the [`Lines`] closes the pipe once the child has printed another line.
-    ///
-    /// # Panics
-    ///
-    /// If standard output was not piped, or has been taken by an earlier call.
     #[track_caller]
     pub fn lines(&mut self) -> Lines {
         let Some(stdout) = self.child.stdout.take() else {
@@ -176,10 +142,6 @@ impl ChildGuard {
     }
 
     /// The child's standard input, to write to; it ends when this is dropped.
-    ///
-    /// # Panics
-    ///
-    /// If standard input was not piped, or has been taken by an earlier call.
     #[track_caller]
     pub fn stdin(&mut self) -> ChildStdin {
         let Some(stdin) = self.child.stdin.take() else {
@@ -304,10 +266,6 @@ impl Lines {
 }
 
 /// The path by which a program starts itself again, also after a build has replaced its file (on Linux).
-///
-/// # Panics
-///
-/// If the system does not know the program's file.
 pub fn own_program() -> PathBuf {
     // By number: another program between may start it, such as taskset.
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));

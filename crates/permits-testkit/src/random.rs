@@ -13,10 +13,6 @@ const CASES: &str = "PERMITS_CASES";
 const SEED: &str = "PERMITS_TEST_SEED";
 
 /// The factor by which a random test multiplies its cases: `PERMITS_CASES`, 1 if that is not set.
-///
-/// # Panics
-///
-/// If it is not a whole number above 0.
 #[track_caller]
 pub fn cases() -> u32 {
     match given::<u32>(CASES) {
@@ -28,10 +24,6 @@ pub fn cases() -> u32 {
 /// The seed of a random test: `PERMITS_TEST_SEED`; a new one in each call if that is not set.
 ///
 /// Printed as the assignment that repeats the test, which the test harness shows when the test fails.
-///
-/// # Panics
-///
-/// If the variable is set and not a whole number.
 #[track_caller]
 pub fn seed() -> u64 {
     let seed = given(SEED).unwrap_or_else(|| RandomState::new().build_hasher().finish());
@@ -40,10 +32,6 @@ pub fn seed() -> u64 {
 }
 
 /// Random numbers from such a [`seed`].
-///
-/// # Panics
-///
-/// If the variable is set and not a whole number.
 #[track_caller]
 pub fn rng() -> fastrand::Rng {
     fastrand::Rng::with_seed(seed())

@@ -72,10 +72,6 @@ impl Pulse {
 }
 
 /// Runs a story, again if it fails on a machine that stood still meanwhile: at most ten times.
-///
-/// # Panics
-///
-/// As the story does, if its failure counts.
 pub fn in_real_time(story: impl Fn()) {
     for attempt in 1.. {
         let pulse = Pulse::start();
@@ -88,10 +84,6 @@ pub fn in_real_time(story: impl Fn()) {
 }
 
 /// Runs a story as [`in_real_time`] does, which awaits.
-///
-/// # Panics
-///
-/// As the story does, if its failure counts.
 pub async fn awaited_in_real_time(story: impl AsyncFn()) {
     for attempt in 1.. {
         let pulse = Pulse::start();

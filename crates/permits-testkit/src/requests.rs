@@ -56,10 +56,6 @@ pub struct WrongRequest {
 
 impl Request {
     /// The options of the request.
-    ///
-    /// # Panics
-    ///
-    /// If they are not valid.
     #[track_caller]
     pub fn options(&self) -> AcquireOptions {
         AcquireOptions::deserialize(&self.json).expect("the table has valid options")
@@ -68,10 +64,6 @@ impl Request {
 
 impl Requests {
     /// Reads the table.
-    ///
-    /// # Panics
-    ///
-    /// If it has no row for one of the options of [`AcquireOptions`].
     pub fn read() -> Self {
         let table: Self = serde_json::from_str(include_str!("../requests.json")).expect("it is a table");
         for field in AcquireOptions::FIELDS {
@@ -84,10 +76,6 @@ impl Requests {
     }
 
     /// The request for a permit of this semaphore as the table shows it, of the commands that a server got.
-    ///
-    /// # Panics
-    ///
-    /// If none of the `commands` is such a request.
     #[track_caller]
     pub fn arrived(commands: &[String], semaphore: &str) -> String {
         let acquires =

@@ -47,10 +47,6 @@ fn speaks_tls() -> bool {
 /// skipped.
 ///
 /// Valkey counts as the version of Redis with which it declares to be compatible.
-///
-/// # Panics
-///
-/// If no server can be started.
 #[track_caller]
 pub fn before(major: u32, minor: u32) -> bool {
     let version = &PROGRAM.version;
@@ -58,10 +54,6 @@ pub fn before(major: u32, minor: u32) -> bool {
 }
 
 /// Returns whether the server under test was built without TLS, and so the calling test is skipped.
-///
-/// # Panics
-///
-/// If no server can be started.
 #[track_caller]
 pub fn without_tls() -> bool {
     skip(!PROGRAM.speaks_tls, format_args!("needs a server that was built with TLS"))
@@ -69,10 +61,6 @@ pub fn without_tls() -> bool {
 
 /// Returns whether this machine has no `program`, and so the calling test, or the part of it that runs the
 /// program, is skipped.
-///
-/// # Panics
-///
-/// If it has none, and [`REQUIRED`] names the program.
 #[track_caller]
 pub fn without_program(program: &str) -> bool {
     let found = std::env::var_os("PATH")

@@ -9,10 +9,6 @@ use permits::{Client, Limit, Semaphore};
 /// An operation that succeeds.
 pub trait Succeeds<T> {
     /// The value of it.
-    ///
-    /// # Panics
-    ///
-    /// When it is awaited, if it fails.
     #[track_caller]
     fn succeeds(self) -> impl Future<Output = T>;
 }
@@ -32,10 +28,6 @@ where
 /// A client whose semaphores have valid names and limits.
 pub trait Named {
     /// The semaphore of this name.
-    ///
-    /// # Panics
-    ///
-    /// If the name or the limit is not valid.
     #[track_caller]
     fn named(&self, name: impl AsRef<str>, limit: impl Into<Limit>) -> Semaphore;
 }

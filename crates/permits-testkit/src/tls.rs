@@ -39,21 +39,6 @@ impl ClientCertificates {
 /// A private authority with a certificate for servers at `localhost` and 127.0.0.1, and one for clients.
 ///
 /// Clones share the files, which go with the last of them.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::{Certificates, ClientCertificates, Server};
-///
-/// let certificates = Certificates::new();
-/// let server = Server::builder().tls(&certificates, ClientCertificates::Required).start();
-///
-/// assert!(server.url().starts_with("rediss://127.0.0.1:"));
-/// assert!(certificates.authority().path().is_file());
-/// assert!(certificates.client_key().text().starts_with("-----BEGIN PRIVATE KEY-----"));
-/// // The kit itself needs no certificate.
-/// assert_eq!(server.command(&["PING"]).text(), "PONG");
-/// ```
 #[derive(Clone, Debug)]
 pub struct Certificates {
     files: Arc<Files>,
@@ -71,10 +56,6 @@ struct Files {
 
 impl Certificates {
     /// Makes an authority and signs both certificates.
-    ///
-    /// # Panics
-    ///
-    /// If the files cannot be written.
     #[expect(clippy::new_without_default, reason = "no two are equal, and files are written")]
     pub fn new() -> Self {
         let dir = tempfile::Builder::new()
@@ -118,10 +99,6 @@ impl Certificates {
     }
 
     /// Writes other certificates into the files of these ones.
-    ///
-    /// # Panics
-    ///
-    /// If the files cannot be written.
     pub fn replace_by(&self, others: &Self) {
         let (old, new) = (&self.files, &others.files);
         for (old, new) in [

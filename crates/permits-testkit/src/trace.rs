@@ -54,10 +54,6 @@ pub struct TracedThread<'a> {
 
 impl<'a> TracedThread<'a> {
     /// Stops the thread of this name, at any point. The other threads continue.
-    ///
-    /// # Panics
-    ///
-    /// If the child has no such thread, or the system refuses.
     #[track_caller]
     pub fn attach(child: &'a mut ChildGuard, name: &str) -> Self {
         let thread = thread_of(child.pid(), name);

@@ -27,18 +27,6 @@ const INTERVAL: Duration = Duration::from_millis(2);
 /// Polls `condition` until it holds or [`HANGS`] has passed; returns whether it held.
 ///
 /// Polls at least once, and blocks the calling thread in between.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::wait;
-///
-/// let mut looks = 0;
-/// assert!(wait::until(|| {
-///     looks += 1;
-///     looks == 3
-/// }));
-/// ```
 pub fn until(condition: impl FnMut() -> bool) -> bool {
     within(HANGS, condition)
 }
@@ -58,10 +46,6 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 }
 
 /// Awaits what must come.
-///
-/// # Panics
-///
-/// If it has not come after [`HANGS`].
 #[track_caller]
 pub fn in_time<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();

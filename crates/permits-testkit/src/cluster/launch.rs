@@ -11,11 +11,12 @@ use super::slot::SLOTS;
 use crate::group::{self, Options, deployment_options};
 use crate::server::launch::{BUS_OFFSET, ServerBuilder};
 
-/// The default node timeout where a replica can take over: as short as a busy machine allows.
+/// The silence after which the others consider a node dead where a replica can take over, which it does about
+/// a second after that. Below 1 s, a busy machine alone causes failovers.
 const WITH_REPLICAS: Duration = Duration::from_millis(1500);
 
-/// The default node timeout without replicas. No failover follows, so a short timeout only lets a machine
-/// that stalls look like a dead node.
+/// Silence of a node where no replica can take over. No failover follows, so a short timeout only lets a
+/// machine that stalls look like a dead node.
 const WITHOUT_REPLICAS: Duration = Duration::from_secs(15);
 
 /// A cluster to be configured; made by [`Cluster::builder`].
@@ -24,13 +25,12 @@ const WITHOUT_REPLICAS: Duration = Duration::from_secs(15);
 pub struct ClusterBuilder {
     primaries: usize,
     replicas: usize,
-    node_timeout: Option<Duration>,
     options: Options,
 }
 
 impl ClusterBuilder {
     pub(super) fn new() -> Self {
-        Self { primaries: 3, replicas: 1, node_timeout: None, options: Options::default() }
+        Self { primaries: 3, replicas: 1, options: Options::default() }
     }
 
     /// The primaries that share the slots; 3 by default, and at least 1.
@@ -47,23 +47,10 @@ impl ClusterBuilder {
         self
     }
 
-    /// The silence after which the others consider a node dead; by default 1.5 s with replicas, and 15 s
-    /// without.
-    ///
-    /// A replica takes over about a second after that. Below 1 s, a busy machine alone causes failovers.
-    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.node_timeout = Some(node_timeout);
-        self
-    }
-
     deployment_options!();
 
     /// Starts the cluster; returns once every node knows all the others and accepts commands, and every
     /// replica has its first copy.
-    ///
-    /// # Panics
-    ///
-    /// If there is no primary, if a server does not start, or if they do not agree within 30 seconds.
     #[track_caller]
     pub fn start(self) -> Cluster {
         assert!(self.primaries > 0, "a cluster needs a primary");
@@ -81,8 +68,8 @@ impl ClusterBuilder {
     }
 
     fn node(&self) -> ServerBuilder {
-        let default = if self.replicas > 0 { WITH_REPLICAS } else { WITHOUT_REPLICAS };
-        self.options.apply(ServerBuilder::node(self.node_timeout.unwrap_or(default)))
+        let timeout = if self.replicas > 0 { WITH_REPLICAS } else { WITHOUT_REPLICAS };
+        self.options.apply(ServerBuilder::node(timeout))
     }
 
     /// Gives each primary an equal part of the slots, and an epoch of its own: nodes with equal ones have to

@@ -38,10 +38,6 @@ impl<'a> Migration<'a> {
     }
 
     /// Moves up to `count` keys of the slot. Returns the number of keys that there were to move.
-    ///
-    /// # Panics
-    ///
-    /// If a node is down or refuses.
     #[track_caller]
     pub fn move_keys(&self, count: usize) -> usize {
         let found = self.node(self.from).command(&[
@@ -55,10 +51,6 @@ impl<'a> Migration<'a> {
     }
 
     /// Moves the remaining keys, sets the new owner at every primary, and waits until all nodes know it.
-    ///
-    /// # Panics
-    ///
-    /// If a node is down or refuses, or they do not agree within 30 seconds.
     #[track_caller]
     pub fn finish(self) {
         while self.move_keys(BATCH) > 0 {}

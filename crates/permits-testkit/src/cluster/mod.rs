@@ -20,24 +20,6 @@ use crate::server::launch::{info_field, percent_encoded};
 use view::View;
 
 /// A running cluster of its own, whose nodes are killed when it is dropped.
-///
-/// # Examples
-///
-/// A primary dies and its replica takes over:
-///
-/// ```
-/// use permits_testkit::Cluster;
-/// use permits_testkit::cluster::slot;
-///
-/// let cluster = Cluster::start();
-/// let slot = slot("colour");
-/// let old = cluster.primary_of(slot);
-/// assert_eq!(cluster.nodes()[old].command(&["SET", "colour", "blue"]).text(), "OK");
-///
-/// cluster.nodes()[old].kill();
-/// let new = cluster.wait_for_new_primary(slot, old);
-/// assert_eq!(cluster.nodes()[new].command(&["SET", "colour", "red"]).text(), "OK");
-/// ```
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Server>,
@@ -48,10 +30,6 @@ pub struct Cluster {
 impl Cluster {
     /// Starts 3 primaries with a replica each; see [`ClusterBuilder::start`]. It takes a little over 2
     /// seconds.
-    ///
-    /// # Panics
-    ///
-    /// If a server does not start, or they do not agree within 30 seconds.
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
@@ -78,10 +56,6 @@ impl Cluster {
 
     /// The index of the node that owns `slot`, whether it is up or not: by the newest of all claims that the
     /// nodes know.
-    ///
-    /// # Panics
-    ///
-    /// If no node is up, or none knows an owner.
     #[track_caller]
     pub fn primary_of(&self, slot: u16) -> usize {
         self.wait_for("a node knows the owner", || {
@@ -91,10 +65,6 @@ impl Cluster {
     }
 
     /// The indexes of the nodes that are replicas of node `primary`, whether they are up or not.
-    ///
-    /// # Panics
-    ///
-    /// If no node is up.
     #[track_caller]
     pub fn replicas_of(&self, primary: usize) -> Vec<usize> {
         self.wait_for("a node answers", || {
@@ -106,39 +76,12 @@ impl Cluster {
     }
 
     /// Begins to move `slot` to the primary `to`, without any key yet.
-    ///
-    /// # Panics
-    ///
-    /// If `to` owns it already, is no primary, or one of the two is down.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use permits_testkit::Cluster;
-    /// use permits_testkit::cluster::slot;
-    ///
-    /// let cluster = Cluster::builder().primaries(2).replicas(0).start();
-    /// let slot = slot("colour");
-    /// let (from, to) = (cluster.primary_of(slot), 1 - cluster.primary_of(slot));
-    /// cluster.nodes()[from].command(&["SET", "colour", "blue"]);
-    ///
-    /// let migration = cluster.begin_migration(slot, to);
-    /// assert_eq!(migration.move_keys(1), 1);
-    /// assert!(cluster.nodes()[from].command(&["GET", "colour"]).error().starts_with("ASK"));
-    ///
-    /// migration.finish();
-    /// assert_eq!(cluster.nodes()[to].command(&["GET", "colour"]).text(), "blue");
-    /// ```
     #[track_caller]
     pub fn begin_migration(&self, slot: u16, to: usize) -> Migration<'_> {
         Migration::begin(self, slot, to)
     }
 
     /// Moves `slot` with all its keys to the primary `to`, while clients work.
-    ///
-    /// # Panics
-    ///
-    /// If `to` owns it already, is no primary, or one of the two is down.
     #[track_caller]
     pub fn migrate_slot(&self, slot: u16, to: usize) {
         self.begin_migration(slot, to).finish();
@@ -146,10 +89,6 @@ impl Cluster {
 
     /// Lets a replica take over from node `primary` in agreement with it (`CLUSTER FAILOVER`), without loss.
     /// Returns the index of the new primary, once all nodes know it.
-    ///
-    /// # Panics
-    ///
-    /// If `primary` has no replica that is up, or they do not agree within 30 seconds.
     #[track_caller]
     pub fn failover(&self, primary: usize) -> usize {
         let replicas = self.replicas_of(primary);
@@ -175,10 +114,6 @@ impl Cluster {
 
     /// Waits until a node other than `old` owns `slot`, is up and accepts commands, and every node that is up
     /// knows it. Returns its index.
-    ///
-    /// # Panics
-    ///
-    /// If that takes longer than 30 seconds.
     #[track_caller]
     pub fn wait_for_new_primary(&self, slot: u16, old: usize) -> usize {
         self.wait_for("the slot has a new primary", || {
@@ -199,10 +134,6 @@ impl Cluster {
 
     /// Waits until every slot has a primary that is up, all nodes that are up accept commands and agree on
     /// owners and replicas, and every replica among them has a copy of its primary's data.
-    ///
-    /// # Panics
-    ///
-    /// If that takes longer than 30 seconds.
     #[track_caller]
     pub fn wait_until_ok(&self) {
         self.wait_for("the cluster is ok", || self.is_ok());

@@ -31,10 +31,6 @@ pub(super) struct Belief {
 
 impl View {
     /// Reads a reply to `CLUSTER NODES`, in a cluster whose nodes have these ids.
-    ///
-    /// # Panics
-    ///
-    /// If the text is no such reply.
     #[track_caller]
     pub(super) fn parse(reply: &str, ids: &[String]) -> Self {
         let mut view = Self {
@@ -88,31 +84,5 @@ impl View {
             view.nodes.iter().map(|node| node.as_ref().and_then(|it| it.primary)).collect()
         };
         self.owners == other.owners && primaries(self) == primaries(other)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn owners_replicas_failures_and_migrations_are_told_apart() {
-        let ids = ["aa", "bb", "cc"].map(str::to_owned);
-        let reply = "aa 127.0.0.1:1@2 myself,master - 0 0 7 connected 0-99 200 [93->-bb] [5-<-bb]\n\
-                     bb 127.0.0.1:3@4,host master,fail? - 0 0 8 disconnected 100-199\n\
-                     cc 127.0.0.1:5@6 slave aa 0 0 7 connected\n\
-                     dd :0@0 handshake,noaddr - 0 0 0 disconnected\n";
-        let view = View::parse(reply, &ids);
-        assert_eq!(view.claim(99), Some((7, 0)));
-        assert_eq!(view.claim(93), Some((7, 0)), "it is migrating and still owned");
-        assert_eq!(view.claim(100), Some((8, 1)));
-        assert_eq!(view.claim(200), Some((7, 0)));
-        assert_eq!(view.claim(201), None);
-        assert_eq!(view.replicas_of(0), [2]);
-        assert_eq!(view.foreign, 1);
-        let failing: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().failing).collect();
-        assert_eq!(failing, [false, true, false]);
-        let linked: Vec<bool> = view.nodes.iter().map(|node| node.as_ref().unwrap().linked).collect();
-        assert_eq!(linked, [true, false, true]);
     }
 }

@@ -22,19 +22,6 @@ pub use service::{FencedClient, FencedServer};
 
 /// A resource that accepts writes with the highest token of their slot, or a higher one, and refuses stale
 /// ones.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::{FencedResource, Stale};
-///
-/// let resource = FencedResource::new();
-/// assert_eq!(resource.write(0, 7, "by the first holder"), Ok(()));
-/// assert_eq!(resource.write(0, 9, "by the next"), Ok(()));
-/// assert_eq!(resource.write(0, 7, "too late"), Err(Stale { slot: 0, token: 7, highest: 9 }));
-/// assert_eq!(resource.write(1, 8, "by the holder of another slot"), Ok(()));
-/// assert_eq!(resource.writes().len(), 3);
-/// ```
 #[derive(Debug, Default)]
 pub struct FencedResource {
     state: Mutex<State>,
@@ -101,11 +88,6 @@ impl FencedResource {
         *highest = token;
         state.writes.push(write);
         Ok(())
-    }
-
-    /// The highest token seen for `slot`; `None` if it was never written to.
-    pub fn highest(&self, slot: u32) -> Option<u64> {
-        self.state().highest.get(&slot).copied()
     }
 
     /// The writes that were accepted, in order.

@@ -4,65 +4,44 @@ use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
-use tokio::sync::oneshot;
 
 use super::{FencedResource, Stale};
 use crate::wait::HANGS;
 
 /// A [`FencedResource`] that other processes write to, over a Unix socket in a directory of its own.
 ///
-/// Dropping it closes its connections and removes the socket.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::{FencedClient, FencedServer};
-///
-/// let server = FencedServer::start();
-/// let mut client = FencedClient::connect(server.path()).expect("it listens");
-///
-/// assert!(client.write(0, 9, "first").expect("it answers").is_ok());
-/// assert_eq!(client.write(0, 7, "late").expect("it answers").expect_err("it is stale").highest, 9);
-/// assert_eq!(server.resource().writes()[0].data, "first");
-/// ```
+/// Dropping it ends the service and removes the socket. A connection ends with its client.
 #[derive(Debug)]
 pub struct FencedServer {
     resource: Arc<FencedResource>,
     path: PathBuf,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    stopped: Arc<AtomicBool>,
     _dir: TempDir,
 }
 
 impl FencedServer {
-    /// Starts the service, on a thread of its own, with a resource without writes.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no socket or thread to give.
+    /// Starts the service, on threads of its own, with a resource without writes.
     pub fn start() -> Self {
-        let dir = tempfile::Builder::new()
-            .prefix("permits-fence-")
-            .tempdir()
-            .expect("a temporary directory can be made");
+        let dir = tempfile::Builder::new().prefix("permits-fence-").tempdir().expect("there is room");
         let path = dir.path().join("fence.sock");
         let listener = UnixListener::bind(&path).expect("a directory of our own takes a socket");
-        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let resource = Arc::new(FencedResource::new());
-        let (stop, stopped) = oneshot::channel();
-        let thread = thread::Builder::new()
-            .name("permits-fence".to_owned())
-            .spawn({
-                let resource = Arc::clone(&resource);
-                move || serve(listener, resource, stopped)
-            })
-            .expect("the system has a thread to give");
-        Self { resource, path, stop: Some(stop), thread: Some(thread), _dir: dir }
+        let (resource, stopped) = (Arc::<FencedResource>::default(), Arc::<AtomicBool>::default());
+        let (writes, stopping) = (resource.clone(), stopped.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopping.load(Ordering::Relaxed) {
+                    return;
+                }
+                let resource = writes.clone();
+                // An error says that the client has closed the connection.
+                thread::spawn(move || stream.and_then(|stream| answer_all(&stream, &resource)));
+            }
+        });
+        Self { resource, path, stopped, _dir: dir }
     }
 
     /// The socket at which it listens.
@@ -78,46 +57,15 @@ impl FencedServer {
 
 impl Drop for FencedServer {
     fn drop(&mut self) {
-        // Either call fails only if the thread has ended, which is the aim.
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stopped.store(true, Ordering::Relaxed);
+        // Wakes the thread, which then ends.
+        let _ = UnixStream::connect(&self.path);
     }
 }
 
-/// The thread of a service: accepts until it is stopped. Its connections end with its runtime.
-fn serve(listener: UnixListener, resource: Arc<FencedResource>, mut stop: oneshot::Receiver<()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("the system has an event queue to give");
-    runtime.block_on(async {
-        let listener = tokio::net::UnixListener::from_std(listener).expect("the listener is non-blocking");
-        loop {
-            tokio::select! {
-                _ = &mut stop => return,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        // Ignore the error: the client has closed the connection.
-                        let answers = answer_all(stream, Arc::clone(&resource));
-                        tokio::spawn(async { drop(answers.await) });
-                    }
-                    // The system may have no descriptors left; others are closed in a moment.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-                },
-            }
-        }
-    });
-}
-
-async fn answer_all(mut stream: tokio::net::UnixStream, resource: Arc<FencedResource>) -> io::Result<()> {
-    let (from, mut to) = stream.split();
-    let mut lines = tokio::io::BufReader::new(from).lines();
-    while let Some(line) = lines.next_line().await? {
-        to.write_all(answer(&line, &resource).as_bytes()).await?;
+fn answer_all(mut stream: &UnixStream, resource: &FencedResource) -> io::Result<()> {
+    for line in BufReader::new(stream).lines() {
+        stream.write_all(answer(&line?, resource).as_bytes())?;
     }
     Ok(())
 }
@@ -145,7 +93,7 @@ pub struct FencedClient {
 }
 
 impl FencedClient {
-    /// Connects to the service at `path`; a reply may take up to 10 seconds.
+    /// Connects to the service at `path`.
     ///
     /// # Errors
     ///

@@ -139,43 +139,21 @@ impl History {
     }
 }
 
-/// The rules for a history.
-#[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    limit: u32,
-    keeps_order: bool,
-}
-
-impl Rules {
-    /// At most `limit` units may be held at once; the highest limit, if it changed.
-    pub fn limit(limit: u32) -> Self {
-        Self { limit, keeps_order: true }
-    }
-
-    /// Requests may lose their place in the queue and get another one, because the store forgets the queue or
-    /// a client is away for longer than its lease.
-    #[must_use]
-    pub fn order_may_break(self) -> Self {
-        Self { keeps_order: false, ..self }
-    }
-}
-
-/// Verifies the events of all clients of one semaphore.
+/// Verifies the events of all clients of one semaphore, of which at most `limit` units may be held at once:
+/// the highest limit, if it changed.
 ///
 /// # Errors
 ///
 /// The first violation found: of P2, P3, P4, P6, of slots (`slots`), of a request or permit left open by a
 /// client that lives (`served`), or of the order of a client's own events (`form`).
-pub fn verify(history: &History, rules: &Rules) -> Result<(), Violation> {
+pub fn verify(history: &History, limit: u32) -> Result<(), Violation> {
     check_well_formed(history)?;
     let grants = history.grants();
-    check_bound(&grants, rules.limit)?;
+    check_bound(&grants, limit)?;
     check_stops(history)?;
     check_tokens(&grants)?;
-    check_slots(&grants, rules.limit)?;
-    if rules.keeps_order {
-        check_queue_order(&grants)?;
-    }
+    check_slots(&grants, limit)?;
+    check_queue_order(&grants)?;
     check_served(history)
 }
 
@@ -231,7 +209,7 @@ fn units(grants: &[Granted]) -> u64 {
 }
 
 /// The permits with the most units that were held at the same time.
-pub fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
+fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
     let mut edges: Vec<(u64, bool, usize)> = Vec::new();
     for (index, granted) in grants.iter().enumerate().filter(|(_, granted)| !granted.is_empty()) {
         // At the same microsecond ends come first: M does not contain its end.
@@ -401,20 +379,6 @@ pub fn check_served(history: &History) -> Result<(), Violation> {
         Some(((worker, _), event)) => {
             Err(Violation::new("served", format!("client {worker} was closed, and this left open: {event}")))
         }
-    }
-}
-
-/// P6, for requests that were queued one after the other: they are granted in that order.
-///
-/// # Errors
-///
-/// The waiter that was overtaken.
-pub fn check_order(grants: &[Granted]) -> Result<(), Violation> {
-    match grants.windows(2).find(|pair| pair[1].token < pair[0].token) {
-        Some(pair) => {
-            Err(Violation::new("P6", format!("the second came later and was granted earlier: {pair:#?}")))
-        }
-        None => Ok(()),
     }
 }
 

@@ -143,23 +143,3 @@ impl ClientRecord {
         serde_json::from_str(line.strip_prefix(MARK)?).ok()
     }
 }
-
-#[cfg(test)]
-#[test]
-fn records_survive_the_line() {
-    for event in [
-        ClientEvent::Connected,
-        ClientEvent::Acquired { token: 1 << 52, slot: 3, until: 17, again: false },
-        ClientEvent::Lost("the permit was lost:\nwhy".to_owned()),
-        ClientEvent::Released(Err("why".to_owned())),
-        ClientEvent::Stopped(Counts { asked: 1, ..Counts::default() }),
-    ] {
-        let record = ClientRecord { at: 5, tag: "a.1".to_owned(), event };
-        let line = record.line();
-        assert_eq!(line.lines().count(), 1, "{line}");
-        assert_eq!(ClientRecord::parse(line.trim_end()), Some(record));
-    }
-    for foreign in ["", "running 1 test", "@", "@{}", "@{\"at\":5}"] {
-        assert_eq!(ClientRecord::parse(foreign), None, "{foreign:?}");
-    }
-}

@@ -11,36 +11,6 @@
 //!
 //! Each check is itself tested, on histories with a violation and on [mutants](crate::mutants).
 //!
-//! # Examples
-//!
-//! ```
-//! use permits::{Client, Recovery};
-//! use permits_testkit::history::{self, ClientEvent, History, Rules};
-//! use permits_testkit::Server;
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let server = Server::start();
-//! let mut seen = History::default();
-//!
-//! let client = Client::builder(server.url()).recovery(Recovery::Off).connect().await?;
-//! let exports = client.semaphore("exports", 2).expect("valid");
-//! for turn in ["first", "second"] {
-//!     seen.note(0, turn, ClientEvent::Asked { weight: 1 });
-//!     let permit = exports.acquire().await?;
-//!     let (at, until) = history::deadline(|| permit.remaining());
-//!     let (token, slot) = (permit.token(), permit.slot());
-//!     seen.note_at(at, 0, turn, ClientEvent::Acquired { token, slot, until, again: false });
-//!     seen.note(0, turn, ClientEvent::Releasing);
-//!     permit.release().await?;
-//!     seen.note(0, turn, ClientEvent::Released(Ok(())));
-//! }
-//! history::verify(&seen, &Rules::limit(2))?;
-//! # client.close().await?;
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! In a test with processes of its own, each [reports](report) its events by lines on its standard output.
 
 pub mod checks;
@@ -54,7 +24,7 @@ pub mod step;
 use std::error::Error;
 use std::fmt;
 
-pub use self::client_checks::{Granted, History, Rules, verify};
+pub use self::client_checks::{Granted, History, verify};
 pub use self::client_event::{ClientEvent, ClientRecord, deadline, now, report, report_at};
 
 /// A violation of a property.

@@ -1,9 +1,8 @@
 //! One connection through the proxy, and its faults.
 //!
 //! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether
-//! it is passed on, holds it back for the delay, and writes it at the pace of the limit, which is in `pace`.
-//! It reads the switches again between reading and writing, so that nothing sent after a switch was turned
-//! slips past it.
+//! it is passed on, holds it back for the delay, and writes it. It reads the switches again between reading
+//! and writing, so that nothing sent after a switch was turned slips past it.
 //!
 //! Cutting works from the outside, on a second handle of the sockets: [`Shared::cut`] is done when it
 //! returns, independent of what the pumps wait for.
@@ -24,7 +23,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::wait::HANGS;
 
-use super::pace::Pace;
 use super::timer::Timer;
 
 /// The largest piece that is read at once.
@@ -38,19 +36,16 @@ const HELD_BACK: usize = 1024;
 pub(super) struct Faults {
     pub(super) request_delay: Duration,
     pub(super) reply_delay: Duration,
-    pub(super) request_limit: u32,
-    pub(super) reply_limit: u32,
     pub(super) swallow_replies: bool,
     pub(super) swallow_messages: &'static [u8],
     pub(super) stalled: bool,
 }
 
 impl Faults {
-    /// The delay and the limit of one direction.
-    fn of(&self, direction: Direction) -> (Duration, u32) {
+    fn delay(&self, direction: Direction) -> Duration {
         match direction {
-            Direction::Requests => (self.request_delay, self.request_limit),
-            Direction::Replies => (self.reply_delay, self.reply_limit),
+            Direction::Requests => self.request_delay,
+            Direction::Replies => self.reply_delay,
         }
     }
 }
@@ -256,11 +251,10 @@ enum Direction {
     Replies,
 }
 
-/// A chunk that is held back, or is on its way out in pieces.
+/// A chunk that is held back.
 struct Held {
     came: Instant,
     bytes: Vec<u8>,
-    written: usize,
 }
 
 /// Carries the chunks of one direction until its sender has closed and all is delivered.
@@ -273,26 +267,19 @@ async fn pump(
 ) -> Result<(), End> {
     let mut faults = shared.faults.subscribe();
     let mut held: VecDeque<Held> = VecDeque::new();
-    let mut pace = Pace::default();
     let timer = Timer::new()?;
     let mut previous = Vec::new();
     let mut open = true;
     let mut buffer = vec![0; CHUNK];
     loop {
         let now = *faults.borrow_and_update();
-        let (stalled, (delay, limit)) = (now.stalled, now.of(direction));
-        let due = held.front().map(|chunk| pace.due(chunk.came + delay, limit));
+        let (stalled, delay) = (now.stalled, now.delay(direction));
+        let due = held.front().map(|chunk| chunk.came + delay);
         if !stalled {
             if due.is_some_and(|due| due <= Instant::now())
-                && let Some(mut chunk) = held.pop_front()
+                && let Some(chunk) = held.pop_front()
             {
-                let piece = pace.piece(&chunk.bytes[chunk.written..], limit);
-                to.write_all(piece).await?;
-                chunk.written += piece.len();
-                if chunk.written < chunk.bytes.len() {
-                    held.push_front(chunk);
-                    continue;
-                }
+                to.write_all(&chunk.bytes).await?;
                 // After the write: before it, a reply to an earlier request would end the connection in the
                 // middle of this one. No reply to this request can be read before the note, because no other
                 // task of this thread runs between the last byte and here.
@@ -323,7 +310,7 @@ async fn pump(
                         take_messages_out(shared, &mut bytes);
                     }
                     if !bytes.is_empty() {
-                        held.push_back(Held { came: Instant::now(), bytes, written: 0 });
+                        held.push_back(Held { came: Instant::now(), bytes });
                     }
                 }
             }
@@ -397,18 +384,4 @@ fn completes(needle: &[u8], previous: &[u8], chunk: &[u8]) -> bool {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No invariant spans a panic under these locks, and dropping the proxy must not panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::completes;
-
-    #[test]
-    fn a_needle_is_found_once_its_last_byte_came() {
-        assert!(completes(b"INCR", b"", b"..INCR.."));
-        assert!(completes(b"INCR", b"..IN", b"CR.."));
-        assert!(!completes(b"INCR", b"..INCR", b".."), "it was complete before");
-        assert!(!completes(b"INCR", b"..IN", b"..CR"));
-        assert!(completes(b"I", b"..", b"I"));
-    }
 }

@@ -8,7 +8,6 @@
 //! were under way at that moment may fall on either side.
 
 mod link;
-mod pace;
 mod timer;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,27 +23,6 @@ use link::{Shared, Swallow};
 /// A TCP proxy with faults that can be switched at any time, for open and new connections alike.
 ///
 /// Dropping it closes its connections and its port.
-///
-/// # Examples
-///
-/// A server whose replies do not arrive, while its connections stay open:
-///
-/// ```
-/// use permits_testkit::wait::{HANGS, SILENCE};
-/// use permits_testkit::{Connection, Proxy, Server};
-///
-/// let server = Server::start();
-/// let proxy = Proxy::start(server.address());
-/// let mut client = Connection::connect(proxy.address()).expect("the proxy accepts");
-///
-/// proxy.stall(true);
-/// client.set_timeout(SILENCE).expect("it is not zero");
-/// assert!(client.call(&["PING"]).is_err(), "the reply is held back");
-///
-/// proxy.stall(false);
-/// client.set_timeout(HANGS).expect("it is not zero");
-/// assert_eq!(client.receive().expect("the answer comes late").text(), "PONG");
-/// ```
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -57,10 +35,6 @@ impl Proxy {
     /// Starts a proxy before `upstream`, at a free port of loopback, with no fault switched on.
     ///
     /// A server need not listen at `upstream` yet; a connection that cannot be passed on is closed.
-    ///
-    /// # Panics
-    ///
-    /// If the system has no port or thread to give.
     pub fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
@@ -114,20 +88,6 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| faults.request_delay = delay);
     }
 
-    /// Passes on at most `bytes` a second from the server on each connection, in small pieces; zero ends the
-    /// limit.
-    ///
-    /// Up to 16 MiB wait in the proxy; beyond that the sender blocks. A change applies to waiting bytes, too.
-    pub fn limit_replies(&self, bytes_per_second: u32) {
-        self.shared.faults.send_modify(|faults| faults.reply_limit = bytes_per_second);
-    }
-
-    /// Passes on at most `bytes` a second from the client on each connection, in small pieces; zero ends the
-    /// limit. See [`limit_replies`](Self::limit_replies).
-    pub fn limit_requests(&self, bytes_per_second: u32) {
-        self.shared.faults.send_modify(|faults| faults.request_limit = bytes_per_second);
-    }
-
     /// While on, the server's bytes are read and thrown away; the connections stay open.
     ///
     /// A client that keeps the connection afterwards takes the reply of a later request for that of an
@@ -151,10 +111,6 @@ impl Proxy {
     /// The server has executed the request when the client sees the cut. Replies to earlier requests on that
     /// connection that had not been passed on are lost with it, as on a network. Arming again before that
     /// replaces the earlier order.
-    ///
-    /// # Panics
-    ///
-    /// If `needle` is empty.
     #[track_caller]
     pub fn swallow_reply_to(&self, needle: &[u8]) {
         assert!(!needle.is_empty(), "every request contains the empty needle");

@@ -5,7 +5,6 @@
 //! so each is sent the same messages right away.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use super::{SERVICE, Sentinels};
 use crate::group::{self, Options, deployment_options};
@@ -16,6 +15,13 @@ use crate::server::launch::{ServerBuilder, quoted};
 /// The seconds for which a replica may be silent and still count for `min-replicas-to-write`.
 const MAX_LAG: &str = "2";
 
+/// The milliseconds of silence after which a sentinel considers a server down. A busy machine or disk may
+/// cause an unwanted failover; the shorter this is, the more often.
+const DOWN_AFTER_MS: u32 = 1000;
+
+/// The milliseconds after which a failover is given up. After twice that, the sentinels try another one.
+const FAILOVER_TIMEOUT_MS: u32 = 3000;
+
 /// A primary with replicas and sentinels to be configured; made by [`Sentinels::builder`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is started"]
@@ -23,8 +29,6 @@ pub struct SentinelsBuilder {
     sentinels: usize,
     replicas: usize,
     quorum: usize,
-    down_after: Duration,
-    failover_timeout: Duration,
     min_replicas_to_write: usize,
     options: Options,
     sentinel_password: Option<String>,
@@ -36,8 +40,6 @@ impl SentinelsBuilder {
             sentinels: 3,
             replicas: 2,
             quorum: 2,
-            down_after: Duration::from_secs(1),
-            failover_timeout: Duration::from_secs(3),
             min_replicas_to_write: 0,
             options: Options::default(),
             sentinel_password: None,
@@ -62,21 +64,6 @@ impl SentinelsBuilder {
         self
     }
 
-    /// The silence after which a sentinel considers a server down; 1 s by default.
-    ///
-    /// A busy machine or disk may cause an unwanted failover; the shorter this is, the more often.
-    pub fn down_after(mut self, down_after: Duration) -> Self {
-        self.down_after = down_after;
-        self
-    }
-
-    /// The time after which a failover is given up; 3 s by default. After twice that, the sentinels try
-    /// another one.
-    pub fn failover_timeout(mut self, failover_timeout: Duration) -> Self {
-        self.failover_timeout = failover_timeout;
-        self
-    }
-
     /// Lets a primary refuse writes unless this many replicas have reported within 2 seconds; 0 by default.
     pub fn min_replicas_to_write(mut self, replicas: usize) -> Self {
         self.min_replicas_to_write = replicas;
@@ -93,10 +80,6 @@ impl SentinelsBuilder {
 
     /// Starts everything; returns once every replica has its first copy and every sentinel knows all servers
     /// and all the other sentinels.
-    ///
-    /// # Panics
-    ///
-    /// If there is no sentinel, if a server does not start, or if they do not agree within 60 seconds.
     #[track_caller]
     pub fn start(self) -> Sentinels {
         assert!(self.sentinels > 0, "a set of sentinels needs a sentinel");
@@ -132,8 +115,8 @@ impl SentinelsBuilder {
         }
         let mut lines = vec![
             format!("monitor {SERVICE} {} {} {}", primary.ip(), primary.port(), self.quorum),
-            format!("down-after-milliseconds {SERVICE} {}", self.down_after.as_millis()),
-            format!("failover-timeout {SERVICE} {}", self.failover_timeout.as_millis()),
+            format!("down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}"),
+            format!("failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}"),
         ];
         if let Some(password) = &self.options.password {
             lines.push(format!("auth-pass {SERVICE} {}", quoted(password)));

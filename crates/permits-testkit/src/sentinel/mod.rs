@@ -19,22 +19,6 @@ use crate::server::launch::{info_field, percent_encoded};
 pub const SERVICE: &str = "service";
 
 /// A primary, its replicas and their sentinels, all of them killed when this is dropped.
-///
-/// # Examples
-///
-/// The primary dies and a replica is promoted:
-///
-/// ```
-/// use permits_testkit::Sentinels;
-///
-/// let set = Sentinels::start();
-/// let old = set.primary();
-/// set.servers()[old].kill();
-///
-/// let new = set.wait_for_switch(old);
-/// assert_ne!(new, old);
-/// assert_eq!(set.servers()[new].command(&["SET", "colour", "blue"]).text(), "OK");
-/// ```
 #[derive(Debug)]
 pub struct Sentinels {
     // Declared first: without a sentinel, the end of the servers causes no failover.
@@ -48,10 +32,6 @@ pub struct Sentinels {
 impl Sentinels {
     /// Starts a primary with 2 replicas and 3 sentinels, of which 2 must agree; see
     /// [`SentinelsBuilder::start`].
-    ///
-    /// # Panics
-    ///
-    /// If a server does not start, or they do not agree in time.
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
@@ -85,10 +65,6 @@ impl Sentinels {
     }
 
     /// The index of the primary, once all sentinels that are up name the same.
-    ///
-    /// # Panics
-    ///
-    /// If no sentinel is up, or they do not agree in time.
     #[track_caller]
     pub fn primary(&self) -> usize {
         self.wait_for("the sentinels name the same primary", || self.named())
@@ -98,10 +74,6 @@ impl Sentinels {
     /// index of the new primary, once all sentinels name it.
     ///
     /// The old primary works until it is demoted; the writes that it accepts meanwhile are lost.
-    ///
-    /// # Panics
-    ///
-    /// If no sentinel or no replica is up, or it takes too long.
     #[track_caller]
     pub fn failover(&self) -> usize {
         let old = self.primary();
@@ -115,10 +87,6 @@ impl Sentinels {
 
     /// Waits until all sentinels that are up name the same primary, other than `old`, and that has taken
     /// over. Returns its index.
-    ///
-    /// # Panics
-    ///
-    /// If that takes longer than 60 seconds.
     #[track_caller]
     pub fn wait_for_switch(&self, old: usize) -> usize {
         self.wait_for("the sentinels have switched", || {
@@ -133,10 +101,6 @@ impl Sentinels {
 
     /// Waits until the primary is up and has enough replicas to write, every replica that is up has a copy of
     /// its data, and every sentinel that is up sees this, and enough others for a failover.
-    ///
-    /// # Panics
-    ///
-    /// If that takes longer than 60 seconds.
     #[track_caller]
     pub fn wait_until_ok(&self) {
         self.wait_for("the servers and sentinels are ok", || self.is_ok());

@@ -160,10 +160,6 @@ impl ServerBuilder {
     ///
     /// It answers before it has its first copy; when the link is up, [`Server::info`] gives `up` for
     /// `master_link_status`.
-    ///
-    /// # Panics
-    ///
-    /// If `primary` listens on a Unix socket, or speaks TLS.
     #[track_caller]
     pub fn replica_of(self, primary: &Server) -> Self {
         assert!(primary.site.tls.is_none(), "replication over TLS is not set up here");
@@ -176,10 +172,6 @@ impl ServerBuilder {
     }
 
     /// Starts the server; returns once it answers.
-    ///
-    /// # Panics
-    ///
-    /// If no server program is installed, or it does not answer within 10 seconds.
     #[track_caller]
     pub fn start(self) -> Server {
         self.attempt().unwrap_or_else(|site| site.give_up())

@@ -15,26 +15,12 @@ pub use launch::ServerBuilder;
 
 use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
-use crate::wait::HANGS;
 use launch::{Endpoint, Site};
 
 /// A running `redis-server` or `valkey-server` of its own, killed when dropped.
 ///
 /// The program is the one named by the environment variable `PERMITS_TEST_SERVER`, else `redis-server`, else
 /// `valkey-server` in `PATH`. It listens on loopback only.
-///
-/// # Examples
-///
-/// ```
-/// use permits_testkit::Server;
-///
-/// let server = Server::builder().append_only().start();
-/// server.command(&["SET", "colour", "blue"]);
-///
-/// server.kill();
-/// server.restart();
-/// assert_eq!(server.command(&["GET", "colour"]).text(), "blue");
-/// ```
 #[derive(Debug)]
 pub struct Server {
     // Declared before the site: the process ends before its directory is removed.
@@ -44,10 +30,6 @@ pub struct Server {
 
 impl Server {
     /// Starts a server on a free port, with nothing kept on disk; returns once it answers.
-    ///
-    /// # Panics
-    ///
-    /// If no server program is installed, or it does not answer within 10 seconds.
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
@@ -65,10 +47,6 @@ impl Server {
     }
 
     /// The address at which it listens.
-    ///
-    /// # Panics
-    ///
-    /// If it listens on a Unix socket.
     #[track_caller]
     pub fn address(&self) -> SocketAddr {
         match &self.site.endpoint {
@@ -78,10 +56,6 @@ impl Server {
     }
 
     /// The port at which it listens.
-    ///
-    /// # Panics
-    ///
-    /// If it listens on a Unix socket.
     #[track_caller]
     pub fn port(&self) -> u16 {
         self.address().port()
@@ -113,51 +87,24 @@ impl Server {
         self.process().kill();
     }
 
-    /// Asks it to end (SIGTERM), paused or not, and waits for it.
-    ///
-    /// # Panics
-    ///
-    /// If it is down, or still runs after 20 seconds.
-    #[track_caller]
-    pub fn stop(&self) {
-        let mut process = self.process();
-        // A stopped process would keep the request pending.
-        process.resume();
-        process.terminate();
-        let ended = process.wait_timeout(HANGS);
-        assert!(ended.is_some(), "the server did not end within {HANGS:?}; its log:\n{}", self.log());
-    }
-
-    /// Starts it again, after [`kill`](Self::kill) or [`stop`](Self::stop), at the same place in the same
+    /// Starts it again, after [`kill`](Self::kill), at the same place in the same
     /// directory; returns once it answers.
     ///
     /// Settings made by `CONFIG SET` are lost, unless `CONFIG REWRITE` kept them.
-    ///
-    /// # Panics
-    ///
-    /// If it runs, or does not answer within 10 seconds.
     #[track_caller]
     pub fn restart(&self) {
         let mut process = self.process();
-        assert!(!process.is_running(), "the server runs: kill or stop it before the restart");
+        assert!(!process.is_running(), "the server runs: kill it before the restart");
         *process = self.site.relaunch();
     }
 
     /// Freezes it (SIGSTOP): connections stay open without replies. Returns once it is frozen.
-    ///
-    /// # Panics
-    ///
-    /// If it is down.
     #[track_caller]
     pub fn pause(&self) {
         self.process().pause();
     }
 
     /// Lets it continue after [`pause`](Self::pause) (SIGCONT).
-    ///
-    /// # Panics
-    ///
-    /// If it is down.
     #[track_caller]
     pub fn resume(&self) {
         self.process().resume();
@@ -173,10 +120,6 @@ impl Server {
     }
 
     /// Runs one command over a connection of its own; an error of the server is a reply, [`Resp::Error`].
-    ///
-    /// # Panics
-    ///
-    /// If the server is down or does not reply within 10 seconds.
     #[track_caller]
     pub fn command(&self, arguments: &[&str]) -> Resp {
         match self.connect().and_then(|mut connection| connection.call(arguments)) {
@@ -187,10 +130,6 @@ impl Server {
 
     /// The value of one field of `INFO`, such as `run_id` or `master_link_status`; `None` without such a
     /// field.
-    ///
-    /// # Panics
-    ///
-    /// If the server is down or does not reply within 10 seconds.
     #[track_caller]
     pub fn info(&self, field: &str) -> Option<String> {
         let reply = self.command(&["INFO"]);

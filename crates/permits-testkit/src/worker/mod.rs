@@ -241,28 +241,3 @@ impl Counts {
         self.lost += other.lost;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::HANGS;
-
-    #[test]
-    fn a_mix_draws_by_shares() {
-        let mix = Mix(vec![(3, 'a'), (0, 'b'), (1, 'c')]);
-        let mut random = fastrand::Rng::with_seed(1);
-        let drawn: String = (0..1000).map(|_| *mix.draw(&mut random)).collect();
-        assert!((650..850).contains(&drawn.matches('a').count()) && !drawn.contains('b'), "{drawn}");
-    }
-
-    #[test]
-    fn settings_and_commands_survive_the_wire() {
-        let settings = WorkerSettings { recovery: Recovery::Strict, ..WorkerSettings::new(2, HANGS) };
-        let text = serde_json::to_string(&settings).expect("it has a form");
-        let read: WorkerSettings = serde_json::from_str(&text).expect("it is whole");
-        assert_eq!(format!("{read:?}"), format!("{settings:?}"));
-        let command = WorkerCommand::Work(Work::brief(2, HANGS));
-        let text = serde_json::to_string(&command).expect("it has a form");
-        assert_eq!(serde_json::from_str::<WorkerCommand>(&text).ok(), Some(command));
-    }
-}

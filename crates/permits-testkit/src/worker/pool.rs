@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::{Counts, SETTINGS, Work, WorkerCommand, WorkerSettings};
-use crate::history::{ClientEvent, ClientRecord, Granted, History, Rules, now, verify};
+use crate::history::{ClientEvent, ClientRecord, Granted, History, now, verify};
 use crate::real_time::always_counts;
 use crate::wait::HANGS;
 use crate::{ChildGuard, wait};
@@ -81,10 +81,6 @@ impl WorkerPool {
 
     /// Starts a worker with these settings, and a number of its own. It may not have connected when this
     /// returns.
-    ///
-    /// # Panics
-    ///
-    /// If the program cannot be started.
     pub fn start(&self, settings: WorkerSettings) -> Worker {
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let settings = WorkerSettings { number, ..settings };
@@ -105,10 +101,6 @@ impl WorkerPool {
     }
 
     /// Starts a worker that reaches the store by `url`, and waits until it has connected.
-    ///
-    /// # Panics
-    ///
-    /// If it does not connect within [`HANGS`].
     #[track_caller]
     pub fn start_connected(&self, label: &str, url: &str, lease: Duration) -> Worker {
         let (label, url) = (label.to_owned(), url.to_owned());
@@ -196,17 +188,13 @@ impl WorkerPool {
     }
 
     /// Verifies the history by [`verify`].
-    ///
-    /// # Panics
-    ///
-    /// If it violates a property, or if it has no grant.
     #[track_caller]
     pub fn assert_safe(&self) {
         let history = self.history();
         assert!(!history.grants().is_empty(), "a history without grants shows nothing");
-        let rules = Rules::limit(self.settings.limit);
         always_counts(|| {
-            verify(&history, &rules).unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
+            verify(&history, self.settings.limit)
+                .unwrap_or_else(|violation| panic!("{violation}\n{}", history.tail()));
         });
     }
 }
@@ -240,10 +228,6 @@ impl Worker {
     }
 
     /// Sends a command.
-    ///
-    /// # Panics
-    ///
-    /// If the worker has ended.
     #[track_caller]
     pub fn send(&mut self, command: &WorkerCommand) {
         let sent = self.try_send(command);
@@ -329,10 +313,6 @@ impl Worker {
     }
 
     /// Waits for the first record of this acquisition that is like this.
-    ///
-    /// # Panics
-    ///
-    /// If there is none within [`HANGS`].
     #[track_caller]
     pub fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
         self.await_record(tag, |record| like(&record.event))

@@ -52,10 +52,6 @@ pub fn parse_holder(holder: &str) -> Option<(usize, &str)> {
 
 /// Runs this process as a worker until the command to close, if a [`WorkerPool`](super::WorkerPool) started
 /// it. Returns at once otherwise.
-///
-/// # Panics
-///
-/// If the settings or a command cannot be read.
 pub fn run_if_started() {
     let Ok(settings) = env::var(SETTINGS) else { return };
     let settings: WorkerSettings = serde_json::from_str(&settings).expect("a pool writes whole settings");

@@ -142,21 +142,3 @@ fn no_wait_has_a_limit_of_its_own() {
     assert!(checked > 150, "only {checked} files were found");
     assert!(found.is_empty(), "{} waits have limits of their own:\n{}", found.len(), found.join("\n"));
 }
-
-#[test]
-fn limits_are_found_in_waits_and_not_in_requests() {
-    let of = |language: &str, text: &str| faults(language, text).len();
-    assert_eq!(of("rs", "tokio::time::timeout(\n    Duration::from_secs(10),\n    waiting,\n)"), 1);
-    assert_eq!(of("rs", "const LIMIT: Duration = Duration::from_secs(30);"), 1);
-    assert_eq!(
-        of("rs", "options.timeout(Duration::from_millis(5)); store_timeout(Duration::from_secs(1))"),
-        0
-    );
-    assert_eq!(of("rs", "wait::until(|| held(Duration::from_secs(1))); timeout(HANGS, waiting)"), 0);
-    assert_eq!(of("py", "ready.wait(30); job.result(timeout=5)"), 2);
-    assert_eq!(of("py", "semaphore.acquire(timeout=0.02).wait(); ready.wait(LIMIT)"), 0);
-    assert_eq!(of("ts", "test('a', { timeout: 30_000 }, async () => {})"), 1);
-    assert_eq!(of("ts", "test('a', { timeout: LIMIT }, () => semaphore.acquire({ lease: 5 }))"), 0);
-    assert_eq!(of("", "timeout --kill-after 5 30 program"), 1);
-    assert_eq!(of("", "timeout --signal KILL \"$hangs\" program"), 0);
-}

@@ -74,15 +74,3 @@ fn each_link_leads_to_a_file_and_a_heading() {
     assert!(checked > 100, "only {checked} links were found");
     assert!(faults.is_empty(), "{faults:#?}");
 }
-
-#[test]
-fn a_link_to_another_heading_is_a_fault() {
-    let text = "# One: `two` (3)\n```sh\n# no heading\n```\n";
-    let fault = |target| fault(&repository().join("README.md"), text, target);
-    assert_eq!(fault("#one-two-3"), None);
-    assert_eq!(fault("#no-heading"), Some("no such heading"));
-    assert_eq!(fault("docs/README.md"), None);
-    assert_eq!(fault("docs/README.md#documents"), None);
-    assert_eq!(fault("docs/README.md#document"), Some("no such heading"));
-    assert_eq!(fault("docs/MISSING.md"), Some("no such file"));
-}

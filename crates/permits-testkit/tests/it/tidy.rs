@@ -191,23 +191,3 @@ fn the_prose_of_the_repository_is_plain() {
     found.sort();
     assert!(found.is_empty(), "{} faults:\n{}", found.len(), found.join("\n"));
 }
-
-#[test]
-fn faults_are_found_in_comments_and_not_in_code() {
-    let of = |text: &str| faults(text, Prose::Comments("//")).len();
-    assert_eq!(of("/// Whoever asks is `told` so."), 1, "the word in backticks is code");
-    assert_eq!(of("let nobody = told(\"https://nobody\"); // plain"), 0);
-    assert_eq!(of("/// What is sent.\n/// What follows is not the beginning."), 1);
-    assert_eq!(of("// Retold, untold: other words."), 0);
-    assert_eq!(
-        of("/// The same without a gate.\n/// The same again."),
-        1,
-        "a doc is read without its neighbour"
-    );
-    let wide = format!("// {}", "x".repeat(WIDTH));
-    assert_eq!(
-        [of(&wide), of(&wide.replace("// ", "/// | ")), of(&wide.replace("//", "let x ="))],
-        [1, 0, 0]
-    );
-    assert_eq!(faults("It comes\nback, and goes on.", Prose::Everywhere).len(), 1);
-}
