@@ -7,6 +7,9 @@
 
 mod damage;
 mod names;
+#[expect(dead_code, reason = "some are for the scripts alone")]
+#[path = "../support/operations.rs"]
+mod operations;
 mod replies;
 #[expect(dead_code, reason = "no case must be met here")]
 #[path = "../../../permits-core/tests/support/run.rs"]

@@ -1,18 +1,14 @@
 //! Bytes from a server: replies of every operation, errors, messages, maps of a cluster.
 
-use std::sync::Arc;
-
 use permits::StoreError;
 use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
-use permits_core::protocol::{
-    AcquireRequest, AdoptRequest, Grant, Holder, LimitChange, Name, Operation, OperationKind, PermitTerms,
-    RenewRequest, RequestId, RequestKey, SessionId, Waits,
-};
+use permits_core::protocol::{Operation, SessionId, Waits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::SEEDS;
 use super::damage::{Change, changes, damaged};
+use super::operations::{acquire, every_operation, name, release_all, renewal};
 use super::run::cases;
 
 /// A value, as a server may send it.
@@ -167,59 +163,17 @@ fn near_replies() -> impl Strategy<Value = Sent> {
     (numbers, more).prop_map(|(numbers, more)| Sent::Array([numbers, more].concat()))
 }
 
-fn name() -> Name {
-    Name::new("exports").expect("it is valid")
-}
-
 fn session() -> SessionId {
     SessionId::new("session").expect("it is plain")
 }
 
-fn id() -> RequestId {
-    RequestId::new("session.1").expect("it is plain")
-}
-
 /// An operation of each kind, with `count` requests.
 fn operations(count: usize) -> Vec<Operation> {
-    let holder = Holder::new("web-3").expect("it is valid");
-    let (request, grant) = (id(), Grant { token: 7, slot: 0 });
-    let acquire = AcquireRequest {
-        holder: holder.clone(),
-        request: id(),
-        terms: PermitTerms::new(1, 100),
-        wait: true,
-        supersedes: false,
-    };
-    let release = RequestKey { holder: holder.clone(), request: id() };
-    let renew = RenewRequest {
-        holder: holder.clone(),
-        request: id(),
-        terms: PermitTerms::new(1, 100),
-        lease_version: 0,
-        grant: None,
-    };
-    let adopt = AdoptRequest {
-        holder: holder.clone(),
-        request: id(),
-        terms: PermitTerms::new(1, 100),
-        grant,
-        new_request: request,
-        last_token: None,
-    };
-    let operations = vec![
-        Operation::Acquire { queue_max: 1, requests: vec![acquire; count] },
-        Operation::Release(vec![release.into(); count]),
-        Operation::Renew(vec![renew; count]),
-        Operation::Adopt(adopt),
-        Operation::SetLimit { origin: id().into(), change: LimitChange::Set(1), expected_version: None },
-        Operation::Pause { origin: id().into(), pause: None },
-        Operation::CloseLine { origin: id().into(), reason: Some(Arc::from("why")) },
-        Operation::Revoke { origin: id().into(), holder, cooling: None, reason: Arc::from("why") },
-        Operation::Delete { unreadable: false },
-        Operation::Inspect { max: 9 },
-    ];
-    let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();
-    assert_eq!(kinds, OperationKind::ALL);
+    let names = vec!["web-3"; count];
+    let mut operations = every_operation();
+    operations[0] = acquire(&names);
+    operations[1] = release_all(&names);
+    operations[2] = Operation::Renew(vec![renewal("web-3", None); count]);
     operations
 }
 

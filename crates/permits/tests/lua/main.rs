@@ -9,6 +9,8 @@ mod fixture;
 mod foreign_keys;
 mod lanes;
 mod memory;
+#[path = "../support/operations.rs"]
+mod operations;
 #[path = "../support/packed.rs"]
 mod packed;
 mod recovering;
