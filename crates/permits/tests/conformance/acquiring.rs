@@ -1,15 +1,12 @@
 //! Acquiring and releasing: the fields of a permit, refusals, and that units are freed.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, PermitStatus};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use tokio::time::sleep;
 
-use crate::fixture::{Fixture, Waiter};
+use crate::fixture::Fixture;
 
 pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
     let client = fixture.connect(fixture.builder().label("exporter-7").lease(Duration::from_secs(30))).await;
@@ -189,32 +186,4 @@ pub(crate) async fn semaphores_of_other_names_are_apart(fixture: &Fixture) {
         here.release().succeeds().await;
     }
     assert!(permit.is_held());
-}
-
-pub(crate) async fn under_contention_the_limit_holds_and_every_request_is_granted(fixture: &Fixture) {
-    const REQUESTS: u32 = 60;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let (inside, served) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let tasks: Vec<_> = (0..REQUESTS)
-        .map(|number| {
-            let semaphore = fixture.semaphore(if number % 2 == 0 { &client } else { &other }, 1);
-            let (inside, served) = (inside.clone(), served.clone());
-            tokio::spawn(async move {
-                let permit = Waiter::start(&semaphore, AcquireOptions::new()).permit().await;
-                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
-                sleep(Duration::from_millis(1)).await;
-                inside.fetch_sub(1, Ordering::SeqCst);
-                served.fetch_add(1, Ordering::SeqCst);
-                if number % 3 == 0 {
-                    drop(permit);
-                } else {
-                    permit.release().succeeds().await;
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no task panics");
-    }
-    assert_eq!(served.load(Ordering::SeqCst), REQUESTS);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit, StoreError};
-use permits_testkit::cluster::{Cluster, slot};
+use permits_testkit::cluster::{Cluster, ClusterBuilder, slot};
 use permits_testkit::real_time::awaited_in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Server, skip, wait};
@@ -22,8 +22,13 @@ fn name_on(cluster: &Cluster, node: usize) -> String {
 }
 
 /// Three primaries without replicas. When one fails, the others continue to serve.
-fn apart() -> Cluster {
-    Cluster::builder().replicas(0).arg("cluster-require-full-coverage", "no").start()
+fn apart() -> ClusterBuilder {
+    Cluster::builder().replicas(0).arg("cluster-require-full-coverage", "no")
+}
+
+/// The cluster, unless the test is skipped: an older server has no sharded channels.
+fn started(builder: ClusterBuilder) -> Option<Cluster> {
+    (!skip::before(7, 0)).then(|| builder.start())
 }
 
 /// The number of channels with a subscriber on a node.
@@ -31,33 +36,11 @@ fn channels(node: &Server) -> usize {
     node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn one_session_spans_all_shards() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
-    let client = connect(&cluster.url()).await;
-    for node in 0..3 {
-        let semaphore = client.named(name_on(&cluster, node), 1);
-        let first = semaphore.acquire().succeeds().await;
-        let waiter = in_line(&semaphore, "next").await;
-        first.release().succeeds().await;
-        granted(waiter).await.release().succeeds().await;
-        is_at_rest(&semaphore).await;
-    }
-    assert_eq!(client.list().succeeds().await.len(), 3);
-    client.close().succeeds().await;
-}
-
 /// Without the message the waiter would learn of its grant by its renewal, after a third of its lease, or
 /// when the holder's lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let lease = Duration::from_secs(600);
     for node in 0..3 {
         let name = name_on(&cluster, node);
@@ -72,10 +55,7 @@ async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = started(Cluster::builder()) else { return };
     let name = name_on(&cluster, 0);
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let permit = holder.named(&name, 1).acquire().succeeds().await;
@@ -92,10 +72,7 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_by_agreement_is_followed() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::start();
+    let Some(cluster) = started(Cluster::builder()) else { return };
     let name = name_on(&cluster, 1);
     let client = connect(&cluster.url()).await;
     let semaphore = client.named(&name, 1);
@@ -111,10 +88,7 @@ async fn a_failover_by_agreement_is_followed() {
 /// Calls made meanwhile succeed when the hash slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.named(&name, 1);
@@ -146,10 +120,7 @@ async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_that_is_out_of_date_is_corrected() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let name = name_on(&cluster, 0);
     let client = connect(&cluster.url()).await;
     let semaphore = client.named(&name, 1);
@@ -164,10 +135,7 @@ async fn a_map_that_is_out_of_date_is_corrected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_spans_all_shards() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let (client, other) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let mut names = [0, 1, 2].map(|node| name_on(&cluster, node));
     names.sort();
@@ -199,14 +167,12 @@ async fn a_set_spans_all_shards() {
     for semaphore in &semaphores {
         is_at_rest(semaphore).await;
     }
+    assert_eq!(client.list().succeeds().await, names);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_shard_delays_only_its_own_semaphores() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = apart();
+    let Some(cluster) = started(apart()) else { return };
     let client = connect(&cluster.url()).await;
     let (stalled, other) = (name_on(&cluster, 0), name_on(&cluster, 1));
     let (stalled, other) = (client.named(stalled, 1), client.named(other, 1));
@@ -229,10 +195,7 @@ async fn a_stalled_shard_delays_only_its_own_semaphores() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = apart();
+    let Some(cluster) = started(apart()) else { return };
     let timeout = Duration::from_secs(3);
     // The URL names one node, which announces the others.
     let url = format!("redis+cluster://{}", cluster.nodes()[1].address());
@@ -257,10 +220,7 @@ async fn a_shard_that_stays_away_runs_out_its_callers_timeout_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_of_idle_semaphores_are_unsubscribed() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().primaries(1).replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().primaries(1).replicas(0)) else { return };
     let listened = || channels(&cluster.nodes()[0]);
     awaited_in_real_time(async || {
         // Idle is what no command has used for the longest lease.
@@ -300,10 +260,7 @@ fn set_user(cluster: &Cluster, left_out: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let client = connect(&set_user(&cluster, "")).await;
     let semaphore = client.named("exports", 1);
     let permit = semaphore.acquire().succeeds().await;
@@ -328,10 +285,7 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_examination_covers_all_nodes_and_leaves_nothing() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = Cluster::builder().replicas(0).start();
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
     let examination = Client::builder(cluster.url()).diagnose().succeeds().await;
     assert!(examination.is_healthy(), "{examination:?}");
     for node in cluster.nodes() {
@@ -349,10 +303,7 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hash_slots_without_a_node_are_found() {
-    if skip::before(7, 0) {
-        return;
-    }
-    let cluster = apart();
+    let Some(cluster) = started(apart()) else { return };
     let slot = slot_of("exports").to_string();
     for node in cluster.nodes() {
         node.command(&["CLUSTER", "DELSLOTS", &slot]);

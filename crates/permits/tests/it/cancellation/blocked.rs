@@ -31,20 +31,6 @@ fn result(waiting: Waiting) -> Result<Permit, AcquireError> {
 }
 
 #[test]
-fn one_in_the_queue_leaves_it() {
-    let fixture = Fixture::new();
-    let client = client(&fixture);
-    fixture.block();
-    let (waiting, canceller) = start(&client);
-    fixture.settles(UNITS.into(), 1);
-    canceller.cancel();
-    assert_eq!(result(waiting).err(), Some(AcquireError::Cancelled));
-    fixture.settles(UNITS.into(), 0);
-    fixture.unblock();
-    fixture.all_units_come_back();
-}
-
-#[test]
 fn one_that_has_not_begun_does_not_wait() {
     let fixture = Fixture::new();
     let client = client(&fixture);
