@@ -278,14 +278,18 @@ impl Cell {
         verdict.served = served.is_ok().then(|| Duration::from_micros(all_served));
         verdict.note(served.map_err(|reason| format!("liveness: {reason}")));
         verdict.note(closed.map(drop).map_err(|reason| format!("end: {reason}")));
-        verdict.note(at_rest(&fixture.deployment, limit).map_err(|reason| format!("P10: {reason}")));
+        verdict.note(at_rest(&fixture.deployment.url(0), limit).map_err(|reason| format!("P10: {reason}")));
         verdict
     }
 }
 
-/// P10: the semaphore is idle, and all units and slots can be had.
-fn at_rest(deployment: &Deployment, limit: u32) -> Result<(), String> {
-    let client = Client::connect(&deployment.url(0)).wait().map_err(|error| error.to_string())?;
+/// P10: the semaphore of the workers is idle, and all units and slots can be had.
+///
+/// # Errors
+///
+/// What is left, or the operation that failed.
+pub fn at_rest(url: &str, limit: u32) -> Result<(), String> {
+    let client = Client::connect(url).wait().map_err(|error| error.to_string())?;
     let semaphore = client.semaphore(SEMAPHORE, limit).expect("valid");
     let mut left = Err("the semaphore was not inspected".to_owned());
     wait::until(|| {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::Violation;
-use super::client_event::{ClientEvent, ClientRecord, now};
+use super::client_event::{ClientEvent, ClientRecord};
 
 /// One acquisition that was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,12 +61,7 @@ pub struct History {
 }
 
 impl History {
-    /// Notes an event of an acquisition of this client that happens now.
-    pub fn note(&mut self, worker: usize, tag: &str, what: ClientEvent) {
-        self.note_at(now(), worker, tag, what);
-    }
-
-    /// Notes an event of an acquisition of this client that happened `at`, by [`now`].
+    /// Notes an event of an acquisition of this client that happened `at`, by [`now`](super::now).
     pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: ClientEvent) {
         self.events.push((worker, ClientRecord { at, tag: tag.to_owned(), event: what }));
     }

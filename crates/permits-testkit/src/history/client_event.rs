@@ -71,15 +71,6 @@ pub enum ClientEvent {
     GaveUp(String),
     /// The request, or another operation, has failed.
     Failed(String),
-    /// The client has inspected the semaphore.
-    Inspected {
-        /// Units held.
-        held: u64,
-        /// Waiters.
-        waiting: u64,
-        /// The rest of the recovery window, in milliseconds.
-        recovering_ms: u64,
-    },
     /// All loops have ended.
     Stopped(Counts),
     /// The close of the client has returned.

@@ -24,10 +24,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::Recovery;
 use serde::{Deserialize, Serialize};
 
-pub use self::pool::{Inspected, Worker, WorkerPool, micros, test_command};
+pub use self::pool::{Worker, WorkerPool, micros, test_command};
 pub use self::process::{holder, parse_holder, parse_unique_holder, run_if_started};
 
 /// The semaphore of the workers, unless their settings name others. Each test has a store of its own.
@@ -53,13 +52,8 @@ pub struct WorkerSettings {
     pub limit: u32,
     /// The lease of the client.
     pub lease: Duration,
-    /// The recovery window that the client asks for.
-    #[serde(with = "recovery")]
-    pub recovery: Recovery,
     /// The time for which the client keeps a permit that it released. Then its requests name no holder.
     pub keep: Option<Duration>,
-    /// The maximum of the queue, if it is not the default.
-    pub max_waiters: Option<u32>,
     /// The seed of the loops.
     pub seed: u64,
     /// The time between two steps of a holder. `None`: the worker reports no acquisitions, only their
@@ -80,30 +74,11 @@ impl WorkerSettings {
             semaphores: vec![SEMAPHORE.to_owned()],
             limit,
             lease,
-            recovery: Recovery::default(),
             keep: None,
-            max_waiters: None,
             seed: 0,
             step: Some(Duration::from_millis(20)),
             fence: None,
         }
-    }
-}
-
-/// A recovery by its name, because the library's type has no form for the wire.
-mod recovery {
-    use permits::Recovery;
-    use serde::de::Error;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(recovery: &Recovery, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{recovery:?}"))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Recovery, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let all = [Recovery::Off, Recovery::Interval, Recovery::Strict];
-        all.into_iter().find(|it| format!("{it:?}") == name).ok_or_else(|| Error::custom(name))
     }
 }
 
@@ -126,8 +101,6 @@ pub enum WorkerCommand {
     Work(Work),
     /// End the loops, each after its release. The worker reports `Stopped`.
     Stop,
-    /// Inspect the first semaphore. The worker reports `Inspected`.
-    Inspect,
     /// Fork a child that tries the inherited client, which has to refuse, and takes a turn with a client of
     /// its own.
     Fork,

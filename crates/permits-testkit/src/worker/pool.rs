@@ -210,17 +210,6 @@ pub struct Worker {
     seen: Arc<Seen>,
 }
 
-/// A semaphore as a worker found it.
-#[derive(Clone, Copy, Debug)]
-pub struct Inspected {
-    /// Units held.
-    pub held: u64,
-    /// Waiters.
-    pub waiting: u64,
-    /// The rest of the recovery window, in milliseconds.
-    pub recovering_ms: u64,
-}
-
 impl Worker {
     fn try_send(&mut self, command: &WorkerCommand) -> std::io::Result<()> {
         let wire = serde_json::to_string(command).expect("a command has a form");
@@ -238,11 +227,6 @@ impl Worker {
     #[track_caller]
     pub fn ask(&mut self, tag: &str) {
         self.send(&WorkerCommand::Acquire { tag: tag.to_owned(), hold: None });
-    }
-
-    /// Notes that this request is in the queue now: no later request may overtake it.
-    pub fn note_queued(&self, tag: &str) {
-        self.seen.lock().note(self.number, tag, ClientEvent::Enqueued);
     }
 
     /// Asks for a permit, and waits for it.
@@ -267,16 +251,10 @@ impl Worker {
         granted.unwrap_or_else(|| panic!("{tag} was not granted to worker {}", self.number))
     }
 
-    /// Begins to release the permit.
-    #[track_caller]
-    pub fn start_release(&mut self, tag: &str) {
-        self.send(&WorkerCommand::Release { tag: tag.to_owned() });
-    }
-
     /// Releases the permit, and waits until the release has succeeded.
     #[track_caller]
     pub fn release(&mut self, tag: &str) {
-        self.start_release(tag);
+        self.send(&WorkerCommand::Release { tag: tag.to_owned() });
         self.released(tag);
     }
 
@@ -302,11 +280,6 @@ impl Worker {
         self.await_event(tag, |event| matches!(event, ClientEvent::Held { until } if *until > sent_later));
     }
 
-    /// The records of this acquisition after `since`.
-    pub fn records_since(&self, tag: &str, since: u64) -> Vec<ClientRecord> {
-        self.seen.lock().of(self.number, tag).filter(|record| record.at > since).cloned().collect()
-    }
-
     /// Returns whether there is such a record of this acquisition.
     pub fn has_reported(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> bool {
         self.seen.lock().of(self.number, tag).any(|record| like(&record.event))
@@ -315,14 +288,9 @@ impl Worker {
     /// Waits for the first record of this acquisition that is like this.
     #[track_caller]
     pub fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
-        self.await_record(tag, |record| like(&record.event))
-    }
-
-    #[track_caller]
-    fn await_record(&self, tag: &str, like: impl Fn(&ClientRecord) -> bool) -> ClientRecord {
         let mut found = None;
         self.seen.search(|number, record| {
-            if number == self.number && record.tag == tag && like(record) {
+            if number == self.number && record.tag == tag && like(&record.event) {
                 found = Some(record.clone());
             }
             found.is_some()
@@ -330,19 +298,6 @@ impl Worker {
         found.unwrap_or_else(|| {
             panic!("worker {} reported no such event of {tag}\n{}", self.number, self.seen.lock().tail())
         })
-    }
-
-    /// Has the worker inspect its semaphore.
-    #[track_caller]
-    pub fn inspect(&mut self) -> Inspected {
-        let since = now();
-        self.send(&WorkerCommand::Inspect);
-        let is_answer = |event: &ClientEvent| matches!(event, ClientEvent::Inspected { .. });
-        let record = self.await_record("-", |record| record.at > since && is_answer(&record.event));
-        let ClientEvent::Inspected { held, waiting, recovering_ms } = record.event else {
-            unreachable!("only such records are looked for")
-        };
-        Inspected { held, waiting, recovering_ms }
     }
 
     /// Begins loops.
@@ -384,12 +339,10 @@ impl Worker {
         self.process.pause();
     }
 
-    /// Lets the worker continue (SIGCONT). Returns a time before it does.
+    /// Lets the worker continue (SIGCONT).
     #[track_caller]
-    pub fn resume(&mut self) -> u64 {
-        let before = now();
+    pub fn resume(&mut self) {
         self.process.resume();
-        before
     }
 }
 

@@ -117,17 +117,6 @@ async fn serve(settings: WorkerSettings) {
                 let counts = lock(&shared.counts).clone();
                 shared.report("-", ClientEvent::Stopped(counts));
             }
-            WorkerCommand::Inspect => {
-                let event = match shared.semaphores[0].inspect().await {
-                    Ok(seen) => ClientEvent::Inspected {
-                        held: seen.held,
-                        waiting: seen.waiting,
-                        recovering_ms: u64::try_from(seen.recovering.as_millis()).expect("it is short"),
-                    },
-                    Err(error) => ClientEvent::Failed(error.to_string()),
-                };
-                shared.report("-", event);
-            }
             WorkerCommand::Fork => children.push(fork(|| run_child(&shared))),
             WorkerCommand::Close => {
                 let outcome = client.close().await;
@@ -138,15 +127,7 @@ async fn serve(settings: WorkerSettings) {
 }
 
 fn builder(settings: &WorkerSettings) -> ClientBuilder {
-    let builder = Client::builder(&settings.url)
-        .label(label(settings))
-        .prefix(&settings.prefix)
-        .lease(settings.lease)
-        .recovery(settings.recovery);
-    match settings.max_waiters {
-        Some(max) => builder.max_waiters(max),
-        None => builder,
-    }
+    Client::builder(&settings.url).label(label(settings)).prefix(&settings.prefix).lease(settings.lease)
 }
 
 /// Connects, and retries while the store is down: a worker may be started during a fault.

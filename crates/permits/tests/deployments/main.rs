@@ -15,10 +15,9 @@ mod waiting;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
-use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
+use permits_testkit::wait::in_time;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 /// A client of a store that has just started, and has forgotten nothing.
 fn builder(url: &str) -> ClientBuilder {
@@ -27,11 +26,6 @@ fn builder(url: &str) -> ClientBuilder {
 
 async fn connect(url: &str) -> Client {
     builder(url).connect().succeeds().await
-}
-
-/// Fails instead of hanging.
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    timeout(HANGS, future).await.expect("it does not hang")
 }
 
 /// Starts a waiter, and waits until it is in the queue.

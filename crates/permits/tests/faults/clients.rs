@@ -13,15 +13,15 @@ use crate::fixture::Fixture;
 #[test]
 fn many_killed_waiters_cost_one_lease_together() {
     in_real_time(|| {
-        const DEAD: usize = 5;
+        const DEAD: u64 = 5;
         let fixture = Fixture::new(1, Duration::from_secs(2));
         let mut holder = fixture.worker("holder");
         holder.acquire("first");
         let mut doomed: Vec<_> =
             (0..DEAD).map(|number| fixture.worker(&format!("doomed-{number}"))).collect();
-        for (number, waiter) in doomed.iter_mut().enumerate() {
+        for (waiter, waiting) in doomed.iter_mut().zip(1..) {
             waiter.ask("never");
-            fixture.await_waiting(number + 1);
+            fixture.await_waiting(waiting);
         }
         let mut survivor = fixture.worker("survivor");
         survivor.ask("next");
@@ -29,7 +29,7 @@ fn many_killed_waiters_cost_one_lease_together() {
         for waiter in &mut doomed {
             waiter.kill();
         }
-        assert_eq!(fixture.waiting(), DEAD + 1, "the dead still stand in line");
+        assert_eq!(fixture.inspect().waiting, DEAD + 1, "the dead still stand in line");
         holder.release("first");
         let released = now();
         let next = survivor.acquired("next");

@@ -1,19 +1,20 @@
-//! The fixture of every test: a server, and a pool of workers.
+//! The fixture of every test: a server, a pool of workers, and an observer.
 
 use std::ops::Deref;
 use std::time::Duration;
 
-use permits::Recovery;
+use permits::{Client, Inspection, Limit, Semaphore};
+use permits_testkit::faults::at_rest;
 use permits_testkit::real_time::always_counts;
+use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
-use permits_testkit::{Resp, Server, wait};
+use permits_testkit::{Server, wait};
 
-use crate::packed;
-
-/// A server, and the workers that use it.
+/// A server, the workers that use it, and a client that only inspects.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     pool: WorkerPool,
+    observed: Semaphore,
 }
 
 impl Deref for Fixture {
@@ -32,69 +33,42 @@ impl Fixture {
     pub(crate) fn on(server: Server, limit: u32, lease: Duration) -> Self {
         let settings = WorkerSettings { url: server.url(), ..WorkerSettings::new(limit, lease) };
         let pool = WorkerPool::new(|| test_command("worker_process"), settings);
-        Self { server, pool }
+        let client = Client::connect(&server.url()).wait().expect("the server is up");
+        Self { server, pool, observed: client.named(SEMAPHORE, Limit::Stored) }
     }
 
-    /// Sets the recovery window of the workers. By default a server that has just been started counts as
-    /// restarted, and grants its first permit after a third of the lease.
-    pub(crate) fn recovery(mut self, recovery: Recovery) -> Self {
-        self.pool.settings.recovery = recovery;
+    /// Lets the workers ask for the strict recovery window.
+    pub(crate) fn strict(mut self) -> Self {
+        self.pool.settings.url += "?recovery=strict";
         self
     }
 
     /// A worker, connected.
     pub(crate) fn worker(&self, label: &str) -> Worker {
-        self.start_connected(label, &self.server.url(), self.settings.lease)
+        self.start_connected(label, &self.settings.url, self.settings.lease)
     }
 
-    /// A field of the state; 0 without one.
-    pub(crate) fn state(&self, field: &str) -> u64 {
-        packed::field(&self.server.command(&packed::reading_state(&key("state"))), field).unwrap_or(0)
-    }
-
-    /// The waiters, by the server.
-    pub(crate) fn waiting(&self) -> usize {
-        count(&self.server.command(&["ZCARD", &key("queue")]))
-    }
-
-    /// The holders and waiters, by the server.
-    pub(crate) fn entries(&self) -> usize {
-        count(&self.server.command(&["ZCARD", &key("leases")]))
-    }
-
-    /// The holders in the queue, in order.
-    pub(crate) fn queue(&self) -> Vec<String> {
-        let reply = self.server.command(&["ZRANGE", &key("queue"), "0", "-1"]);
-        reply.array().iter().map(|holder| holder.text().to_owned()).collect()
+    /// The semaphore, once the server answers.
+    #[track_caller]
+    pub(crate) fn inspect(&self) -> Inspection {
+        let mut seen = None;
+        wait::until(|| {
+            seen = self.observed.inspect().wait().ok();
+            seen.is_some()
+        });
+        seen.expect("the server answers")
     }
 
     #[track_caller]
-    pub(crate) fn await_waiting(&self, waiting: usize) {
-        let there = wait::until(|| self.waiting() == waiting);
-        assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
+    pub(crate) fn await_waiting(&self, waiting: u64) {
+        let there = wait::until(|| self.inspect().waiting == waiting);
+        assert!(there, "{} wait, not {waiting}\n{}", self.inspect().waiting, self.tail());
     }
 
-    /// P10: the semaphore is idle, and all its slots are free.
+    /// P10: the semaphore is idle, and all its units and slots are free.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
-        let left = || {
-            let free = count(&self.server.command(&["EXISTS", &key("free")]));
-            let leases = count(&self.server.command(&["ZCARD", &key("leases")]));
-            let [held, slots_made] = ["held", "slots_made"].map(|field| self.state(field));
-            (held, slots_made, self.waiting(), self.entries(), leases, free)
-        };
-        let at_rest = wait::until(|| left() == (0, 0, 0, 0, 0, 0));
-        let names = "(held, slots made, waiting, entries, leases, ranges of free slots)";
-        always_counts(|| {
-            assert!(at_rest, "left behind: {names} = {:?}\n{}", left(), self.tail());
-        });
+        let rest = at_rest(&self.server.url(), self.settings.limit);
+        always_counts(|| rest.unwrap_or_else(|left| panic!("{left}\n{}", self.tail())));
     }
-}
-
-fn key(part: &str) -> String {
-    format!("permits:{{{SEMAPHORE}}}:{part}")
-}
-
-fn count(reply: &Resp) -> usize {
-    usize::try_from(reply.int()).expect("a count is not negative")
 }

@@ -18,8 +18,6 @@
 
 mod clients;
 mod fixture;
-#[path = "../support/packed.rs"]
-mod packed;
 mod restarts;
 mod rows;
 mod vanished;

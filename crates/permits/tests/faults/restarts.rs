@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use permits::Recovery;
+use permits::Inspection;
 use permits_testkit::history::{ClientEvent, now};
 use permits_testkit::worker::{Worker, micros};
 use permits_testkit::{Server, in_real_time, wait};
@@ -30,12 +30,16 @@ fn assert_still_held(holders: &[(Worker, String)]) {
     }
 }
 
+/// The holders in the queue, in order.
+fn queue(seen: Inspection) -> Vec<String> {
+    seen.waiters.into_iter().map(|waiter| waiter.holder).collect()
+}
+
 /// Restarts with holders and waiters connected, each followed by a release that hands over to a waiter.
-/// `watcher` sees the windows in which a restarted server grants nothing new.
+/// The observer sees the windows in which a restarted server grants nothing new.
 fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
     const HOLDERS: usize = 3;
     const WAITERS: usize = 2;
-    let mut watcher = fixture.worker("watcher");
     let mut holding: Vec<(Worker, String)> = Vec::new();
     for number in 0..HOLDERS {
         let mut worker = fixture.worker(&format!("worker-{number}"));
@@ -47,25 +51,26 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         let mut worker = fixture.worker(&format!("worker-{}", HOLDERS + number));
         worker.ask("waited-for");
         waiting.push((worker, "waited-for".to_owned()));
-        fixture.await_waiting(number + 1);
+        fixture.await_waiting(number as u64 + 1);
     }
     let mut windows = 0;
     for (round, down) in downs.iter().enumerate() {
-        let queue = fixture.queue();
+        let before = queue(fixture.inspect());
         if round % 2 == 1 {
             // Twice: the second comes while sessions are coming back from the first.
             restart(fixture, Duration::ZERO);
         }
         restart(fixture, *down);
-        let seen = watcher.inspect();
-        windows += usize::from(seen.recovering_ms > 0);
+        let seen = fixture.inspect();
+        windows += usize::from(!seen.recovering.is_zero());
         assert!(seen.held <= HOLDERS as u64 && seen.waiting <= WAITERS as u64, "{seen:?}");
         eprintln!("round {round}, down for {down:?}: {seen:?}");
         assert_still_held(&holding);
-        fixture.await_waiting(WAITERS);
-        assert_eq!((fixture.state("held"), fixture.entries()), (3, HOLDERS + WAITERS));
+        fixture.await_waiting(WAITERS as u64);
+        let seen = fixture.inspect();
+        assert_eq!((seen.held, seen.holders.len(), seen.waiters.len()), (3, HOLDERS, WAITERS));
         if keeps_order {
-            assert_eq!(fixture.queue(), queue, "the line is as it was");
+            assert_eq!(queue(seen), before, "the line is as it was");
         }
         // The queue moves on: a holder releases and requests again.
         let (mut worker, tag) = holding.remove(0);
@@ -82,7 +87,7 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         assert!(granted, "what was released was not handed on");
         holding.push(waiting.remove(found.expect("it was found")));
         waiting.push((worker, tag));
-        fixture.await_waiting(WAITERS);
+        fixture.await_waiting(WAITERS as u64);
     }
     assert_eq!(windows, downs.len(), "a window was seen after each restart");
     for (mut worker, tag) in holding {
@@ -94,7 +99,6 @@ fn survive_restarts(fixture: &Fixture, downs: &[Duration], keeps_order: bool) {
         worker.release(&tag);
         worker.close();
     }
-    watcher.close();
     assert_eq!(
         fixture.count(|what| matches!(
             what,
@@ -152,7 +156,7 @@ fn restarts_with_nothing_on_disk_lose_no_permit_and_admit_no_other() {
 #[test]
 fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
     in_real_time(|| {
-        let fixture = Fixture::new(3, Duration::from_secs(3)).recovery(Recovery::Strict);
+        let fixture = Fixture::new(3, Duration::from_secs(3)).strict();
         survive_restarts(&fixture, &[Duration::from_millis(200)], false);
     });
 }
@@ -195,7 +199,8 @@ fn restart_at_the_end_of_a_second() -> bool {
     let uptime = || fixture.server.info("uptime_in_seconds");
     assert!(wait::until(|| uptime().as_deref() != Some("0")), "the server does not grow old");
     newcomer.ask("new");
-    assert!(wait::until(|| fixture.entries() > 0), "the newcomer does not come");
+    let has_come = |seen: Inspection| seen.held + seen.waiting > 0;
+    assert!(wait::until(|| has_come(fixture.inspect())), "the newcomer does not come");
     let young = now() - restarted < micros(fixture.settings.lease) / 4;
     holder.resume();
     if !young {

@@ -14,12 +14,8 @@ mod spans;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, ClientBuilder, Recovery, Semaphore};
-use permits_testkit::HANGS;
 use permits_testkit::sound::Succeeds as _;
-
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANGS, future).await.expect("it does not hang")
-}
+use permits_testkit::wait::in_time;
 
 /// A client of a store that has just started, and has forgotten nothing.
 fn builder(url: &str) -> ClientBuilder {

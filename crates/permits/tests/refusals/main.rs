@@ -13,19 +13,15 @@ mod servers;
 mod unwritable;
 
 use std::fmt::{Debug, Display};
-use std::future::Future;
 use std::time::Duration;
 
 use permits::{Client, ClientBuilder, ConnectError, Recovery};
+use permits_testkit::Server;
 use permits_testkit::sound::Succeeds as _;
-use permits_testkit::{HANGS, Server};
+use permits_testkit::wait::in_time;
 
 /// A password that no message contains by chance.
 const PASSWORD: &str = "s3cr3t-Xyz";
-
-async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANGS, future).await.expect("it ends in time")
-}
 
 /// A client of a server that has just started, and has forgotten nothing.
 fn builder(url: &str) -> ClientBuilder {

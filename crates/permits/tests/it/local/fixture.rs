@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
+use permits_testkit::faults::at_rest;
 use permits_testkit::sound::Named as _;
 use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
@@ -92,21 +93,11 @@ impl Fixture {
         assert!(there, "{} wait, not {waiting}\n{}", self.waiting(), self.tail());
     }
 
-    /// The semaphore is idle, and all its slots can be had.
+    /// The semaphore is idle, and all its units and slots are free.
     #[track_caller]
     pub(crate) fn assert_at_rest(&self) {
-        let client = self.client();
-        let semaphore = self.semaphore(&client);
-        let left = || {
-            let seen = semaphore.inspect().wait().expect("the directory can be used");
-            (seen.held, seen.waiting)
-        };
-        assert!(wait::until(|| left() == (0, 0)), "left: {:?}\n{}", left(), self.tail());
-        let all = (0..self.settings.limit).map(|_| semaphore.try_acquire().wait().expect("all are free"));
-        let mut slots: Vec<u32> = all.collect::<Vec<_>>().iter().map(|permit| permit.slot()).collect();
-        slots.sort_unstable();
-        assert!(slots.iter().copied().eq(0..slots.len() as u32), "each slot once: {slots:?}");
-        client.close().wait().expect("the directory can be used");
+        let rest = at_rest(&self.url(), self.settings.limit);
+        rest.unwrap_or_else(|left| panic!("{left}\n{}", self.tail()));
     }
 
     /// Makes all files look as if written in another boot of the machine, whose clock was ahead by so many
