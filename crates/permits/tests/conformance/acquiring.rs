@@ -24,14 +24,6 @@ pub(crate) async fn a_permit_says_what_it_is(fixture: &Fixture) {
     permit.release().succeeds().await;
 }
 
-pub(crate) async fn a_released_permit_can_be_had_again(fixture: &Fixture) {
-    let semaphore = fixture.new_semaphore(1).await;
-    for _ in 0..3 {
-        let permit = semaphore.try_acquire().succeeds().await;
-        permit.release().succeeds().await;
-    }
-}
-
 pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
@@ -45,14 +37,6 @@ pub(crate) async fn a_try_on_a_full_one_is_refused_for_now(fixture: &Fixture) {
     }
     permit.release().succeeds().await;
     drop(fixture.semaphore(&other, 1).try_acquire().succeeds().await);
-}
-
-pub(crate) async fn dropped_permits_come_back(fixture: &Fixture) {
-    let semaphore = fixture.new_semaphore(1).await;
-    let permit = semaphore.acquire().succeeds().await;
-    fixture.settles(&semaphore, 1, 0).await;
-    drop(permit);
-    fixture.settles(&semaphore, 0, 0).await;
 }
 
 /// A session sends its requests in their order.

@@ -132,19 +132,6 @@ pub(crate) async fn a_list_names_what_is_in_use(fixture: &Fixture) {
     permit.release().succeeds().await;
 }
 
-pub(crate) async fn an_inspection_of_none_counts_all(fixture: &Fixture) {
-    let (client, observer) = (fixture.client().await, fixture.client().await);
-    let semaphore = fixture.semaphore(&client, 1);
-    let permit = semaphore.acquire().succeeds().await;
-    let waiter = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let all = observer.named(fixture.name(), Limit::Stored).inspect().succeeds().await;
-    let none = observer.named(fixture.name(), Limit::Stored).inspect_up_to(0).succeeds().await;
-    assert_eq!((none.held, none.waiting, none.limit), (all.held, 1, all.limit));
-    assert!(none.holders.is_empty() && none.waiters.is_empty(), "{none:?}");
-    drop(permit);
-    waiter.permit().await.release().succeeds().await;
-}
-
 pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixture: &Fixture) {
     let client = fixture.client().await;
     let operator = fixture.connect(fixture.builder().label("deploy@ci, 50 % \u{e9}")).await;

@@ -38,13 +38,6 @@ pub(crate) async fn closing_ends_permits_and_waits(fixture: &Fixture) {
     adopted.release().succeeds().await;
 }
 
-pub(crate) async fn closing_with_nothing_out_leaves_nothing(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
-    permit.release().succeeds().await;
-    client.close().succeeds().await;
-}
-
 pub(crate) async fn clones_are_one_client(fixture: &Fixture) {
     let client = fixture.client().await;
     let clone = client.clone();

@@ -123,16 +123,6 @@ pub(crate) async fn a_try_is_refused_if_what_may_be_kept_is_used(fixture: &Fixtu
     permit.release().succeeds().await;
 }
 
-pub(crate) async fn a_waiter_gets_the_permit_that_is_released_next(fixture: &Fixture) {
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
-    kept(&semaphore).await;
-    let permit = semaphore.acquire().succeeds().await;
-    let waiter = fixture.queued(&fixture.semaphore(&other, 1), AcquireOptions::new()).await;
-    drop(permit);
-    waiter.permit().await.release().succeeds().await;
-}
-
 pub(crate) async fn what_nobody_uses_is_given_back_in_time(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 1).keep(Duration::from_millis(50));

@@ -37,9 +37,7 @@ macro_rules! every_case {
         $to! { $with
             acquiring {
                 a_permit_says_what_it_is: anything,
-                a_released_permit_can_be_had_again: anything,
                 a_try_on_a_full_one_is_refused_for_now: anything,
-                dropped_permits_come_back: anything,
                 a_dropped_permit_is_free_for_the_next_try: anything,
                 dropped_permits_are_free_for_the_next_tries_of_many_tasks: units,
                 a_holder_has_one_permit_at_a_time: anything,
@@ -85,7 +83,6 @@ macro_rules! every_case {
                 another_client_gets_what_is_kept: anything,
                 a_try_of_another_client_waits_for_what_is_kept: anything,
                 a_try_is_refused_if_what_may_be_kept_is_used: anything,
-                a_waiter_gets_the_permit_that_is_released_next: anything,
                 what_nobody_uses_is_given_back_in_time: real_time,
                 other_terms_are_not_met_by_what_is_kept: anything,
                 what_is_kept_serves_no_request_that_is_not_valid: anything,
@@ -129,7 +126,6 @@ macro_rules! every_case {
                 labels_and_the_time_in_the_queue_are_shown: anything,
                 inspecting_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
-                an_inspection_of_none_counts_all: anything,
                 an_inspection_says_which_operator_made_the_last_changes: anything,
                 a_paused_semaphore_grants_nothing: anything,
                 a_pause_ends_by_itself: real_time,
@@ -226,7 +222,6 @@ macro_rules! every_case {
             }
             closing {
                 closing_ends_permits_and_waits: anything,
-                closing_with_nothing_out_leaves_nothing: anything,
                 clones_are_one_client: anything,
                 permits_outlive_the_client_that_was_dropped: real_time,
             }
