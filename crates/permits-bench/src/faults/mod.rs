@@ -2,6 +2,7 @@
 
 mod table;
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use permits_testkit::own_program;
 
 use crate::Failure;
 
-const USAGE: &str = "usage: faults [--seconds 60] [--limit N]... [--seed S] [--out FILE] [--mutant] [ROW...]
+const USAGE: &str = "usage: faults [--seconds 60] [--limit N]... [--seed S] [--out FILE] [--record DIRECTORY] [--mutant] [ROW...]
        faults --list";
 
 /// The cells to run.
@@ -22,13 +23,15 @@ struct Plan {
     out: Option<String>,
     /// Every other worker uses another semaphore, which the verdict has to find.
     mutant: Option<Split>,
+    /// The directory for the histories of the cells.
+    record: Option<PathBuf>,
     rows: Vec<&'static Row>,
 }
 
 impl Plan {
     fn parse(words: &[&str]) -> Result<Self, Failure> {
         let (mut seconds, mut limits, mut seed) = (60, Vec::new(), fastrand::u64(..1 << 32));
-        let (mut out, mut mutant, mut rows) = (None, None, Vec::new());
+        let (mut out, mut mutant, mut record, mut rows) = (None, None, None, Vec::new());
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
@@ -37,6 +40,7 @@ impl Plan {
                 "--limit" => limits.push(value()?.parse()?),
                 "--seed" => seed = value()?.parse()?,
                 "--out" => out = Some((*value()?).to_owned()),
+                "--record" => record = Some(PathBuf::from(*value()?)),
                 "--mutant" => mutant = Some(Split),
                 name => {
                     let row = ROWS.iter().find(|row| row.name == name);
@@ -50,12 +54,12 @@ impl Plan {
         if rows.is_empty() {
             rows = ROWS.iter().collect();
         }
-        Ok(Self { seconds, limits, seed, out, mutant, rows })
+        Ok(Self { seconds, limits, seed, out, mutant, record, rows })
     }
 
     fn cell(&self, row: &'static Row, limit: u32) -> Cell {
         let time = Duration::from_secs(self.seconds);
-        Cell { row, limit, time, seed: self.seed, worker, mutant: self.mutant }
+        Cell { row, limit, time, seed: self.seed, worker, mutant: self.mutant, record: self.record.clone() }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use permits::{Change, Client, Limit};
+
 use super::Fault;
 use crate::cluster::slot as hash_slot;
 use crate::history::{ClientEvent, now};
@@ -115,16 +117,18 @@ pub(super) struct Fixture {
     /// Every other worker keeps permits.
     keep: bool,
     lanes: u32,
+    /// Nearly all holds are of a few milliseconds, so that much is recorded.
+    brief: bool,
 }
 
 impl Fixture {
     /// Starts all workers. Every other one keeps permits, if there are keepers; their requests are in so many
-    /// lanes; every other worker has `other_prefix`, if that is given.
+    /// lanes; holds are `brief`; every other worker has `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
         command: fn() -> std::process::Command,
         limit: u32,
-        (keep, lanes, other_prefix): (bool, u32, Option<&str>),
+        (keep, lanes, brief, other_prefix): (bool, u32, bool, Option<&str>),
         seed: u64,
     ) -> Self {
         let fence = FencedServer::start();
@@ -136,7 +140,7 @@ impl Fixture {
         let pool = WorkerPool::new(command, settings);
         let random = fastrand::Rng::with_seed(seed);
         let workers = Vec::new();
-        let mut fixture = Self { workers, pool, deployment, fence, random, keep, lanes };
+        let mut fixture = Self { workers, pool, deployment, fence, random, keep, lanes, brief };
         for worker in 0..WORKERS {
             let prefix = other_prefix.filter(|_| worker % 2 == 1);
             let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
@@ -150,7 +154,11 @@ impl Fixture {
         let keep = (self.keep && index.is_multiple_of(2)).then_some(KEEP);
         let mut worker = self.pool.start(WorkerSettings { url, prefix, keep, ..self.pool.settings.clone() });
         let limit = self.pool.settings.limit;
-        let work = if self.keep { work_of_keepers(limit) } else { work(limit) };
+        let mut work = if self.keep { work_of_keepers(limit) } else { work(limit) };
+        if self.brief {
+            let millis = Duration::from_millis;
+            work.hold = Mix(vec![(1, millis(2000)..millis(4500)), (3000, millis(0)..millis(3))]);
+        }
         worker.work(&Work { lanes: self.lanes, ..work });
         worker
     }
@@ -164,6 +172,16 @@ impl Fixture {
     /// Has a worker fork a child.
     pub(super) fn fork(&mut self, index: usize) {
         self.workers[index].send(&WorkerCommand::Fork);
+    }
+
+    /// Has an operator make a change.
+    pub(super) fn change(&self, change: Change) {
+        let note = |event| self.pool.history().note(0, "operator", event);
+        let client = Client::connect(&self.deployment.url(0)).wait().expect("the server is up");
+        let semaphore = client.semaphore(SEMAPHORE, Limit::Stored).expect("valid");
+        note(ClientEvent::Changing(change.clone()));
+        let outcome = semaphore.change(change).wait();
+        note(ClientEvent::Changed(outcome.map(drop).map_err(|error| error.to_string())));
     }
 
     /// Waits until every worker has acquired after `since`.

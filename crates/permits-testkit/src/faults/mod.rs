@@ -15,6 +15,7 @@ mod single;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,11 +23,13 @@ use std::time::{Duration, Instant};
 use crate::wait::HANGS;
 use permits::Client;
 use permits::{AcquireError, AcquireOptions};
+use serde::Serialize;
+use serde_json::json;
 
 use self::fixture::{Deployment, Fixture};
 use self::queue_watch::QueueWatch;
 pub use self::verdict::{Excess, Verdict};
-use crate::history::now;
+use crate::history::{ClientEvent, ClientRecord, History, now};
 use crate::mutants::Split;
 use crate::wait;
 use crate::worker::SEMAPHORE;
@@ -73,6 +76,9 @@ const MEASURED: Promise = Promise { bound: false, ..BOUND };
 /// Requests may be refused.
 const REFUSING: Promise = Promise { success: false, ..BOUND };
 
+/// Requests may be refused, and everything else holds.
+const REFUSING_IN_ORDER: Promise = Promise { success: false, ..ALL };
+
 /// Units that workers keep are free after a lease at the latest. The rest of the wait is for the work in
 /// progress, on a busy machine.
 const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND };
@@ -93,10 +99,17 @@ struct Fault {
 }
 
 /// All rows.
-pub const ROWS: [Row; 32] = [
+pub const ROWS: [Row; 33] = [
     row("client-kill", "clients killed, holding or waiting", Deployment::server, single::client_kill, ALL),
     row("client-pause", "clients paused beyond the lease", Deployment::server, single::client_pause, BOUND),
     row("client-fork", "clients forked while they hold", Deployment::server, single::client_fork, ALL),
+    row(
+        "operator",
+        "limit lowered, grants paused, line closed",
+        Deployment::server,
+        single::operator,
+        REFUSING_IN_ORDER,
+    ),
     row("reply-lost", "connections cut before the reply", proxied, single::reply_lost, BOUND),
     row("reply-late", "replies delayed beyond the lease", proxied, single::reply_late, BOUND),
     row("partition", "clients cut off, both ways", proxied, single::partition, BOUND),
@@ -235,6 +248,8 @@ pub struct Cell {
     pub worker: fn() -> Command,
     /// A mutant of the clients, which the verdict has to find.
     pub mutant: Option<Split>,
+    /// The directory for the history. Holds are brief then, so that much is recorded.
+    pub record: Option<PathBuf>,
 }
 
 impl Cell {
@@ -252,7 +267,7 @@ impl Cell {
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
         let prefix = self.mutant.map(|mutant| mutant.prefix());
-        let terms = (row.promise.keep.is_some(), row.promise.lanes, prefix);
+        let terms = (row.promise.keep.is_some(), row.promise.lanes, self.record.is_some(), prefix);
         let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, terms, seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
@@ -262,6 +277,7 @@ impl Cell {
             // Every 5 to 10 seconds in a minute, and in proportion in less.
             let gap = fixture.millis(5000..10_000).mul_f64(self.time.as_secs_f64().min(60.0) / 60.0);
             sleep(gap.max(LEAST_GAP));
+            fixture.pool.history().note(0, "-", ClientEvent::Fault(row.name.to_owned()));
             faults.push((row.inject)(&mut fixture));
         }
         let calm = now();
@@ -272,6 +288,9 @@ impl Cell {
         let mut history = std::mem::take(&mut *fixture.pool.history());
         history.events.extend(watch.into_iter().flat_map(QueueWatch::stop));
         history.events.sort_by_key(|(_, record)| record.at);
+        if let Some(directory) = &self.record {
+            self.write(&history, directory);
+        }
 
         let mut verdict = Verdict::of(&history, row.promise, limit, &faults);
         verdict.check_writes(fixture.fence.resource(), &history);
@@ -281,6 +300,30 @@ impl Cell {
         verdict.note(at_rest(&fixture.deployment.url(0), limit).map_err(|reason| format!("P10: {reason}")));
         verdict
     }
+
+    /// Writes the history to a file of its own, in the format of `docs/evidence/operations.md`.
+    fn write(&self, history: &History, directory: &Path) {
+        let Self { row, limit, seed, .. } = self;
+        let Promise { bound, order, keep, .. } = row.promise;
+        let (row, keep) = (row.name, keep.is_some());
+        let head =
+            json!({ "row": row, "limit": limit, "seed": seed, "bound": bound, "order": order, "keep": keep });
+        let mut text = format!("{head}\n");
+        for (worker, record) in &history.events {
+            text += &serde_json::to_string(&Line { worker: *worker, record }).expect("a record has a form");
+            text.push('\n');
+        }
+        let file = directory.join(format!("{row}-{limit}-{seed}.jsonl"));
+        std::fs::write(file, text).expect("the directory can be written to");
+    }
+}
+
+/// A record as a line of a recorded history.
+#[derive(Serialize)]
+struct Line<'a> {
+    worker: usize,
+    #[serde(flatten)]
+    record: &'a ClientRecord,
 }
 
 /// P10: the semaphore of the workers is idle, and all units and slots can be had.

@@ -6,6 +6,8 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
+use permits::Change;
+
 use crate::history::now;
 use crate::{Connection, Resp, Server, wait};
 
@@ -55,6 +57,21 @@ fn pause(fixture: &mut Fixture, victims: &[usize]) -> Fault {
         fixture.workers[*victim].resume();
     }
     Fault { over, effects: victims.len() }
+}
+
+/// Lowers the limit, pauses, or closes the line, and reverts that after a moment.
+pub(super) fn operator(fixture: &mut Fixture) -> Fault {
+    let (limit, reason) = (fixture.pool.settings.limit, "a test".to_owned());
+    let set = |limit| Change::SetLimit { limit, if_version: None };
+    let (change, revert) = match fixture.random.u32(0..3) {
+        0 => (set(fixture.random.u32(1..=limit)), set(limit)),
+        1 => (Change::Pause { time: None, reason }, Change::Resume),
+        _ => (Change::CloseLine { reason }, Change::OpenLine),
+    };
+    fixture.change(change);
+    sleep(fixture.millis(50..500));
+    fixture.change(revert);
+    Fault::over_now(1)
 }
 
 /// Has up to three workers fork, mostly those that hold. The children try the inherited client, and use one

@@ -10,6 +10,7 @@ use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use permits::Change;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,14 @@ pub enum ClientEvent {
     Stopped(Counts),
     /// The close of the client has returned.
     Closed(Result<(), String>),
+    /// The client's process has been killed.
+    Killed,
+    /// An operator is about to make a change.
+    Changing(Change),
+    /// The change has returned.
+    Changed(Result<(), String>),
+    /// A fault begins: the name of its row.
+    Fault(String),
 }
 
 #[cfg(target_os = "linux")]

@@ -331,6 +331,7 @@ impl Worker {
         self.process.kill();
         // A forked child may keep the pipe open for longer.
         wait::until(|| self.reader.is_finished());
+        self.seen.lock().note(self.number, "-", ClientEvent::Killed);
     }
 
     /// Freezes the worker (SIGSTOP).

@@ -14,7 +14,8 @@ const TIME: Duration = Duration::from_secs(2);
 fn holds(name: &str) {
     let row = ROWS.iter().find(|row| row.name == name).expect("the matrix has the row");
     let worker = || test_command("worker_process");
-    let verdict = Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant: None }.run();
+    let verdict =
+        Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant: None, record: None }.run();
     println!("{verdict:#?}");
     assert!(verdict.violations.is_empty() && verdict.grants > 0, "{verdict:#?}");
 }
@@ -41,6 +42,7 @@ rows! {
     client_kill,
     client_pause,
     client_fork,
+    operator,
     reply_lost,
     reply_late,
     partition,

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"compress/gzip"
+	"os"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Reads the history of a run in which clients were killed.
+func recorded(t *testing.T) *history {
+	file, err := os.Open("testdata/client-kill.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	lines, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := read(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *history) isAllowed() bool {
+	return porcupine.CheckOperations(rules{h.Limit, h.Bound, h.Order}.model(), h.operations())
+}
+
+func TestARecordedHistoryIsAllowed(t *testing.T) {
+	h := recorded(t)
+	if !h.isAllowed() || h.kills == 0 || !h.Bound || !h.Order {
+		t.Fatal("the history is to have kills, and to be allowed by all rules")
+	}
+}
+
+// Edits two acquisitions, of which the first has the permit first, so that a rule is broken. Returns false if
+// these two cannot break it.
+type violation func(h *history, a, b *acquisition) bool
+
+var violations = map[string]violation{
+	"a unit more than the limit": func(_ *history, a, b *acquisition) bool {
+		fits := bothHold(a, b)
+		b.weight = 2
+		return fits
+	},
+	"a slot held twice": func(_ *history, a, b *acquisition) bool {
+		fits := bothHold(a, b)
+		b.slot = a.slot
+		return fits
+	},
+	"a token twice": func(_ *history, a, b *acquisition) bool {
+		b.token = a.token
+		return true
+	},
+	"overtaking": func(_ *history, a, b *acquisition) bool {
+		fits := a.seen < b.asked && b.asked < a.acquired
+		swapped, other := *a, *b
+		*a, *b = other, swapped
+		a.name, a.asked, a.seen, b.name, b.asked, b.seen = b.name, swapped.asked, swapped.seen, a.name, other.asked, other.seen
+		return fits
+	},
+	"a grant after the line was closed": func(h *history, a, b *acquisition) bool {
+		h.changes = append(h.changes,
+			porcupine.Operation{Input: setLine{true}, Call: a.acquired + 1, Return: b.asked - 1},
+			porcupine.Operation{Input: setLine{false}, Call: b.acquired + 1, Return: b.acquired + 2})
+		return a.acquired+1 < b.asked-1
+	},
+}
+
+// Each has one of the two units: the first still holds when the second gets its permit.
+func bothHold(a, b *acquisition) bool {
+	return a.weight == 1 && b.weight == 1 && b.acquired < min(a.releasing, a.lost, a.until)
+}
+
+func TestPlantedViolationsAreFound(t *testing.T) {
+	for name, plant := range violations {
+		t.Run(name, func(t *testing.T) {
+			h, planted := recorded(t), 0
+			for first, a := range h.acquisitions {
+				for _, b := range h.acquisitions[first+1 : min(first+10, len(h.acquisitions))] {
+					beforeA, beforeB, changes := *a, *b, h.changes
+					if planted < 20 && plant(h, a, b) {
+						planted++
+						if h.isAllowed() {
+							t.Errorf("not found, planted into %+v and %+v", beforeA, beforeB)
+						}
+					}
+					*a, *b, h.changes = beforeA, beforeB, changes
+				}
+			}
+			if planted == 0 {
+				t.Error("the history has no place for it")
+			}
+		})
+	}
+}
