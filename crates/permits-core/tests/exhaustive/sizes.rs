@@ -298,9 +298,10 @@ fn everything_holds_in_the_long_scopes() {
         },
     ];
     let chosen = std::env::var("PERMITS_SCOPE").unwrap_or_default();
-    let number: Option<usize> = chosen.parse().ok();
-    let is_chosen = |place: usize, scope: &Scope| {
-        number.map_or(scope.name.contains(&chosen), |number| number == place + 1)
+    let numbers: Result<Vec<usize>, _> = chosen.split_whitespace().map(str::parse).collect();
+    let is_chosen = |place: usize, scope: &Scope| match &numbers {
+        Ok(numbers) if !chosen.is_empty() => numbers.contains(&(place + 1)),
+        _ => scope.name.contains(&chosen),
     };
     let scopes = scopes.into_iter().enumerate().filter(|(place, scope)| is_chosen(*place, scope));
     let scopes: Vec<_> = scopes.map(|(_, scope)| scope).collect();
