@@ -61,6 +61,11 @@ pub struct History {
 }
 
 impl History {
+    /// Notes an event of an acquisition of this client that happens now.
+    pub fn note(&mut self, worker: usize, tag: &str, what: ClientEvent) {
+        self.note_at(super::now(), worker, tag, what);
+    }
+
     /// Notes an event of an acquisition of this client that happened `at`, by [`now`](super::now).
     pub fn note_at(&mut self, at: u64, worker: usize, tag: &str, what: ClientEvent) {
         self.events.push((worker, ClientRecord { at, tag: tag.to_owned(), event: what }));
