@@ -9,9 +9,9 @@
 //!
 //! For example, the store grants slot 0 at 5,000 µs, with token 5,000. The session may use 5,001 once some
 //! microseconds have passed, and at 5,300 µs it may have used 5,296 at most: a part is left for clocks of
-//! different speeds. If the store grants the slot to another session then, the token is 5,300 or more. So it is
-//! above all that were used, although the store knows of none of them; the release tells it the last one. After
-//! [`KEPT_TOKENS`] grants the permit is released.
+//! different speeds. If the store grants the slot to another session then, the token is 5,300 or more. So
+//! it is above all that were used, although the store knows of none of them; the release reports the last
+//! one. After [`KEPT_TOKENS`] grants the permit is released.
 
 use std::time::Duration;
 

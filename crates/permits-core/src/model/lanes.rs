@@ -1,24 +1,26 @@
 //! Lanes: the order in which waiters of several lanes are granted.
 //!
-//! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *progress*, a
-//! number that begins at 0. The lane with the least progress is first, and its earliest waiter is the head of
-//! the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get units in
-//! proportion to their shares. A lane that gets a waiter begins with the progress of the first lane: it is
-//! not owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is ahead
-//! of the first lane's: it gains nothing by asking again.
+//! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *progress*,
+//! a number that begins at 0. The lane with the least progress is first, and its earliest waiter is the
+//! head of the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get units
+//! in proportion to their shares. A lane that gets a waiter begins with the progress of the first lane: it
+//! is not owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is
+//! ahead of the first lane's: it gains nothing by asking again.
 //!
-//! For example, lane A has a share of 2 and B one of 1, all requests are for one unit, and both lanes have many
-//! waiters. Both begin at 0. A is granted a unit, which makes its progress 0.5, then B one, which makes it 1,
-//! then A another one, to 1. Both are equal again, and A has had two units for one of B. A lane C that comes now
-//! begins at 1, too. At 0 it would get every unit until it has caught up with lanes that waited all the time.
+//! For example, lane A has a share of 2 and B one of 1, all requests are for one unit, and both lanes have
+//! many waiters. Both begin at 0. A is granted a unit, which makes its progress 0.5, then B one, which
+//! makes it 1, then A another one, to 1. Both are equal again, and A has had two units for one of B. A lane
+//! C that comes now begins at 1, too. At 0 it would get every unit until it has caught up with lanes that
+//! waited all the time.
 //!
 //! A lane makes progress when a request is granted, not when it arrives: a waiter that gives up costs its
 //! lane nothing. A head stays the head until it is granted or leaves, because a new lane is never before the
 //! first one.
 //!
-//! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane number
-//! n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has named a
-//! lane since the queue was empty, no lane is known, and the queue has one order: that of the tickets.
+//! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane
+//! number n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has
+//! named a lane since the queue was empty, no lane is known, and the queue has one order: that of the
+//! tickets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;

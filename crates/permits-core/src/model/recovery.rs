@@ -1,16 +1,16 @@
 //! Recovery: eras, and the window in which free capacity is held back for forgotten holders.
 //!
-//! An *era* is a time in which the store forgets nothing. A new one begins with another process of the server,
-//! and when keys of a semaphore have vanished. Holders do not know of it: they continue to work and to renew.
-//! So the store must not grant units that it only believes to be free. It grants none for the *window*: a
-//! renewal interval of the longest lease that it knows, unless a client asks for more.
+//! An *era* is a time in which the store forgets nothing. A new one begins with another process of the
+//! server, and when keys of a semaphore have vanished. Holders do not know of it: they continue to work and
+//! to renew. So the store must not grant units that it only believes to be free. It grants none for the
+//! *window*: a renewal interval of the longest lease that it knows, unless a client asks for more.
 //!
-//! For example, of three units two are held, with leases of 15 s, when the server restarts with nothing on its
-//! disk. The first command finds no state, and a server that is 1 s old: so a window is open until the server is
-//! 5 s old. The holders reconnect and renew within it. Each renewal names the token and the slot that were
-//! granted, and so puts its holder back. A request that comes meanwhile waits, or is refused as *recovering*.
-//! When the window ends, one unit is free, and the first waiter gets it. A holder that renews only then is put
-//! back if its slot is still free, and has lost its permit otherwise.
+//! For example, of three units two are held, with leases of 15 s, when the server restarts with nothing on
+//! its disk. The first command finds no state, and a server that is 1 s old: so a window is open until the
+//! server is 5 s old. The holders reconnect and renew within it. Each renewal names the token and the slot
+//! that were granted, and so puts its holder back. A request that comes meanwhile waits, or is refused as
+//! *recovering*. When the window ends, one unit is free, and the first waiter gets it. A holder that renews
+//! only then is put back if its slot is still free, and has lost its permit otherwise.
 
 use super::execution::Execution;
 use super::state::{Entry, ServerClock, signed};
