@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use permits_testkit::wait::{HANGS, SILENCE};
 use permits_testkit::{Connection, Proxy, Resp, Server, wait};
@@ -55,25 +55,6 @@ fn cut_ends_open_connections_and_accepts_new_ones() {
     let mut client = client(&proxy);
     assert_eq!(client.call(&["INCR", "number"]).expect("nothing fails").int(), 1);
     assert_eq!((proxy.connections(), proxy.accepted()), (1, 4));
-}
-
-#[test]
-fn delayed_requests_arrive_late_and_in_order() {
-    let (_server, proxy) = start();
-    let mut client = client(&proxy);
-    let delay = Duration::from_millis(200);
-    proxy.delay_requests(delay);
-
-    let start = Instant::now();
-    for number in ["1", "2", "3"] {
-        client.send(&["RPUSH", "list", number]).expect("the connection is open");
-    }
-    for expected in 1..=3 {
-        assert_eq!(client.receive().expect("it comes late").int(), expected);
-    }
-    assert!(start.elapsed() >= delay, "a request arrived before its time");
-    let list = client.call(&["LRANGE", "list", "0", "-1"]).expect("nothing fails");
-    assert_eq!(list.array(), [text("1"), text("2"), text("3")]);
 }
 
 #[test]
@@ -213,18 +194,6 @@ fn a_stalled_proxy_is_a_black_hole_with_open_sockets() {
     proxy.stall(false);
     let replies = [&mut before, &mut meanwhile].map(|client| client.receive().expect("late").int());
     assert_eq!(HashSet::from(replies), HashSet::from([1, 2]));
-}
-
-#[test]
-fn a_stalled_connection_can_be_cut() {
-    let (server, proxy) = start();
-    let mut client = client(&proxy);
-    proxy.stall(true);
-    client.send(&["INCR", "number"]).expect("the system takes the request");
-    proxy.cut();
-    assert_lost(&mut client, &["INCR", "number"]);
-    proxy.stall(false);
-    assert_eq!(server.command(&["EXISTS", "number"]).int(), 0, "the requests died with it");
 }
 
 fn text(text: &str) -> Resp {
