@@ -1,5 +1,13 @@
 // Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it.
 
+/** The thresholds beyond which it needs a look, by an operator. */
+export interface Alert {
+  /** The longest wait that needs no look, in milliseconds; `null` if none is set. */
+  waitMs: number | null;
+  /** The most waiters that need no look; `null` if no number is set. */
+  waiting: number | null;
+}
+
 /** The waits of requests that were granted out of the line. */
 export interface Waits {
   /** Their sum, in microseconds. */
@@ -64,7 +72,7 @@ export interface LaneInfo {
 /** A change by an operator. */
 export interface ChangeInfo {
   /** The change. */
-  change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'revoked';
+  change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'alert_set' | 'alert_removed' | 'revoked';
   /** The label of the client that made it, else its host name and process id. */
   by: string;
   /** The change as a text for people, such as: set the limit to 4. */
@@ -102,6 +110,8 @@ export interface Inspection {
   pauseReason: string | null;
   /** The reason for which the line is closed, possibly empty; `null` if it is open. */
   closed: string | null;
+  /** The thresholds beyond which it needs a look, by an operator. */
+  alert: Alert;
   /** The number of units that are held. */
   held: number;
   /** The held units whose holders have gone, and that stay taken: see `atLeast`. */
@@ -143,7 +153,7 @@ export interface Inspection {
   lanes: LaneInfo[];
   /**
    * The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-   * closed line, a revocation) at least the last one.
+   * closed line, the alert, a revocation) at least the last one.
    */
   changes: ChangeInfo[];
 }

@@ -150,6 +150,12 @@ export class Semaphore {
     await this.#change('open_line');
   }
 
+  /** Sets the wait, in milliseconds, and the number of waiters beyond which the semaphore needs a look; without either, none. */
+  async setAlert(options: { waitMs?: number; waiting?: number } = {}): Promise<void> {
+    const { waitMs, waiting } = checked({ waitMs: 'a number', waiting: 'a number' }, options);
+    await this.#change('set_alert', { wait_ms: waitMs, waiting });
+  }
+
   /** Removes a holder or waiter. False if there is none of this name. */
   async revoke(holder: string, reason = ''): Promise<boolean> {
     const fields = { holder: argument('a string', { holder }), reason: argument('a string', { reason }) };

@@ -113,6 +113,7 @@ test('arguments of another type are refused by name', async () => {
     ...options('a number', ['keep'], (options) => open.semaphore('types', 2, options)),
     ...options('a number', ['ifVersion'], (options) => semaphore.setLimit(2, options)),
     ...options('a number', ['max'], (options) => semaphore.inspect(options)),
+    ...options('a number', ['waitMs', 'waiting'], (options) => semaphore.setAlert(options)),
     ...options('an AbortSignal', ['signal'], acquire),
     ...options('an AbortSignal', ['signal'], (options) => open.acquireAll([semaphore], options)),
   ];

@@ -288,6 +288,9 @@ for (const [store, url] of Object.entries(STORES)) {
       await semaphore.resume();
       await semaphore.closeLine('down until Monday');
       await assert.rejects(semaphore.acquire(), { code: 'LINE_CLOSED', details: { reason: 'down until Monday' } });
+      await semaphore.setAlert({ waitMs: 30_000, waiting: 100 });
+      assert.deepEqual((await semaphore.inspect()).alert, { waitMs: 30_000, waiting: 100 });
+      await semaphore.setAlert();
       await semaphore.openLine();
       const { changes, ...state } = await semaphore.inspect({ max: 10 });
       assert.deepEqual([state.paused, state.closed, state.pinned, state.refused > 0], [false, null, false, true]);

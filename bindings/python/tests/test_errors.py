@@ -41,7 +41,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).set_limit(0), "pause"),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits8:n"), "handle"),
+        (lambda client: client.adopt("permits9:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(
@@ -106,10 +106,10 @@ def test_a_key_of_another_program_is_refused(server: Server, name: str) -> None:
 
 
 def test_a_semaphore_of_another_layout_is_refused_until_it_is_deleted(server: Server, name: str) -> None:
-    server.command("HSET", f"permits:{{{name}}}:state", "\tstate", "\x09of another version")
+    server.command("HSET", f"permits:{{{name}}}:state", "\tstate", "\x0fof another version")
     with permits.connect(server.url, recovery="off") as client:
         semaphore = client.semaphore(name, 1)
-        with pytest.raises(permits.OtherLayoutError, match="layout 9"):
+        with pytest.raises(permits.OtherLayoutError, match="layout 15"):
             semaphore.acquire().wait()
         assert semaphore.delete(unreadable=True)
         with semaphore.acquire():

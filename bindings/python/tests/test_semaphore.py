@@ -454,6 +454,8 @@ def test_operators_pause_close_and_delete(client: permits.Client, name: str) -> 
     waiters(semaphore, 1)
     assert semaphore.inspect().paused
     semaphore.resume()
+    semaphore.set_alert(30, waiting=100)
+    assert semaphore.inspect().alert == permits.Alert(wait=30.0, waiting=100)
     permit = waiting.result()
     with pytest.raises(permits.InUseError) as in_use:
         semaphore.delete()

@@ -1,13 +1,13 @@
-//! `permits limit`, `pause`, `resume`, `close`, `open` and `delete`: an operator's changes.
+//! `permits limit`, `alert`, `pause`, `resume`, `close`, `open` and `delete`: an operator's changes.
 //!
 //! A call that finds its change already made succeeds, except a deletion. Each verb prints a line for each
 //! semaphore, with its state after the change.
 
 use permits::{AdminError, Change, Client, Inspection, Semaphore};
 
-use crate::args::{Changed, Chosen, Common, Delete, Limit};
+use crate::args::{Alert, Changed, Chosen, Common, Delete, Limit};
 use crate::exit::{self, Failure};
-use crate::status::{closed, usage};
+use crate::status::{alerts, closed, usage};
 use crate::text::paused;
 use crate::{connect, each, names, report};
 
@@ -48,6 +48,7 @@ fn state(change: &Change, inspection: &Inspection) -> String {
             closed(inspection.closed.as_deref().unwrap_or_default()).replacen("CLOSED", "closed", 1)
         }
         Change::OpenLine => "open".to_owned(),
+        Change::SetAlert(_) => return alert_of(inspection),
         _ => return limit_of(inspection),
     };
     format!("{state}, {}", usage(inspection))
@@ -59,7 +60,7 @@ pub(crate) async fn limit(common: &Common, options: Limit) -> Result<u8, Failure
     match limit {
         Some(limit) if declare => declare_limit(common, &changed, limit).await,
         Some(limit) => change(common, &changed, limit).await,
-        None => show_limit(common, &changed).await,
+        None => show(common, &changed, limit_of).await,
     }
 }
 
@@ -80,12 +81,27 @@ async fn declare_limit(common: &Common, changed: &Changed, limit: Change) -> Res
     .await
 }
 
-/// Prints the limits.
-async fn show_limit(common: &Common, changed: &Changed) -> Result<u8, Failure> {
+/// Sets the thresholds, removes them, or shows them.
+pub(crate) async fn alert(common: &Common, options: Alert) -> Result<u8, Failure> {
+    let Alert { changed, wait, waiting, off } = options;
+    let alert = permits::Alert::new(wait, waiting)
+        .map_err(|invalid| Failure::new(exit::USAGE, invalid.to_string()))?;
+    match off || alert.is_set() {
+        true => change(common, &changed, Change::SetAlert(alert)).await,
+        false => show(common, &changed, alert_of).await,
+    }
+}
+
+/// Prints a part of the state.
+async fn show(
+    common: &Common,
+    changed: &Changed,
+    part: impl Fn(&Inspection) -> String,
+) -> Result<u8, Failure> {
     let chosen = changed.targets.names.chosen()?;
     let client = connect::operator(common).await?;
     let inspections = each::inspect(&client, chosen, 0).await?;
-    let lines: String = inspections.iter().map(|inspection| line(inspection, limit_of)).collect();
+    let lines: String = inspections.iter().map(|inspection| line(inspection, &part)).collect();
     let code = exit::print_lines(&lines);
     match chosen {
         Chosen::One(name) if code == exit::SUCCESS && !names::is_used(&inspections[0]) => {
@@ -99,6 +115,10 @@ fn limit_of(Inspection { limit, limit_version, pinned, .. }: &Inspection) -> Str
     let limit = limit.map_or_else(|| "no limit is set".to_owned(), |limit| format!("limit {limit}"));
     let pinned = if *pinned { "pinned" } else { "not pinned" };
     format!("{limit}, {pinned} (version {limit_version})")
+}
+
+fn alert_of(inspection: &Inspection) -> String {
+    format!("{}, {}", alerts(inspection.alert), usage(inspection))
 }
 
 /// Forgets a semaphore.

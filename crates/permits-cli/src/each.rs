@@ -28,7 +28,7 @@ impl From<&Listed> for ListRow {
         match listed {
             Ok(inspection) => inspection.into(),
             Err(Unreadable { name, reason }) => {
-                Self { name: name.clone(), unreadable: Some(reason.clone()), ..Self::default() }
+                Self { name: name.clone(), unreadable: Some(reason.clone()), ..Self::default() }.ranked()
             }
         }
     }

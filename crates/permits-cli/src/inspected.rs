@@ -1,7 +1,10 @@
-//! [`ListRow`], an inspection without its lists, and the numbers that the verbs derive from an inspection.
+//! [`ListRow`], an inspection without its lists, its [`Need`], and the numbers that the verbs derive from an
+//! inspection.
 
-use permits::{ChangeInfo, Counts, HolderInfo, Inspection, Waits};
-use serde::Serialize;
+use std::time::Duration;
+
+use permits::{Alert, ChangeInfo, Counts, HolderInfo, Inspection, Waits};
+use serde::{Serialize, Serializer};
 
 use crate::clock::milliseconds;
 use crate::units::HeldUnits;
@@ -28,6 +31,8 @@ pub(crate) struct ListRow {
     pub(crate) oldest_waiter_age_ms: Option<u64>,
     pub(crate) closed: Option<String>,
     pub(crate) closed_by: Option<Author>,
+    pub(crate) alert: Alert,
+    pub(crate) need: Need,
     #[serde(flatten)]
     pub(crate) units: HeldUnits,
     /// The reason for which the semaphore cannot be read. If there is one, all other fields have their
@@ -36,6 +41,63 @@ pub(crate) struct ListRow {
     #[serde(flatten)]
     pub(crate) counts: Counts,
     pub(crate) waits: Waits,
+}
+
+/// The need of a semaphore for a look: a wait, or a stop by an operator. `list`, `top`, `serve` and its page
+/// order by it, and colour by it. In JSON it is its number, so that a reader has no rule of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Need {
+    #[default]
+    Idle,
+    InUse,
+    /// Paused or closed, without waiters.
+    Stopped,
+    /// It may be a leftover that nothing uses, so it comes behind requests that wait.
+    Unreadable,
+    /// A wait that is noticed, and no reason for a look.
+    Waits,
+    /// A long wait.
+    WaitsLong,
+    /// Beyond a threshold: its own, or that of each semaphore.
+    Beyond,
+    /// Paused or closed, with waiters.
+    StoppedWithWaiters,
+}
+
+/// The waits of a semaphore without a longest wait of its own: a shorter one than the first is ordinary work.
+const NOTICED: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(10);
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+impl Need {
+    fn of(row: &ListRow) -> Self {
+        let alert = row.alert;
+        let wait = Duration::from_millis(row.oldest_waiter_age_ms.unwrap_or(0));
+        let is_beyond = alert.wait().map_or(wait >= TOO_LONG, |most| wait > most)
+            || alert.waiting().is_some_and(|most| row.waiting > most.into());
+        let waits_for = |least| alert.wait().is_none() && wait >= least;
+        match row {
+            _ if row.unreadable.is_some() => Self::Unreadable,
+            _ if row.is_stopped() && row.waiting > 0 => Self::StoppedWithWaiters,
+            _ if is_beyond => Self::Beyond,
+            _ if waits_for(LONG) => Self::WaitsLong,
+            _ if waits_for(NOTICED) => Self::Waits,
+            _ if row.is_stopped() => Self::Stopped,
+            _ if row.is_idle() => Self::Idle,
+            _ => Self::InUse,
+        }
+    }
+
+    /// True if an operator is to look.
+    pub(crate) fn is_urgent(self) -> bool {
+        self >= Self::WaitsLong
+    }
+}
+
+impl Serialize for Need {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*self as u8)
+    }
 }
 
 /// The operator that made a change which is in force, and the time since then.
@@ -52,6 +114,11 @@ impl From<&ChangeInfo> for Author {
 }
 
 impl ListRow {
+    /// The row with the need that its other fields have.
+    pub(crate) fn ranked(self) -> Self {
+        Self { need: Need::of(&self), ..self }
+    }
+
     /// See [`is_recovering`].
     pub(crate) fn is_recovering(&self) -> bool {
         self.limit.is_some() && self.recovering_ms > 0
@@ -94,11 +161,14 @@ impl From<&Inspection> for ListRow {
             oldest_waiter_age_ms: inspection.oldest_waiter_age().map(milliseconds),
             closed: inspection.closed.clone(),
             closed_by: inspection.closed_by().map(Author::from),
+            alert: inspection.alert,
+            need: Need::default(),
             units: HeldUnits::of(inspection),
             unreadable: None,
             counts,
             waits: inspection.waits,
         }
+        .ranked()
     }
 }
 
@@ -121,4 +191,45 @@ pub(crate) fn counted(counts: Counts) -> Vec<String> {
     let Counts { grants, refused, expired, revoked, .. } = counts;
     let counts = [(grants, "granted"), (refused, "refused"), (expired, "expired"), (revoked, "revoked")];
     counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_semaphore_is_healthy_and_a_long_wait_is_not() {
+        let idle = ListRow { limit: Some(4), ..ListRow::default() };
+        let full = ListRow { held: 4, ..idle.clone() };
+        let wait = |wait_ms| ListRow { waiting: 3, oldest_waiter_age_ms: Some(wait_ms), ..full.clone() };
+        let paused = |row| ListRow { paused: true, ..row };
+        let alert = |wait_ms, waiting, row| ListRow {
+            alert: Alert::new(wait_ms, waiting).expect("it is in range"),
+            ..row
+        };
+        let own = |seconds, row| alert(Some(Duration::from_secs(seconds)), None, row);
+        for (row, need) in [
+            (idle.clone(), Need::Idle),
+            (full.clone(), Need::InUse),
+            (wait(999), Need::InUse),
+            (paused(idle.clone()), Need::Stopped),
+            (ListRow { closed: Some(String::new()), ..full.clone() }, Need::Stopped),
+            (ListRow { unreadable: Some("damaged".to_owned()), ..idle }, Need::Unreadable),
+            (wait(1_000), Need::Waits),
+            (wait(10_000), Need::WaitsLong),
+            (wait(60_000), Need::Beyond),
+            (paused(wait(5)), Need::StoppedWithWaiters),
+            // Thresholds of its own.
+            (own(30, wait(30_000)), Need::InUse),
+            (own(30, wait(30_001)), Need::Beyond),
+            (own(3_600, wait(3_599_000)), Need::InUse),
+            (own(3_600, paused(wait(5))), Need::StoppedWithWaiters),
+            (alert(None, Some(3), wait(5)), Need::InUse),
+            (alert(None, Some(2), wait(5)), Need::Beyond),
+            (alert(None, Some(3), wait(10_000)), Need::WaitsLong),
+        ] {
+            let ranked = row.ranked();
+            assert_eq!(ranked.need, need, "{ranked:?}");
+        }
+    }
 }

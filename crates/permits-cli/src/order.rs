@@ -5,13 +5,12 @@ use std::cmp::Ordering;
 
 use clap::ValueEnum;
 
-use crate::inspected::ListRow;
+use crate::inspected::{ListRow, Need};
 
 /// An order. Semaphores that are equal in it are in the order of their names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
-    /// The order of the page of `permits serve`, for an operator: stopped with waiters, the longest wait,
-    /// unreadable, stopped, in use, idle.
+    /// The order of the page of `permits serve`, for an operator.
     #[default]
     Need,
     Name,
@@ -58,10 +57,12 @@ impl Order {
     /// The number by which semaphores are sorted, the highest first. `None` if it is not known: those come
     /// last. By need they have a place of their own, because they may be unreadable.
     fn number(self, row: Option<&ListRow>) -> Option<u64> {
+        if let Self::Need = self {
+            return Some(row.map_or(Need::Unreadable as u64 * DISTANCE, need));
+        }
         let row = row.filter(|row| row.unreadable.is_none());
         match self {
-            Self::Need => Some(row.map_or(UNREADABLE, need)),
-            Self::Name => None,
+            Self::Need | Self::Name => None,
             Self::Held => row.map(ListRow::in_use),
             Self::Waiting => row.map(|row| row.waiting),
             Self::Waited => row?.oldest_waiter_age_ms,
@@ -69,27 +70,12 @@ impl Order {
     }
 }
 
-/// A shorter wait is ordinary work, and needs no look.
-const SHORT_WAIT_MS: u64 = 1_000;
+/// The distance between two needs: longer than any wait.
+const DISTANCE: u64 = 1 << 60;
 
-/// The distance between two classes of [`need`].
-const CLASS: u64 = 1 << 60;
-
-/// The need of a semaphore that cannot be read: it may be a leftover that nothing uses, so it comes behind
-/// requests that wait.
-const UNREADABLE: u64 = 3 * CLASS;
-
-/// The need for a look: its class, and the wait in it. The highest comes first.
+/// The place of a semaphore by its need, and among those that wait by the longest wait. The highest comes
+/// first.
 pub(crate) fn need(row: &ListRow) -> u64 {
-    if row.unreadable.is_some() {
-        return UNREADABLE;
-    }
-    let wait_ms = row.oldest_waiter_age_ms.unwrap_or(0).min(CLASS - 1);
-    match (row.is_stopped(), row.waiting > 0) {
-        (true, true) => 5 * CLASS + wait_ms,
-        (_, true) if wait_ms >= SHORT_WAIT_MS => 4 * CLASS + wait_ms,
-        (true, false) => 2 * CLASS,
-        _ if row.is_idle() => 0,
-        _ => CLASS,
-    }
+    let wait_ms = row.oldest_waiter_age_ms.filter(|_| row.need >= Need::Waits).unwrap_or(0);
+    row.need as u64 * DISTANCE + wait_ms.min(DISTANCE - 1)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use permits::{ChangeInfo, HolderInfo, Inspection, LaneInfo, WAIT_BOUNDS, WaiterInfo, Waits};
+use permits::{Alert, ChangeInfo, HolderInfo, Inspection, LaneInfo, WAIT_BOUNDS, WaiterInfo, Waits};
 use serde::Serialize;
 
 use crate::args::{Chosen, Common, Status};
@@ -80,6 +80,11 @@ pub(crate) fn closed(reason: &str) -> String {
     if reason.is_empty() { "CLOSED".to_owned() } else { format!("CLOSED ({reason})") }
 }
 
+/// The thresholds beyond which a semaphore needs a look.
+pub(crate) fn alerts(alert: Alert) -> String {
+    if alert.is_set() { format!("alert beyond {alert}") } else { "no alert is set".to_owned() }
+}
+
 /// The waits of requests that were granted out of the line; `None` if there were none.
 pub(crate) fn waits(waits: &Waits) -> Option<String> {
     let (number, mean) = (waits.number(), duration(waits.mean()?));
@@ -106,6 +111,9 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
     }
     if let Some(reason) = &inspection.closed {
         let _ = write!(text, ", {}{}", closed(reason), by(inspection.closed_by()));
+    }
+    if inspection.alert.is_set() {
+        let _ = write!(text, ", {}", alerts(inspection.alert));
     }
     if is_recovering(inspection) {
         let _ = write!(text, ", recovering for {}", seconds(inspection.recovering));

@@ -19,7 +19,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits8:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits9:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -176,22 +176,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits8:n:h:s.1:1:100:5:0";
+        let good = "permits9:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits8",
+            "permits9",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits8::h:s.1:1:100:5:0",
-            "permits8:n%2:h:s.1:1:100:5:0",
-            "permits8:n%zz:h:s.1:1:100:5:0",
-            "permits8:n:h:s 1:1:100:5:0",
-            "permits8:n:h:s.1:-1:100:5:0",
-            "permits8:n:h:s.1:1:99:5:0",
-            "permits8:n:h:s.1:1:100:5:4294967296",
-            "permits8:n:h:s.1:1:100:5:0:x",
-            "permits8:n:h:s.1:1:100:5:0:86400001",
-            "permits8:n:h:s.1:1:100:5:0:1:1",
+            "permits9::h:s.1:1:100:5:0",
+            "permits9:n%2:h:s.1:1:100:5:0",
+            "permits9:n%zz:h:s.1:1:100:5:0",
+            "permits9:n:h:s 1:1:100:5:0",
+            "permits9:n:h:s.1:-1:100:5:0",
+            "permits9:n:h:s.1:1:99:5:0",
+            "permits9:n:h:s.1:1:100:5:4294967296",
+            "permits9:n:h:s.1:1:100:5:0:x",
+            "permits9:n:h:s.1:1:100:5:0:86400001",
+            "permits9:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::because;
 use crate::model::{INSPECT_LANES_MAX, PAUSED};
-use crate::protocol::{Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits};
+use crate::protocol::{
+    Alert, Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits, in_one_unit,
+};
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct Inspection {
     pub pause_reason: Option<String>,
     /// The reason for which the line is closed, possibly empty; `None` if it is open.
     pub closed: Option<String>,
+    /// The thresholds beyond which it needs a look, by an operator.
+    pub alert: Alert,
     /// The held units.
     pub held: u64,
     /// Those of the held units that cool: their holders have gone. See
@@ -62,8 +66,8 @@ pub struct Inspection {
     /// Empty if none of them names a lane.
     pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-    /// closed line, a revocation) at least the last one. They are forgotten with the semaphore. Calls without
-    /// an effect are left out, such as a pause of a paused semaphore.
+    /// closed line, the alert, a revocation) at least the last one. They are forgotten with the semaphore.
+    /// Calls without an effect are left out, such as a pause of a paused semaphore.
     pub changes: Vec<ChangeInfo>,
 }
 
@@ -178,6 +182,10 @@ pub enum OperatorChange {
     LineClosed(String),
     /// The line was opened.
     LineOpened,
+    /// The alert was set to these thresholds.
+    AlertSet(Alert),
+    /// The alert was removed.
+    AlertRemoved,
     /// A holder's permit was revoked, or a waiter's request, or a grant that cooled was freed.
     Revoked {
         /// The holder or waiter.
@@ -202,14 +210,16 @@ impl OperatorChange {
             ChangeEffect::Resume => Self::Resumed,
             ChangeEffect::Close(reason) => Self::LineClosed(reason.to_string()),
             ChangeEffect::Open => Self::LineOpened,
+            ChangeEffect::Alert(alert) if alert.is_set() => Self::AlertSet(alert),
+            ChangeEffect::Alert(_) => Self::AlertRemoved,
             ChangeEffect::Revoke { holder, waited, reason } => {
                 Self::Revoked { holder: holder.to_string(), waited, reason: reason.to_string() }
             }
         }
     }
 
-    /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened` or
-    /// `revoked`.
+    /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened`,
+    /// `alert_set`, `alert_removed` or `revoked`.
     pub fn keyword(&self) -> &'static str {
         match self {
             Self::LimitSet(_) => "limit_set",
@@ -218,6 +228,8 @@ impl OperatorChange {
             Self::Resumed => "resumed",
             Self::LineClosed(_) => "line_closed",
             Self::LineOpened => "line_opened",
+            Self::AlertSet(_) => "alert_set",
+            Self::AlertRemoved => "alert_removed",
             Self::Revoked { .. } => "revoked",
         }
     }
@@ -229,6 +241,7 @@ impl OperatorChange {
             Self::Paused { .. } | Self::Resumed => 1,
             Self::LineClosed(_) | Self::LineOpened => 2,
             Self::Revoked { .. } => 3,
+            Self::AlertSet(_) | Self::AlertRemoved => 4,
         }
     }
 
@@ -256,15 +269,7 @@ impl OperatorChange {
 /// The time of a pause, in the largest unit of which it is a multiple, as the end of a sentence; empty if it
 /// has none.
 pub(crate) fn for_time(time: Option<Duration>) -> String {
-    let Some(time) = time else { return String::new() };
-    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
-    let divides = |(seconds, _): &(u64, &str)| time.as_secs().is_multiple_of(*seconds);
-    match units.into_iter().find(divides) {
-        Some((seconds, unit)) if time.subsec_nanos() == 0 => {
-            format!(" for {} {unit}", time.as_secs() / seconds)
-        }
-        _ => format!(" for {time:?}"),
-    }
+    time.map(|time| format!(" for {}", in_one_unit(time))).unwrap_or_default()
 }
 
 impl fmt::Display for OperatorChange {
@@ -276,6 +281,8 @@ impl fmt::Display for OperatorChange {
             Self::Resumed => f.write_str("resumed"),
             Self::LineClosed(_) => f.write_str("closed the line"),
             Self::LineOpened => f.write_str("opened the line"),
+            Self::AlertSet(alert) => write!(f, "set the alert to {alert}"),
+            Self::AlertRemoved => f.write_str("removed the alert"),
             Self::Revoked { holder, waited: false, .. } => write!(f, "revoked the holder {holder}"),
             Self::Revoked { holder, waited: true, .. } => write!(f, "revoked the waiter {holder}"),
         }?;
@@ -443,6 +450,7 @@ impl Inspection {
                 .map(Duration::from_millis),
             pause_reason: listed.paused.map(|pause| pause.reason.to_string()),
             closed: listed.closed.map(|reason| reason.to_string()),
+            alert: listed.alert,
             held: listed.held,
             cooling: listed.cooling,
             waiting: listed.waiting,

@@ -103,7 +103,7 @@ pub use inspection::{ChangeInfo, HolderInfo, Inspection, LaneInfo, OperatorChang
 pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 #[doc(inline)]
-pub use permits_core::protocol::{Counts, Recovery, WAIT_BOUNDS, Waits};
+pub use permits_core::protocol::{Alert, Counts, Recovery, WAIT_BOUNDS, Waits};
 pub use reply::Reply;
 pub use semaphore::{Change, Changed, Semaphore};
 pub use session::permit_state::PermitStatus;

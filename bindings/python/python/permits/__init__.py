@@ -13,7 +13,7 @@
 from . import _permits, errors
 from ._acquire import Acquire, AcquireAll
 from ._client import Client, aconnect, adiagnose, connect, diagnose
-from ._inspection import ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo, Waits
+from ._inspection import Alert, ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo, Waits
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
 from ._types import AcquireOptions, ConnectOptions, Diagnosis, Finding, PermitStatus, Recovery, Seconds
@@ -25,6 +25,7 @@ __all__ = [
     "Acquire",
     "AcquireAll",
     "AcquireOptions",
+    "Alert",
     "ChangeInfo",
     "Client",
     "ConnectOptions",

@@ -5,6 +5,16 @@ from typing import Literal, Optional, Tuple
 
 
 @dataclass(frozen=True)
+class Alert:
+    """The thresholds beyond which it needs a look, by an operator."""
+
+    wait: Optional[float]
+    """The longest wait that needs no look, in seconds; `None` if none is set."""
+    waiting: Optional[int]
+    """The most waiters that need no look; `None` if no number is set."""
+
+
+@dataclass(frozen=True)
 class Waits:
     """The waits of requests that were granted out of the line."""
 
@@ -77,7 +87,7 @@ class LaneInfo:
 class ChangeInfo:
     """A change by an operator."""
 
-    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "revoked"]
+    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "alert_set", "alert_removed", "revoked"]
     """The change."""
     by: str
     """The label of the client that made it, else its host name and process id."""
@@ -116,6 +126,8 @@ class Inspection:
     """The reason of the pause, possibly empty; `None` if it is not paused."""
     closed: Optional[str]
     """The reason for which the line is closed, possibly empty; `None` if it is open."""
+    alert: Alert
+    """The thresholds beyond which it needs a look, by an operator."""
     held: int
     """The number of units that are held."""
     cooling: int
@@ -150,4 +162,4 @@ class Inspection:
     empty if none of them is named."""
     changes: Tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
-    a closed line, a revocation) at least the last one."""
+    a closed line, the alert, a revocation) at least the last one."""

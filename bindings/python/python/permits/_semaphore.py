@@ -168,6 +168,14 @@ class Semaphore(Unheld):
         """As `open_line`, on asyncio."""
         await self._achanged("open_line")
 
+    def set_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
+        """Sets the wait and the number of waiters beyond which the semaphore needs a look; without either, none."""
+        self._changed("set_alert", wait_ms=_ms(wait), waiting=waiting)
+
+    async def aset_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
+        """As `set_alert`, on asyncio."""
+        await self._achanged("set_alert", wait_ms=_ms(wait), waiting=waiting)
+
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
 
@@ -188,7 +196,7 @@ class Semaphore(Unheld):
         return (await self._achanged("revoke", holder=holder, token=token)).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
-        """Forgets the semaphore with its limit, pin, pause and closed line. Returns whether there was one.
+        """Forgets the semaphore with its limit, pin, pause, closed line and alert. Returns whether there was one.
 
         Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
         `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.

@@ -27,7 +27,7 @@ pub(crate) use names::{Author, Changed, Chosen, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
-pub(crate) use value::{Also, Handle, pause as pause_time};
+pub(crate) use value::{Also, Handle, alert as thresholds, pause as pause_time};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -96,6 +96,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
     Limit(Limit),
+    /// Set the wait and the waiters beyond which a semaphore needs a look; or show them
+    Alert(Alert),
     /// Stop granting; holders keep their permits
     Pause(Pause),
     /// Grant again, starting with the head of the line
@@ -308,6 +310,25 @@ impl Limit {
             _ => Ok(self),
         }
     }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::ALERT)]
+pub(crate) struct Alert {
+    #[command(flatten)]
+    pub(crate) changed: Changed,
+
+    /// The longest wait that needs no look, 1ms to 366 days (8784h)
+    #[arg(long, value_name = "TIME", value_parser = value::alert_wait)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The most waiters that need no look, at least 1
+    #[arg(long, value_name = "N", value_parser = value::alert_waiting)]
+    pub(crate) waiting: Option<u32>,
+
+    /// Remove the thresholds
+    #[arg(long, conflicts_with_all = ["wait", "waiting"])]
+    pub(crate) off: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use permits::{AcquireOptions, Change, InvalidInput, Limit, PermitHandle, check};
+use permits::{AcquireOptions, Alert, Change, InvalidInput, Limit, PermitHandle, check};
 use serde::Deserialize as _;
 use serde_json::{Number, Value, json};
 
@@ -185,6 +185,28 @@ pub(crate) fn pause(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     check::pause(time).map_err(|error| error.to_string())?;
     Ok(time)
+}
+
+pub(super) fn alert_wait(text: &str) -> Result<Duration, String> {
+    let wait = duration(text)?;
+    Alert::new(Some(wait), None).map(|_| wait).map_err(|error| error.to_string())
+}
+
+pub(super) fn alert_waiting(text: &str) -> Result<u32, String> {
+    let waiting = text.parse().map_err(|_| format!("it must be a number up to {}", u32::MAX))?;
+    Alert::new(None, Some(waiting)).map(|_| waiting).map_err(|error| error.to_string())
+}
+
+/// Parses the thresholds of an alert: a time with a unit, a number of waiters, both, or none.
+pub(crate) fn alert(text: &str) -> Result<Alert, String> {
+    let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let (numbers, times): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(is_number);
+    let (&[] | &[_], &[] | &[_]) = (&numbers[..], &times[..]) else {
+        return Err("it must be at most a time and a number, such as 30s 100".to_owned());
+    };
+    let wait = times.first().map(|time| alert_wait(time)).transpose()?;
+    let waiting = numbers.first().map(|number| alert_waiting(number)).transpose()?;
+    Alert::new(wait, waiting).map_err(|error| error.to_string())
 }
 
 /// Parses the interval of reads of the store.

@@ -41,6 +41,28 @@ Declared:
     )
 );
 
+pub(crate) const ALERT: &str = concat!(
+    "\
+Examples:
+  permits alert exports
+  permits alert exports --wait 30s --waiting 100
+  permits alert --under batch/ --wait 8h --yes
+  permits alert exports --off
+
+Thresholds:
+  A semaphore needs a look while a request has waited for longer than
+  --wait, or more than --waiting wait. permits list --sort need, top, the
+  page of permits serve and its metrics for alerts use them; without one
+  they have their own. Both are set together: one that is not given is
+  removed. They are kept until --off or permits delete, and change no
+  grant.",
+    unknown_names!(),
+    exit_codes!(
+        "    0  they are set, removed or shown\n    1  the question was answered with no\n",
+        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
+    )
+);
+
 pub(crate) const PAUSE: &str = concat!(
     "\
 Examples:
@@ -102,10 +124,10 @@ Examples:
   permits limit old 2 --declare && permits delete old
 
 Deleted:
-  The limit is forgotten, and so are its pin, a pause and a closed line.
-  A program that acquires declares its limit again. An idle semaphore is
-  forgotten within minutes by itself, unless it is pinned, paused or
-  closed.
+  The limit is forgotten, and so are its pin, a pause, a closed line and an
+  alert. A program that acquires declares its limit again. An idle
+  semaphore is forgotten within minutes by itself, unless it is pinned,
+  paused or closed, or has an alert.
   --force deletes also a semaphore that is damaged or of another layout,
   even if it is in use. If a holder of it is alive, more than the limit may
   be held until its lease ends.

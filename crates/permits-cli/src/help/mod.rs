@@ -68,9 +68,10 @@ Environment:
 
 Several semaphores:
   With --under PREFIX in place of NAME, the verbs list, status, watch,
-  limit, pause, resume, close, open and revoke --all work on all semaphores
-  whose names begin with PREFIX: those that permits list shows. A change of
-  more than one asks on a terminal; --yes answers. * is a plain character.
+  limit, alert, pause, resume, close, open and revoke --all work on all
+  semaphores whose names begin with PREFIX: those that permits list shows.
+  A change of more than one asks on a terminal; --yes answers. * is a plain
+  character.
 
 Exit code:
   Each verb lists its own. Always: 64 for wrong usage, 66 for a semaphore

@@ -9,6 +9,7 @@ Examples:
 
 JSON:
   {\"name\",\"limit\",\"limit_version\",\"pinned\",\"paused\",\"closed\",
+   \"alert\":{\"wait_ms\",\"waiting\"},
    \"held\",\"waiting\",\"recovering_ms\",
    \"grants\",\"refused\",\"expired\",\"revoked\",
    \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
@@ -36,6 +37,7 @@ JSON:
   reason for which the line is closed, null if it is open. grants, refused,
   expired and revoked count what has happened since the store has the
   semaphore.
+  alert has the thresholds of permits alert, null if one is not set.
   The schema is docs/status.schema.json.",
     exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
@@ -52,20 +54,21 @@ JSON:
   [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
     \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_holder\",
     \"oldest_waiter_age_ms\",\"closed\",\"cooling\",\"may_be_kept\",\"unreadable\",
-    \"grants\",\"refused\",\"expired\",\"revoked\"}]
+    \"grants\",\"refused\",\"expired\",\"revoked\",\"alert\",\"need\"}]
   The fields are those of permits status --json. The ages are of the first
   1,000 holders and waiters, null if there are none; oldest_holder is the
   label of the oldest holder, or its name. cooling are units of those
   holders that have gone, may_be_kept of those whose clients may keep
   their permits without using them. unreadable is the reason for which a
   semaphore cannot be read, say because its keys belong to another program:
-  then all but its name is unknown, that is 0, false or null. It is null
-  otherwise. The schema is docs/list.schema.json.
+  then all but its name and need is unknown, that is 0, false or null. It
+  is null otherwise. need is the number by which --sort need orders: 5 and
+  more need a look. The schema is docs/list.schema.json.
 
 Semaphores:
   Those in use, those used within the last minutes, and those that are
-  pinned, paused or closed. A semaphore that begins or ends during the
-  call may be missing.",
+  pinned, paused or closed, or have an alert. A semaphore that begins or
+  ends during the call may be missing.",
     exit_codes!("    0  also if there are no semaphores\n")
 );
 
@@ -78,13 +81,14 @@ Keys:
   Enter      open: the holders, oldest first, and the waiters
   Esc        back, or cancel the input
   s          sort by need, name, held, waiting, or waited: the longest
-             wait. By need: stopped with waiters, the longest wait,
-             unreadable, stopped, in use, idle
+             wait. By need: stopped with waiters, beyond an alert, the
+             longest wait, unreadable, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
   p          pause, with a reason and a time; or resume
   l          set the limit, and pin it; asks before a mutex gets more
   u          unpin: let programs declare the limit again
+  a          set the alert: a wait, a number of waiters, both, or none
   c          close the line, with a reason; or open it
   d          delete a semaphore that is not in use
   r          revoke the selected permit or place in line

@@ -49,7 +49,7 @@ struct Metric {
     value: fn(&ListRow) -> Option<f64>,
 }
 
-const METRICS: [Metric; 16] = [
+const METRICS: [Metric; 18] = [
     Metric {
         name: "permits_semaphore_limit",
         help: "Units that may be held at once; absent if no limit is set.",
@@ -104,6 +104,16 @@ const METRICS: [Metric; 16] = [
         name: "permits_semaphore_closed",
         help: "1 if an operator has closed the line.",
         value: |row| Some(flag(row.closed.is_some())),
+    },
+    Metric {
+        name: "permits_alert_wait_seconds",
+        help: "Longest wait that needs no look, by an operator; absent if none is set.",
+        value: |row| row.alert.wait().map(|wait| wait.as_secs_f64()),
+    },
+    Metric {
+        name: "permits_alert_waiting",
+        help: "Most waiters that need no look, by an operator; absent if none is set.",
+        value: |row| row.alert.waiting().map(f64::from),
     },
     Metric {
         name: "permits_semaphore_recovering_seconds",
@@ -238,6 +248,11 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
             "permits_store_semaphores_omitted",
             "Semaphores without metrics of their own, because there are too many.",
             omitted as f64,
+        ),
+        (
+            "permits_store_semaphores_omitted_urgent",
+            "Semaphores that need a look, and have no metrics of their own.",
+            snapshot.rows.values().filter(|row| row.place >= max && row.json.need.is_urgent()).count() as f64,
         ),
         (
             "permits_store_longest_stall_seconds",

@@ -1,19 +1,19 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`].
 //!
 //! Deleting, revoking and a higher limit of a mutex need a confirmation, and only `y` confirms. A pause needs
-//! a reason and a time, a closed line a reason, which may be empty. The question names its target, and the
-//! answer applies to this target even if rows have moved since.
+//! a reason and a time, a closed line a reason, an alert its thresholds; each may be empty. The question
+//! names its target, and the answer applies to this target even if rows have moved since.
 
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use permits::Change;
+use permits::{Alert, Change};
 
 use super::action::Action;
 use super::cursor::Motion;
 use super::detail;
 use super::model::{Model, Prompt};
-use crate::args::pause_time;
+use crate::args::{pause_time, thresholds};
 
 /// The digits of the highest limit.
 const MAX_DIGITS: usize = 10;
@@ -88,7 +88,7 @@ impl Model {
                 self.rearrange(|model| model.order = model.order.next());
             }
             KeyCode::Char('b') if self.opened.is_none() => self.rearrange(|model| model.busy = !model.busy),
-            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'c' | 'd' | 'r')) => return self.on_action_key(key),
+            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'a' | 'c' | 'd' | 'r')) => return self.on_action_key(key),
             _ => {}
         }
         None
@@ -113,6 +113,10 @@ impl Model {
         match (key, state) {
             ('l', _) => self.prompt = Some(Prompt::Limit(semaphore, String::new())),
             ('u', _) => return self.begin(semaphore, Change::Unpin),
+            ('a', _) => {
+                let change = Change::SetAlert(Alert::default());
+                self.prompt = Some(Prompt::Time(Action { semaphore, change }, String::new()));
+            }
             ('d', _) => {
                 let change = Change::Delete { unreadable: false };
                 self.ask(semaphore, change, "forget its limit, state and counts");
@@ -214,19 +218,21 @@ impl Model {
 
     fn on_time(&mut self, key: KeyCode, action: Action, text: String) -> Option<Effect> {
         let (action, text) = self.on_text(key, action, text, Prompt::Time)?;
-        let time = match text.trim() {
-            "" => None,
-            time => match pause_time(time) {
-                Ok(time) => Some(time),
-                Err(error) => {
-                    self.message = Some(format!("not done: {action}: {error}"));
-                    return None;
-                }
-            },
+        let changed = match (&action.change, text.trim()) {
+            (Change::SetAlert(_), text) => thresholds(text).map(Change::SetAlert),
+            (Change::Pause { .. }, "") => Ok(action.change.clone()),
+            (Change::Pause { reason, .. }, time) => {
+                pause_time(time).map(|time| Change::Pause { time: Some(time), reason: reason.clone() })
+            }
+            _ => unreachable!("no other change has a time"),
         };
-        let Action { semaphore, change } = action;
-        let Change::Pause { reason, .. } = change else { unreachable!("a pause alone has a time") };
-        self.begin(semaphore, Change::Pause { time, reason })
+        match changed {
+            Ok(change) => self.begin(action.semaphore, change),
+            Err(error) => {
+                self.message = Some(format!("not done: {action}: {error}"));
+                None
+            }
+        }
     }
 
     /// Types a text. Returns the action and the text when it is complete.

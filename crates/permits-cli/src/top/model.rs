@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Change, ChangeInfo, Diagnosis, Inspection, Severity};
+use permits::{AdminError, Alert, Change, ChangeInfo, Diagnosis, Inspection, Severity};
 
 use super::action::Action;
 use super::cursor::Cursor;
@@ -344,6 +344,11 @@ impl Model {
                     _ => format!("its waiters{waiting} and new requests are refused"),
                 };
                 Some(Note::Question(format!("{action}: {consequence}; reason: {reason}")))
+            }
+            Some(Prompt::Time(Action { semaphore, change: Change::SetAlert(_) }, text)) => {
+                let now = self.row_of(semaphore).map_or(Alert::default(), |row| row.alert);
+                let example = "such as 30s 100 (empty: none)";
+                Some(Note::Question(format!("new alert of {semaphore:?} (now {now}), {example}: {text}")))
             }
             Some(Prompt::Time(action, time)) => {
                 let empty = "empty: until it is resumed";

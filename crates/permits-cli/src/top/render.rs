@@ -17,8 +17,9 @@ use super::model::{Model, Note, Opened};
 use super::rate::Rate;
 use super::state::state;
 use crate::help::TOP_KEYS;
-use crate::inspected::{ListRow, counted, unlisted_waiters};
+use crate::inspected::{ListRow, Need, counted, unlisted_waiters};
 use crate::report::with_causes;
+use crate::status::alerts;
 use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
 use crate::units;
@@ -32,14 +33,8 @@ const NARROW: usize = 50;
 /// The width from which on the oldest holder is beside the state.
 const WIDE: usize = 140;
 
-const KEYS_OF_OVERVIEW: &str =
-    "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin  c close  d delete";
-const KEYS_OF_DETAIL: &str =
-    "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  c close/open  d delete  r revoke";
-
-/// A wait is long from the first, and too long from the second on, as on the page of `permits serve`.
-const LONG: Duration = Duration::from_secs(10);
-const TOO_LONG: Duration = Duration::from_secs(60);
+const KEYS_OF_OVERVIEW: &str = "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin  a alert  c close  d delete";
+const KEYS_OF_DETAIL: &str = "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  a alert  c close/open  d delete  r revoke";
 
 /// Styles, without colours if `NO_COLOR` is set.
 #[derive(Clone, Copy)]
@@ -53,13 +48,12 @@ impl Palette {
     }
 }
 
-/// The style of a row: red if it is stopped or a wait is too long, yellow if one is long, dim if it is idle.
+/// The style of a row: red if it is stopped or beyond a threshold, yellow if one is long, dim if it is idle.
 /// Full is healthy. The colours are among the 16 that each theme has.
 fn style(row: &ListRow, palette: Palette) -> Style {
-    let wait = row.oldest_waiter_age_ms.map(Duration::from_millis).unwrap_or_default();
-    if row.is_stopped() || wait >= TOO_LONG {
+    if row.is_stopped() || row.need >= Need::Beyond {
         palette.of(Color::Red)
-    } else if wait >= LONG {
+    } else if row.need == Need::WaitsLong {
         palette.of(Color::Yellow)
     } else if row.is_idle() {
         Style::new().add_modifier(Modifier::DIM)
@@ -119,7 +113,8 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
                 let short = state.fitted(width / 2);
                 return text::wrap(&format!("{short} {subject}"), width, lines);
             }
-            [vec![whole], counted(row.counts)].concat().join(", ")
+            let alert = row.alert.is_set().then(|| alerts(row.alert));
+            [vec![whole], Vec::from_iter(alert), counted(row.counts)].concat().join(", ")
         }
     };
     text::wrap(&format!("{subject} ({})", model.store), width, lines)

@@ -1,5 +1,5 @@
-//! `permits limit`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects, messages and
-//! exit codes.
+//! `permits limit`, `alert`, `pause`, `resume`, `close`, `open`, `revoke` and `delete`: their effects,
+//! messages and exit codes.
 
 use permits_testkit::Server;
 use serde_json::json;
@@ -11,6 +11,7 @@ use crate::support::{
 on_both_stores! {
     a_pinned_limit_counts_until_it_is_unpinned,
     holders_and_waiters_can_be_revoked,
+    an_alert_is_set_shown_and_removed,
 }
 
 on_a_server! {
@@ -52,6 +53,25 @@ fn a_pinned_limit_counts_until_it_is_unpinned(store: &dyn Store, _: &str) {
     assert_eq!(status(store, name)["limit"], json!(5), "until a program declares another");
     assert_eq!(output(&mut run(store, name, "--limit 2", "true")).code, 0);
     assert_eq!(status(store, name)["limit"], json!(2));
+}
+
+fn an_alert_is_set_shown_and_removed(store: &dyn Store, _: &str) {
+    let name = "of its own";
+    prepare(store, name);
+    let both = "of its own: alert beyond a wait of 30s or 100 waiting, 0 of 1 held, 0 waiting";
+    operate(store, ["alert", name, "--wait", "30s", "--waiting", "100"], both);
+    operate(store, ["alert", name], both);
+    assert_eq!(status(store, name)["alert"], json!({ "wait_ms": 30_000, "waiting": 100 }));
+    let text = output(&mut permits(&store.url(), ["status", name])).stdout;
+    assert!(text.contains(", alert beyond a wait of 30s or 100 waiting\n"), "{text}");
+    assert!(text.contains("set the alert to a wait of 30s or 100 waiting"), "{text}");
+    // Both are set together.
+    let one = "of its own: alert beyond a wait of 8 h, 0 of 1 held, 0 waiting";
+    operate(store, ["alert", "--wait", "8h", name], one);
+    let refused = output(&mut permits(&store.url(), ["alert", name, "--waiting", "0"]));
+    assert!(refused.code == 64 && refused.stderr.contains("at least 1"), "{refused:?}");
+    operate(store, ["alert", name, "--off"], "of its own: no alert is set, 0 of 1 held, 0 waiting");
+    assert_eq!(status(store, name)["alert"], json!({ "wait_ms": null, "waiting": null }));
 }
 
 fn a_paused_semaphore_grants_nothing_until_it_is_resumed(store: &dyn Store, name: &str) {
@@ -137,7 +157,7 @@ fn an_idle_semaphore_is_deleted(store: &dyn Store, name: &str) {
 fn a_semaphore_that_cannot_be_read_is_deleted_by_force() {
     let server = Server::start();
     let delete = |more: &[&str]| output(permits(&server.url(), ["delete", "bad"]).args(more));
-    for value in ["abc", "\u{9}of another layout"] {
+    for value in ["abc", "\u{f}of another layout"] {
         server.command(&["HSET", "permits:{bad}:state", "\tstate", value]);
         let refused = delete(&[]);
         assert_eq!(refused.code, 69, "{refused:?}");

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "run",
     "hold",
     "acquire",
@@ -16,6 +16,7 @@ const VERBS: [&str; 20] = [
     "watch",
     "serve",
     "limit",
+    "alert",
     "pause",
     "resume",
     "close",

@@ -89,7 +89,7 @@ fn a_handle_whose_permit_has_gone_is_76(store: &dyn Store, name: &str) {
             "{}",
             output.stderr
         );
-        assert!(!output.stderr.contains("permits8:"), "a handle is a secret: {}", output.stderr);
+        assert!(!output.stderr.contains("permits9:"), "a handle is a secret: {}", output.stderr);
     }
     assert_eq!(with_handle(store, "release", &acquired(store, name, "")).code, 0);
 }
@@ -149,7 +149,7 @@ fn an_input_without_a_handle_is_64() {
         ("", "it does not begin with permits and a number"),
         ("hello\n", "it does not begin with permits and a number"),
         (&endless, "it does not begin with permits and a number"),
-        ("permits8:a:b\n", "it has fewer than 8 parts"),
+        ("permits9:a:b\n", "it has fewer than 8 parts"),
     ] {
         let output = with_handle(&store, "release", input);
         assert_eq!((output.code, output.stdout.as_str()), (64, ""));

@@ -47,10 +47,16 @@ fn list(store: &dyn Store) -> Value {
 }
 
 fn row(name: &str, limit: Value, held: u64, waiting: u64, paused: bool, pinned: bool) -> Value {
+    let need = match (paused, waiting) {
+        (false, _) => 0,
+        (true, 0) => 2,
+        (true, _) => 7,
+    };
     json!({"name": name, "limit": limit, "held": held, "waiting": waiting, "paused": paused, "pinned": pinned,
         "pause_remaining_ms": null, "pause_reason": if paused { json!("") } else { json!(null) },
         "paused_by": if paused { json!({"by": "ann"}) } else { json!(null) },
-        "closed": null, "closed_by": null, "cooling": 0, "may_be_kept": 0, "unreadable": null})
+        "closed": null, "closed_by": null, "cooling": 0, "may_be_kept": 0, "unreadable": null, "need": need,
+        "alert": {"wait_ms": null, "waiting": null}})
 }
 
 /// An unheld semaphore with this limit.

@@ -87,6 +87,7 @@ fn holders_and_waiters_are_listed(store: &dyn Store, name: &str) {
             "store": store.url(), "waiting": 1, "pinned": false, "limit_version": null, "recovering_ms": 0,
             "closed": null, "oldest_holder_age_ms": null, "oldest_waiter_age_ms": null, "cooling": 0,
             "may_be_kept": 0, "grants": null, "refused": 0, "expired": 0, "revoked": 0, "changes": [],
+            "alert": { "wait_ms": null, "waiting": null },
         })
     );
 

@@ -62,7 +62,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["acquire", "x", "--also", "y"], "unexpected argument '--also'"),
         (&["renew"], "<HANDLE>"),
         (&["renew", "x"], "not a permit handle: it does not begin with permits and a number"),
-        (&["renew", "permits8:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
+        (&["renew", "permits9:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
         (&["release", ""], "not a permit handle"),
         (&["status"], "<NAME|--under <PREFIX>>"),
         (&["status", ""], "the semaphore's name is empty"),

@@ -63,6 +63,7 @@ impl Execution<'_> {
                 reason: state.pause_reason().into(),
             }),
             closed: state.closed.clone(),
+            alert: state.alert,
             counts: state.counts,
             waits: state.waits,
             holders: holders.collect(),

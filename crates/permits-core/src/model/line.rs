@@ -1,11 +1,11 @@
-//! The line as a whole: paused, closed, deleted.
+//! The line as a whole: paused, closed, watched by an alert, deleted.
 
 use std::sync::Arc;
 
 use super::execution::Execution;
 use super::state::PAUSED;
 use crate::protocol::{
-    Answers, ChangeEffect, ChangeOrigin, DeleteOutcome, EventKind, Holder, MAX_BATCH, Pause,
+    Alert, Answers, ChangeEffect, ChangeOrigin, DeleteOutcome, EventKind, Holder, MAX_BATCH, Pause,
 };
 
 impl Execution<'_> {
@@ -28,7 +28,7 @@ impl Execution<'_> {
             self.remember(origin, pause.map_or(ChangeEffect::Resume, paused));
         }
         self.promote();
-        Answers::Pause
+        Answers::Changed
     }
 
     /// Closes the line for a reason, or opens it.
@@ -39,7 +39,17 @@ impl Execution<'_> {
             self.remember(origin, effect);
         }
         self.promote();
-        Answers::CloseLine
+        Answers::Changed
+    }
+
+    /// Sets the thresholds beyond which the semaphore needs a look.
+    pub(super) fn set_alert(&mut self, origin: &ChangeOrigin, alert: Alert) -> Answers {
+        if self.state.alert != alert && self.state.change_made(&origin.request).is_none() {
+            self.state.alert = alert;
+            self.remember(origin, ChangeEffect::Alert(alert));
+        }
+        self.promote();
+        Answers::Changed
     }
 
     /// Refuses waiters while the line is closed, from the head of the queue on.

@@ -65,6 +65,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         }
         Operation::Pause { origin, pause } => execution.pause(origin, pause.as_ref()),
         Operation::CloseLine { origin, reason } => execution.close_line(origin, reason.as_ref()),
+        Operation::SetAlert { origin, alert } => execution.set_alert(origin, *alert),
         Operation::Revoke { origin, holder, cooling, reason } => {
             execution.revoke(origin, holder, *cooling, reason)
         }

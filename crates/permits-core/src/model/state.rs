@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::lanes::Lanes;
 use crate::protocol::{
-    CHANGE_RETRIED_MS, ChangeEffect, ChangeRecord, Counts, Grant, Holder, PermitTerms, ReleaseOutcome,
+    Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeRecord, Counts, Grant, Holder, PermitTerms, ReleaseOutcome,
     RequestId, SessionId, SupersedeKey, Waits,
 };
 
@@ -61,6 +61,8 @@ pub struct State {
     pub paused_until_ms: u64,
     /// The reason for which the line is closed, if it is: waiters and newcomers are refused.
     pub closed: Option<Arc<str>>,
+    /// The thresholds beyond which it needs a look.
+    pub alert: Alert,
     /// Units held now.
     pub held: u64,
     /// Those of them that cool.
@@ -203,6 +205,7 @@ impl State {
             pinned: false,
             paused_until_ms: 0,
             closed: None,
+            alert: Alert::default(),
             held: 0,
             cooling: 0,
             last_token: 0,
@@ -255,9 +258,9 @@ impl State {
     }
 
     /// Returns true if the state does not expire, because an operator has pinned the limit, paused it without
-    /// an end, or closed the line. During a pause with an end it does not expire either.
+    /// an end, closed the line, or set an alert. During a pause with an end it does not expire either.
     pub fn is_kept(&self) -> bool {
-        self.pinned || self.paused_until_ms == PAUSED || self.closed.is_some()
+        self.pinned || self.paused_until_ms == PAUSED || self.closed.is_some() || self.alert.is_set()
     }
 
     /// Returns true if granting is stopped. The command that comes after the end of a pause ends it.

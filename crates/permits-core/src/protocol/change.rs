@@ -1,9 +1,11 @@
-//! Changes by operators: of the limit, of a pause, of a closed line, and revocations. A store remembers the
-//! last ones.
+//! Changes by operators: of the limit, of a pause, of a closed line, of the alert, and revocations. A store
+//! remembers the last ones.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::names::{Holder, Label, RequestId};
+use super::names::{Holder, InvalidInput, Label, RequestId, in_range};
 
 /// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for
 /// which a store remembers a change at least.
@@ -38,6 +40,75 @@ pub struct ChangeRecord {
     pub effect: ChangeEffect,
 }
 
+/// The thresholds beyond which a semaphore needs a look. Operators set them, the store keeps them and decides
+/// nothing by them, and programs that watch semaphores use them in place of their own. The text is such as
+/// `a wait of 30s or 100 waiting`, or `none`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Alert {
+    wait_ms: Option<u64>,
+    waiting: Option<u32>,
+}
+
+impl Alert {
+    /// The alert with these thresholds: a wait of more than 0 and at most 366 days, which is rounded up to a
+    /// millisecond, and at least 1 waiter. Without any it is none.
+    ///
+    /// # Errors
+    /// [`InvalidInput::AlertWait`] or [`InvalidInput::AlertWaiting`] if one is out of range.
+    pub fn new(wait: Option<Duration>, waiting: Option<u32>) -> Result<Self, InvalidInput> {
+        let wait_ms = wait.map(|time| in_range(time).ok_or(InvalidInput::AlertWait { time })).transpose()?;
+        if waiting == Some(0) { Err(InvalidInput::AlertWaiting) } else { Ok(Self { wait_ms, waiting }) }
+    }
+
+    /// The longest wait of the first waiter that needs no look.
+    pub fn wait(self) -> Option<Duration> {
+        self.wait_ms.map(Duration::from_millis)
+    }
+
+    /// The most waiters that need no look.
+    pub fn waiting(self) -> Option<u32> {
+        self.waiting
+    }
+
+    /// True if it has a threshold.
+    pub fn is_set(self) -> bool {
+        self != Self::default()
+    }
+
+    /// The alert of a wait in milliseconds and a number of waiters, as stores have them: 0 for none.
+    #[doc(hidden)]
+    pub fn of(wait_ms: u64, waiting: u32) -> Self {
+        let (wait_ms, waiting) = (Some(wait_ms), Some(waiting));
+        Self { wait_ms: wait_ms.filter(|wait| *wait > 0), waiting: waiting.filter(|most| *most > 0) }
+    }
+
+    /// The numbers of which [`Alert::of`] makes it.
+    #[doc(hidden)]
+    pub fn numbers(self) -> (u64, u32) {
+        (self.wait_ms.unwrap_or(0), self.waiting.unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wait = self.wait().map(|wait| format!("a wait of {}", in_one_unit(wait)));
+        let waiting = self.waiting.map(|waiting| format!("{waiting} waiting"));
+        let thresholds: Vec<String> = wait.into_iter().chain(waiting).collect();
+        if self.is_set() { f.write_str(&thresholds.join(" or ")) } else { f.write_str("none") }
+    }
+}
+
+/// A time in the largest unit of which it is a multiple.
+pub fn in_one_unit(time: Duration) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let divides = |(seconds, _): &(u64, &str)| time.as_secs().is_multiple_of(*seconds);
+    match units.into_iter().find(divides) {
+        Some((seconds, unit)) if time.subsec_nanos() == 0 => format!("{} {unit}", time.as_secs() / seconds),
+        _ => format!("{time:?}"),
+    }
+}
+
 /// The effect of a [`ChangeRecord`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -69,6 +140,8 @@ pub enum ChangeEffect {
     Close(Arc<str>),
     /// The line was opened.
     Open,
+    /// The alert was set to these thresholds, or removed.
+    Alert(Alert),
     /// A holder or waiter was removed, or a grant that cooled was freed.
     Revoke {
         /// The holder.
@@ -93,6 +166,7 @@ impl ChangeEffect {
             Self::Pause { .. } | Self::Resume => 1,
             Self::Close(_) | Self::Open => 2,
             Self::Revoke { .. } => 3,
+            Self::Alert(_) => 4,
         }
     }
 }

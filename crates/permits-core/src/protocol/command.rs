@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::change::ChangeOrigin;
+use super::change::{Alert, ChangeOrigin};
 use super::names::{Holder, Name, RequestId, SessionId};
 use super::reply::Grant;
 use super::terms::PermitTerms;
@@ -166,6 +166,13 @@ pub enum Operation {
         /// get the reason. Without one, the line is opened.
         reason: Option<Arc<str>>,
     },
+    /// Set the thresholds beyond which the semaphore needs a look.
+    SetAlert {
+        /// Its origin.
+        origin: ChangeOrigin,
+        /// The thresholds, in place of those before; without any, the alert is removed.
+        alert: Alert,
+    },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
         /// Its origin.
@@ -220,6 +227,7 @@ operation_kinds! {
     SetLimit "set_limit",
     Pause "pause",
     CloseLine "close_line",
+    SetAlert "set_alert",
     Revoke "revoke",
     Delete "delete",
     Inspect "inspect",
@@ -236,18 +244,24 @@ impl Operation {
             Self::SetLimit { .. } => OperationKind::SetLimit,
             Self::Pause { .. } => OperationKind::Pause,
             Self::CloseLine { .. } => OperationKind::CloseLine,
+            Self::SetAlert { .. } => OperationKind::SetAlert,
             Self::Revoke { .. } => OperationKind::Revoke,
             Self::Delete { .. } => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
         }
     }
 
-    /// Returns true if the store remembers the operation, so that it counts once if it is sent again.
-    pub fn is_remembered(&self) -> bool {
-        matches!(
-            self,
-            Self::SetLimit { .. } | Self::Pause { .. } | Self::CloseLine { .. } | Self::Revoke { .. }
-        )
+    /// The origin of a change by an operator, which the store remembers: sent again, it counts once.
+    pub fn origin(&self) -> Option<&ChangeOrigin> {
+        match self {
+            Self::SetLimit { origin, .. }
+            | Self::Pause { origin, .. }
+            | Self::CloseLine { origin, .. }
+            | Self::SetAlert { origin, .. }
+            | Self::Revoke { origin, .. } => Some(origin),
+            Self::Acquire { .. } | Self::Release(_) | Self::Renew(_) | Self::Adopt(_) => None,
+            Self::Delete { .. } | Self::Inspect { .. } => None,
+        }
     }
 
     /// Returns true if the operation may leave entries of its session, of which the store sends events.

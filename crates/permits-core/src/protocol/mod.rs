@@ -15,7 +15,7 @@ mod names;
 mod reply;
 mod terms;
 
-pub use self::change::{CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord};
+pub use self::change::{Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord, in_one_unit};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
     Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
@@ -25,9 +25,9 @@ pub use self::layout::layout;
 #[cfg(feature = "testing")]
 pub use self::layout::pretend_layout;
 pub use self::names::{
-    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, PAUSE_MAX, RequestId,
-    SessionId, SupersedeKey, check_at_least, check_lease, check_max_hold, check_pause, check_prefix,
-    check_reason, check_share, label_from,
+    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, RequestId, SessionId,
+    SupersedeKey, check_at_least, check_lease, check_max_hold, check_pause, check_prefix, check_reason,
+    check_share, label_from,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,

@@ -10,8 +10,8 @@ pub const MIN_LEASE_MS: u64 = 100;
 /// The longest lease, in milliseconds: one day.
 pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The longest pause with an end.
-pub const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// The longest pause with an end, and the longest wait that an alert names.
+const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The largest share of a lane.
 pub const MAX_SHARE: u32 = 1_000;
@@ -88,6 +88,15 @@ pub enum InvalidInput {
         /// The requested time.
         time: Duration,
     },
+    /// An alert at a wait that would be empty or too long.
+    #[error("an alert at a wait of {} ms is out of range: 1 ms to 366 days", time.as_millis())]
+    AlertWait {
+        /// The requested time.
+        time: Duration,
+    },
+    /// An alert at 0 waiters.
+    #[error("an alert at 0 waiters is out of range: at least 1")]
+    AlertWaiting,
     /// A longest hold that is shorter than any lease.
     #[error("a longest hold of {time:?} is out of range: at least {MIN_LEASE_MS} ms")]
     MaxHold {
@@ -190,8 +199,13 @@ pub fn check_at_least(at_least_ms: u64) -> Result<u64, InvalidInput> {
 /// # Errors
 /// [`InvalidInput::Pause`] if it is out of range.
 pub fn check_pause(time: Duration) -> Result<u64, InvalidInput> {
-    let for_ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-    if !time.is_zero() && time <= PAUSE_MAX { Ok(for_ms) } else { Err(InvalidInput::Pause { time }) }
+    in_range(time).ok_or(InvalidInput::Pause { time })
+}
+
+/// The milliseconds of a time, rounded up, if it is more than 0 and at most [`TIME_MAX`].
+pub(super) fn in_range(time: Duration) -> Option<u64> {
+    let rounded = u64::try_from(time.as_nanos().div_ceil(1_000_000)).ok();
+    rounded.filter(|_| !time.is_zero() && time <= TIME_MAX)
 }
 
 /// Checks the longest time for which a permit is held: at least [`MIN_LEASE_MS`].

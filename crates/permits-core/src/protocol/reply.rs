@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::ChangeRecord;
+use super::change::{Alert, ChangeRecord};
 use super::names::{Holder, Label, LaneName};
 
 /// Token and slot of a permit.
@@ -57,10 +57,8 @@ pub enum Answers {
     Adopt(bool),
     /// To [`Operation::SetLimit`](super::Operation::SetLimit).
     SetLimit(LimitOutcome),
-    /// To [`Operation::Pause`](super::Operation::Pause).
-    Pause,
-    /// To [`Operation::CloseLine`](super::Operation::CloseLine).
-    CloseLine,
+    /// To a change by an operator that has no other answer.
+    Changed,
     /// To [`Operation::Revoke`](super::Operation::Revoke).
     Revoke(ReleaseOutcome),
     /// To [`Operation::Delete`](super::Operation::Delete).
@@ -219,6 +217,8 @@ pub struct Inspected {
     pub paused: Option<InspectedPause>,
     /// The reason for which the line is closed, if it is.
     pub closed: Option<Arc<str>>,
+    /// The thresholds beyond which it needs a look.
+    pub alert: Alert,
     /// The numbers of what has happened.
     pub counts: Counts,
     /// The waits that grants have ended.

@@ -70,6 +70,9 @@ pub(crate) const SMALL: &[&str] = &[
     "resume",
     "close_line",
     "close_line: done before",
+    "set_alert",
+    "set_alert: done before",
+    "set_alert: none",
     "open_line",
     "revoke: Held",
     "revoke: Waiting",
@@ -187,6 +190,13 @@ impl Coverage {
                     (true, _) => "close_line: done before",
                     (false, Some(_)) => "close_line",
                     (false, None) => "open_line",
+                });
+            }
+            (Operation::SetAlert { origin, alert }, _) => {
+                self.count(match (is_made(before, origin), alert.is_set()) {
+                    (true, _) => "set_alert: done before",
+                    (false, true) => "set_alert",
+                    (false, false) => "set_alert: none",
                 });
             }
             (Operation::Revoke { origin, .. }, Answers::Revoke(_)) if is_made(before, origin) => {

@@ -7,7 +7,7 @@
 
 use permits_core::model::{ServerClock, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, ChangeOrigin, Command, Declaration, Event,
     EventKind, Grant, Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms,
     ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId, SupersedeKey,
 };
@@ -47,7 +47,7 @@ pub(crate) struct Simulation {
     known: Vec<Known>,
     ended: Vec<Known>,
     /// The requests of changes by operators: of limits, revocations, pauses, and of the line.
-    changes: [Vec<RequestId>; 4],
+    changes: [Vec<RequestId>; 5],
 }
 
 impl Simulation {
@@ -214,6 +214,10 @@ impl Simulation {
             }
             Action::CloseLine { reason, again } => {
                 Operation::CloseLine { origin: self.change(3, *again), reason: reason.map(Into::into) }
+            }
+            Action::SetAlert { alert: (wait_ms, waiting), again } => {
+                let origin = self.change(4, *again);
+                Operation::SetAlert { origin, alert: Alert::of(*wait_ms, *waiting) }
             }
             Action::Delete => Operation::Delete { unreadable: self.now_us.is_multiple_of(2) },
             Action::Inspect { max } => Operation::Inspect { max: *max },

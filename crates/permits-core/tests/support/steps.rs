@@ -152,6 +152,11 @@ pub(crate) enum Action {
         reason: Option<&'static str>,
         again: bool,
     },
+    /// Set the alert to these thresholds, 0 for none.
+    SetAlert {
+        alert: (u64, u32),
+        again: bool,
+    },
     /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
     Revoke {
         naming: Naming,
@@ -354,6 +359,8 @@ fn actions() -> BoxedStrategy<Action> {
             .prop_map(|(pause, again)| Action::Pause { pause, again }),
         2 => (reasons(), prop::bool::weighted(0.2))
             .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
+        1 => (select(vec![(0, 0), (30_000, 0), (0, 100), (1, u32::MAX)]), prop::bool::weighted(0.2))
+            .prop_map(|(alert, again)| Action::SetAlert { alert, again }),
         3 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),

@@ -1,7 +1,9 @@
-//! Checks of what operators change: the limit, a pause, the line, and the memory of that.
+//! Checks of what operators change: the limit, a pause, the line, the alert, and the memory of that.
 
 use permits_core::model::{CHANGES_MAX, Damage, State};
-use permits_core::protocol::{AcquireOutcome, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation};
+use permits_core::protocol::{
+    AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation,
+};
 
 use super::step::Step;
 
@@ -65,23 +67,17 @@ pub(super) fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P21: a pause, a pin and a closed line have the command that made them as the last change, and of each part
-/// of the state the last change stays.
+/// P21: a pause, a pin, a closed line and an alert have the command that made them as the last change, and of
+/// each part of the state the last change stays.
 pub(super) fn changes_are_remembered(step: &Step) -> Result<(), String> {
     let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
     let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
     // No operator makes the end of a pause.
     let paused = |state: &State| Some(state.paused_until_ms).filter(|until| *until > step.now_ms());
-    let stops = |state: &State| (paused(state), state.pinned, state.closed.clone());
-    let origin = match &step.command.operation {
-        Operation::SetLimit { origin, .. }
-        | Operation::Pause { origin, .. }
-        | Operation::CloseLine { origin, .. }
-        | Operation::Revoke { origin, .. } => Some(origin),
-        _ => None,
-    };
+    let stops = |state: &State| (paused(state), state.pinned, state.closed.clone(), state.alert);
+    let origin = step.command.operation.origin();
     let last = after.changes.last();
-    if before.map_or((None, false, None), stops) != stops(after)
+    if before.map_or((None, false, None, Alert::default()), stops) != stops(after)
         && last.map(|change| (&change.origin, change.at_us)) != origin.map(|origin| (origin, step.now_us))
     {
         return Err(format!(

@@ -139,6 +139,7 @@ impl Step {
             Operation::SetLimit { .. }
             | Operation::Pause { .. }
             | Operation::CloseLine { .. }
+            | Operation::SetAlert { .. }
             | Operation::Delete { .. }
             | Operation::Inspect { .. } => BTreeSet::new(),
         }

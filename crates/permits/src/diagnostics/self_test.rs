@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::finding::Finding;
 use crate::clock::millis;
 use crate::protocol::{
-    AcquireOutcome, AcquireRequest, AdoptRequest, Answers, Command, Declaration, DeleteOutcome, Event,
+    AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, Command, Declaration, DeleteOutcome, Event,
     EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
 };
@@ -155,9 +155,11 @@ impl SelfTest {
         };
         self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
         let resume = Operation::Pause { origin: id("f").into(), pause: None };
-        self.expect("resuming", resume, Answers::Pause).await?;
+        self.expect("resuming", resume, Answers::Changed).await?;
         let open = Operation::CloseLine { origin: id("g").into(), reason: None };
-        self.expect("opening the line", open, Answers::CloseLine).await?;
+        self.expect("opening the line", open, Answers::Changed).await?;
+        let alert = Operation::SetAlert { origin: id("h").into(), alert: Alert::default() };
+        self.expect("removing the alert", alert, Answers::Changed).await?;
         self.expect(
             "deleting",
             Operation::Delete { unreadable: false },

@@ -7,7 +7,7 @@ use super::change::{Change, Changed};
 use crate::error::AdminError;
 use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
-use crate::protocol::{Declaration, Operation};
+use crate::protocol::{Alert, Declaration, Operation};
 use crate::reply::Reply;
 use crate::store::StoreError;
 
@@ -148,6 +148,34 @@ impl Semaphore {
         self.change(Change::OpenLine).map(drop)
     }
 
+    /// Sets the thresholds beyond which the semaphore needs a look, in place of those before; with
+    /// `Alert::default()` it has none. The store keeps them as it keeps a pin. `permits serve`, its page and
+    /// its alerts use them in place of their own. They change no grant.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it may have been done.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::Alert;
+    /// use std::time::Duration;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let exports = client.semaphore("exports", 4)?;
+    /// exports.set_alert(Alert::new(Some(Duration::from_secs(30)), Some(100))?).await?;
+    /// assert_eq!(exports.inspect().await?.alert.to_string(), "a wait of 30s or 100 waiting");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_alert(&self, alert: Alert) -> Reply<(), AdminError> {
+        self.change(Change::SetAlert(alert)).map(drop)
+    }
+
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
     /// Returns whether the semaphore had either. A call whose reply was lost is sent again and answered as
     /// the first one was, unless 256 other changes of this semaphore have come between.
@@ -174,8 +202,8 @@ impl Semaphore {
     }
 
     /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
-    /// pause, and a closed line. Returns whether there was one. An idle semaphore is forgotten without that,
-    /// except if it is pinned, paused or closed.
+    /// pause, a closed line, and an alert. Returns whether there was one. An idle semaphore is forgotten
+    /// without that, except if it is pinned, paused or closed, or has an alert.
     ///
     /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a
     /// later semaphore of this name are higher than those before, because a token is the time of its grant.

@@ -117,7 +117,7 @@ impl SingleCall {
     /// may not remember it when this one arrives.
     fn may_be_forgotten(&self, now: Moment) -> bool {
         let remembered = Duration::from_millis(CHANGE_RETRIED_MS).saturating_sub(CALL_TIMEOUT_MAX);
-        self.sent_before && self.operation.is_remembered() && now >= self.created_at + remembered
+        self.sent_before && self.operation.origin().is_some() && now >= self.created_at + remembered
     }
 
     /// Replies with an error of the store.

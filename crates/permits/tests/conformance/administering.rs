@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use permits::{
-    AcquireError, AcquireOptions, AdminError, InvalidInput, Limit, Lost, OperatorChange, PermitStatus,
+    AcquireError, AcquireOptions, AdminError, Alert, InvalidInput, Limit, Lost, OperatorChange, PermitStatus,
     ReleaseError, RenewError,
 };
 use permits_testkit::HANGS;
@@ -144,6 +144,8 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     administered.set_limit(limit).succeeds().await;
     administered.pause("upgrade").succeeds().await;
     administered.close_line("moved: 1, 2").succeeds().await;
+    let alert = Alert::new(Some(Duration::from_secs(90)), Some(7)).expect("it is in range");
+    administered.set_alert(alert).succeeds().await;
     assert_eq!(administered.revoke("web-1", "late").await, Ok(true));
     assert!(lost_within(&permit, HANGS).await.is_some());
     let seen = fixture.inspect(&semaphore).await;
@@ -151,6 +153,7 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     let changes: Vec<&OperatorChange> = seen.changes.iter().map(|info| &info.change).collect();
     let expected = [
         &OperatorChange::Revoked { holder, waited, reason: "late".to_owned() },
+        &OperatorChange::AlertSet(alert),
         &OperatorChange::LineClosed("moved: 1, 2".to_owned()),
         &OperatorChange::Paused { time: None, reason: "upgrade".to_owned() },
         &OperatorChange::LimitSet(limit),
@@ -160,19 +163,43 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
         assert!(info.by == "deploy@ci, 50 % \u{e9}" && info.age <= began.elapsed(), "{info:?}");
     }
     let in_force = [seen.closed_by(), seen.paused_by(), seen.pinned_by()];
-    assert_eq!(in_force, [1, 2, 3].map(|number| Some(&seen.changes[number])));
+    assert_eq!(in_force, [2, 3, 4].map(|number| Some(&seen.changes[number])));
 
     let other = client.named(fixture.name(), Limit::Stored);
     other.open_line().succeeds().await;
     other.resume().succeeds().await;
     other.unpin().succeeds().await;
+    other.set_alert(Alert::default()).succeeds().await;
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!([seen.closed_by(), seen.paused_by(), seen.pinned_by()], [None, None, None]);
-    let changes: Vec<String> = seen.changes[..3].iter().map(|info| info.change.to_string()).collect();
-    assert_eq!(changes, ["unpinned the limit", "resumed", "opened the line"]);
+    let changes: Vec<String> = seen.changes[..4].iter().map(|info| info.change.to_string()).collect();
+    assert_eq!(changes, ["removed the alert", "unpinned the limit", "resumed", "opened the line"]);
     let process = format!(":{}", std::process::id());
     assert!(seen.changes[0].by.ends_with(&process), "without a label, the author is the process: {seen:?}");
-    assert_eq!(seen.changes[3].change.to_string(), "revoked the holder web-1: late");
+    assert_eq!(seen.changes[4].change.to_string(), "revoked the holder web-1: late");
+    assert_eq!(seen.changes[5].change.to_string(), "set the alert to a wait of 90s or 7 waiting");
+}
+
+pub(crate) async fn an_alert_is_kept_and_replaced_as_a_whole(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = client.named("watched", Limit::Stored);
+    assert_eq!(Alert::new(Some(Duration::ZERO), None), Err(InvalidInput::AlertWait { time: Duration::ZERO }));
+    assert_eq!(Alert::new(None, Some(0)), Err(InvalidInput::AlertWaiting));
+    let alert = |wait: Option<u64>, waiting| Alert::new(wait.map(Duration::from_millis), waiting);
+    for alert in [alert(Some(30_000), Some(100)), alert(None, Some(u32::MAX)), alert(Some(1), None)] {
+        let alert = alert.expect("it is in range");
+        semaphore.set_alert(alert).succeeds().await;
+        let seen = fixture.inspect(&semaphore).await;
+        assert_eq!((seen.alert, seen.limit, seen.changes[0].change.keyword()), (alert, None, "alert_set"));
+    }
+    // Set again, it has no effect.
+    semaphore.set_alert(alert(Some(1), None).expect("it is in range")).succeeds().await;
+    assert_eq!(fixture.inspect(&semaphore).await.changes.len(), 3);
+    let listed = client.list().succeeds().await;
+    assert!(listed.iter().any(|name| name == "watched"), "it is kept without any use: {listed:?}");
+    assert_eq!(semaphore.delete().await, Ok(true));
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((seen.alert, seen.changes), (Alert::default(), Vec::new()));
 }
 
 pub(crate) async fn a_paused_semaphore_grants_nothing(fixture: &Fixture) {

@@ -127,6 +127,7 @@ macro_rules! every_case {
                 inspecting_leaves_nothing_behind: anything,
                 a_list_names_what_is_in_use: anything,
                 an_inspection_says_which_operator_made_the_last_changes: anything,
+                an_alert_is_kept_and_replaced_as_a_whole: anything,
                 a_paused_semaphore_grants_nothing: anything,
                 a_pause_ends_by_itself: real_time,
                 a_try_after_a_pause_succeeds: real_time,

@@ -227,14 +227,15 @@ fn a_reason_with_a_control_character_is_refused() {
     let text = |text: &str| Sent::Bulk(text.into());
     let zeros = |count| vec![Sent::Int(0); count];
     let closed = |reason: &str| with_fields(&[text("line_closed"), text(reason), Sent::Int(0)]);
-    // Held, cooling, waiting, and the numbers behind the reasons: counts, waits, holders, changes, waiters.
+    // Held, cooling, waiting, and the numbers behind the reasons: alert, counts, waits, holders, changes,
+    // waiters.
     let inspected = |paused: &str, closed: &str| {
         let reasons = [Sent::Int(1), Sent::Int(-1), text(paused), Sent::Int(1), text(closed)];
-        let numbers = 4 + 1 + Waits::default().numbers.len() + 3;
+        let numbers = 2 + 4 + 1 + Waits::default().numbers.len() + 3;
         with_fields(&[zeros(3), reasons.into(), zeros(numbers)].concat())
     };
     let all = operations(1);
-    let (acquire, renew, inspect) = (&all[0], &all[2], &all[9]);
+    let (acquire, renew, inspect) = (&all[0], &all[2], &all[10]);
     let (plain, forged) = ("moved", "moved\u{1b}[2J");
     for (sound, malformed, operation) in [
         (closed(plain), closed(forged), acquire),

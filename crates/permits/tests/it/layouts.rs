@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use permits::{AcquireError, AdminError, Limit, PermitHandle, Recovery, StoreError};
+use permits::{AcquireError, AdminError, Alert, Limit, PermitHandle, Recovery, StoreError};
 use permits::{Client, Semaphore};
 use permits_core::protocol::pretend_layout;
 use permits_testkit::Server;
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// The variables by which a process of the other version gets the URL, and a handle of this version.
 const URL: &str = "PERMITS_TEST_LAYOUT_URL";
 const HANDLE: &str = "PERMITS_TEST_LAYOUT_HANDLE";
-const THIS: u32 = 8;
-const OTHER: u32 = 9;
+const THIS: u32 = 9;
+const OTHER: u32 = 10;
 
 fn connect(url: &str) -> Client {
     Client::builder(url).recovery(Recovery::Off).connect().wait().expect("the store is up")
@@ -41,6 +41,7 @@ fn everything_is_refused(semaphore: &Semaphore, found: u32, supported: u32) {
         semaphore.resume().wait(),
         semaphore.close_line("closed").wait(),
         semaphore.open_line().wait(),
+        semaphore.set_alert(Alert::default()).wait(),
         semaphore.revoke("this", "").wait().map(drop),
         semaphore.delete().wait().map(drop),
         semaphore.inspect().wait().map(drop),
@@ -60,7 +61,7 @@ fn as_another_version() {
     let client = connect(&url);
     everything_is_refused(&client.named("this", Limit::Stored), THIS, OTHER);
     let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
-    assert!(refused.contains("layout 8") && refused.contains("layout 9"), "{refused}");
+    assert!(refused.contains("layout 9") && refused.contains("layout 10"), "{refused}");
     assert_eq!(client.list().wait().expect("the store is up"), ["this"], "a list reads no state");
     let own = client.named("other", 4);
     std::mem::forget(own.acquire().wait().expect("it is free"));
@@ -109,7 +110,7 @@ fn a_directory_of_one_layout_is_refused_by_the_other() {
     let client = connect(&url);
     let semaphore = client.named("this", 1);
     let held = semaphore.acquire().wait().expect("it is free");
-    let handle = "permits8:this:h:s.1:1:15000:7:0";
+    let handle = "permits9:this:h:s.1:1:15000:7:0";
     let output = start_another_version(&url, handle);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");

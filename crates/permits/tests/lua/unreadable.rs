@@ -46,7 +46,7 @@ fn what_another_layout_has_written_is_left_alone() {
         let before = both.contents();
         for operation in every_operation() {
             match both.execute(&operation) {
-                Err(StoreError::OtherLayout { found: 14, supported: 8, what }) => {
+                Err(StoreError::OtherLayout { found: 15, supported: 9, what }) => {
                     assert!(what.contains("exports"))
                 }
                 other => panic!("{scene:?}, {operation:?}: {other:?}"),
@@ -66,7 +66,7 @@ fn entries_of_another_layout_are_not_taken_for_this_one() {
         for operation in every_operation() {
             if let Err(error) = both.execute(&operation) {
                 assert!(
-                    matches!(error, StoreError::OtherLayout { found: 14, .. }),
+                    matches!(error, StoreError::OtherLayout { found: 15, .. }),
                     "{operation:?}: {error:?}"
                 );
             }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use permits_core::model::{Entry, EntryState, Lane, Lanes, Progress, State};
 use permits_core::protocol::{
-    ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms, RequestId,
-    SessionId, SupersedeKey, Waits,
+    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms,
+    RequestId, SessionId, SupersedeKey, Waits,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -95,12 +95,18 @@ pub(crate) fn decode(
     let numbers: Vec<u32> = numbers.iter().filter_map(|number| u32::try_from(*number).ok()).collect();
     let numbers = numbers.try_into().map_err(|numbers| format!("the waits {numbers:?}"))?;
     let mut field = |name: &str| number::<u64>(text(name)?);
+    let waiting = u32::try_from(field("alert_waiting")?).map_err(|error| error.to_string())?;
+    let (pin, alert) = (field("pin")?, Alert::of(field("alert_wait")?, waiting));
+    if pin / 2 != u64::from(alert.is_set()) {
+        return Err(format!("the pin {pin} with the alert {alert}"));
+    }
     let decoded = State {
         limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
         limit_version: field("limit_version")?,
-        pinned: flag(field("pinned")?)?,
+        pinned: flag(pin % 2)?,
         paused_until_ms: if paused < 0 { -1 - paused } else { paused }.unsigned_abs(),
         closed,
+        alert,
         held: field("held")?,
         cooling: field("cooling")?,
         last_token: field("last_token")?,
@@ -275,6 +281,9 @@ fn decode_changes(text: &str) -> Result<Vec<ChangeRecord>, String> {
             ["pause", "resume", "", "", "", by] => (ChangeEffect::Resume, by),
             ["line", "close", "", "", reason, by] => (ChangeEffect::Close(reason.into()), by),
             ["line", "open", "", "", "", by] => (ChangeEffect::Open, by),
+            ["alert", "set", wait_ms, waiting, "", by] => {
+                (ChangeEffect::Alert(Alert::of(number(wait_ms)?, number(waiting)?)), by)
+            }
             ["revoke", "revoke", was, name, reason, by] => {
                 let waited = was == "waiting";
                 (ChangeEffect::Revoke { holder: holder(name)?, waited, reason: reason.into() }, by)

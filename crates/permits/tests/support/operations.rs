@@ -1,7 +1,7 @@
 //! Operations on the semaphore `exports`, by their holders: the request of a holder has its name as its id.
 
 use permits_core::protocol::{
-    AcquireRequest, AdoptRequest, Grant, Holder, Label, LaneName, LimitChange, Name, Operation,
+    AcquireRequest, AdoptRequest, Alert, Grant, Holder, Label, LaneName, LimitChange, Name, Operation,
     OperationKind, Pause, PermitTerms, RenewRequest, RequestId, RequestKey,
 };
 
@@ -101,6 +101,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         change_limit("l3", LimitChange::Adjust(2)),
         pause("p1", true),
         close_line("c1", Some("moved")),
+        Operation::SetAlert { origin: id("a1").into(), alert: Alert::of(30_000, 100) },
         Operation::Revoke { origin: id("r1").into(), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Delete { unreadable: false },
         Operation::Inspect { max: 10 },

@@ -6,9 +6,9 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pinned', 'paused', 'recovering_until', 'lease_max', 'expires', 'cools_until', 'cooling', 'era_known', 'era_began', 'expired', 'revoked', 'server', 'waits' }
-  if string.byte(packed) ~= 8 then return 'a state of another layout' end
-  local values = { struct.unpack('<ddddddddddddddddddddddddddds', packed, 2) }
+    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pin', 'paused', 'recovering_until', 'lease_max', 'expires', 'cools_until', 'cooling', 'era_known', 'era_began', 'expired', 'revoked', 'alert_wait', 'alert_waiting', 'server', 'waits' }
+  if string.byte(packed) ~= 9 then return 'a state of another layout' end
+  local values = { struct.unpack('<ddddddddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed - 31 then return 'more or less than a state' end
   values[#values] = string.format('%.0f %d %d %d %d %d %d', struct.unpack('<dI4I4I4I4I4I4', packed, #packed - 31))
   for i, name in ipairs(names) do
@@ -20,7 +20,7 @@ end
 local function entry(holder, packed)
   local flags, weight, lease, request_bytes, session_bytes = struct.unpack('<BI4I4BB', packed)
   local rest, at_least, version = string.sub(packed, 12), 0, 0
-  if math.floor(flags / 16) ~= 8 then error('an entry of another layout') end
+  if math.floor(flags / 16) ~= 9 then error('an entry of another layout') end
   if flags % 4 >= 2 then
     at_least, version = struct.unpack('<I4I4', rest)
     rest = string.sub(rest, 9)

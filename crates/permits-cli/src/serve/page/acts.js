@@ -16,6 +16,8 @@ const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 // The most names in a question, and the most changes of several at once.
 const SHOWN = 3;
 const AT_ONCE = 4;
+const TIME_WORDS = "such as 30s, 5m or 2h";
+const isTime = (text) => !text || milliseconds(text) >= 1 || `A time ${TIME_WORDS}`;
 const REASON = { name: "reason", label: "Reason, which is shown to all", maxLength: 1000 };
 
 // The acts by the name of their change, which is that of their button. `shows` says in which state there is a button; `question`
@@ -26,7 +28,7 @@ const ACTS = {
     question: ({ status, held, waits }) => ({
       title: `Pause ${status.name}?`, done: "Pause",
       text: `From now on nothing is granted. ${held}, and ${waits} on.`,
-      fields: [REASON, { name: "time", label: "For a time, such as 30s, 5m or 2h. Empty: until it is resumed", check: (text) => !text || milliseconds(text) >= 1 || "A time such as 30s, 5m or 2h" }],
+      fields: [REASON, { name: "time", label: `For a time, ${TIME_WORDS}. Empty: until it is resumed`, check: isTime }],
     }),
     body: ({ reason, time }) => ({ reason, time_ms: milliseconds(time) }),
   },
@@ -61,6 +63,18 @@ const ACTS = {
   open_line: {
     words: "Open line…", shows: (status) => status.closed !== null,
     question: ({ status }) => ({ title: `Open the line of ${status.name}?`, done: "Open line", text: "Requests are granted or wait again." }),
+  },
+  set_alert: {
+    words: "Alert…", shows: () => true,
+    question: ({ status: { name, alert } }) => ({
+      title: `Alert of ${name}`, done: "Set",
+      text: "It needs a look beyond these. Without its own, a wait of a minute counts.",
+      fields: [
+        { name: "wait", label: `Longest wait, ${TIME_WORDS}. Empty: none`, value: alert?.wait_ms ? `${alert.wait_ms / 1000}s` : "", check: isTime },
+        { name: "waiting", label: "Most waiting. Empty: none", type: "number", required: false, value: alert?.waiting ?? "", min: 1, max: 4294967295 },
+      ],
+    }),
+    body: ({ wait, waiting }) => ({ wait_ms: milliseconds(wait), waiting: Number(waiting) || null }),
   },
   delete: {
     words: "Delete…", shows: () => true, isOff: (status) => status.held > 0 || status.waiting > 0,

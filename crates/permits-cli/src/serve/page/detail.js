@@ -3,8 +3,8 @@
 import * as api from "./api.js";
 import { Acts } from "./acts.js";
 import { Table, setText, setLong, setBadges, fillParts, makeButton, span, duration } from "./table.js";
-import { badges, stopped } from "./list.js";
-import { aged, severity } from "./rank.js";
+import { alerts, badges, joined, stopped } from "./list.js";
+import { aged } from "./rank.js";
 import { Graphs, apart } from "./graph.js";
 
 const REFRESH_MS = 2000;
@@ -47,10 +47,7 @@ const note = (item) => [item.lane === null ? "" : `[${item.lane}]`, item.label ?
 export class Detail {
   // elements by id; context as for Acts, without `changed`.
   constructor(elements, context) {
-    this.elements = elements;
-    this.onFailed = context.onFailed;
-    this.name = null;
-    this.writable = false;
+    Object.assign(this, { elements, name: null, writable: false }, context);
     const revoke = { title: "Revoke", className: "revoke", fill: (cell, item) => this.fillRevoke(cell, item) };
     const keyOf = (item) => JSON.stringify([item.holder, item.token ?? null]);
     const table = (id, columns, options) => new Table(elements[id], columns, { id, scroller: elements.body, keyOf, ...options });
@@ -159,12 +156,16 @@ export class Detail {
     this.lanes.setItems(status.lanes);
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
-    const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null;
-    if (isKnown) this.explain(badges(status), facts(this.shown));
+    const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null || alerts(status.alert);
+    if (isKnown) this.explain(badges(status), this.facts());
     else this.explain([], [span("", "No such semaphore: the name is another one, or no program uses it.")], true);
     elements.detail.classList.toggle("writable", this.writable);
     this.acts.show(status, this.writable);
     this.draw();
+  }
+
+  facts() {
+    return facts(this.shown, this.needOf(this.name));
   }
 
   // Shows badges beside the name and lines below it. Of a semaphore that is absent, nothing else is shown.
@@ -192,7 +193,7 @@ export class Detail {
   tick() {
     if (this.name === null) return;
     for (const table of [this.holders, this.waiters, this.changes]) table.render();
-    if (this.shown && !this.elements.detail.classList.contains("absent")) this.explain(badges(this.shown), facts(this.shown));
+    if (this.shown && !this.elements.detail.classList.contains("absent")) this.explain(badges(this.shown), this.facts());
   }
 
   fillRevoke(cell, item) {
@@ -213,8 +214,7 @@ function counted(title, holding, listed, all, noun) {
 }
 
 // The lines below the name: the numbers, what stops grants, and the limit.
-function facts(status) {
-  const wait = status.waiters.reduce((most, item) => Math.max(most, item.age_ms), 0);
+function facts(status, need) {
   const tile = (className, number, words) => {
     const element = span(`tile ${className}`, ` ${words}`);
     element.prepend(Object.assign(document.createElement("b"), { textContent: number }));
@@ -223,7 +223,11 @@ function facts(status) {
   const held = status.held - status.cooling;
   const numbers = span("numbers", "");
   numbers.append(tile("", status.limit === null ? held : `${held} / ${status.limit}`, "held"), tile(status.waiting ? "" : "none", status.waiting, "waiting"));
-  if (status.waiting > 0) numbers.append(tile(severity(aged(wait, status)), duration(aged(wait, status)), "longest wait"));
+  if (status.waiting > 0) {
+    const wait = tile("", duration(aged(status.oldest_waiter_age_ms, status)), "longest wait");
+    wait.dataset.wait = need;
+    numbers.append(wait);
+  }
   for (const [, words, units] of apart(status)) numbers.append(tile("", units, words));
   const author = (keyword) => status.changes.find((item) => item.change === keyword) ?? null;
   const lines = stopped({ ...status, paused_by: author("paused"), closed_by: author("line_closed") });
@@ -231,6 +235,6 @@ function facts(status) {
   if (status.recovering_ms > 0 && status.limit !== null) shown.push(span("wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`));
   const pin = author("limit_set");
   const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(pin.age_ms + Date.now() - status.read)} ago` : ""}` : "";
-  shown.push(span("", status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`));
+  shown.push(span("", joined(status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`, alerts(status.alert))));
   return [numbers, ...shown];
 }

@@ -245,16 +245,14 @@ class Graph {
     cursor.setAttribute("visibility", at === null ? "hidden" : "visible");
     let text = this.now;
     if (at !== null) {
-      cursor.setAttribute("x1", this.x(at));
-      cursor.setAttribute("x2", this.x(at));
+      for (const end of ["x1", "x2"]) cursor.setAttribute(end, this.x(at));
       const read = points.length && at >= points[0].at_ms ? this.kind.read(points, { at, from: Math.floor(at / time.step) * time.step, step: time.step }) : "no data";
       text = `${clock(at)}: ${read}`;
     }
     if (this.value.textContent !== text) this.value.textContent = text;
     this.caption.title = this.caption.textContent;
-    svg.setAttribute("aria-valuemin", String(Math.round((time.now - time.window) / 1000)));
-    svg.setAttribute("aria-valuemax", String(Math.round(time.now / 1000)));
-    svg.setAttribute("aria-valuenow", String(Math.round((at ?? time.now) / 1000)));
+    const times = { min: time.now - time.window, max: time.now, now: at ?? time.now };
+    for (const [name, ms] of Object.entries(times)) svg.setAttribute(`aria-value${name}`, Math.round(ms / 1000));
     svg.setAttribute("aria-valuetext", `${text}${at === null ? "" : graphs.near(at)}`);
   }
 }

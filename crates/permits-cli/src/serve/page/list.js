@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Table, setText, setTip, fillParts, makeButton, span, duration } from "./table.js";
-import { aged, arranged, byName, byNeed, isBusy, isInNeed, isStopped, isWaiting, longestWait, severity, totals } from "./rank.js";
+import { aged, arranged, byName, byNeed, isBusy, isInNeed, isNoticed, isStopped, isWaiting, totals } from "./rank.js";
 import { Graphs, add, apart, inUse } from "./graph.js";
 import { Rates, fillRate } from "./rate.js";
 
@@ -56,7 +56,13 @@ export function stopped(row) {
   return lines;
 }
 
-const joined = (...texts) => texts.filter(Boolean).join(", ");
+export const joined = (...texts) => texts.filter(Boolean).join(", ");
+
+// The thresholds beyond which a semaphore needs a look; a group has none.
+export function alerts(alert) {
+  const at = [alert?.wait_ms && `a wait of ${duration(alert.wait_ms)}`, alert?.waiting && `${alert.waiting} waiting`].filter(Boolean);
+  return at.length ? `alert beyond ${at.join(" or ")}` : "";
+}
 
 // The text beside the state: why the semaphore is stopped, or what a group consists of.
 function note(row) {
@@ -65,18 +71,20 @@ function note(row) {
   const members = row.members.flatMap((member) => member.members ?? [member]);
   const counted = (test, words) => {
     const number = members.filter(test).length;
-    return number ? [`${number} ${words}`] : [];
+    return number && `${number} ${words}`;
   };
-  const waiting = members.filter(isWaiting).length;
-  const worst = row.need <= 3 ? [`first: ${row.worst.name}`] : [];
-  const unreadable = counted((member) => member.unreadable !== null, "unreadable");
-  return [waiting ? `${waiting} of ${members.length} with waiters` : `${members.length} semaphores`, ...unreadable, ...counted(isStopped, "paused or closed"), ...worst].join(", ");
+  return joined(
+    counted(isWaiting, `of ${members.length} with waiters`) || `${members.length} semaphores`,
+    counted((member) => member.unreadable !== null, "unreadable"),
+    counted(isStopped, "paused or closed"),
+    isNoticed(row) && `first: ${row.worst.name}`,
+  );
 }
 
 function fillSemaphore(cell, row) {
   cell.dataset.fold = row.members ? (row.expanded ? "open" : "folded") : "";
   cell.dataset.level = row.level;
-  cell.parentElement.dataset.wait = row.waiting > 0 ? severity(longestWait(row)) || "some" : "";
+  cell.parentElement.dataset.wait = row.waiting > 0 ? row.need : "";
   const flags = badges(row);
   const who = fillParts(cell, [["name", row.isIdle ? `${row.name} semaphores` : row.name], ["badges", flags], ["note", note(row)]]);
   who.classList.toggle("plain", flags.length === 0 && !note(row));
@@ -86,16 +94,17 @@ function fillWaiting(cell, row) {
   if (!cell.children.length) cell.append(span("", ""), span("below", ""));
   setText(cell.firstChild, row.unreadable === null ? String(row.waiting) : "–");
   setText(cell.lastChild, wait(row));
+  setTip(cell, alerts(row.alert));
 }
 
-const wait = (row) => (row.waiting > 0 ? duration(longestWait(row)) : "");
+const wait = (row) => (row.waiting > 0 ? duration(row.wait) : "");
 
 // A column sorts by its `value`.
 const COLUMNS = [
   { title: "Held", key: "held", value: inUse, className: "number units", fill: fillUsage },
   { title: "Granted", key: "rate", value: (row) => row.rate.perSecond, className: "number rate", fill: fillRate },
   { title: "Waiting", key: "waiting", value: (row) => row.waiting, className: "number waiting", fill: fillWaiting },
-  { title: "Longest wait", key: "waiter", value: longestWait, className: "number oldest waiter", fill: (cell, row) => setText(cell, wait(row)) },
+  { title: "Longest wait", key: "waiter", value: (row) => row.wait, className: "number oldest waiter", fill: (cell, row) => setText(cell, wait(row)) },
   {
     title: "Oldest holder", key: "holder", value: (row) => aged(row.oldest_holder_age_ms, row) ?? -1, className: "number oldest holder",
     fill: (cell, row) => fillParts(cell, [["label", row.oldest_holder ?? ""], ["age", duration(aged(row.oldest_holder_age_ms, row))]]),
@@ -114,12 +123,9 @@ const PARTS = [
 export class List {
   // elements by id; onOpen gets a name, onGroup the rows of semaphores that are to be changed.
   constructor(elements, onOpen, onGroup) {
-    Object.assign(this, { elements, onOpen, onGroup });
+    Object.assign(this, { elements, onOpen, onGroup, isRead: false, omitted: 0, sort: null });
     this.rows = new Map();
     this.rates = new Rates();
-    this.isRead = false;
-    this.omitted = 0;
-    this.sort = null;
     this.part = "all";
     this.open = new Set(JSON.parse(sessionStorage.getItem(OPEN) ?? "[]"));
     const fillName = (cell, row) => {
@@ -254,7 +260,7 @@ export class List {
     const part = PARTS.find(({ id }) => id === this.part);
     const words = (row) => `${row.name}\n${badges(row).map(([, text]) => text).join(" ")}`.toLowerCase();
     const all = [...this.rows.values()];
-    for (const row of all) row.rate = this.rates.of(row.name, Date.now() + this.ahead);
+    for (const row of all) [row.rate, row.wait] = [this.rates.of(row.name, Date.now() + this.ahead), aged(row.oldest_waiter_age_ms, row) ?? 0];
     const rows = all.filter((row) => part.test(row) && (!text || words(row).includes(text)));
     this.chosen = [...rows];
     const listed = arranged(rows, this.compare(), this.open, Boolean(text) || this.part !== "all");
@@ -267,8 +273,7 @@ export class List {
     this.showSummary(all);
     change.hidden = !this.writable || rows.length === 0 || rows.length === all.length;
     setText(change, `Change these ${rows.length}…`);
-    const shown = rows.length === all.length ? [] : [`${rows.length} of ${all.length} semaphores`];
-    setText(count, [...shown, ...(this.omitted ? [`${this.omitted} more are not read`] : [])].join(", "));
+    setText(count, joined(rows.length < all.length && `${rows.length} of ${all.length} semaphores`, this.omitted && `${this.omitted} more are not read`));
   }
 
   // The same rows in the order before, while a pointer is above them: none moves away from it.
@@ -296,10 +301,9 @@ export class List {
       tile.classList.toggle("none", number === 0);
       tile.hidden = Boolean(isRare) && number === 0;
     });
-    this.worst = all.filter(isWaiting).reduce((worst, row) => (worst === null || longestWait(row) > longestWait(worst) ? row : worst), null);
-    const wait = this.worst ? longestWait(this.worst) : 0;
-    setText(this.longest.firstChild, this.worst ? duration(wait) : "–");
-    this.longest.className = `tile longest ${severity(wait)} ${this.worst ? "" : "none"}`;
+    this.worst = all.filter(isWaiting).reduce((worst, row) => (row.wait > (worst?.wait ?? -1) ? row : worst), null);
+    setText(this.longest.firstChild, this.worst ? wait(this.worst) : "–");
+    this.longest.dataset.wait = this.worst?.need ?? "";
     this.longest.disabled = !this.worst;
     setTip(this.longest, this.worst?.name ?? "");
   }

@@ -97,7 +97,7 @@ function onFailed(error, wasAsked) {
   else if (wasAsked || error.status !== 0) say(error.message);
 }
 
-const detail = new Detail(elements, { ask, say, onFailed });
+const detail = new Detail(elements, { ask, say, onFailed, needOf: (name) => list.rows.get(name)?.need });
 const list = new List(elements, (name) => (location.hash = `#/${encodeURIComponent(name)}`), (rows) => detail.acts.actOnAll(rows));
 
 // The number of semaphores in need comes first, because a tab shows little.

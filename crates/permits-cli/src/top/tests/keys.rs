@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use permits::{Change, Inspection};
+use permits::{Alert, Change, Inspection};
 
 use super::super::action::Action;
 use super::super::keys::Effect;
@@ -125,6 +125,32 @@ fn actions_that_can_be_undone_need_no_confirmation() {
     let paused = Inspection { paused: true, ..detail() };
     assert_eq!(types(&mut opened(paused, now), "p"), act(Change::Resume));
     assert_eq!(types(&mut opened(detail(), now), "u"), act(Change::Unpin));
+}
+
+#[test]
+fn an_alert_is_a_time_a_number_both_or_none() {
+    let now = Instant::now();
+    let alert = |seconds: Option<u64>, waiting| {
+        let alert = Alert::new(seconds.map(Duration::from_secs), waiting).expect("it is in range");
+        act(Change::SetAlert(alert))
+    };
+    let typed = |text: &str| {
+        let mut model = opened(detail(), now);
+        types(&mut model, "a");
+        types(&mut model, text);
+        let effect = press(&mut model, KeyCode::Enter);
+        (effect, model.message.unwrap_or_default())
+    };
+    assert_eq!(typed("30s 100").0, alert(Some(30), Some(100)));
+    assert_eq!(typed("100").0, alert(None, Some(100)));
+    assert_eq!(typed(" 8h").0, alert(Some(28_800), None));
+    assert_eq!(typed("").0, alert(None, None));
+    for (text, wrong) in
+        [("0", "at least 1"), ("soon", "\"exports\": remove the alert: "), ("1s 2s", "at most a time")]
+    {
+        let (effect, message) = typed(text);
+        assert!(effect.is_none() && message.contains(wrong), "{message}");
+    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn the_outcome_of_an_action_is_shown_until_the_next_key() {
 fn counted(rows: &[(&str, u64, u64, u64)]) -> Listing {
     let counts = rows.iter().map(|&(name, held, waiting, waited)| {
         let oldest_waiter_age_ms = (waiting > 0).then_some(waited * 1000);
-        (name.to_owned(), ListRow { held, waiting, oldest_waiter_age_ms, ..ListRow::default() })
+        (name.to_owned(), ListRow { held, waiting, oldest_waiter_age_ms, ..ListRow::default() }.ranked())
     });
     let mut names: Vec<String> = rows.iter().map(|row| row.0.to_owned()).collect();
     names.sort();
@@ -188,8 +188,9 @@ fn what_needs_a_look_comes_first() {
     let mut model = overview(&["foreign"], now);
     let mut listing =
         counted(&[("busy", 4, 0, 0), ("idle", 0, 0, 0), ("long", 4, 1, 70), ("quick", 4, 9, 0)]);
-    let stopped =
-        |paused, waiting| ListRow { paused, waiting, closed: Some("moved".into()), ..ListRow::default() };
+    let stopped = |paused, waiting| {
+        ListRow { paused, waiting, closed: Some("moved".into()), ..ListRow::default() }.ranked()
+    };
     let more = [("stuck", stopped(true, 1)), ("closed", stopped(false, 0))];
     listing.counts.as_mut().expect("counts").extend(more.map(|(name, row)| (name.to_owned(), row)));
     listing.names.extend(["closed", "foreign", "stuck"].map(str::to_owned));

@@ -72,7 +72,7 @@ fn a_row_has_the_grants_of_the_last_seconds_and_the_colour_of_the_longest_wait()
             let counts = Counts { grants, ..Counts::default() };
             let row =
                 ListRow { limit: Some(4), held, waiting, oldest_waiter_age_ms, counts, ..ListRow::default() };
-            (name.to_owned(), Ok(row))
+            (name.to_owned(), Ok(row.ranked()))
         });
         model.on_snapshot(Snapshot::Rows(rows.collect()), now + Duration::from_secs(second));
     }

@@ -101,7 +101,9 @@ impl Metrics {
 
 fn is_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    ["permits_semaphore_", "permits_lane_", "permits_store_"].iter().any(|first| name.starts_with(first))
+    ["permits_semaphore_", "permits_lane_", "permits_alert_", "permits_store_"]
+        .iter()
+        .any(|first| name.starts_with(first))
         && name.bytes().all(is_part)
 }
 
@@ -217,6 +219,7 @@ fn the_number_of_series_is_bounded() {
     assert_eq!((metrics.store("semaphores"), metrics.store("semaphores_omitted")), (30.0, 10.0));
     assert_eq!((metrics.of("held", "s19"), metrics.of("held", "s20")), (Some(0.0), None));
     assert_eq!(metrics.store("longest_stall_seconds"), 0.0);
+    assert_eq!(metrics.store("semaphores_omitted_urgent"), 0.0, "a pin is no need");
 
     // Those that need a look come first, and before them those that were asked for.
     let _holder = Holder::start(&store, "s25", "");
@@ -227,6 +230,13 @@ fn the_number_of_series_is_bounded() {
     assert_eq!(metrics.of("held", "s16"), Some(0.0));
     let stall = metrics.store("longest_stall_seconds");
     assert!(stall > 0.0 && Some(stall) <= metrics.of("oldest_waiter_age_seconds", "s25"), "{stall}");
+    // Those that need a look are more than have metrics.
+    let all = client.named("s25", permits::Limit::Stored);
+    all.set_alert(permits::Alert::new(None, Some(1)).expect("it is in range")).wait().expect("it can be set");
+    let urgent = |options: &[&str]| read(options).store("semaphores_omitted_urgent");
+    let (_second, alert) =
+        (waiter(&store, "s25", "--weight 3", (1, 2)), &["--under", "s0", "--under", "s1"][..]);
+    assert_eq!((urgent(&[]), urgent(alert)), (0.0, 1.0));
     let serve = Serve::start(&store, &[]);
     let listed = serve.read("/api/v1/semaphores").json();
     assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
@@ -259,6 +269,8 @@ fn the_ten_largest_lanes_of_a_semaphore_have_numbers() {
 pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
     let _holder = Holder::start(store, name, "--limit 1");
     let _waiter = waiter(store, name, "--lane a", (1, 1));
+    let alert = ["alert", name, "--wait", "90s", "--waiting", "7"];
+    assert_eq!(output(&mut permits(&store.url(), alert)).code, 0);
     let serve = Serve::start(store, &[]);
     Metrics::parse(&serve.read("/metrics").body, "")
 }

@@ -6,14 +6,36 @@ use serde::{Deserialize, Deserializer};
 use super::Change;
 use crate::check;
 use crate::json::{Fields, Value};
+use crate::protocol::Alert;
 
 /// The changes, as [`Change`] is serialized.
-const CHANGES: &[&str] =
-    &["set_limit", "adjust_limit", "unpin", "pause", "resume", "close_line", "open_line", "revoke", "delete"];
+const CHANGES: &[&str] = &[
+    "set_limit",
+    "adjust_limit",
+    "unpin",
+    "pause",
+    "resume",
+    "close_line",
+    "open_line",
+    "set_alert",
+    "revoke",
+    "delete",
+];
 
 /// The fields of all changes.
-const FIELDS: &[&str] =
-    &["change", "limit", "if_version", "by", "time_ms", "reason", "holder", "token", "unreadable"];
+const FIELDS: &[&str] = &[
+    "change",
+    "limit",
+    "if_version",
+    "by",
+    "time_ms",
+    "reason",
+    "wait_ms",
+    "waiting",
+    "holder",
+    "token",
+    "unreadable",
+];
 
 /// Checked as by [`Change::checked`]. A field that is unknown, of another change or there twice is an error.
 impl<'de> Deserialize<'de> for Change {
@@ -48,6 +70,11 @@ fn read(fields: &mut Fields) -> Result<Change, String> {
         "resume" => Change::Resume,
         "close_line" => Change::CloseLine { reason: reason(fields)? },
         "open_line" => Change::OpenLine,
+        "set_alert" => {
+            let wait = fields.take("wait_ms", |value| value.time("the wait"))?;
+            let waiting = fields.take("waiting", |value| value.whole("the number of waiters", 0..=most))?;
+            Change::SetAlert(Alert::new(wait, waiting).map_err(|invalid| invalid.to_string())?)
+        }
         "revoke" => Change::Revoke {
             holder: fields.needed("holder", |value| value.text("the holder"))?,
             token: fields.take("token", number("the token"))?,
@@ -83,7 +110,7 @@ mod tests {
         let holders: Vec<_> = seen.holders.iter().map(|info| &info.holder).collect();
         let changes: Vec<_> = seen.changes.iter().map(|info| &info.change).collect();
         let limit = (seen.limit, seen.limit_version, seen.pinned);
-        format!("{limit:?} {} {:?} {holders:?} {changes:?}", seen.paused, seen.closed)
+        format!("{limit:?} {} {:?} {} {holders:?} {changes:?}", seen.paused, seen.closed, seen.alert)
     }
 
     #[test]
@@ -159,6 +186,20 @@ mod tests {
                 "open the line",
             ),
             (
+                json!({ "change": "set_alert", "wait_ms": 30_000, "waiting": 100 }),
+                Change::SetAlert(Alert::of(30_000, 100)),
+                |semaphore, _| {
+                    semaphore.set_alert(Alert::new(Some(Duration::from_secs(30)), Some(100))?).wait()
+                },
+                "set the alert to a wait of 30s or 100 waiting",
+            ),
+            (
+                json!({ "change": "set_alert" }),
+                Change::SetAlert(Alert::default()),
+                |semaphore, _| semaphore.set_alert(Alert::default()).wait(),
+                "remove the alert",
+            ),
+            (
                 json!({ "change": "revoke", "holder": "h", "reason": "late" }),
                 Change::Revoke { holder: "h".into(), token: None, reason: reason() },
                 |semaphore, _| semaphore.revoke("h", "late").wait().map(drop),
@@ -222,6 +263,11 @@ mod tests {
             (json!({ "change": "pause", "time_ms": "1h" }), "the time is a time of at least 0 ms, not"),
             (json!({ "change": "pause", "time_ms": 0 }), "a pause of 0 ms is out of range: 1 ms to 366 days"),
             (json!({ "change": "close_line", "reason": "x".repeat(1_001) }), "the reason has 1001 bytes"),
+            (json!({ "change": "set_alert", "wait_ms": 0 }), "an alert at a wait of 0 ms is out of range"),
+            (
+                json!({ "change": "set_alert", "waiting": 0 }),
+                "an alert at 0 waiters is out of range: at least 1",
+            ),
             (json!({ "change": "revoke" }), "\"holder\" is missing"),
             (json!({ "change": "revoke", "holder": "" }), "the holder is empty: give it 1 to 200 bytes"),
             (json!({ "change": "revoke", "holder": "h", "token": true }), "not true"),

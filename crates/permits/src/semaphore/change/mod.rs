@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::error::{AdminError, because};
 use crate::inspection::for_time;
 use crate::protocol::{
-    Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Name, Operation,
-    Pause, ReleaseOutcome, Reply, RequestId, check_pause, check_reason,
+    Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Name,
+    Operation, Pause, ReleaseOutcome, Reply, RequestId, check_pause, check_reason,
 };
 
 /// A change that an operator asks for: the argument of [`Semaphore::change`](crate::Semaphore::change). As
@@ -77,6 +77,9 @@ pub enum Change {
     },
     /// [`Semaphore::open_line`](crate::Semaphore::open_line).
     OpenLine,
+    /// [`Semaphore::set_alert`](crate::Semaphore::set_alert). In JSON its fields are `wait_ms` and `waiting`,
+    /// not set by default.
+    SetAlert(Alert),
     /// [`Semaphore::revoke`](crate::Semaphore::revoke).
     Revoke {
         /// The holder or waiter, 1–200 bytes.
@@ -138,6 +141,7 @@ impl Change {
                 Operation::CloseLine { origin, reason: Some(check_reason(reason)?) }
             }
             Self::OpenLine => Operation::CloseLine { origin, reason: None },
+            &Self::SetAlert(alert) => Operation::SetAlert { origin, alert },
             Self::Revoke { holder, token, reason } => Operation::Revoke {
                 origin,
                 holder: Holder::new(holder)?,
@@ -193,6 +197,8 @@ impl fmt::Display for Change {
             Self::Resume => f.write_str("resume"),
             Self::CloseLine { reason } => write!(f, "close the line{}", because(reason)),
             Self::OpenLine => f.write_str("open the line"),
+            Self::SetAlert(alert) if alert.is_set() => write!(f, "set the alert to {alert}"),
+            Self::SetAlert(_) => f.write_str("remove the alert"),
             Self::Revoke { holder, token: None, reason } => write!(f, "revoke {holder}{}", because(reason)),
             Self::Revoke { holder, token: Some(token), reason } => {
                 write!(f, "free the grant {token} of {holder} that cools{}", because(reason))

@@ -331,13 +331,11 @@ fn keep(
 
 /// Returns true if an operation changes what outlasts a restart of the machine.
 fn lasts(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::SetLimit { .. }
-            | Operation::Pause { .. }
-            | Operation::CloseLine { .. }
-            | Operation::Delete { .. }
-    )
+    match operation {
+        Operation::Delete { .. } => true,
+        Operation::Revoke { .. } => false,
+        _ => operation.origin().is_some(),
+    }
 }
 
 fn read(semaphore: &Name, file: &fs::File, path: &Path) -> Result<Option<Record>, StoreError> {

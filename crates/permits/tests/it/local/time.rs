@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use permits::{AcquireError, Client, RenewError, StoreError};
+use permits::{AcquireError, Alert, Client, RenewError, StoreError};
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
 use permits_testkit::{HOUR, in_real_time};
@@ -66,6 +66,8 @@ fn what_operators_have_set_outlasts_a_restart() {
         client.named("paused", 1).pause("night").wait().expect("the directory can be used");
         client.named("brief", 1).pause_for(3 * HOUR, "lunch").wait().expect("the directory can be used");
         client.named("closed", 1).close_line("sold out").wait().expect("the directory can be used");
+        let alert = Alert::new(Some(HOUR), Some(9)).expect("it is in range");
+        client.named("watched", 1).set_alert(alert).wait().expect("the directory can be used");
         client.close().wait().expect("the directory can be used");
 
         fixture.restart(HOUR_US);
@@ -78,7 +80,7 @@ fn what_operators_have_set_outlasts_a_restart() {
         }
         let client = fixture.client();
         let listed = client.list().wait().expect("the directory can be used");
-        assert_eq!(listed, ["brief", "closed", "paused", "pinned"]);
+        assert_eq!(listed, ["brief", "closed", "paused", "pinned", "watched"]);
         let seen = |name| client.named(name, 1).inspect().wait().expect("the directory can be used");
         assert_eq!((seen("pinned").limit, seen("pinned").pinned), (Some(7), true));
         assert_eq!(
@@ -88,6 +90,7 @@ fn what_operators_have_set_outlasts_a_restart() {
         let left = seen("brief").pause_remaining.expect("it has an end");
         assert!(HOUR < left && left <= 2 * HOUR, "it goes on from the time of the files: {left:?}");
         assert_eq!(seen("closed").closed.as_deref(), Some("sold out"));
+        assert_eq!(seen("watched").alert, alert);
 
         assert!(token(&fixture, "pinned") > used[1] + HOUR_US as u64);
         // A semaphore without a file has the clock of the marker.

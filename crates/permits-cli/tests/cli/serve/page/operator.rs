@@ -100,6 +100,17 @@ fn an_operator_works_with_the_page() {
     act("#unpin", "It stays 5");
     browser.press(ENTER);
     is(&format!("!{}", fact("pinned")), json!({ "pinned": false }));
+    act("#set_alert", "needs a look beyond these");
+    browser.press(&format!("30s{TAB}100{ENTER}"));
+    is(
+        &fact("alert beyond a wait of 30 s or 100 waiting"),
+        json!({ "alert": { "wait_ms": 30_000, "waiting": 100 } }),
+    );
+    act("#set_alert", "needs a look beyond these");
+    assert_eq!(browser.script("return document.querySelector('#confirm-wait').value"), "30s");
+    browser.script("document.querySelector('#confirm-wait').value = document.querySelector('#confirm-waiting').value = ''");
+    browser.press(ENTER);
+    is(&format!("!{}", fact("alert")), json!({ "alert": { "wait_ms": null, "waiting": null } }));
     act("#delete", "forgets its limit");
     browser.press(ENTER);
     browser.until(&fact("No such semaphore"));

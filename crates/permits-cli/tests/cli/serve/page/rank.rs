@@ -29,6 +29,7 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     let _busy = Holder::start(&store, "busy", "--limit 1");
     let _holder = Holder::start(&store, "api/b", "--limit 1");
     let _waiter = waiter(&store, "api/b", "", (1, 1));
+    set(&["alert", "api/b", "--waiting", "1"]);
     let serve = Serve::start(&store, &[]);
     let browser = Browser::start();
     browser.open(&format!("http://{}/", serve.address));
@@ -48,6 +49,12 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     assert_eq!(tiles[0], "15 semaphores");
     assert_eq!(tiles[1], "2 busy");
     assert_eq!(tiles[2], "1 with waiters");
+
+    // A threshold that is exceeded colours it, and is counted in the title.
+    let worst = "document.querySelector('#semaphores tr.row').dataset.wait";
+    browser.until(&format!("['', '1', '4'].includes({worst}) && document.title === 'permits'"));
+    set(&["alert", "api/b", "--wait", "1ms"]);
+    browser.until(&format!("{worst} === '6' && document.title === '(1) permits'"));
 
     // The parts of the summary limit the list, and the longest wait opens its semaphore.
     browser.click("#summary .stopped");
@@ -76,34 +83,4 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     browser.click("#ranked");
     browser.until(&format!("{NAMES}[4] === 'moved'"));
     assert_eq!(browser.complaints(), [""; 0]);
-}
-
-#[test]
-fn a_full_semaphore_is_healthy_and_a_long_wait_is_not() {
-    if without_browser() {
-        return;
-    }
-    let rank = "return import('/page/rank.js').then((rank) => {
-        const row = (fields) => ({ name: 'a', held: 4, limit: 4, waiting: 0, paused: false, closed: null, recovering_ms: 0, unreadable: null,
-            oldest_waiter_age_ms: null, read: Date.now(), ...fields });
-        const wait = (ms) => row({ waiting: 1, oldest_waiter_age_ms: ms });
-        return [row({}), wait(0), wait(9000), wait(11000), wait(61000), row({ ...wait(5), paused: true }), row({ held: 0 }),
-            row({ unreadable: 'damaged' }), row({ paused: true })]
-            .map((row) => [rank.severity(rank.longestWait(row)), rank.need(row)]);
-    })";
-    with_a_holder(|browser, page| {
-        browser.open(page);
-        let expected = json!([
-            ["", 4],
-            ["", 4],
-            ["", 1],
-            ["long", 1],
-            ["too-long", 1],
-            ["", 0],
-            ["", 5],
-            ["", 2],
-            ["", 3]
-        ]);
-        assert_eq!(browser.script(rank), expected);
-    });
 }

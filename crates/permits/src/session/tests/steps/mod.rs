@@ -442,7 +442,7 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();
-    let handle: PermitHandle = "permits8:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits9:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
     let (answer, mut adopted) = channel();
     let request = bench.session.new_request();
     let PermitHandle { semaphore, holder, request: old, terms, grant, .. } = handle.clone();

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use super::values::{Decoded, Fields, Malformed};
-use crate::protocol::{ChangeEffect, ChangeOrigin, ChangeRecord, Holder, Label, RequestId, check_reason};
+use crate::protocol::{
+    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Holder, Label, RequestId, check_reason,
+};
 
 /// Reads a line.
 pub(super) fn decode(fields: &mut Fields) -> Decoded<ChangeRecord> {
@@ -22,6 +24,7 @@ fn parse(line: &str) -> Option<ChangeRecord> {
         ("pause", "resume") => ChangeEffect::Resume,
         ("line", "close") => ChangeEffect::Close(reason),
         ("line", "open") => ChangeEffect::Open,
+        ("alert", "set") => ChangeEffect::Alert(Alert::of(number(one)?, number(other)?)),
         ("revoke", "revoke") => {
             let waited = match one {
                 "held" => false,

@@ -29,14 +29,16 @@ const CHANGING: [&str; 14] = [
     "last_lane",
 ];
 
-/// Those that an ordinary command reads besides. `pause` is the end of a pause, 0 without one and [`PAUSED`]
+/// Those that an ordinary command reads besides. `pin` is 1 if the limit is pinned, and 2 more if there is an
+/// alert: neither state expires. `pause` is the end of a pause, 0 without one and [`PAUSED`]
 /// for one without an end; of a closed line it is -1 less that. No unit cools from `cools_until` on, which is
 /// not in the model.
 const READ: [&str; 8] =
-    ["limit", "limit_version", "pinned", "pause", "recovering_until", "lease_max", "expires", "cools_until"];
+    ["limit", "limit_version", "pin", "pause", "recovering_until", "lease_max", "expires", "cools_until"];
 
 /// The rest. Behind it are the identity of the server, which ends with a zero, and the waits.
-const RARE: [&str; 5] = ["cooling", "era_known", "era_began", "expired", "revoked"];
+const RARE: [&str; 7] =
+    ["cooling", "era_known", "era_began", "expired", "revoked", "alert_wait", "alert_waiting"];
 
 /// Of these names, those that are variables in the general course, too; all others are in its table `s`.
 const VARIABLES: [&str; 2] = ["lanes", "last_lane"];

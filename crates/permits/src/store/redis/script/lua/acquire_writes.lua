@@ -25,10 +25,10 @@ if ordinary and leases_before then
       if new then foremost = join_all(new, tickets) end
       reply[$RECHECK_AT] = math.max(1, turn(earliest, foremost, waiting, holders) - now_ms)
       redis.call('ZADD', queue_key, unpack(tickets))
-      if waiting == 0 and pinned == 0 then redis.call('PEXPIREAT', queue_key, expires) end
+      if waiting == 0 and pin == 0 then redis.call('PEXPIREAT', queue_key, expires) end
     end
     if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
-    if #leases > 0 and leases_before == 0 and pinned == 0 then redis.call('PEXPIREAT', leases_key, expires) end
+    if #leases > 0 and leases_before == 0 and pin == 0 then redis.call('PEXPIREAT', leases_key, expires) end
     if granted_free > 0 then redis.call('ZREM', free_key, unpack(free_slots, 1, granted_free)) end
     waiting, decided = waiting + queued, true
   end

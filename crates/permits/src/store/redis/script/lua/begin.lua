@@ -18,8 +18,8 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0,
-    era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, existed = false,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0,
+    era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, alert_wait = 0, alert_waiting = 0, existed = false,
     waits = string.rep('\0', $WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
@@ -36,11 +36,11 @@ end
 local s = new_state()
 if packed then
   $STATE, s.server = struct.unpack('$UNPACKED_STATE', packed, $NUMBERS_AT)
-  s.waits, s.paused = string.sub(packed, -$WAITS_BYTES), s.pause
+  s.waits, s.paused, s.pinned = string.sub(packed, -$WAITS_BYTES), s.pause, s.pin % 2
   if s.pause < 0 then
     s.paused, s.reason, s.reason_stored = -1 - s.pause, redis.call('HGET', state_key, '$REASON') or '', true
   end
-  s.existed, s.kept = true, s.pinned == 1 or s.paused == $PAUSED or s.reason ~= nil
+  s.existed, s.kept = true, s.pin > 0 or s.paused == $PAUSED or s.reason ~= nil
   if s.paused <= now_ms then s.paused = 0 end
   if not s.kept and now_ms >= s.expires then
     if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end

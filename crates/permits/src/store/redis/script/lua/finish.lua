@@ -1,7 +1,9 @@
 -- Ends every command that may write (its contract: see begin): writes the state, publishes the events, and
 -- returns the reply.
 
-local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or s.reason)
+s.pin = s.pinned + (s.alert_wait + s.alert_waiting > 0 and 2 or 0)
+local keep = s.pin > 0 or s.paused == $PAUSED or s.reason
+local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or keep)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 reply[$SEQUENCE_AT] = s.sequence
 
@@ -13,7 +15,6 @@ else
 end
 
 if stays then
-  local keep = s.pinned == 1 or s.paused == $PAUSED or s.reason
   local extended = s.expires < now_ms + 2 * s.lease_max
   if extended then s.expires = now_ms + 4 * s.lease_max end
   s.pause = s.reason and -1 - s.paused or s.paused

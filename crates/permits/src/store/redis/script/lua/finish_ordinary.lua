@@ -3,7 +3,7 @@
 
 if decided then
   reply[$NOW_AT] = last_token > now_us and last_token or now_us
-  reply[$FLAGS_AT] = pinned + (waiting == 0 and held <= limit and 2 or 0)
+  reply[$FLAGS_AT] = pin % 2 + (waiting == 0 and held <= limit and 2 or 0)
   sequence = sequence + 1
   fields[2] = struct.pack('$PACKED_CHANGING', $LAYOUT, $CHANGING, string.sub(packed, $REST_AT, waited and -$WAITS_BYTES - 1), waited or '')
   redis.call('HSET', state_key, unpack(fields))

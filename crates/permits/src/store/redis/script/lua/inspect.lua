@@ -3,7 +3,8 @@
 -- KEYS      as in read.lua
 -- ARGV      8 the most to list of each; at most INSPECT_MAX
 -- Returns   held, cooling, waiting, 1 if it is paused or 0, the ms until its end or -1, the reason, 1 if the
---           line is closed or 0, the reason, grants, refused, expired, revoked, 7 numbers of waits as in
+--           line is closed or 0, the reason, the longest wait in ms and the most waiters of the alert or 0,
+--           grants, refused, expired, revoked, 7 numbers of waits as in
 --           waits.lua, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
 --           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
 --           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a
@@ -21,7 +22,7 @@ end
 
 local ends_in = s.paused > 0 and s.paused < $PAUSED and s.paused - now_ms or -1
 list(s.held, s.cooling, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
-list(s.grants, s.refused, s.expired, s.revoked, struct.unpack('$WAITS', s.waits))
+list(s.alert_wait, s.alert_waiting, s.grants, s.refused, s.expired, s.revoked, struct.unpack('$WAITS', s.waits))
 -- Without the position behind the last number, which unpack returns; the numbers of what is listed are here.
 local NUMBERS = #reply
 reply[NUMBERS], reply[NUMBERS + 1], reply[NUMBERS + 2] = 0, 0, 0

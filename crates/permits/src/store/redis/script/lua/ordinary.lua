@@ -27,14 +27,14 @@ if packed then
   ordinary = now_ms < earliest and pause == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
-      or declaration == 'declare' and pinned == 1)
+      or declaration == 'declare' and pin % 2 == 1)
   if ordinary and now_us - checked >= $IDENTITY_EVERY_US then
     ordinary, checked = struct.unpack('s', packed, $SERVER_AT) == server_identity(), now_us
   end
 end
 if ordinary then
   -- A nil makes room for a single request.
-  reply = { 0, sequence + 1, -1, limit, limit_version, pinned, 0, 0, nil, nil, nil }
+  reply = { 0, sequence + 1, -1, limit, limit_version, 0, 0, 0, nil, nil, nil }
   fields = { '$STATE_FIELD', false, nil, nil }
   for k = 1, count do stored = stored + (found[k + 1] and 1 or 0) end
 end

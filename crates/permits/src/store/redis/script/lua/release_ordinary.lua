@@ -28,6 +28,6 @@ if ordinary and waiting == 0 and (free == 0 or redis.call('EXISTS', free_key) ==
     local members = { nil, nil }
     for _, slot in ipairs(freed) do members[#members + 1], members[#members + 2] = slot, slot end
     redis.call('ZADD', free_key, unpack(members))
-    if free == 0 and pinned == 0 then redis.call('PEXPIREAT', free_key, expires) end
+    if free == 0 and pin == 0 then redis.call('PEXPIREAT', free_key, expires) end
   end
 end

@@ -1,7 +1,7 @@
 //! `inspect`: see `inspect.lua`.
 
 use crate::protocol::{
-    Counts, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter, Waits,
+    Alert, Counts, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter, Waits,
 };
 use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::change;
@@ -25,6 +25,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let paused = paused.then_some(pause);
     let (closed, reason) = (fields.flag()?, fields.reason()?);
     let closed = closed.then_some(reason);
+    let alert = Alert::of(fields.number()?, fields.number()?);
     let counts = Counts::of(fields.numbers()?);
     let waits = Waits::of(fields.number()?, fields.numbers()?);
     let (holders, changes, waiters) = (fields.number()?, fields.number()?, fields.number()?);
@@ -55,5 +56,18 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
     let lanes = fields.each(fields.left() / 2, |fields| {
         Ok(InspectedLane { lane: fields.lane()?, waiting: fields.number()? })
     })?;
-    Ok(Inspected { held, cooling, waiting, paused, closed, counts, waits, holders, waiters, lanes, changes })
+    Ok(Inspected {
+        held,
+        cooling,
+        waiting,
+        paused,
+        closed,
+        alert,
+        counts,
+        waits,
+        holders,
+        waiters,
+        lanes,
+        changes,
+    })
 }

@@ -10,6 +10,7 @@ mod pause;
 mod release;
 mod renew;
 mod revoke;
+mod set_alert;
 mod set_limit;
 
 use super::values::{Decoded, Fields};
@@ -48,6 +49,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         OperationKind::SetLimit => (None, [&[], &[]], set_limit::LUA),
         OperationKind::Pause => (None, [&[], &[]], pause::LUA),
         OperationKind::CloseLine => (None, [&[], &[]], close_line::LUA),
+        OperationKind::SetAlert => (None, [&[], &[]], set_alert::LUA),
         OperationKind::Revoke => (None, [&[], &[]], revoke::LUA),
         OperationKind::Delete => (None, [delete::UNREADABLE, &[]], delete::LUA),
         OperationKind::Inspect => (None, [&[], &[]], inspect::LUA),
@@ -69,6 +71,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::CloseLine { origin, reason } => {
             close_line::encode(encode_origin(cmd, origin), reason.as_deref());
         }
+        Operation::SetAlert { origin, alert } => set_alert::encode(encode_origin(cmd, origin), *alert),
         Operation::Revoke { origin, holder, cooling, reason } => {
             revoke::encode(encode_origin(cmd, origin), holder, *cooling, reason);
         }
@@ -91,8 +94,9 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), renew::decode)?),
         Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
         Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
-        Operation::Pause { .. } => Answers::Pause,
-        Operation::CloseLine { .. } => Answers::CloseLine,
+        Operation::Pause { .. } | Operation::CloseLine { .. } | Operation::SetAlert { .. } => {
+            Answers::Changed
+        }
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
         Operation::Delete { .. } => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(Box::new(inspect::decode(fields)?)),
