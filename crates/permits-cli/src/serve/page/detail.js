@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { Acts } from "./acts.js";
-import { Table, setText, setLong, setBadges, fillParts, makeButton, span, duration } from "./table.js";
+import { Table, setText, setTip, setLong, setBadges, fillParts, makeButton, span, duration } from "./table.js";
 import { alerts, badges, joined, stopped } from "./list.js";
 import { aged } from "./rank.js";
 import { Graphs, apart } from "./graph.js";
@@ -15,7 +15,14 @@ const SLOW_MS = 10000;
 
 const since = (item, age) => duration(age + (Date.now() - item.read));
 const number = (title, className, value) => ({ title, className: `number ${className}`, fill: (cell, item) => setLong(cell, String(value(item))) });
-const AGE = number("Age", "age", (item) => since(item, item.age_ms));
+// The tooltip has the time by the clock.
+const AGE = {
+  title: "Age", className: "number age",
+  fill: (cell, item) => {
+    setText(cell, since(item, item.age_ms));
+    setTip(cell, new Date(item.read - item.age_ms).toLocaleString());
+  },
+};
 const WEIGHT = number("Weight", "weight", (item) => item.weight);
 
 // The rest of a lease. A permit that cools has no rest that a renewal extends, and is gone at its end.

@@ -126,7 +126,9 @@ export class List {
     Object.assign(this, { elements, onOpen, onGroup, isRead: false, omitted: 0, sort: null });
     this.rows = new Map();
     this.rates = new Rates();
-    this.part = "all";
+    const view = new URLSearchParams(location.search);
+    this.part = view.get("part") ?? "all";
+    elements.search.value = view.get("search");
     this.open = new Set(JSON.parse(sessionStorage.getItem(OPEN) ?? "[]"));
     const fillName = (cell, row) => {
       fillSemaphore(cell, row);
@@ -257,7 +259,10 @@ export class List {
   update() {
     const { search, count, change } = this.elements;
     const text = search.value.toLowerCase();
-    const part = PARTS.find(({ id }) => id === this.part);
+    // A view is in the address, which can be kept and shared.
+    const view = text || this.part !== "all" ? `?${new URLSearchParams({ search: search.value, part: this.part })}` : "";
+    if (view !== this.view) history.replaceState(null, "", location.pathname + (this.view = view) + location.hash);
+    const part = PARTS.find(({ id }) => id === this.part) ?? PARTS[0];
     const words = (row) => `${row.name}\n${badges(row).map(([, text]) => text).join(" ")}`.toLowerCase();
     const all = [...this.rows.values()];
     for (const row of all) [row.rate, row.wait] = [this.rates.of(row.name, Date.now() + this.ahead), aged(row.oldest_waiter_age_ms, row) ?? 0];

@@ -107,7 +107,7 @@ function setTitle() {
 }
 
 function close() {
-  history.pushState(null, "", location.pathname);
+  history.pushState(null, "", location.pathname + location.search);
   route();
   elements.semaphores.focus();
 }

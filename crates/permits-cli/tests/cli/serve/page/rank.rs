@@ -60,6 +60,12 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     browser.click("#summary .stopped");
     until_names(&browser, &["moved", "stopped"]);
     assert_eq!(browser.text("#count"), "2 of 15 semaphores");
+    // A view has an address.
+    assert_eq!(browser.script("return location.search"), "?search=&part=stopped");
+    browser.open(&format!("http://{}/?search=mov&part=stopped", serve.address));
+    until_names(&browser, &["moved"]);
+    browser.open(&format!("http://{}/?part=stopped", serve.address));
+    until_names(&browser, &["moved", "stopped"]);
     browser.click("#summary .stopped");
     until_names(&browser, &ranked);
     browser.click("#summary .longest");
