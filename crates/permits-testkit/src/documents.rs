@@ -1,4 +1,5 @@
-//! The tables of the directory `docs`, which tests compare with the programs that they describe.
+//! The tables and blocks of code of the directory `docs`, which tests compare with the programs that they
+//! describe, and run.
 
 use std::fs;
 use std::path::Path;
@@ -24,6 +25,32 @@ pub fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
     let rows: Vec<Vec<String>> = rows.map(cells).collect();
     assert!(!rows.is_empty(), "{document}: {heading:?} has no table");
     rows
+}
+
+/// A block of code.
+#[derive(Debug)]
+pub struct Block<'a> {
+    /// The nearest heading above it, of any level.
+    pub heading: &'a str,
+    /// The word behind the fence, such as `sh`.
+    pub language: &'a str,
+    /// The words behind the language, which readers of the page do not see.
+    pub attributes: &'a str,
+    /// Its lines.
+    pub text: &'a str,
+}
+
+/// The blocks of code of a page.
+pub fn blocks(page: &str) -> impl Iterator<Item = Block<'_>> {
+    let mut heading = "";
+    let mut parts = page.split("\n```");
+    std::iter::from_fn(move || {
+        let nearest = parts.next()?.lines().rfind(|line| line.starts_with('#'));
+        heading = nearest.map_or(heading, |line| line.trim_start_matches('#').trim());
+        let (kind, text) = parts.next()?.split_once('\n')?;
+        let (language, attributes) = kind.split_once(' ').unwrap_or((kind, ""));
+        Some(Block { heading, language, attributes, text })
+    })
 }
 
 /// The words of a cell that are in backticks, sorted.

@@ -1,10 +1,5 @@
-//! `permits doctor`: each problem of a store is named with a remedy, the exit code reports problems, and no
-//! keys are left.
-
-use std::fs::{self, Permissions};
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+//! `permits doctor`: the text and the JSON agree, the exit code reports problems, and no keys are left. More
+//! findings are in [`calls`](crate::calls).
 
 use permits_testkit::{Resp, Server, wait};
 use serde_json::Value;
@@ -71,35 +66,6 @@ fn a_healthy_server_is_0_and_nothing_is_left() {
 }
 
 #[test]
-fn an_evicting_server_is_a_problem() {
-    let server = Server::builder().arg("maxmemory", "100mb").arg("maxmemory-policy", "allkeys-lru").start();
-    let words = ["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"];
-    assert_found(&server.url(), "eviction", "problem", &words);
-    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_found(&server.url(), "eviction", "note", &words);
-    server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert_found(&server.url(), "eviction", "fine", &[]);
-    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-}
-
-#[test]
-fn a_server_without_memory_is_a_problem() {
-    let server = Server::builder().arg("maxmemory", "1").start();
-    assert_found(&server.url(), "memory", "problem", &["Raise maxmemory"]);
-    assert_found(&server.url(), "semaphore", "problem", &["OOM", "CONFIG SET maxmemory"]);
-    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-}
-
-#[test]
-fn a_server_without_persistence_is_a_note() {
-    let server = Server::start();
-    let words = ["nothing is written to disk", "CONFIG SET appendonly yes"];
-    assert_found(&server.url(), "persistence", "note", &words);
-    server.command(&["CONFIG", "SET", "save", "3600 1"]);
-    assert_found(&server.url(), "persistence", "note", &["snapshots only"]);
-}
-
-#[test]
 fn a_replica_and_a_primary_without_min_replicas_are_problems() {
     let primary = Server::start();
     let replica = Server::builder().replica_of(&primary).start();
@@ -123,52 +89,6 @@ fn a_replica_and_a_primary_without_min_replicas_are_problems() {
 fn a_cluster_node_is_a_problem_that_names_the_cluster_url() {
     let node = Server::builder().arg("cluster-enabled", "yes").start();
     assert_found(&node.url(), "mode", "problem", &["redis+cluster://"]);
-}
-
-#[test]
-fn a_missing_right_is_named() {
-    let server = Server::start();
-    // Before 7.0 a new user has all channels.
-    let reach = ["~permits:{*", "resetchannels", "&permits:*", "+@all", "-zadd", "-config"];
-    let user = ["ACL", "SETUSER", "exporter", "on", &format!(">{PASSWORD}")];
-    assert_eq!(server.command(&[&user[..], &reach[..]].concat()).text(), "OK");
-    let acl = server.command(&["ACL", "LIST"]);
-    let url = format!("redis://exporter:{PASSWORD}@{}/", server.address());
-    assert_found(&url, "rights", "problem", &["ZADD", "+zadd", "permits doctor --acl"]);
-    assert_found(&url, "configuration", "note", &["CONFIG GET", "+config|get"]);
-    assert_eq!(server.command(&["ACL", "LIST"]), acl);
-    assert_eq!(server.command(&["DBSIZE"]).int(), 0);
-}
-
-#[test]
-fn a_failed_login_is_a_problem_and_shows_no_password() {
-    let server = Server::builder().password("another").start();
-    for user in [format!(":{PASSWORD}@"), format!("unknown:{PASSWORD}@"), String::new()] {
-        let url = format!("redis://{user}{}/", server.address());
-        assert_found(&url, "connection", "problem", &["denies access", "redis://user:password@host/"]);
-    }
-    let url = format!("redis+unix:///nowhere/server.sock?pass={PASSWORD}");
-    assert_found(&url, "connection", "problem", &["/nowhere/server.sock", "cannot be reached"]);
-}
-
-#[test]
-fn an_unreachable_server_is_1_with_a_finding() {
-    let port =
-        TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").port();
-    let url = format!("redis://:{PASSWORD}@127.0.0.1:{port}/");
-    assert_found(&url, "connection", "problem", &[&port.to_string(), "refused", "Is the server running"]);
-}
-
-#[test]
-fn wrong_usage_is_64() {
-    for (url, arguments) in [
-        ("http://localhost/", &["doctor"][..]),
-        ("redis://", &["--url=", "doctor"]),
-        (CLOSED_PORT, &["doctor", "--acl", "--json"]),
-    ] {
-        let output = output(&mut permits(url, arguments));
-        assert_eq!((output.code, output.stdout.as_str()), (64, ""), "{}", output.stderr);
-    }
 }
 
 #[test]
@@ -208,73 +128,4 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
     let run = output(&mut permits(&url, ["run", "exports", "--limit", "1", "--", "echo", "done"]));
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "done\n", ""));
     assert_eq!(server.command(&["ACL", "LOG"]).array().len(), 1, "nothing but the login was denied");
-}
-
-#[test]
-fn a_healthy_local_store_is_0() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("permits");
-    let url = format!("local:{}", path.display());
-    assert_found(&url, "directory", "fine", &["is not there yet"]);
-    assert!(!path.exists());
-    use_store(&url);
-    assert_found(&url, "contents", "fine", &["intact", "1 semaphores"]);
-    assert_eq!(doctor(&url).0["healthy"], true);
-}
-
-#[test]
-fn a_local_store_writable_by_others_is_a_problem() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("permits");
-    let url = format!("local:{}", path.display());
-    use_store(&url);
-    let state = path.join("permits:exports.state");
-    set_mode(&state, 0o666);
-    assert_found(&url, "contents", "problem", &["permits:exports.state", "chmod 600"]);
-    set_mode(&state, 0o600);
-    set_mode(&path, 0o755);
-    assert_found(&url, "directory", "note", &["mode 0755", "chmod 700"]);
-    set_mode(&path, 0o777);
-    assert_found(&url, "directory", "problem", &["mode 0777", "chmod o-w"]);
-}
-
-#[test]
-fn a_damaged_semaphore_is_a_problem_and_stays_unchanged() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let path = directory.path().join("permits");
-    let url = format!("local:{}", path.display());
-    use_store(&url);
-    for file in ["permits:exports.state", "permits:exports.kept"] {
-        let file = path.join(file);
-        let text = "no state at all".repeat(100);
-        fs::write(&file, &text).expect("there is room");
-        set_mode(&file, 0o600);
-        assert_found(&url, "contents", "problem", &["cannot be read", "permits delete --force exports"]);
-        assert!(fs::read_to_string(&file).expect("it is there") == text);
-        fs::remove_file(&file).expect("it is ours");
-    }
-    assert_eq!(doctor(&url).0["healthy"], true);
-}
-
-#[test]
-fn a_path_that_names_no_local_store_is_a_problem() {
-    let directory = tempfile::tempdir().expect("there is room");
-    let file = directory.path().join("file");
-    fs::write(&file, "").expect("there is room");
-    let at = |path: &Path| format!("local:{}", path.display());
-    assert_found(&at(&file), "directory", "problem", &["name a directory"]);
-    assert_found(&at(&file.join("permits")), "directory", "problem", &["is no directory"]);
-    fs::write(directory.path().join("semaphores.db"), "").expect("there is room");
-    assert_found(&at(directory.path()), "directory", "problem", &["semaphores.db", "unreleased version"]);
-}
-
-/// Runs a command under a permit, which creates the directory.
-#[track_caller]
-fn use_store(url: &str) {
-    let output = output(&mut permits(url, ["run", "exports", "--limit", "1", "--", "true"]));
-    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
 }

@@ -2,14 +2,14 @@
 //! machine has.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use permits_testkit::skip;
+use permits_testkit::{documents, skip};
 use tempfile::TempDir;
 
-use crate::support::{Local, Running, Store, output, prepare, revoke, status, until_counts, without_home};
+use crate::support::{
+    Local, Running, Store, add_program, in_path, output, prepare, revoke, status, until_counts,
+};
 
 /// The programs: the kind of its block, the file to write it to, and the command that runs it.
 const LANGUAGES: [(&str, &str, &[&str]); 6] = [
@@ -40,10 +40,10 @@ impl Example {
     #[track_caller]
     fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
         let (kind, ..) = language;
-        let [block] = &blocks("hold.md", kind)[..] else { panic!("there is not one program in {kind}") };
+        let block = program("hold.md", kind);
         let lines = block.lines().count();
         assert!(lines <= MAX_LINES, "{kind} has {lines} lines");
-        Self::of(language, block, work)
+        Self::of(language, &block, work)
     }
 
     /// A program in this language; `None` if the machine does not have the language.
@@ -58,9 +58,7 @@ impl Example {
             return None;
         }
         let (directory, store) = (TempDir::new().expect("a directory"), Local::new());
-        let script = directory.path().join("export.sh");
-        fs::write(&script, work).expect("it can be written");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        add_program(directory.path(), "export.sh", work);
         fs::write(directory.path().join(file), text).expect("it can be written");
         let example = Self { directory, store, command };
         if kind == "go" {
@@ -75,18 +73,10 @@ impl Example {
         Some(example)
     }
 
-    /// A command in the directory, which finds `permits`.
-    fn shell(&self, command: &[&str]) -> Command {
-        let permits = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory");
-        let path = format!("{}:{}", permits.display(), std::env::var("PATH").expect("there is one"));
-        let mut shell = Command::new(command[0]);
-        shell.args(&command[1..]).current_dir(self.directory.path()).stdin(Stdio::null());
-        without_home(&mut shell).env("PATH", path).env("PERMITS_URL", self.store.url());
-        shell
-    }
-
     fn start(&self) -> Running {
-        Running::start(&mut self.shell(self.command))
+        let mut program = Command::new(self.command[0]);
+        program.args(&self.command[1..]).current_dir(self.directory.path());
+        Running::start(&mut in_path(program, &self.store.url()))
     }
 
     /// Demands that so many works have run, and at most [`LIMIT`] at once.
@@ -113,13 +103,14 @@ impl Example {
     }
 }
 
-/// The blocks of this kind in the page.
+/// The one program of the page in this language.
 #[track_caller]
-fn blocks(page: &str, kind: &str) -> Vec<String> {
-    let page = fs::read_to_string(format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR")));
-    let page = page.expect("the page is there");
-    let block = |part: &str| part.split("\n```").next().expect("a first part").to_owned() + "\n";
-    page.split(&format!("\n```{kind}\n")).skip(1).map(block).collect()
+fn program(page: &str, language: &str) -> String {
+    let page = documents::read(page);
+    let mut blocks = documents::blocks(&page).filter(|block| block.language == language);
+    let text = blocks.next().map(|block| block.text.to_owned() + "\n").expect("there is a program");
+    assert!(blocks.next().is_none(), "there are several programs in {language}");
+    text
 }
 
 #[test]
@@ -188,8 +179,7 @@ const IN_NODE: &str = r#"
 #[test]
 fn the_functions_for_node_acquire_release_and_notice_a_loss() {
     let language = LANGUAGES.into_iter().find(|(kind, ..)| *kind == "javascript").expect("it is there");
-    let [block] = &blocks("migration.md", "javascript")[..] else { panic!("there are several") };
-    let text = block.clone() + IN_NODE;
+    let text = program("migration.md", "javascript") + IN_NODE;
     let Some(example) = Example::of(language, &text, "") else { return };
     let program = example.start();
     program.prints("held");

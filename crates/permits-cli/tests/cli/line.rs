@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::support::{
     Holder, Local, Output, Running, Store, ageless, assert_own_lines, counts, on_a_server, on_both_stores,
-    output, run, until_counts,
+    output, prepare, run, status, until_counts,
 };
 
 on_both_stores! {
@@ -140,4 +140,29 @@ fn of_three_pushes_to_a_branch_the_second_is_not_built(store: &dyn Store, name: 
     let Output { code, stdout, stderr } = third.finish();
     assert_eq!((code, &*stdout), (0, "third\n"), "{stderr}");
     assert_eq!(counts(store, name), (0, 0));
+}
+
+#[test]
+fn a_wait_that_shows_nothing_asks_the_store_nothing() {
+    let server = Server::start();
+    prepare(&server, "x");
+    let lasting = "--limit 1 --lease 1h";
+    let _holder = Holder::start(&server, "x", lasting);
+    assert_eq!(status(&server, "x")["held"], 1);
+    let inspections = || {
+        let stats = server.command(&["INFO", "commandstats"]);
+        // No other script uses this command.
+        let calls = stats.text().split("cmdstat_zrangebyscore:calls=").nth(1).map(str::to_owned);
+        let calls = calls.expect("there were some");
+        calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
+    };
+    let before = inspections();
+    let _silent = Running::start(&mut run(&server, "x", lasting, "true"));
+    let queued = || server.command(&["ZCARD", "permits:{x}:queue"]).int();
+    assert!(wait::until(|| queued() == 1));
+    // It shows its wait after the time at which the other would have done so.
+    let verbose = Running::start(&mut run(&server, "x", &format!("{lasting} -v"), "true"));
+    assert!(wait::until(|| verbose.stderr().contains("1 before you")), "{}", verbose.stderr());
+    assert_eq!(inspections() - before, 1);
+    until_counts(&server, "x", (1, 2));
 }

@@ -6,16 +6,24 @@ use std::process::Stdio;
 
 use permits_testkit::{ChildGuard, HANGS};
 
-use crate::support::{EVERY_VERB, Local, Store as _, code, output, permits};
+use crate::support::{Local, Store as _, code, output, permits};
 
 /// A call of each verb that prints something itself.
-fn printing() -> Vec<&'static [&'static str]> {
-    // `run` leaves standard output to its command, and `revoke` finds no holder.
-    let asking = EVERY_VERB.iter().filter(|arguments| !["run", "revoke"].contains(&arguments[0]));
-    let others: [&[&str]; 5] =
-        [&["completions", "bash"], &["man"], &["man", "run"], &["--help"], &["help", "run"]];
-    asking.copied().chain(others).collect()
-}
+const PRINTING: &[&[&str]] = &[
+    &["status", "x"],
+    &["status", "x", "--json"],
+    &["list"],
+    &["list", "--json"],
+    &["limit", "x", "2"],
+    &["limit", "x", "--unpin"],
+    &["pause", "x"],
+    &["resume", "x"],
+    &["completions", "bash"],
+    &["man"],
+    &["man", "run"],
+    &["--help"],
+    &["help", "run"],
+];
 
 /// The exit code and the messages of a call that prints to `stdout`.
 #[track_caller]
@@ -39,7 +47,7 @@ fn store() -> Local {
 #[test]
 fn a_closed_pipe_is_no_failure() {
     let store = store();
-    for arguments in printing() {
+    for arguments in PRINTING {
         let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
         drop(reader);
         assert_eq!(printed_to(writer, &store, arguments), (0, String::new()), "{arguments:?}");
@@ -49,7 +57,7 @@ fn a_closed_pipe_is_no_failure() {
 #[test]
 fn a_full_disk_is_71() {
     let store = store();
-    for arguments in printing() {
+    for arguments in PRINTING {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("the system has one");
         let (code, stderr) = printed_to(full, &store, arguments);
         assert_eq!(code, 71, "{arguments:?}");

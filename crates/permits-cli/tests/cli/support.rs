@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::PipeWriter;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use permits_testkit::sound::Named as _;
@@ -17,20 +18,6 @@ use tempfile::TempDir;
 
 /// The URL of a closed port.
 pub(crate) const CLOSED_PORT: &str = "redis://127.0.0.1:1/";
-
-/// A valid call of each verb that asks a store once.
-pub(crate) const EVERY_VERB: &[&[&str]] = &[
-    &["run", "x", "--limit", "1", "--", "true"],
-    &["status", "x"],
-    &["status", "x", "--json"],
-    &["list"],
-    &["list", "--json"],
-    &["limit", "x", "2"],
-    &["limit", "x", "--unpin"],
-    &["pause", "x"],
-    &["resume", "x"],
-    &["revoke", "x", "h", "--reason", "r"],
-];
 
 /// A store.
 pub(crate) trait Store {
@@ -128,6 +115,29 @@ pub(crate) fn permits<S: AsRef<OsStr>>(url: &str, arguments: impl IntoIterator<I
 /// Removes the default store, so that no test uses the store of the user that runs it.
 pub(crate) fn without_home(command: &mut Command) -> &mut Command {
     command.env("HOME", "/dev/null").env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR")
+}
+
+/// A script of bash that finds `permits`.
+pub(crate) fn shell(url: &str, script: &str) -> Command {
+    let mut shell = in_path(Command::new("bash"), url);
+    shell.args(["-c", script]);
+    shell
+}
+
+/// A command that finds `permits`, with this store.
+pub(crate) fn in_path(mut command: Command, url: &str) -> Command {
+    let permits = Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("it is in a directory");
+    let path = format!("{}:{}", permits.display(), std::env::var("PATH").expect("there is one"));
+    without_home(&mut command).env("PATH", path).env("PERMITS_URL", url).stdin(Stdio::null());
+    command
+}
+
+/// Makes a program of this text.
+#[track_caller]
+pub(crate) fn add_program(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
+    std::fs::write(&path, text).expect("it can be written");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it is ours");
 }
 
 /// `permits run NAME OPTIONS -- sh -c SCRIPT`.

@@ -1,7 +1,7 @@
 //! Wrong usage: refused with 64 and a reason before a store is asked. Wrong options of a request are those of
 //! [`requests`](crate::requests).
 
-use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, without_home};
+use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, shell};
 
 #[test]
 fn wrong_usage_is_64_and_says_why() {
@@ -172,13 +172,9 @@ fn examples(verb: &str) -> Vec<String> {
 fn the_examples_of_the_help_work_as_they_stand() {
     let state = tempfile::tempdir().expect("a directory");
     let as_shell = |script: &str| {
-        let mut shell = std::process::Command::new("bash");
-        let path = std::path::Path::new(env!("CARGO_BIN_EXE_permits")).parent().expect("a directory");
-        let path = format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default());
         // `jq` is replaced, since it may not be installed.
-        shell.args(["-c", &format!("jq() {{ cat; }}; set -o pipefail; {script}")]).env("PATH", path);
-        shell.current_dir(state.path());
-        without_home(&mut shell).env_remove("PERMITS_URL").env("XDG_STATE_HOME", state.path());
+        let mut shell = shell("", &format!("jq() {{ cat; }}; set -o pipefail; {script}"));
+        shell.current_dir(state.path()).env_remove("PERMITS_URL").env("XDG_STATE_HOME", state.path());
         shell
     };
     // The holders that the examples revoke.
@@ -205,4 +201,62 @@ fn the_examples_of_the_help_work_as_they_stand() {
     for verb in ["completions", "man"] {
         assert!(!examples(verb).is_empty());
     }
+}
+
+#[test]
+fn an_option_of_another_program_gets_the_tip_that_is_meant() {
+    for (arguments, meant) in [
+        (&["run", "x", "--max", "3", "true"][..], "did you mean --limit?"),
+        (&["run", "-j4", "x", "true"], "did you mean --limit?"),
+        (&["hold", "x", "--concurrency=3"], "did you mean --limit?"),
+        (&["acquire", "x", "--ttl", "60"], "did you mean --lease?"),
+        // flock
+        (&["run", "x", "-c", "a && b"], "there is no shell: write sh -c 'COMMAND'"),
+        (&["run", "x", "--command", "a"], "there is no shell: write sh -c 'COMMAND'"),
+        (&["run", "-s", "x", "true"], "readers and a writer: "),
+        (&["run", "--shared", "x", "true"], "readers and a writer: "),
+        (&["run", "-x", "x", "true"], "that is --limit 1"),
+        (&["run", "-e", "x", "true"], "that is --limit 1"),
+        (&["run", "--exclusive", "x", "true"], "that is --limit 1"),
+        (&["run", "-u", "x", "true"], "leave it out"),
+        (&["run", "--unlock", "x", "true"], "leave it out"),
+        (&["run", "-o", "x", "true"], "leave it out"),
+        (&["run", "--close", "x", "true"], "leave it out"),
+        (&["run", "-F", "x", "true"], "leave it out"),
+        (&["run", "--no-fork", "x", "true"], "leave it out"),
+        // sem
+        (&["run", "--fg", "x", "true"], "leave it out"),
+        (&["run", "--bg", "x", "true"], "write & behind"),
+        (&["run", "--id", "x", "true"], "the name is the first argument"),
+        (&["run", "--semaphorename", "x", "true"], "the name is the first argument"),
+        (&["run", "x", "--jobs", "3", "true"], "did you mean --limit?"),
+        (&["run", "x", "--st", "3", "true"], "did you mean --wait?"),
+        (&["run", "x", "--semaphoretimeout", "3", "true"], "did you mean --wait?"),
+        (&["run", "x", "--pipe", "true"], "leave it out"),
+        // consul lock
+        (&["run", "x", "-n=3", "true"], "-n is --no-wait; the limit is --limit N"),
+        (&["run", "x", "-n3", "true"], "-n is --no-wait; the limit is --limit N"),
+        (&["run", "x", "-try=3s", "true"], "did you mean --wait?"),
+        (&["run", "x", "-timeout=3s", "true"], "did you mean --wait?"),
+        (&["run", "x", "-monitor-retry=3", "true"], "did you mean --lease?"),
+        (&["run", "x", "-name=y", "true"], "the name is the first argument"),
+        (&["run", "x", "-child-exit-code", "true"], "leave it out"),
+        (&["run", "x", "-pass-stdin", "true"], "leave it out"),
+        (&["run", "x", "-shell=false", "true"], "leave it out"),
+        // Other verbs
+        (&["list", "api"], "did you mean --under api?"),
+        (&["ps"], "did you mean: permits status NAME?"),
+        (&["lock", "x", "true"], "did you mean: permits run NAME COMMAND?"),
+        (&["unlock", "x"], "did you mean: permits release HANDLE"),
+        (&["unpin", "x"], "did you mean: permits limit NAME --unpin?"),
+        (&["exports"], "a semaphore comes after a verb: permits status exports"),
+    ] {
+        let refused = output(&mut permits(CLOSED_PORT, arguments));
+        assert_eq!(refused.code, 64, "{arguments:?}");
+        let is_tip = |line: &str| line.starts_with("permits:   tip: ") && line.contains(meant);
+        assert!(refused.stderr.lines().any(is_tip), "{arguments:?}: {}", refused.stderr);
+        assert!(!refused.stderr.contains("as a value"), "{}", refused.stderr);
+    }
+    let other = output(&mut permits(CLOSED_PORT, ["status", "x", "-c"]));
+    assert!(!other.stderr.contains("--limit"), "{}", other.stderr);
 }

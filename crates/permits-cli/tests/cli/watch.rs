@@ -212,6 +212,9 @@ fn a_store_that_cannot_be_used_is_69() {
 fn people_get_sentences() {
     let (server, name) = fresh();
     let watch = Running::until(&mut command(&server, &name, &[]), "0 of 1 held, 0 waiting\n");
+    let holder = Holder::start(&server, &name, "--limit 1 --holder web-1 --label nightly");
+    watch.prints("1 of 1 held, 0 waiting; held by \"nightly\" (web-1); 1 granted\n");
+    holder.release();
     let client = permits::Client::connect(&server.url()).wait().expect("the store is up");
     client.named(&name, Limit::Stored).close_line("moved").wait().expect("it is ours");
     watch.prints(" closed the line: moved\n");

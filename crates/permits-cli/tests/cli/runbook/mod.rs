@@ -1,11 +1,47 @@
 //! `docs/runbook.md`: its commands, in the situations that they are for, print the output that it shows.
+//!
+//! The first line of a block has words that its readers do not see. After `situation=NAME` a situation
+//! begins: its blocks, up to the next heading or situation, are run in it one after the other. After
+//! `not run: REASON` is a block that the tests cannot run.
 
-mod page;
 mod situations;
-mod world;
 
-use page::Page;
-use world::World;
+use std::collections::BTreeMap;
+
+use permits_testkit::documents::{self, Block};
+
+use crate::world::{Step, World, steps};
+
+/// The blocks of the document.
+#[derive(Debug, Default)]
+struct Page {
+    /// The steps of each situation, by its name.
+    situations: BTreeMap<String, Vec<Step>>,
+    /// The reasons of the blocks that are not run, in their order.
+    not_run: Vec<String>,
+}
+
+impl Page {
+    #[track_caller]
+    fn read() -> Self {
+        let (text, mut page, mut last) = (documents::read("runbook.md"), Self::default(), None);
+        for Block { heading, language, attributes, text } in documents::blocks(&text) {
+            assert_eq!(language, "console", "below {heading:?}");
+            let steps = steps(text.lines());
+            if let Some(reason) = attributes.strip_prefix("not run: ") {
+                page.not_run.push(reason.to_owned());
+            } else if let Some(name) = attributes.strip_prefix("situation=") {
+                assert!(page.situations.insert(name.to_owned(), steps).is_none(), "{name} is there twice");
+                last = Some((heading, name));
+            } else {
+                let name = last.filter(|(of, _)| *of == heading && attributes.is_empty());
+                let (_, name) = name.unwrap_or_else(|| panic!("{steps:?} are in no situation"));
+                page.situations.get_mut(name).expect("it was inserted").extend(steps);
+            }
+        }
+        page
+    }
+}
 
 /// Makes a test of each situation: a function that builds it.
 macro_rules! situations {
@@ -14,7 +50,7 @@ macro_rules! situations {
         fn $situation() {
             let page = Page::read();
             let steps = page.situations.get(stringify!($situation)).expect("the page has it");
-            let mut world = World::new();
+            let mut world = World::of_page();
             situations::$situation(&mut world);
             world.run_steps(steps);
         })*

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::World;
+use crate::world::World;
 
 pub(super) fn all_held(world: &mut World) {
     world.job("--limit 2 --holder web-1");
@@ -29,8 +29,8 @@ pub(super) fn pinned_low(world: &mut World) {
 /// The window of `strict` is as long as the longest lease.
 pub(super) fn recovering(world: &mut World) {
     world.job("--limit 2 --holder web-1 --recovery strict");
-    world.server.kill();
-    world.server.restart();
+    world.kill_server();
+    world.restart();
     world.until_counts((1, 0));
     world.job("--limit 2 --holder web-2 --recovery strict");
 }
@@ -94,7 +94,7 @@ pub(super) fn lost(world: &mut World) {
 
 pub(super) fn lost_with_the_store(world: &mut World) {
     let lost = world.job("--limit 1 --lease 6s --holder web-1 2>web-1.log");
-    world.server.kill();
+    world.kill_server();
     world.until_end(lost);
 }
 
@@ -110,7 +110,7 @@ pub(super) fn healthy_store(_: &mut World) {}
 
 pub(super) fn store_down(world: &mut World) {
     world.job("--limit 1 --holder web-1");
-    world.server.kill();
+    world.kill_server();
 }
 
 pub(super) fn store_slow(world: &mut World) {
@@ -122,8 +122,8 @@ pub(super) fn store_slow(world: &mut World) {
 
 pub(super) fn store_restarted(world: &mut World) {
     world.job("--limit 2 --holder web-1");
-    world.server.kill();
-    world.server.restart();
+    world.kill_server();
+    world.restart();
 }
 
 pub(super) fn failover(world: &mut World) {
@@ -177,7 +177,7 @@ pub(super) fn serve_up(world: &mut World) {
 
 pub(super) fn store_of_serve_down(world: &mut World) {
     world.serve("--interval 100ms");
-    world.server.kill();
+    world.kill_server();
 }
 
 pub(super) fn many_semaphores(world: &mut World) {
