@@ -5,15 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use permits_testkit::{Server, skip, wait};
+use permits_testkit::{skip, wait};
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Holder, Output, Running, counts, fresh, output, revoke, status, until_counts};
+use crate::support::{
+    Holder, Local, Output, Running, Store as _, counts, output, revoke, status, until_counts,
+};
+
+const NAME: &str = "exports";
 
 /// A job: its inputs, and the files of the runner.
 struct Job<'a> {
-    server: &'a Server,
+    store: &'a Local,
     inputs: Vec<(&'static str, String)>,
     temp: TempDir,
 }
@@ -31,11 +36,12 @@ fn script(key: &str) -> PathBuf {
 }
 
 impl<'a> Job<'a> {
-    fn new(server: &'a Server, name: &str, inputs: &[(&'static str, &str)]) -> Self {
+    fn new(store: &'a Local, name: &str, inputs: &[(&'static str, &str)]) -> Self {
         let mut inputs: Vec<_> = inputs.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
-        inputs.extend([("url", server.url()), ("name", name.to_owned())]);
+        // The first of a name counts.
+        inputs.extend([("url", store.url()), ("name", name.to_owned())]);
         inputs.push(("program", env!("CARGO_BIN_EXE_permits").to_owned()));
-        Self { server, inputs, temp: TempDir::new().expect("a directory") }
+        Self { store, inputs, temp: TempDir::new().expect("a directory") }
     }
 
     /// A script of the action. Inputs that are not set are empty, as those of a runner are.
@@ -91,7 +97,7 @@ impl<'a> Job<'a> {
 
     #[track_caller]
     fn leaves_nothing(&self, name: &str) {
-        assert_eq!(counts(self.server, name), (0, 0));
+        assert_eq!(counts(self.store, name), (0, 0));
         assert!(wait::until(|| !self.is_running()), "the renewals end");
         let left = fs::read_dir(self.temp.path()).expect("it is there").flatten();
         assert_eq!(left.filter(|file| file.path().is_dir()).count(), 0);
@@ -103,22 +109,23 @@ fn the_permit_is_renewed_until_the_post_step_releases_it() {
     if skip::without_program("node") {
         return;
     }
-    let (server, name) = fresh();
-    let inputs = [("limit", "3"), ("weight", "2"), ("lease", "4s"), ("label", "project deploy 7")];
-    let job = Job::new(&server, &name, &inputs);
+    let store = Local::new();
+    // A label that is too long is cut between characters.
+    let label = "ü".repeat(100);
+    let inputs = [("limit", "3"), ("weight", "2"), ("lease", "4s"), ("label", label.as_str())];
+    let job = Job::new(&store, NAME, &inputs);
     let outputs = job.main();
-    let held = || status(&server, &name)["holders"][0].clone();
-    assert_eq!(held()["label"], "project deploy 7");
-    assert_eq!(held()["weight"], 2);
+    let held = || status(&store, NAME)["holders"][0].clone();
+    assert_eq!((&held()["label"], &held()["weight"]), (&json!("ü".repeat(60)), &json!(2)));
     assert_eq!(held()["token"].to_string(), outputs["token"]);
     assert_eq!(held()["slot"].to_string(), outputs["slot"]);
-    // Longer than a lease, by the server's clock.
+    // Longer than a lease, by the store's clock.
     assert!(wait::until(|| held()["age_ms"].as_u64().is_none_or(|age| age > 4500)));
     assert_eq!(held()["token"].to_string(), outputs["token"]);
 
     let post = job.post();
     assert_eq!((post.code, post.stdout.as_str(), post.stderr.as_str()), (0, "", ""));
-    job.leaves_nothing(&name);
+    job.leaves_nothing(NAME);
 }
 
 #[test]
@@ -126,14 +133,14 @@ fn a_permit_that_was_lost_fails_the_post_step() {
     if skip::without_program("node") {
         return;
     }
-    let (server, name) = fresh();
-    let job = Job::new(&server, &name, &[("holder", "job-7"), ("lease", "1m")]);
+    let store = Local::new();
+    let job = Job::new(&store, NAME, &[("limit", "1"), ("holder", "job-7"), ("lease", "1m")]);
     job.main();
-    revoke(&server, &name, "job-7", "maintenance");
+    revoke(&store, NAME, "job-7", "maintenance");
     let post = job.post();
     assert_eq!(post.code, 1);
     assert!(post.stdout.contains("::error::the permit was lost during the job"), "{}", post.stdout);
-    job.leaves_nothing(&name);
+    job.leaves_nothing(NAME);
 }
 
 #[test]
@@ -141,91 +148,39 @@ fn a_step_without_a_permit_fails_and_its_post_step_does_nothing() {
     if skip::without_program("node") {
         return;
     }
-    let (server, name) = fresh();
-    let holder = Holder::start(&server, &name, "--limit 1");
-    for inputs in [[("timeout", "0")], [("timeout", "50ms")]] {
-        let job = Job::new(&server, &name, &inputs);
+    let store = Local::new();
+    let holder = Holder::start(&store, NAME, "--limit 1");
+    for (name, input, says) in [
+        (NAME, ("timeout", "0"), "::error::no permit of exports: permits ended with 75"),
+        (NAME, ("timeout", "50ms"), "::error::no permit of exports: permits ended with 75"),
+        (NAME, ("program", "/nowhere/permits"), "::error::/nowhere/permits cannot be started"),
+        ("s\n::add-mask::deploy\r::stop", ("limit", "1"), "no permit of s%0A::add-mask::deploy%0D::stop"),
+    ] {
+        let job = Job::new(&store, name, &[input]);
         let main = output(&mut job.script("main"));
-        assert_eq!(main.code, 1, "{}", main.stderr);
-        assert!(main.stdout.contains(&format!("::error::no permit of {name}: permits ended with 75")));
+        assert_eq!((main.code, main.stdout.lines().count()), (1, 1), "{main:?}");
+        assert!(main.stdout.contains(says), "{}", main.stdout);
         assert_eq!(job.post().code, 0);
     }
-    holder.release();
-
-    let mut job = Job::new(&server, &name, &[]);
-    job.inputs.retain(|(key, _)| *key != "program");
-    job.inputs.push(("program", "/nowhere/permits".to_owned()));
-    let main = output(&mut job.script("main"));
-    assert_eq!(main.code, 1);
-    assert!(main.stdout.contains("::error::/nowhere/permits cannot be started"), "{}", main.stdout);
-    job.leaves_nothing(&name);
-}
-
-#[test]
-fn a_job_that_is_cancelled_leaves_the_line() {
-    if skip::without_program("node") {
-        return;
-    }
-    let (server, name) = fresh();
-    let holder = Holder::start(&server, &name, "--limit 1");
-    let job = Job::new(&server, &name, &[]);
+    // A job that is cancelled leaves the line.
+    let job = Job::new(&store, NAME, &[]);
     let waiting = Running::start(&mut job.script("main"));
-    until_counts(&server, &name, (1, 1));
+    until_counts(&store, NAME, (1, 1));
     waiting.signal(Signal::INT);
     assert_eq!(waiting.finish().code, 1);
-    until_counts(&server, &name, (1, 0));
+    until_counts(&store, NAME, (1, 0));
     assert_eq!(job.post().code, 0);
     holder.release();
-    job.leaves_nothing(&name);
+    job.leaves_nothing(NAME);
 }
 
 #[test]
-fn a_name_with_line_breaks_gives_the_runner_no_command() {
+fn the_post_step_needs_the_directory_of_the_main_step_and_deletes_no_other() {
     if skip::without_program("node") {
         return;
     }
-    let (server, _) = fresh();
-    let job = Job::new(&server, "s\n::add-mask::deploy\r::stop", &[]);
-    let main = output(&mut job.script("main"));
-    assert_eq!(main.code, 1);
-    assert_eq!(main.stdout.lines().count(), 1, "{}", main.stdout);
-    assert!(main.stdout.contains("no permit of s%0A::add-mask::deploy%0D::stop"), "{}", main.stdout);
-}
-
-#[test]
-fn a_label_that_is_too_long_is_cut_between_characters() {
-    if skip::without_program("node") {
-        return;
-    }
-    let (server, name) = fresh();
-    let job = Job::new(&server, &name, &[("limit", "1"), ("label", &"ü".repeat(100))]);
-    job.main();
-    assert_eq!(status(&server, &name)["holders"][0]["label"], "ü".repeat(60));
-    assert_eq!(job.post().code, 0);
-    job.leaves_nothing(&name);
-}
-
-#[test]
-fn a_url_file_of_the_runner_does_not_count() {
-    if skip::without_program("node") {
-        return;
-    }
-    let (server, name) = fresh();
-    let job = Job::new(&server, &name, &[("limit", "1")]);
-    for key in ["main", "post"] {
-        let step = output(job.script(key).env("PERMITS_URL_FILE", "/nowhere/url"));
-        assert_eq!(step.code, 0, "{} {}", step.stdout, step.stderr);
-    }
-    job.leaves_nothing(&name);
-}
-
-#[test]
-fn the_post_step_deletes_no_directory_but_that_of_the_main_step() {
-    if skip::without_program("node") {
-        return;
-    }
-    let (server, name) = fresh();
-    let job = Job::new(&server, &name, &[]);
+    let store = Local::new();
+    let job = Job::new(&store, NAME, &[("limit", "1")]);
     for directory in ["permits-1/permits-2", "other"] {
         let directory = job.temp.path().join(directory);
         fs::create_dir_all(&directory).expect("a directory");
@@ -236,18 +191,11 @@ fn the_post_step_deletes_no_directory_but_that_of_the_main_step() {
         assert!(post.stdout.starts_with("::error::the state of the step was changed"), "{}", post.stdout);
         assert!(file.exists());
     }
-}
-
-#[test]
-fn a_post_step_without_its_file_says_so() {
-    if skip::without_program("node") {
-        return;
-    }
-    let (server, name) = fresh();
-    let job = Job::new(&server, &name, &[("limit", "1")]);
-    job.main();
+    // A file with a URL that the runner's environment names does not count.
+    let main = output(job.script("main").env("PERMITS_URL_FILE", "/nowhere/url"));
+    assert_eq!(main.code, 0, "{main:?}");
     fs::remove_file(&job.file("STATE")["file"]).expect("it is there");
-    let post = job.post();
+    let post = output(job.script("post").env("PERMITS_URL_FILE", "/nowhere/url"));
     assert_eq!((post.code, post.stderr.as_str()), (1, ""));
     assert!(post.stdout.starts_with("::error::the file with the handle was removed"), "{}", post.stdout);
 }

@@ -3,10 +3,10 @@
 //! A section begins with `# FACT`, and has a store of its own: a local one; a server after `[server]`; one
 //! after the other after `[both]`. `$ COMMAND` is run by bash, in a directory of the section, and ends with 0
 //! unless `# CODE` follows. Below it are its standard output and then its standard error, in which each line
-//! begins with `permits: `. `[..]` stands for any text of a line, and several spaces for one. `& COMMAND`
-//! starts a program, which holds or waits when the next line is run. `$ said 1` waits until the first one has
-//! printed what follows, and `$ wait 1` is its end. That the stores agree is the subject of the library's
-//! suite `conformance`: a section or two of each kind of verb run on both.
+//! begins with `permits: `. `[..]` stands for any text of a line, `...` for any lines, and several spaces for
+//! one. `& COMMAND` starts a program, which holds or waits when the next line is run. `$ said 1` waits until
+//! the first one has printed what follows, and `$ wait 1` is its end. That the stores agree is the subject of
+//! the library's suite `conformance`: a section or two of each kind of verb run on both.
 
 use std::sync::LazyLock;
 
@@ -53,6 +53,7 @@ fn is_like(shown: &str, printed: &str) -> bool {
     static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(" +").expect("it is valid"));
     let lines = |text: &str| SPACES.replace_all(text.trim_end(), " ").replace(" \n", "\n");
     let expression = regex::escape(&lines(shown)).replace(r"\[\.\.\]", ".*");
+    let expression = expression.replace("\n\\.\\.\\.", "(\n.*)*");
     Regex::new(&format!("^{expression}$")).expect("it is valid").is_match(&lines(printed))
 }
 

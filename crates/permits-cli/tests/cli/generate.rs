@@ -4,29 +4,8 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: [&str; 21] = [
-    "run",
-    "hold",
-    "acquire",
-    "renew",
-    "release",
-    "status",
-    "list",
-    "top",
-    "watch",
-    "serve",
-    "limit",
-    "alert",
-    "pause",
-    "resume",
-    "close",
-    "open",
-    "revoke",
-    "delete",
-    "doctor",
-    "completions",
-    "man",
-];
+const VERBS: &str = "run hold acquire renew release status list top watch serve limit alert pause resume close open \
+    revoke delete doctor completions man";
 
 /// The output of a call that asks no store.
 #[track_caller]
@@ -40,7 +19,7 @@ fn generated<const N: usize>(arguments: [&str; N]) -> String {
 fn every_shell_has_a_script_that_knows_the_verbs() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = generated(["completions", shell]);
-        for verb in VERBS {
+        for verb in VERBS.split(' ') {
             assert!(script.contains(verb), "{shell} {verb}");
         }
     }
@@ -79,7 +58,7 @@ fn bash_completes_verbs_options_and_values() {
 fn every_verb_has_a_manual_page() {
     let overview = generated(["man"]);
     assert!(overview.contains("\n.TH permits 1 "), "{overview}");
-    for verb in VERBS {
+    for verb in VERBS.split(' ') {
         assert!(overview.contains(&format!("permits\\-{verb}(1)\n")), "{verb}: {overview}");
         let page = generated(["man", verb]);
         assert!(page.contains(&format!("\n.TH permits-{verb} 1 ")), "{page}");
@@ -122,7 +101,7 @@ fn each_text_about_a_verb_begins_alike() {
     let verbs = verbs.expect("a list of verbs").lines().filter_map(|line| line.trim().split_once(' '));
     let verbs: Vec<_> =
         verbs.map(|(verb, about)| (verb, about.trim())).filter(|(verb, _)| *verb != "help").collect();
-    assert_eq!(verbs.iter().map(|(verb, _)| *verb).collect::<Vec<_>>(), VERBS);
+    assert_eq!(verbs.iter().map(|(verb, _)| *verb).collect::<Vec<_>>().join(" "), VERBS);
     for (verb, about) in verbs {
         for help in [generated([verb, "--help"]), generated([verb, "-h"]), generated(["help", verb])] {
             assert_eq!(help.lines().next(), Some(about), "{verb}");

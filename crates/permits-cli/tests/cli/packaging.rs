@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cookbook::{command, log_of};
-
-/// The crates that a release publishes.
-const PUBLISHED: [&str; 5] = ["permits-process", "permits-core", "permits", "permits-tower", "permits-cli"];
+use crate::support::add_program;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
@@ -52,28 +50,22 @@ fn package(name: &str) -> Value {
 
 #[test]
 fn each_published_crate_has_its_licences_its_readme_and_the_words_that_find_it() {
-    let published: BTreeSet<String> = packages()
-        .iter()
-        .filter(|package| package["publish"] != serde_json::json!([]))
-        .map(|package| package["name"].as_str().expect("a name").to_owned())
-        .collect();
-    assert_eq!(published, PUBLISHED.map(str::to_owned).into());
-
-    for name in PUBLISHED {
+    let is_published = |package: &Value| package["publish"] != json!([]);
+    let published: Vec<Value> = packages().into_iter().filter(is_published).collect();
+    assert_eq!(published.len(), 5, "permits, its core and its process, the tower layer, and the command");
+    for package in published {
+        let name = package["name"].as_str().expect("a name");
         let listed = output(cargo().args(["package", "--list", "--allow-dirty", "--package", name]));
-        let listed: BTreeSet<&str> = listed.lines().collect();
-        let package = package(name);
-        let readme = package["readme"].as_str().map(Path::new).expect("it has a readme");
-        let readme = readme.file_name().and_then(|name| name.to_str()).expect("a name");
-        for file in ["LICENSE-APACHE", "LICENSE-MIT", readme, "src"] {
-            assert!(listed.iter().any(|path| path.starts_with(file)), "{name} has no {file}: {listed:?}");
+        let readme = package["readme"].as_str().map(Path::new).and_then(Path::file_name).expect("a readme");
+        for file in ["LICENSE-APACHE", "LICENSE-MIT", readme.to_str().expect("text"), "src"] {
+            assert!(listed.lines().any(|path| path.starts_with(file)), "{name} has no {file}: {listed}");
         }
         for field in ["description", "license", "rust_version"] {
             assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {field}");
         }
-        for (field, most) in [("keywords", 5), ("categories", 5)] {
+        for field in ["keywords", "categories"] {
             let number = package[field].as_array().map_or(0, Vec::len);
-            assert!((1..=most).contains(&number), "{name} has {number} {field}");
+            assert!((1..=5).contains(&number), "{name} has {number} {field}");
         }
         // Without a version, a dependency cannot be published; cargo leaves out those of tests alone.
         for dependency in package["dependencies"].as_array().expect("a list") {
@@ -93,75 +85,40 @@ fn metadata(key: &str) -> Value {
 fn the_files_of_the_debian_package_are_there_or_are_made() {
     let made = TempDir::new().expect("a directory");
     output(Command::new("scripts/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
-    let assets = metadata("deb")["assets"].clone();
-    let mut targets = BTreeSet::new();
-    for asset in assets.as_array().expect("a list") {
-        let (source, target) = (asset[0].as_str().expect("a path"), asset[1].as_str().expect("a path"));
-        targets.insert(target.to_owned());
+    let deb = metadata("deb");
+    let of_crate = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for asset in deb["assets"].as_array().expect("a list") {
+        let source = asset[0].as_str().expect("a path");
         let path = match source.strip_prefix("target/release/package-files/") {
             Some(name) => made.path().join(name),
             None if source == "target/release/permits" => continue,
-            None => Path::new(env!("CARGO_MANIFEST_DIR")).join(source),
+            None => of_crate.join(source),
         };
         // A pattern stands for all files of a directory, of one extension or of any.
-        let (directory, name) = (path.parent().expect("below"), path.file_name().expect("a name"));
-        let suffix = name.to_str().expect("text").strip_prefix('*');
-        let files = fs::read_dir(directory).unwrap_or_else(|error| panic!("{source}: {error}"));
-        let found = files.map(|file| file.expect("it can be read").file_name()).any(|file| match suffix {
-            Some(suffix) => file.to_str().is_some_and(|file| file.ends_with(suffix)),
-            None => file == name,
-        });
-        assert!(found, "there is no {source}");
+        let found = output(Command::new("sh").args(["-c", "ls -d $0"]).arg(path));
+        assert!(!found.is_empty(), "there is no {source}");
     }
     for target in ["usr/bin/permits", "usr/share/man/man1/", "usr/share/bash-completion/completions/permits"]
     {
-        assert!(targets.contains(target), "nothing is installed as {target}");
+        let is_target = |asset: &Value| asset[1] == target;
+        assert!(
+            deb["assets"].as_array().into_iter().flatten().any(is_target),
+            "nothing is installed as {target}"
+        );
     }
-    let license = metadata("deb")["license-file"][0].as_str().expect("a path").to_owned();
-    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(license).exists());
+    assert!(of_crate.join(deb["license-file"][0].as_str().expect("a path")).exists());
 }
 
 #[test]
-fn every_verb_has_a_manual_page_and_every_shell_its_completions() {
-    let made = TempDir::new().expect("a directory");
-    output(Command::new("scripts/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
-    let help = output(Command::new(env!("CARGO_BIN_EXE_permits")).arg("--help"));
-    let verbs = help.split("Verbs:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
-    let verbs: Vec<&str> = verbs.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert!(verbs.contains(&"run") && verbs.contains(&"man"), "{verbs:?}");
-    for verb in verbs.into_iter().filter(|verb| *verb != "help") {
-        let page = made.path().join(format!("man/permits-{verb}.1"));
-        let page = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        assert!(page.contains(&format!("permits\\-{verb} \\- ")), "{verb}: {page}");
-    }
-    for script in ["permits.bash", "_permits", "permits.fish"] {
-        let script = fs::read_to_string(made.path().join("completions").join(script)).expect("it is made");
-        assert!(script.contains("no-wait"));
-    }
-}
-
-#[test]
-fn the_image_the_archive_and_the_workflow_name_the_same_program() {
-    let package = package("permits-cli");
-    let program = package["targets"]
-        .as_array()
-        .and_then(|targets| targets.iter().find(|target| target["kind"][0] == "bin"))
-        .and_then(|target| target["name"].as_str())
-        .expect("it has a program");
+fn the_image_and_the_archive_name_the_program_and_scripts_that_can_be_executed() {
     let image = read("Dockerfile");
     for line in [
-        format!("RUN cargo build --release --locked --package {}", package["name"].as_str().expect("a name")),
-        format!("COPY --from=build /source/target/release/{program} /usr/bin/{program}"),
-        format!("ENTRYPOINT [\"/usr/bin/{program}\"]"),
+        "RUN cargo build --release --locked --package permits-cli",
+        "COPY --from=build /source/target/release/permits /usr/bin/permits",
+        "ENTRYPOINT [\"/usr/bin/permits\"]",
     ] {
         assert!(image.lines().any(|of_image| of_image == line), "the Dockerfile has no line {line:?}");
     }
-    for file in image.lines().filter_map(|line| line.strip_prefix("COPY --from=build ")) {
-        for source in file.split(' ').filter_map(|path| path.strip_prefix("/source/LICENSE")) {
-            assert!(root().join(format!("LICENSE{source}")).exists(), "{file}");
-        }
-    }
-
     // cargo-binstall looks for the archive that the script makes.
     let binstall = metadata("binstall");
     let archive = "permits-{ version }-{ target }";
@@ -171,12 +128,8 @@ fn the_image_the_archive_and_the_workflow_name_the_same_program() {
     let script = read("scripts/package-archive");
     assert!(script.contains("\nname=permits-$version-$target\n"), "the archive has another name");
 
-    let workflow = read(".github/workflows/release.yml");
-    let called = workflow.split_whitespace().filter(|word| word.starts_with("scripts/"));
-    assert_eq!(called.collect::<BTreeSet<_>>(), BTreeSet::from(["scripts/package"]));
-    let called = read("scripts/package");
-    let called = called.split_whitespace().filter(|word| word.starts_with("scripts/package-"));
-    for script in called.chain(["scripts/package", "scripts/package-files"]) {
+    let texts = read(".github/workflows/release.yml") + &read("scripts/package");
+    for script in texts.split_whitespace().filter(|word| word.starts_with("scripts/package")) {
         let mode = fs::metadata(root().join(script)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script} cannot be executed");
     }
@@ -266,23 +219,13 @@ fn the_image_of_a_release_has_what_the_dockerfile_says_and_equal_inputs_make_equ
     let again = output(&mut image("aarch64-unknown-linux-musl", "second"));
     assert!(fs::read(file).expect("it is made") == fs::read(again.trim_end()).expect("it is made"));
 
-    let directory = made.path().join("unpacked");
-    let unpacked = |archive: &Path, name: &str| {
-        fs::create_dir_all(directory.join(name)).expect("it is new");
-        output(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory.join(name)));
-    };
-    unpacked(Path::new(file), "image");
-    let json = |path: &str| {
-        let text = fs::read_to_string(directory.join("image").join(path)).expect("it is there");
-        serde_json::from_str::<Value>(&text).expect("it is JSON")
-    };
-    for blob in fs::read_dir(directory.join("image/blobs/sha256")).expect("it is there") {
-        let blob = blob.expect("it can be read");
-        let hash = output(Command::new("sha256sum").arg(blob.path()));
-        assert!(hash.starts_with(&format!("{}  ", blob.file_name().display())), "{hash}");
-    }
-
-    // The two tables of contents name the same blobs.
+    // Each blob has its hash as its name, and the two tables of contents name the same blobs.
+    let unpack = r#"mkdir image layer; tar -xf "$0" -C image; cd image/blobs/sha256
+        for blob in *; do echo "$blob  $blob"; done | sha256sum --check --quiet"#;
+    output(Command::new("sh").args(["-euc", &format!("cd \"$1\"; {unpack}"), file]).arg(made.path()));
+    let at = |path: &str| made.path().join("image").join(path);
+    let json = |path: &str| serde_json::from_slice::<Value>(&fs::read(at(path)).expect("it is there"));
+    let json = |path: &str| json(path).expect("it is JSON");
     let archive = json("manifest.json")[0].clone();
     let blob = |digest: &Value| digest.as_str().expect("a digest").replace("sha256:", "blobs/sha256/");
     let manifest = json(&blob(&json("index.json")["manifests"][0]["digest"]));
@@ -299,24 +242,20 @@ fn the_image_of_a_release_has_what_the_dockerfile_says_and_equal_inputs_make_equ
     });
     assert_eq!(config["config"], expected);
 
-    let layer = directory.join("image").join(archive["Layers"][0].as_str().expect("a path"));
-    let listed = output(Command::new("tar").arg("-tf").arg(&layer));
+    let (layer, unpacked) = (at(archive["Layers"][0].as_str().expect("a path")), made.path().join("layer"));
+    let listed = output(Command::new("tar").arg("-xvf").arg(&layer).arg("-C").arg(&unpacked));
     let listed = listed.lines().filter(|path| !path.ends_with('/')).collect::<Vec<_>>();
     let certificates = "etc/ssl/certs/ca-certificates.crt";
     let [apache, mit] = ["APACHE", "MIT"].map(|name| format!("usr/share/doc/permits/LICENSE-{name}"));
     assert_eq!(listed, [certificates, "usr/bin/permits", &apache, &mit]);
-    unpacked(&layer, "layer");
-    let contents = |path: &str| fs::read(directory.join("layer").join(path)).expect("it is there");
+    let contents = |path: &str| fs::read(unpacked.join(path)).expect("it is there");
     assert!(contents("usr/bin/permits") == b"a program");
     assert!(contents(certificates) == fs::read(Path::new("/").join(certificates)).expect("it is there"));
-    assert!(contents(&mit) == read("LICENSE-MIT").into_bytes());
-    let mode =
-        fs::metadata(directory.join("layer/usr/bin/permits")).expect("it is there").permissions().mode();
+    let mode = fs::metadata(unpacked.join("usr/bin/permits")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-
-    for kind in ["docker-archive", "oci-archive"] {
-        if !skip::without_program("skopeo") {
-            let copy = format!("dir:{}", directory.join(kind).display());
+    if !skip::without_program("skopeo") {
+        for kind in ["docker-archive", "oci-archive"] {
+            let copy = format!("dir:{}", made.path().join(kind).display());
             output(Command::new("skopeo").args(["copy", "--quiet", &format!("{kind}:{file}"), &copy]));
         }
     }
@@ -399,17 +338,6 @@ fn a_release_of_changes_that_are_not_committed_is_refused() {
     assert!(code == Some(64) && said.starts_with("usage:"), "{said}");
 }
 
-/// A directory with a program of this name for each that the examples start.
-fn programs(names: &[&str]) -> TempDir {
-    let directory = TempDir::new().expect("a directory");
-    for name in names {
-        let path = directory.path().join(name);
-        fs::write(&path, "#!/bin/sh\n").expect("it can be written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
-    }
-    directory
-}
-
 /// The units of contrib, with the programs of this machine.
 fn units() -> Vec<(String, String)> {
     let directory = fs::read_dir(root().join("contrib/systemd")).expect("it is there");
@@ -430,8 +358,10 @@ fn the_units_are_valid() {
         println!("SKIPPED: systemd-analyze is not installed");
         return;
     }
-    let programs = programs(&["backup-nightly", "exporter"]);
-    let directory = TempDir::new().expect("a directory");
+    let [programs, directory] = [(); 2].map(|()| TempDir::new().expect("a directory"));
+    for name in ["backup-nightly", "exporter"] {
+        add_program(programs.path(), name, "#!/bin/sh\n");
+    }
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no", "--recursive-errors=no"]);
     for (name, text) in units() {

@@ -223,18 +223,6 @@ fn ctrl_c_ends_the_calling_script(store: &dyn Store, name: &str) {
     }
 }
 
-#[test]
-fn typed_input_reaches_the_command() {
-    let (server, name) = fresh();
-    let mut terminal =
-        Terminal::start(&mut permits(&server.url(), ["run", &name, "--limit", "1", "--", "cat"]));
-    terminal.until_counts(&server, &name, (1, 0));
-    terminal.types("hello\n");
-    terminal.shows("hello\r\nhello\r\n");
-    terminal.types(CTRL_D);
-    assert_eq!(terminal.finish(), 0);
-}
-
 fn a_command_can_be_suspended_and_continued(store: &dyn Store, name: &str) {
     let mut terminal = Terminal::shell(store);
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- cat; echo ended $?\n"));

@@ -186,24 +186,21 @@ fn no_action_without_a_fetched_state() {
 #[test]
 fn a_limit_is_a_number_from_1() {
     let now = Instant::now();
-    for (typed, expected) in [
-        ("8", limit(8)),
-        ("-0x08", limit(8)),
-        ("4294967295", limit(u32::MAX)),
-        ("42949672959", limit(u32::MAX)),
-        ("4294967296", None),
-        ("0", None),
-        ("000", None),
-        ("", None),
+    for (typed, expected, message) in [
+        ("8", limit(8), None),
+        ("-0x08", limit(8), None),
+        ("4294967295", limit(u32::MAX), None),
+        ("42949672959", limit(u32::MAX), None),
+        ("4294967296", None, Some("a limit is at most 4294967295")),
+        ("0", None, Some("a limit is at least 1: pause it with p instead")),
+        ("000", None, Some("a limit is at least 1: pause it with p instead")),
+        ("", None, None),
     ] {
         let mut model = opened(detail(), now);
         types(&mut model, "l");
         assert_eq!(types(&mut model, typed), None);
         assert_eq!(press(&mut model, KeyCode::Enter), expected, "{typed:?}");
-        assert_eq!(
-            (model.prompt.is_none(), model.message.is_some()),
-            (true, expected.is_none() && !typed.is_empty())
-        );
+        assert_eq!((model.prompt, model.message.as_deref()), (None, message), "{typed:?}");
     }
 }
 

@@ -8,9 +8,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Hold, names_of};
-use crate::support::{
-    CLOSED_PORT, Running, Store, code, counts, gate, json_lines, on_a_server, permits, until_counts,
-};
+use crate::support::{Running, Store, code, counts, gate, json_lines, on_a_server, permits, until_counts};
 
 on_a_server! {
     the_end_of_the_input_releases_all,
@@ -108,17 +106,4 @@ fn a_killed_command_keeps_permits_for_a_lease(store: &dyn Store, name: &str) {
     many.running.signal(Signal::KILL);
     assert_eq!(many.finish().0.code, 137);
     until_counts(store, name, (0, 0));
-}
-
-#[test]
-fn a_store_that_cannot_be_reached_is_a_failure() {
-    let options = ["hold", "--many", "--store-timeout", "100ms"];
-    let mut command = permits(CLOSED_PORT, options);
-    let input = gate(&mut command);
-    let output = Running::start(&mut command).finish();
-    let events = json_lines("hold.schema.json", &output.stdout);
-    assert_eq!((output.code, events.len()), (69, 1));
-    assert_eq!((&events[0]["event"], &events[0]["exit_code"]), (&json!("failed"), &json!(69)));
-    assert!(events[0].get("id").is_none() && output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);
-    drop(input);
 }

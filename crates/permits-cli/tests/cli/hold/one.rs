@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::Hold;
 
 use crate::support::{
-    CLOSED_PORT, Output, Store, ageless, code, counts, fresh, gate, on_a_server, on_both_stores, permits,
-    prepare, revoke, status,
+    Output, Store, ageless, code, counts, gate, on_a_server, on_both_stores, permits, prepare, revoke, status,
 };
 
 on_both_stores! {
@@ -179,30 +178,4 @@ fn a_grant_that_cannot_be_reported_is_released(store: &dyn Store, name: &str) {
     assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(store, name), (0, 0));
     drop(input);
-}
-
-#[test]
-fn a_permit_that_cannot_be_renewed_is_lost() {
-    let (server, name) = fresh();
-    let hold = Hold::one_granted(&server, &name, "--limit 1 --lease 1s");
-    server.pause();
-    hold.running.prints("\"lost\"");
-    let (output, events) = hold.finish();
-    assert_eq!((output.code, names(&events).last()), (76, Some(&"lost")));
-    server.resume();
-}
-
-#[test]
-fn a_store_that_cannot_be_reached_is_a_failure() {
-    struct Closed;
-    impl Store for Closed {
-        fn url(&self) -> String {
-            CLOSED_PORT.to_owned()
-        }
-    }
-    let hold = Hold::one(&Closed, "x", "--limit 1 --wait 0 --store-timeout 100ms");
-    hold.running.prints("\"failed\"");
-    let (output, events) = hold.finish();
-    assert_eq!((output.code, names(&events), &events[0]["exit_code"]), (69, vec!["failed"], &json!(69)));
-    assert!(output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);
 }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{
-    CLOSED_PORT, Local, Running, Store, against_schema, counts, on_a_server, output, permits, prepare,
-    until_counts, without_home,
+    Local, Running, Store, against_schema, counts, on_a_server, output, permits, prepare, until_counts,
+    without_home,
 };
 use permits_testkit::HANGS;
 
@@ -183,16 +183,6 @@ fn the_socket_of_a_dead_process_is_replaced_and_no_other_file() {
     let refused = output(&mut listen(&store, &directory.path().join("none/socket")));
     assert_eq!(refused.code, 71);
     assert!(refused.stderr.contains("its directory cannot be opened"), "{}", refused.stderr);
-}
-
-#[test]
-fn a_store_that_cannot_be_reached_leaves_no_socket() {
-    let directory = TempDir::new().expect("a directory");
-    let address = format!("unix:{}", directory.path().join("socket").display());
-    let options = ["hold", "--listen", &address, "--store-timeout", "100ms"];
-    let output = output(&mut permits(CLOSED_PORT, options));
-    assert_eq!((output.code, output.stdout.as_str()), (69, ""));
-    assert!(!directory.path().join("socket").exists());
 }
 
 #[test]

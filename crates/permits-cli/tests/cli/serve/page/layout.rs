@@ -6,23 +6,18 @@ use permits_testkit::sound::Named as _;
 
 use super::super::webdriver::{DOWN, ESCAPE, TAB};
 use super::*;
-use crate::support::{Store as _, waiter};
+use crate::support::waiter;
 
 /// A name that would run a script and leave its cell, if it were taken for HTML.
 const HOSTILE: &str = r#"<img src=x onerror="window.harmed=1"><script>window.harmed=1</script></table>"#;
 
 #[test]
 fn lanes_are_beside_the_labels_and_in_a_list() {
-    if without_browser() {
-        return;
-    }
     let store = Local::new();
     let _holder = Holder::start(&store, "api", "--limit 1 --lane tenant-1 --label nightly");
     let _other = Holder::start(&store, "other", "--limit 1");
     let _waiter = waiter(&store, "api", "--lane tenant-7=10", (1, 1));
-    let serve = Serve::start(&store, &[]);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/#/api", serve.address));
+    let Some((_serve, browser)) = opened(&store, "#/api") else { return };
     browser.until("document.querySelector('#holders tr.row')?.innerText.includes('[tenant-1] nightly')");
     browser.until("document.querySelector('#waiters tr.row')?.innerText.includes('[tenant-7]')");
     let rows = "[...document.querySelectorAll('#lanes tr.row')].map((row) => [...row.cells].map((cell) => cell.innerText))";
@@ -109,9 +104,6 @@ fn names_labels_and_states_are_visible_in_every_width() {
 
 #[test]
 fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
-    if without_browser() {
-        return;
-    }
     let server = Server::start();
     for name in ["mails", "imports", "api"] {
         prepare(&server, name);
@@ -125,9 +117,7 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
         assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
     }
     server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
-    let serve = Serve::start(&server, &[]);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/#/mails", serve.address));
+    let Some((_serve, browser)) = opened(&server, "#/mails") else { return };
     browser.until("document.querySelector('#holders tr.row')");
     assert_eq!(browser.text("#held-now"), "0 of 3, 2 cooling");
     assert_eq!(browser.text("#holders .badge"), "cooling");
@@ -170,18 +160,13 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
 
 #[test]
 fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
-    if without_browser() {
-        return;
-    }
     let store = Local::new();
     let bidirectional = "abc \u{202e}gnp.exe";
     for name in [HOSTILE, bidirectional, &"wide ".repeat(40), "a/b", "plain"] {
         assert_eq!(output(&mut permits(&store.url(), ["limit", "--", name.trim_end(), "3"])).code, 0);
     }
     let _holder = Holder::start(&store, HOSTILE, "");
-    let serve = Serve::start(&store, &[]);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
+    let Some((_serve, browser)) = opened(&store, "") else { return };
     browser.until("document.querySelectorAll('#semaphores tr.row').length === 5");
     let images =
         browser.script("return document.querySelectorAll('main img, main script, #semaphores table').length");

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::webdriver::{Browser, ENTER};
 use super::{Serve, TOKEN};
-use crate::support::{Holder, Local, Running, output, permits, prepare, run, until_counts};
+use crate::support::{Holder, Local, Running, Store, output, permits, prepare, run, until_counts};
 
 /// The variable with the directory for pictures of the documentation.
 const PICTURES: &str = "PERMITS_SCREENSHOTS";
@@ -35,6 +35,30 @@ fn without_browser() -> bool {
 fn row(name: &str) -> String {
     let name = Value::from(name);
     format!("[...document.querySelectorAll('#semaphores tr.row')].find((row) => row.item.name === {name})")
+}
+
+/// The page below this path of a server that changes nothing; `None` if this machine has no browser.
+#[track_caller]
+fn opened(store: &dyn Store, path: &str) -> Option<(Serve, Browser)> {
+    open(Serve::start(store, &[]), path)
+}
+
+/// The page with the token of an operator; `None` if this machine has no browser.
+#[track_caller]
+fn opened_by_operator(store: &dyn Store, path: &str) -> Option<(Serve, Browser)> {
+    let (serve, browser) = open(Serve::writable(store), path)?;
+    enter_token(&browser);
+    Some((serve, browser))
+}
+
+#[track_caller]
+fn open(serve: Serve, path: &str) -> Option<(Serve, Browser)> {
+    if without_browser() {
+        return None;
+    }
+    let browser = Browser::start();
+    browser.open(&format!("http://{}/{path}", serve.address));
+    Some((serve, browser))
 }
 
 /// Gives the page its token.
@@ -80,10 +104,7 @@ fn unseen(browser: &Browser, selector: &str, wanted: &[&str]) -> Vec<String> {
 /// The page of a store with the semaphores of [`scene`], open and with its token.
 fn scene_in_a_browser() -> (Server, Serve, Browser, Vec<Running>) {
     let server = Server::start();
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
+    let (serve, browser) = opened_by_operator(&server, "").expect("the caller has looked for a browser");
     let running = scene(&server);
     (server, serve, browser, running)
 }

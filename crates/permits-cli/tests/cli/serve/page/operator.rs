@@ -2,19 +2,13 @@
 
 use super::super::webdriver::{ESCAPE, TAB};
 use super::*;
-use crate::support::{Store as _, status, waiter};
+use crate::support::{status, waiter};
 
 #[test]
 fn an_operator_works_with_the_page() {
-    if without_browser() {
-        return;
-    }
     let server = Server::start();
     prepare(&server, "exports");
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
+    let Some((_serve, browser)) = opened_by_operator(&server, "") else { return };
 
     let holder = Holder::start(&server, "exports", "--limit 1 --holder web/1 --label nightly");
     browser.until(&format!("{}?.innerText.includes('1 / 1')", row("exports")));
@@ -120,18 +114,12 @@ fn an_operator_works_with_the_page() {
 
 #[test]
 fn a_group_is_changed_after_one_question() {
-    if without_browser() {
-        return;
-    }
     let store = Local::new();
     for number in 1..=5 {
         assert_eq!(output(&mut permits(&store.url(), ["limit", &format!("api/{number}"), "2"])).code, 0);
     }
     let holder = Holder::start(&store, "api/1", "");
-    let serve = Serve::writable(&store);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
+    let Some((_serve, browser)) = opened_by_operator(&store, "") else { return };
     browser.until("document.querySelectorAll('#semaphores tr.row').length === 1");
     let choose = |change: &str| {
         browser.click("#semaphores .who > button");

@@ -2,7 +2,7 @@
 
 use super::super::webdriver::{DOWN, RIGHT};
 use super::*;
-use crate::support::{Store as _, waiter};
+use crate::support::waiter;
 
 /// The names of the rows in their order.
 const NAMES: &str = "[...document.querySelectorAll('#semaphores .name')].map((name) => name.innerText)";
@@ -13,9 +13,6 @@ fn until_names(browser: &Browser, expected: &[&str]) {
 
 #[test]
 fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
-    if without_browser() {
-        return;
-    }
     let store = Local::new();
     let set = |arguments: &[&str]| assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     for number in 1..=9 {
@@ -30,9 +27,7 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     let _holder = Holder::start(&store, "api/b", "--limit 1");
     let _waiter = waiter(&store, "api/b", "", (1, 1));
     set(&["alert", "api/b", "--waiting", "1"]);
-    let serve = Serve::start(&store, &[]);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
+    let Some((serve, browser)) = opened(&store, "") else { return };
     let ranked = ["api/", "moved", "stopped", "busy", "9 idle semaphores"];
     until_names(&browser, &ranked);
     let notes = "return [...document.querySelectorAll('#semaphores .note')].map((note) => note.innerText)";

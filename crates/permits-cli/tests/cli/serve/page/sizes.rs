@@ -4,7 +4,7 @@ use permits_testkit::sound::Named as _;
 
 use super::super::webdriver::ESCAPE;
 use super::*;
-use crate::support::{Store as _, waiter};
+use crate::support::waiter;
 
 /// The number of rows of holders and waiters of which no part is cut or covered.
 const WHOLE_ROWS: &str = "return [...document.querySelectorAll('#holders tr.row, #waiters tr.row')].filter((row) => {
@@ -27,9 +27,6 @@ const CUT: &str = "const isCut = (element) => element.scrollWidth > element.clie
 
 #[test]
 fn holders_and_waiters_come_first_and_are_many() {
-    if without_browser() {
-        return;
-    }
     let server = Server::start();
     prepare(&server, "ledger");
     let _running: Vec<Running> = (1..=14)
@@ -42,10 +39,7 @@ fn holders_and_waiters_come_first_and_are_many() {
             running
         })
         .collect();
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/#/ledger", serve.address));
-    enter_token(&browser);
+    let Some((_serve, browser)) = opened_by_operator(&server, "#/ledger") else { return };
     for (width, height, least) in
         [(390, 844, 8), (768, 1024, 14), (1024, 768, 11), (1280, 800, 14), (1440, 900, 14), (1920, 1080, 14)]
     {
@@ -80,9 +74,6 @@ fn holders_and_waiters_come_first_and_are_many() {
 
 #[test]
 fn no_text_is_cut_without_a_sign_and_no_number_at_all() {
-    if without_browser() {
-        return;
-    }
     let server = Server::start();
     let long = format!("{}/{}", "a".repeat(100), "b".repeat(99));
     let right_to_left = "مرحبا/".repeat(16);
@@ -99,10 +90,7 @@ fn no_text_is_cut_without_a_sign_and_no_number_at_all() {
     }
     let _waiter = waiter(&server, names[0], "--holder x", (1, 1));
     assert_eq!(output(&mut permits(&server.url(), ["pause", names[1], "--reason", names[2]])).code, 0);
-    let serve = Serve::writable(&server);
-    let browser = Browser::start();
-    browser.open(&format!("http://{}/", serve.address));
-    enter_token(&browser);
+    let Some((_serve, browser)) = opened_by_operator(&server, "") else { return };
     for width in [320, 360, 390, 430, 600, 768, 1024, 1280, 1440, 1920] {
         browser.emulate(width, 900, "light");
         for name in ["", names[0], names[1], names[2]] {
