@@ -1,8 +1,9 @@
 //! Lanes: waiters of several lanes are granted by the shares of their lanes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use permits::{AcquireOptions, Client, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
 use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::timeout;
@@ -114,6 +115,35 @@ pub(crate) async fn a_lane_pays_for_the_weight_of_its_grants(fixture: &Fixture) 
     assert!(!heavy_again.is_answered());
     drop(permits);
     heavy_again.permit().await.release().succeeds().await;
+}
+
+pub(crate) async fn a_lane_whose_waiters_give_up_pays_nothing(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    for name in ["gone-1", "gone-2"] {
+        line.join(name, lane("a").timeout(Duration::from_millis(300))).await;
+    }
+    for name in ["b1", "b2"] {
+        line.join(name, lane("b")).await;
+    }
+    for name in ["gone-1", "gone-2"] {
+        let waiter = line.waiters.remove(name).expect("it waits");
+        assert!(matches!(waiter.outcome().await, Err(AcquireError::TimedOut { .. })));
+    }
+    fixture.settles(&line.semaphores[0], 1, 2).await;
+    line.join("a1", lane("a")).await;
+    assert_eq!(line.served().await, ["b1", "a1", "b2"]);
+}
+
+pub(crate) async fn a_lane_that_comes_back_gains_nothing(fixture: &Fixture) {
+    let mut line = Line::behind(fixture, AcquireOptions::new()).await;
+    line.join("a1", lane("a")).await;
+    for name in ["b1", "b2", "b3"] {
+        line.join(name, lane("b")).await;
+    }
+    assert_eq!(line.next().await, "a1");
+    // It has been granted one, and B none.
+    line.join("a2", lane("a")).await;
+    assert_eq!(line.served().await, ["b1", "b2", "a2", "b3"]);
 }
 
 pub(crate) async fn an_inspection_shows_lanes(fixture: &Fixture) {

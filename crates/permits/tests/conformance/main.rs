@@ -102,6 +102,8 @@ macro_rules! every_case {
                 lanes_take_turns: anything,
                 a_share_of_three_gets_three_of_four: anything,
                 a_lane_pays_for_the_weight_of_its_grants: units,
+                a_lane_whose_waiters_give_up_pays_nothing: real_time,
+                a_lane_that_comes_back_gains_nothing: anything,
                 an_inspection_shows_lanes: anything,
                 several_semaphores_are_acquired_in_lanes: anything,
             }
