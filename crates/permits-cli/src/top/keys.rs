@@ -219,17 +219,19 @@ impl Model {
     fn on_time(&mut self, key: KeyCode, action: Action, text: String) -> Option<Effect> {
         let (action, text) = self.on_text(key, action, text, Prompt::Time)?;
         let changed = match (&action.change, text.trim()) {
-            (Change::SetAlert(_), text) => thresholds(text).map(Change::SetAlert),
+            (Change::SetAlert(_), text) => thresholds(text)
+                .map(Change::SetAlert)
+                .map_err(|error| format!("{:?}: set the alert: {error}", action.semaphore)),
             (Change::Pause { .. }, "") => Ok(action.change.clone()),
-            (Change::Pause { reason, .. }, time) => {
-                pause_time(time).map(|time| Change::Pause { time: Some(time), reason: reason.clone() })
-            }
+            (Change::Pause { reason, .. }, time) => pause_time(time)
+                .map(|time| Change::Pause { time: Some(time), reason: reason.clone() })
+                .map_err(|error| format!("{action}: {error}")),
             _ => unreachable!("no other change has a time"),
         };
         match changed {
             Ok(change) => self.begin(action.semaphore, change),
             Err(error) => {
-                self.message = Some(format!("not done: {action}: {error}"));
+                self.message = Some(format!("not done: {error}"));
                 None
             }
         }

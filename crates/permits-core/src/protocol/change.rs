@@ -44,7 +44,7 @@ pub struct ChangeRecord {
 /// nothing by them, and programs that watch semaphores use them in place of their own. The text is such as
 /// `a wait of 30s or 100 waiting`, or `none`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Alert {
     wait_ms: Option<u64>,
     waiting: Option<u32>,
@@ -87,6 +87,19 @@ impl Alert {
     #[doc(hidden)]
     pub fn numbers(self) -> (u64, u32) {
         (self.wait_ms.unwrap_or(0), self.waiting.unwrap_or(0))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Alert {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        struct Thresholds {
+            wait_ms: Option<u64>,
+            waiting: Option<u32>,
+        }
+        let Thresholds { wait_ms, waiting } = Thresholds::deserialize(deserializer)?;
+        Self::new(wait_ms.map(Duration::from_millis), waiting).map_err(serde::de::Error::custom)
     }
 }
 

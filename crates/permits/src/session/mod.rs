@@ -44,8 +44,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::observe::meters::SessionMeters;
-use crate::protocol::{Label, Recovery, SessionId};
+use crate::observe::meters::{SemaphoreMeters, SessionMeters};
+use crate::protocol::{Holder, Label, Name, PermitTerms, Recovery, RequestId, SessionId};
 
 /// The hasher of maps. With a random seed, because names may come from the clients of the program. Without
 /// one in the tests of this crate, so that a simulation can be repeated.
@@ -82,4 +82,16 @@ pub(crate) struct Config {
     pub(crate) replicas: u32,
     pub(crate) store_timeout: Duration,
     pub(crate) meters: SessionMeters,
+}
+
+/// The part of a request that its permit has.
+struct Requested {
+    semaphore: Name,
+    holder: Holder,
+    request: RequestId,
+    terms: PermitTerms,
+    /// The longest time for which it is held.
+    max_hold: Option<Duration>,
+    clock: Clock,
+    meters: SemaphoreMeters,
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Map;
-use super::permit_state::Requested;
+use super::Requested;
 use super::shelf::Keep;
 use crate::clock::{Clock, Moment};
 use crate::error::AcquireError;

@@ -146,7 +146,7 @@ fn an_alert_is_a_time_a_number_both_or_none() {
     assert_eq!(typed(" 8h").0, alert(Some(28_800), None));
     assert_eq!(typed("").0, alert(None, None));
     for (text, wrong) in
-        [("0", "at least 1"), ("soon", "\"exports\": remove the alert: "), ("1s 2s", "at most a time")]
+        [("0", "at least 1"), ("soon", "\"exports\": set the alert: "), ("1s 2s", "at most a time")]
     {
         let (effect, message) = typed(text);
         assert!(effect.is_none() && message.contains(wrong), "{message}");

@@ -238,6 +238,16 @@ mod tests {
     }
 
     #[test]
+    fn an_alert_that_is_read_is_checked() {
+        let read = |alert| serde_json::from_value::<Alert>(alert).map_err(|error| error.to_string());
+        let alert = Alert::new(None, Some(100)).expect("it is in range");
+        assert_eq!(read(json!(alert)), Ok(alert));
+        for wrong in [json!({ "wait_ms": 0 }), json!({ "waiting": 0 }), json!({ "wait_ms": u64::MAX })] {
+            assert!(read(wrong.clone()).is_err_and(|error| error.contains("out of range")), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_wrong_field_is_refused_with_the_reason() {
         for (fields, reason) in [
             (json!({ "change": "puase" }), "\"puase\" is unknown: write \"pause\""),

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::holder::HeldPermit;
 use self::watchdog::Watched;
+use super::Requested;
 use super::sync::atomic::{self, AtomicBool, AtomicU32, AtomicU64, Ordering};
 use super::timers;
 use crate::clock::{Clock, Moment, millis};
@@ -104,18 +105,6 @@ pub enum PermitStatus {
     Unsure,
     /// No longer held.
     Lost,
-}
-
-/// The part of a request that its permit has.
-pub(super) struct Requested {
-    pub(super) semaphore: Name,
-    pub(super) holder: Holder,
-    pub(super) request: RequestId,
-    pub(super) terms: PermitTerms,
-    /// The longest time for which it is held.
-    pub(super) max_hold: Option<Duration>,
-    pub(super) clock: Clock,
-    pub(super) meters: SemaphoreMeters,
 }
 
 impl PermitState {

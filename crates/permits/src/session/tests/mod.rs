@@ -18,11 +18,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::Config;
 use super::callers::{Message, Port, Session};
 use super::engine::Engine;
-use super::permit_state::Requested;
 use super::spec::{AcquireSpec, LimitDeclaration};
+use super::{Config, Requested};
 use crate::error::Ended;
 use crate::protocol::{
     Answers, Declaration, Holder, Label, Name, PermitTerms, Recovery, Reply, RequestId, SessionId,

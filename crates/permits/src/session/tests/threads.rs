@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use loom::thread;
 
-use self::permit_state::{Check, PermitState, Requested};
+use self::permit_state::{Check, PermitState};
 use self::shelf::{Keep, Shelf};
-use super::super::{Map, timers};
+use super::super::{Map, Requested, timers};
+use super::requested;
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::keeping::Notice;
-use crate::protocol::{Declaration, Grant, Holder, Name, PermitTerms, RequestId};
+use crate::protocol::{Declaration, Grant};
 use crate::sys::process::Process;
 
 mod sync {
@@ -34,18 +35,9 @@ const DEADLINE: Moment = Moment::from_micros(100_000);
 
 /// A permit that is granted at the beginning of the clock, as the engine and its holder have it.
 fn granted() -> [Arc<PermitState>; 2] {
-    let requested = Requested {
-        semaphore: Name::new("n").expect("valid"),
-        holder: Holder::new("h").expect("valid"),
-        request: RequestId::new("s.1").expect("valid"),
-        terms: PermitTerms::new(1, 60_000),
-        max_hold: None,
-        clock: Default::default(),
-        meters: Default::default(),
-    };
     let grant = Grant { token: 7, slot: 0 };
     let granted = (Moment::from_micros(0), Duration::ZERO);
-    let permit = PermitState::new(requested, grant, DEADLINE, granted, Process::current());
+    let permit = PermitState::new(requested(), grant, DEADLINE, granted, Process::current());
     let permit = Arc::new(permit);
     [permit.clone(), permit]
 }
