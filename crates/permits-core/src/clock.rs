@@ -2,16 +2,46 @@
 //! this machine sleeps. The users of a store of this machine sleep together, and its leases with them.
 
 use std::ops::Add;
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A clock of this machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub enum Clock {
     /// Advances while the machine sleeps, on Linux: CLOCK_BOOTTIME.
     #[default]
     Sleepless,
     /// Stands still while the machine sleeps: CLOCK_MONOTONIC.
     Sleeping,
+    /// Stands where a test has set it.
+    #[cfg(feature = "testing")]
+    Set(SetClock),
+}
+
+/// A clock that a test sets. Each reading advances it by a nanosecond, so that what waits for it to advance
+/// does not wait forever.
+#[cfg(feature = "testing")]
+#[derive(Debug, Clone, Copy)]
+pub struct SetClock(&'static AtomicU64);
+
+#[cfg(feature = "testing")]
+impl SetClock {
+    /// A clock that shows `moment`. Its memory is never freed.
+    pub fn new(moment: Moment) -> Self {
+        let clock = Self(Box::leak(Box::default()));
+        clock.set(moment);
+        clock
+    }
+
+    /// Sets it. It never goes back.
+    pub fn set(self, moment: Moment) {
+        self.0.fetch_max(u64::try_from(moment.0.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn now(self) -> Moment {
+        Moment(Duration::from_nanos(self.0.fetch_add(1, Ordering::Relaxed)))
+    }
 }
 
 impl Clock {
@@ -21,6 +51,8 @@ impl Clock {
         let id = match self {
             Self::Sleepless => rustix::time::ClockId::Boottime,
             Self::Sleeping => rustix::time::ClockId::Monotonic,
+            #[cfg(feature = "testing")]
+            Self::Set(clock) => return clock.now(),
         };
         let time = rustix::time::clock_gettime(id);
         let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -30,6 +62,10 @@ impl Clock {
     /// The current time. On this system the clock stands still while the machine sleeps.
     #[cfg(not(target_os = "linux"))]
     pub fn now(self) -> Moment {
+        #[cfg(feature = "testing")]
+        if let Self::Set(clock) = self {
+            return clock.now();
+        }
         static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         Moment(BEGAN.get_or_init(std::time::Instant::now).elapsed())
     }

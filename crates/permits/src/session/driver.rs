@@ -222,6 +222,18 @@ impl Driver {
         gathered
     }
 
+    /// What a test asks of the engine.
+    #[cfg(test)]
+    pub(super) fn engine<T>(&self, ask: impl FnOnce(&Engine) -> T) -> T {
+        ask(&self.lock().engine)
+    }
+
+    /// The next time at which there is something to do.
+    #[cfg(test)]
+    pub(super) fn next_time(&self) -> Option<Moment> {
+        self.lock().next_time()
+    }
+
     fn list(&self, answer: Answer<Vec<Name>, AdminError>) {
         let state = self.lock();
         let (Some(open), None) = (&state.open, state.ended) else {

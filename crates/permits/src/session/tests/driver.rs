@@ -1,13 +1,11 @@
 //! The engine behind its lock, with a store that answers at once, or never.
 
 use std::future::{Future as _, poll_fn};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
-use super::{config, reply, spec};
+use super::{Silent, config, reply, spec};
 use crate::clock::millis;
 use crate::error::{AcquireError, AdminError, CloseError, Ended, Lost, ReleaseError, RenewError};
 use crate::protocol::{AcquireOutcome, Answers, Declaration, Grant, Name, Operation, PermitTerms};
@@ -16,35 +14,20 @@ use crate::session::callers::{Message, Session};
 use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
 use crate::session::pending_acquire::PendingAcquire;
-use crate::store::{Address, Executed, Report, Request, Sink as _, Store, StoreError, StoreOptions};
+use crate::store::{Address, Executed, Report, Sink as _, StoreError, StoreOptions};
 
 const LEASE: Duration = Duration::from_secs(600);
-
-/// A store that keeps the requests, and reports no outcome.
-#[derive(Default)]
-struct Silent(Mutex<Vec<Request>>);
-
-impl Store for Silent {
-    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
-        self.0.lock().expect("no panic").push(request);
-        None
-    }
-
-    fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-}
 
 impl Silent {
     /// The kinds of the requests.
     fn kinds(&self) -> Vec<&'static str> {
-        let requests = self.0.lock().expect("no panic");
+        let requests = self.requests.lock().expect("no panic");
         requests.iter().map(|request| request.command.operation.kind().name()).collect()
     }
 
     /// Reports that the last request, an acquisition, was granted.
     fn grants(&self, driver: &Driver) {
-        let id = self.0.lock().expect("no panic").last().expect("it was sent").id;
+        let id = self.requests.lock().expect("no panic").last().expect("it was sent").id;
         let grant = Grant { token: id, slot: 0 };
         let reply = reply(1, Answers::Acquire(vec![AcquireOutcome::Granted(grant)]));
         let result = Ok(Executed { reply, confirmed: 0 });

@@ -13,9 +13,10 @@ mod simulation;
 mod steps;
 mod threads;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::callers::{Message, Port, Session};
@@ -26,6 +27,7 @@ use crate::error::Ended;
 use crate::protocol::{
     Answers, Declaration, Holder, Label, Name, PermitTerms, Recovery, Reply, RequestId, SessionId,
 };
+use crate::store::{Executed, Request, Store, StoreError};
 
 /// The settings of a session that waits for its store for an hour.
 fn config(session: &str, lease: Duration) -> Config {
@@ -77,6 +79,35 @@ fn reply(now_us: u64, answers: Answers) -> Reply {
         replaced_limit: None,
         keepable: false,
         answers,
+    }
+}
+
+/// A store that keeps the requests for a test, which reports the outcomes.
+#[derive(Default)]
+struct Silent {
+    requests: Mutex<Vec<Request>>,
+    reports_all: bool,
+}
+
+impl Silent {
+    /// The requests since the last call.
+    fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.requests.lock().expect("no panic"))
+    }
+}
+
+impl Store for Silent {
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
+        self.requests.lock().expect("no panic").push(request);
+        None
+    }
+
+    fn reports_all(&self) -> bool {
+        self.reports_all
+    }
+
+    fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

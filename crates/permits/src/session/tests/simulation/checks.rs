@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::client::Client;
 use super::ideas::{Ideas, OTHER};
 use super::world::{LEASE, LIMIT, RECALL_ARRIVES_US, SIMULATED, World};
 use crate::error::{AcquireError, Ended};
 use crate::model::{EntryState, ServerClock};
 use crate::protocol::Grant;
 use crate::session::callers::PermitGuard;
+use crate::session::engine::Engine;
 use crate::session::permit_state::HeldPermit;
 
 /// The number of each event, over all seeds: a fault that never happens shows nothing.
@@ -35,21 +37,24 @@ pub(super) struct Seen {
 impl World {
     /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
     /// to arrive.
-    pub(super) fn check_recalled(&self, seed: u64) {
+    pub(super) fn check_recalled(&self) {
         let head = self.state().and_then(|state| state.queue.first_key_value());
         let Some((ticket, holder)) = head else { return };
         if self.now_us() > ticket + RECALL_ARRIVES_US {
             let keeper = self.clients.iter().position(|client| !client.shelf.is_empty());
-            assert_eq!(keeper, None, "P22: {holder} waits, and a client keeps a permit (seed {seed})");
+            assert_eq!(keeper, None, "P22: {holder} waits, and a client keeps a permit (seed {})", self.seed);
         }
     }
 
     /// Believed to be held, by each holder's own clock: never more than the limit.
-    pub(super) fn check(&mut self, seed: u64) {
+    pub(super) fn check(&mut self) {
+        let has_failed = |client: &Client| client.session.ended() == Ended::SessionFailed;
+        assert!(!self.clients.iter().any(has_failed), "P16: an engine panicked (seed {})", self.seed);
+        self.drop_lost();
         let units = self.believed();
-        assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {seed})");
+        assert!(units <= LIMIT, "P2: {units} units are believed to be held, of {LIMIT} (seed {})", self.seed);
         let units = self.believed_in_sets(OTHER);
-        assert!(units <= LIMIT, "P2: {units} units of the other semaphore, of {LIMIT} (seed {seed})");
+        assert!(units <= LIMIT, "P2: {units} units of the other semaphore, of {LIMIT} (seed {})", self.seed);
     }
 
     /// A caller whose time is up while the store does not answer has not learned that others hold the units:
@@ -59,53 +64,68 @@ impl World {
             AcquireError::NoPermits | AcquireError::TimedOut { .. } => {
                 assert!(
                     !self.clients[number].was_deaf,
-                    "client {number} has no answer, and its caller: {error}"
+                    "client {number} has no answer, and its caller: {error} (seed {})",
+                    self.seed
                 );
             }
             AcquireError::Recovering { .. }
             | AcquireError::Cooling { .. }
             | AcquireError::Ended(Ended::Closed) => {}
             AcquireError::Store(error) if error.is_temporary() => {}
-            other => assert!(self.is_due_to_an_idea(&other), "an acquisition failed: {other}"),
+            other => {
+                assert!(self.is_due_to_an_idea(&other), "an acquisition failed: {other} (seed {})", self.seed)
+            }
         }
     }
 
     /// The units that clients believe they hold, of [`SIMULATED`](super::world::SIMULATED).
-    pub(super) fn believed(&mut self) -> u32 {
-        let mut units = 0;
-        for number in 0..self.clients.len() {
+    pub(super) fn believed(&self) -> u32 {
+        // Its holder may not know yet.
+        let is_revoked =
+            |permit: &HeldPermit| self.ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(permit));
+        let of_client = |number: usize| {
             let now = self.clock(number);
-            let client = &mut self.clients[number];
-            let before = client.held.len();
-            client.held.retain(|held| held.state.deadline(now).is_some());
-            self.seen.lost += before - client.held.len();
-            let held = client.held.iter().map(|held| &held.state);
-            // Its holder may not know yet.
-            let is_revoked =
-                |permit: &HeldPermit| self.ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(permit));
-            units += held.filter(|permit| !is_revoked(permit)).map(|permit| permit.weight()).sum::<u32>();
+            let held = self.clients[number].held.iter().map(|held| &held.state);
+            held.filter(move |permit| permit.deadline(now).is_some())
+        };
+        let held = (0..self.clients.len()).flat_map(of_client).filter(|permit| !is_revoked(permit));
+        held.map(|permit| permit.weight()).sum::<u32>() + self.believed_in_sets(SIMULATED)
+    }
+
+    /// Programs that run drop what they have lost.
+    fn drop_lost(&mut self) {
+        for number in
+            (0..self.clients.len()).filter(|number| !self.clients[*number].frozen).collect::<Vec<_>>()
+        {
+            let now = self.clock(number);
+            let held = &mut self.clients[number].held;
+            let before = held.len();
+            held.retain(|held| held.state.deadline(now).is_some());
+            self.seen.lost += before - held.len();
+            self.take_calls(number);
         }
-        units + self.believed_in_sets(SIMULATED)
     }
 
     /// Everything is dropped and no more faults happen: everything is released.
-    pub(super) fn settle(&mut self, seed: u64) {
+    pub(super) fn settle(&mut self) {
         self.trouble = 0;
         for client in &mut self.clients {
             client.pending.clear();
             client.held.clear();
+            client.releasing.clear();
             client.acquiring.clear();
             client.sets.clear();
             client.adopting.clear();
         }
+        (0..self.clients.len()).for_each(|number| self.turn(number));
         self.silent_until = self.now;
         let end = self.now + 6 * LEASE;
         while self.now < end {
             self.advance();
-            self.check(seed);
+            self.check();
             let idle = self.coming.is_empty();
-            if idle && self.clients.iter().all(|client| client.engine.next_time().is_none()) {
-                self.now = end;
+            if idle && self.clients.iter().all(|client| client.driver.next_time().is_none()) {
+                self.pass_to(end);
             }
         }
         let run_id = self.run_id.to_string();
@@ -118,10 +138,19 @@ impl World {
                 .filter(|entry| entry.deadline.abs() > (server.now_us / 1000) as i64)
                 .collect();
             let waiting = alive.iter().filter(|entry| matches!(entry.place, EntryState::Waiting(_))).count();
-            assert!(alive.is_empty(), "P10: {} entries stay, {waiting} wait (seed {seed})", alive.len());
+            assert!(
+                alive.is_empty(),
+                "P10: {} entries stay, {waiting} wait (seed {})",
+                alive.len(),
+                self.seed
+            );
         }
         for client in &self.clients {
-            assert!(client.engine.is_idle(), "P10: an engine still has something to do (seed {seed})");
+            assert!(
+                client.driver.engine(Engine::is_idle),
+                "P10: an engine still has something to do (seed {})",
+                self.seed
+            );
         }
     }
 }

@@ -1,22 +1,26 @@
-//! A client of a simulation: its engine, and what its callers hold and wait for.
+//! A client of a simulation: its session, what its callers hold and wait for, and what it has sent.
 
-use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use futures_util::future::BoxFuture;
 
 use super::ideas::Adopting;
 use super::world::{Coming, LEASE, LIMIT, SIMULATED};
-use crate::clock::{Moment, millis};
-use crate::protocol::{Declaration, PermitTerms};
-use crate::session::callers::{Message, PermitGuard, Session};
-use crate::session::engine::Engine;
+use crate::clock::{Moment, SetClock, millis};
+use crate::error::ReleaseError;
+use crate::protocol::{Command, Declaration, PermitTerms, SessionId};
+use crate::session::callers::{PermitGuard, Session};
+use crate::session::driver::Driver;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::{AcquireSpec, ClientTerms, Wait};
-use crate::session::tests::spec;
+use crate::session::tests::{Silent, spec};
 use crate::several::{AcquireAll, PermitSet};
+use crate::store::{Report, Sink as _};
 
 /// A request of a program.
 pub(super) struct Ask {
@@ -37,12 +41,51 @@ impl Default for Ask {
     }
 }
 
+/// A request to the store, on its way.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    pub(super) id: u64,
+    pub(super) command: Command,
+    /// By its session's clock, as the end of its timeout is.
+    pub(super) at: Moment,
+    pub(super) until: Moment,
+}
+
+impl Sent {
+    pub(super) fn timeout(&self) -> Duration {
+        self.until.since(self.at)
+    }
+}
+
+/// Whether a task of the program is to run again.
+#[derive(Default)]
+pub(super) struct Woken(AtomicBool);
+
+impl Woken {
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 pub(super) struct Client {
-    pub(super) engine: Engine,
+    pub(super) id: SessionId,
+    pub(super) driver: Arc<Driver>,
     pub(super) session: Session,
-    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) clock: SetClock,
+    /// Its way to the store.
+    pub(super) store: Arc<Silent>,
+    /// What it has sent and not heard of, by number.
+    pub(super) calls: BTreeMap<u64, Sent>,
+    pub(super) woken: Arc<Woken>,
     pub(super) pending: Vec<PendingAcquire>,
     pub(super) held: Vec<PermitGuard>,
+    pub(super) releasing: Vec<BoxFuture<'static, Result<(), ReleaseError>>>,
     /// Sets that it acquires, and that it holds.
     pub(super) acquiring: Vec<AcquireAll>,
     pub(super) sets: Vec<PermitSet>,
@@ -70,17 +113,19 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Acquires a permit at `now` of its clock. Returns it if the client has kept it.
-    pub(super) fn acquire(&mut self, ask: Ask, now: Moment) -> Option<PermitGuard> {
+    pub(super) fn report(&self, report: Report) {
+        self.driver.report(&mut vec![report]);
+    }
+
+    /// Acquires a permit. Returns it if the client has kept it. Otherwise the request is sent in its turn.
+    pub(super) fn acquire(&mut self, ask: Ask) -> Option<PermitGuard> {
         let Ask { mut terms, wait, declaration, max_hold } = ask;
         terms.keep =
             !self.keep.is_zero() && terms.at_least_ms == 0 && max_hold.is_none() && !terms.is_keyed();
         let keep = Keep { shelf: self.shelf.clone(), idle: self.keep, declaration };
         let keep = terms.keep.then(|| keep.within(terms.lease()));
         if let Some(keep) = &keep {
-            let shown = Cell::new(now);
-            let clock = || shown.replace(shown.get() + Duration::from_micros(1));
-            let kept = keep.shelf.take(declaration, |kept| *kept == terms, clock);
+            let kept = keep.shelf.take(declaration, |kept| *kept == terms, || self.session.now());
             if let Some(permit) = kept {
                 return Some(PermitGuard::new(permit, self.session.clone(), Some(keep.clone())));
             }
@@ -88,9 +133,7 @@ impl Client {
         let spec = spec(&self.session, SIMULATED, terms, declaration);
         let client = ClientTerms { wait, max_hold, ..spec.client };
         let spec = AcquireSpec { client, keep, ..spec };
-        let mut pending = PendingAcquire::new(&self.session, spec);
-        pending.send();
-        self.pending.push(pending);
+        self.pending.push(PendingAcquire::new(&self.session, spec));
         None
     }
 }

@@ -81,11 +81,11 @@ impl World {
                 self.coming.retain(|_, coming| match coming {
                     Coming::Returns(client, ..)
                     | Coming::Reports(client, _)
-                    | Coming::Flushes(client)
+                    | Coming::Continues(client)
                     | Coming::Thaws(client) => *client != number,
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
-                // Dropped permits send messages into a closed inbox.
+                // What dropped permits send, nobody takes any more.
                 drop(crashed);
                 self.soon(1000, Coming::Reports(number, Report::Up));
             }

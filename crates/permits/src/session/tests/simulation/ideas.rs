@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// The program of a client takes what it has adopted, and its sets.
-    pub(super) fn take_more(&mut self, number: usize) {
+    pub(super) fn take_more(&mut self, number: usize, context: &mut Context<'_>) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         for (mut receiver, last_token) in std::mem::take(&mut client.adopting) {
@@ -170,7 +170,7 @@ impl World {
             }
         }
         for mut set in std::mem::take(&mut client.acquiring) {
-            match Pin::new(&mut set).poll(&mut Context::from_waker(Waker::noop())) {
+            match Pin::new(&mut set).poll(context) {
                 Poll::Ready(Ok(set)) => client.sets.push(set),
                 Poll::Ready(Err(_)) => {}
                 Poll::Pending => client.acquiring.push(set),
@@ -344,9 +344,9 @@ fn all_ideas_at_once_break_nothing() {
                 _ => {}
             }
             world.advance();
-            world.check(seed);
+            world.check();
         }
-        world.settle(seed);
+        world.settle();
         ideas = world.ideas.map(|ideas| Ideas { pairs: ideas.pairs, ..Ideas::new() });
         let are_missing = ideas.as_ref().is_some_and(|ideas| !ideas.pairs.missing().is_empty());
         if seed + 1 >= SEEDS * cases() && (!are_missing || seed > 10 * SEEDS) {

@@ -22,6 +22,7 @@ use self::world::{CLIENTS, World};
 use crate::model::{Entry, EntryState};
 use crate::protocol::Recovery;
 use crate::session::callers::Message;
+use crate::session::engine::Engine;
 use crate::session::outbox::channel;
 
 const STEPS: usize = 1500;
@@ -38,9 +39,9 @@ fn simulate(seed: u64, trouble: u32) -> Seen {
             world.fault();
         }
         world.advance();
-        world.check(seed);
+        world.check();
     }
-    world.settle(seed);
+    world.settle();
     world.seen
 }
 
@@ -120,13 +121,13 @@ fn no_waiter_waits_for_what_others_keep() {
             }
             for _ in 0..world.random.u32(1..4) {
                 world.advance();
-                world.check_recalled(seed);
+                world.check_recalled();
             }
-            world.check(seed);
+            world.check();
         }
         (granted, again) = (granted + world.seen.granted, again + world.seen.granted_again);
         recalled += world.seen.recalled;
-        world.settle(seed);
+        world.settle();
     }
     println!("{granted} granted, {again} of kept permits, {recalled} recalls");
     assert!(granted > 1000 && again > 50 && recalled > 100, "P16: {granted}, {again}, {recalled}");
@@ -149,11 +150,11 @@ fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
                 world.cut_off(number);
             }
             world.advance();
-            world.check(seed);
+            world.check();
         }
         (cut_off, late) = (cut_off + world.seen.cut_off, late + world.seen.late);
         (lost, granted) = (lost + world.seen.lost, granted + world.seen.granted);
-        world.settle(seed);
+        world.settle();
     }
     println!("{cut_off} cut off, {late} late replies, {granted} granted, {lost} lost");
     assert!(cut_off > 100 && late > 1000 && lost > 50, "P16: {cut_off} cut off, {late} late, {lost} lost");
@@ -174,10 +175,10 @@ fn restarts_that_lose_everything_lose_no_permit_of_a_connected_holder() {
                 restarts += 1;
             }
             world.advance();
-            world.check(seed);
+            world.check();
         }
         assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
-        world.settle(seed);
+        world.settle();
     }
     assert!(restarts > 100, "P16: only {restarts} restarts");
 }
@@ -197,15 +198,14 @@ fn a_closing_engine_answers_everybody_and_ends() {
         let mut result = None;
         for _ in 0..10_000 {
             world.advance();
-            world.clients[number].engine.answer_closed();
-            world.clients[number].engine.take_outbox().deliver(None);
+            world.clients[number].driver.answer_closed();
             if let Ok(arrived) = closed.try_recv() {
                 result = Some(arrived);
                 break;
             }
         }
         assert_eq!(result, Some(Ok(())), "client {number} closes");
-        assert!(world.clients[number].engine.is_finished());
+        assert!(world.clients[number].driver.engine(Engine::is_finished));
         assert!(world.clients[number].held.iter().all(|held| held.state.deadline(world.now).is_none()));
     }
     let state = world.state().expect("it has just been used");

@@ -19,21 +19,22 @@ impl World {
 
     /// A client asks for a permit, and has it at once if it has kept one.
     pub(super) fn ask(&mut self, number: usize, ask: Ask) {
-        let now = self.clock(number);
         let client = &mut self.clients[number];
-        if let Some(again) = client.acquire(ask, now) {
+        if let Some(again) = client.acquire(ask) {
             self.seen.granted_again += 1;
             rises(&mut self.last_of_slots, &self.ideas, &again);
             client.held.push(again);
         }
     }
 
-    /// A client releases one of the permits that it holds.
+    /// A client releases one of the permits that it holds, and waits for that or not.
     pub(super) fn release_one(&mut self, number: usize) {
-        let now = self.clock(number);
+        let is_awaited = self.chance(50);
         let client = &mut self.clients[number];
         let mut held = client.held.swap_remove(self.random.usize(0..client.held.len()));
-        held.put_back(now);
+        if is_awaited && !held.put_back(client.session.now()) {
+            client.releasing.push(Box::pin(held.release()));
+        }
     }
 
     /// An action of the program of a client.

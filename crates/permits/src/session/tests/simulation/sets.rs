@@ -1,7 +1,7 @@
 //! Programs that acquire sets of semaphores, simulated: no set waits forever, and the cost of the order is
 //! measured.
 //!
-//! Each program is a session with its engine, and acquires by [`AcquireAll`]; the store runs the model. Time
+//! Each program is a session with its driver, and acquires by [`AcquireAll`]; the store runs the model. Time
 //! passes in rounds: in each, everything that can be granted is granted, and the programs that hold their
 //! sets work. As long as one works, time alone continues the others. So if none works, none ever will: a
 //! deadlock.
@@ -13,28 +13,31 @@
 use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::runtime::{Builder, Runtime};
 
 use super::cases;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment, SetClock};
 use crate::model::{self, ServerClock, State};
 use crate::options::{AcquireOptions, Limit};
-use crate::protocol::Name;
+use crate::protocol::{Name, SessionId};
 use crate::semaphore::Semaphore;
-use crate::session::callers::{Message, Session};
-use crate::session::engine::Engine;
+use crate::session::Config;
+use crate::session::callers::Session;
+use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
-use crate::session::tests::{config, queued_session};
+use crate::session::tests::{Silent, config};
 use crate::several::{AcquireAll, PermitSet};
-use crate::store::Executed;
+use crate::store::{Executed, Report, Request, Sink as _};
 
 /// The rounds of a simulation, of a millisecond each. No lease ends, and none is renewed.
 const ROUNDS: u32 = 400;
 const ROUND: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(3600);
+const BEGAN: Moment = Moment::from_micros(1_000_000_000_000);
 
 /// A semaphore: its name and limit.
 type Line = (&'static str, u32);
@@ -74,9 +77,10 @@ struct Outcome {
 struct Program {
     /// It keeps what it releases.
     keeps: bool,
-    engine: Engine,
+    id: SessionId,
+    driver: Arc<Driver>,
     session: Session,
-    messages: mpsc::UnboundedReceiver<Message>,
+    store: Arc<Silent>,
     jobs: Jobs,
     job: Job,
     /// The acquisitions of the job that are left, the next one first.
@@ -87,16 +91,19 @@ struct Program {
 }
 
 impl Program {
-    fn new(number: usize, mut jobs: Jobs, keeps: bool) -> Self {
-        let config = config(&format!("program{number}"), LEASE);
-        let (session, mut engine, messages) = queued_session(config);
-        engine.on_up(Moment::now());
+    fn new(number: usize, mut jobs: Jobs, keeps: bool, clock: SetClock) -> Self {
+        let config = Config { clock: Clock::Set(clock), ..config(&format!("program{number}"), LEASE) };
+        let (id, (session, driver)) = (config.session.clone(), Driver::new(config));
+        let store = Arc::<Silent>::default();
+        driver.open(store.clone());
+        driver.report(&mut vec![Report::Up]);
         let job = jobs();
         Self {
             keeps,
-            engine,
+            id,
+            driver,
             session,
-            messages,
+            store,
             jobs,
             job,
             acquiring: Vec::new(),
@@ -119,15 +126,21 @@ impl Program {
         };
     }
 
+    fn report(&self, report: Report) {
+        self.driver.report(&mut vec![report]);
+    }
+
     /// Returns true if it holds the whole set.
     fn works(&self) -> bool {
         self.acquiring.is_empty()
     }
 
-    /// Polls the acquisition. Returns true if it is ready.
+    /// Polls the acquisition, twice: what is gathered is sent the second time. Returns true if it is ready.
     fn poll(&mut self) -> bool {
         let Some(acquire) = self.acquiring.first_mut() else { return false };
-        match Pin::new(acquire).poll(&mut Context::from_waker(Waker::noop())) {
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut polls = (0..2).map(|_| Pin::new(&mut *acquire).poll(context));
+        match polls.find(Poll::is_ready).unwrap_or(Poll::Pending) {
             Poll::Ready(set) => {
                 let set = set.expect("no set is refused");
                 self.permits += set.permits().len() as u64;
@@ -146,49 +159,48 @@ struct World {
     programs: Vec<Program>,
     states: BTreeMap<Name, Option<State>>,
     executed: u64,
-    began: Moment,
     now: Moment,
+    clock: SetClock,
+    /// That of all sessions. It runs nothing.
+    _runtime: Runtime,
 }
 
 impl World {
     /// A world in which the first `keepers` programs keep what they release.
     fn new(lines: &[Line], order: Order, jobs: Vec<Jobs>, keepers: usize) -> Self {
-        // Behind the real clock, by which a permit that is dropped is found to be held, and a kept one has
-        // its next token.
-        let now = Moment::from_micros(Moment::now().as_micros() - 2 * (ROUNDS * ROUND).as_micros() as u64);
+        let runtime = Builder::new_current_thread().build().expect("there is memory");
+        let entered = runtime.enter();
+        let clock = SetClock::new(BEGAN);
         let programs = jobs.into_iter().enumerate();
-        let programs = programs.map(|(number, jobs)| Program::new(number, jobs, number < keepers)).collect();
-        Self { lines: lines.to_vec(), order, programs, states: BTreeMap::new(), executed: 0, began: now, now }
+        let of = |(number, jobs)| Program::new(number, jobs, number < keepers, clock);
+        let programs = programs.map(of).collect();
+        drop(entered);
+        let (lines, states) = (lines.to_vec(), BTreeMap::new());
+        Self { lines, order, programs, states, executed: 0, now: BEGAN, clock, _runtime: runtime }
     }
 
-    /// The engine of a program takes its messages, and the store executes its calls. Returns true if there
-    /// was any.
+    /// The store executes the calls of a program. Returns true if there was any.
     fn turn(&mut self, number: usize) -> bool {
-        let (now, mut moved) = (self.now, false);
-        let program = &mut self.programs[number];
-        program.engine.on_time(now);
-        while let Ok(message) = program.messages.try_recv() {
-            program.engine.on_message(message, now);
-            moved = true;
-        }
-        for call in program.engine.calls(Sending::AtOnce, now) {
-            moved = true;
+        self.programs[number].driver.step(Sending::AtOnce, |_, _| ());
+        let requests = self.programs[number].store.take();
+        let moved = !requests.is_empty();
+        for Request { id, command, .. } in requests {
             // Each command has a time of its own, as on a server.
             self.executed += 1;
-            let now_us = 1_800_000_000_000_000 + now.since(self.began).as_micros() as u64 + self.executed;
+            let now_us = 1_800_000_000_000_000 + self.now.since(BEGAN).as_micros() as u64 + self.executed;
             let server = ServerClock { now_us, run_id: "simulated", uptime_ms: u64::MAX / 2 };
-            let semaphore = call.command.semaphore.clone();
-            let state = self.states.entry(semaphore.clone()).or_default();
+            let state = self.states.entry(command.semaphore.clone()).or_default();
             let keepable = model::keepable_limit(state.as_ref(), now_us);
-            let (reply, events) = model::apply(state, &server, &call.command);
+            let (reply, events) = model::apply(state, &server, &command);
             let is_recalled = model::recalls(keepable, state.as_ref(), &reply, now_us);
-            self.programs[number].engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), now);
+            let result = Ok(Executed { reply, confirmed: 0 });
+            self.programs[number].report(Report::Outcome { id, result });
             for event in events {
-                let to = self.programs.iter_mut().find(|to| to.engine.session_id() == &event.session);
-                to.expect("it is to a program").engine.on_event(event, now);
+                let to = self.programs.iter().find(|to| to.id == event.session);
+                to.expect("it is to a program").report(Report::Event(event));
             }
-            for to in self.programs.iter_mut().filter(|_| is_recalled) {
-                to.engine.on_recall(&semaphore, now);
+            for to in self.programs.iter().filter(|_| is_recalled) {
+                to.report(Report::Recall(command.semaphore.clone()));
             }
         }
         moved
@@ -201,9 +213,6 @@ impl World {
             for number in 0..self.programs.len() {
                 moved |= self.programs[number].poll();
                 moved |= self.turn(number);
-            }
-            for program in &mut self.programs {
-                program.engine.take_outbox().deliver(None);
             }
             if !moved {
                 return;
@@ -258,6 +267,7 @@ impl World {
                 }
             }
             self.now = self.now + ROUND;
+            self.clock.set(self.now);
         }
         outcome.permits = self.programs.iter().map(|program| program.permits).sum();
         let states = self.states.values().flatten();
@@ -272,7 +282,7 @@ impl World {
             program.acquiring.clear();
             program.held.clear();
             for (line, _) in &self.lines {
-                program.engine.on_recall(&Name::new(line).expect("valid"), self.now);
+                program.report(Report::Recall(Name::new(line).expect("valid")));
             }
         }
         self.settle();

@@ -1,20 +1,24 @@
-//! The world of a simulation: clients with their engines, one server that runs the model, and everything on
+//! The world of a simulation: clients with their drivers, one server that runs the model, and everything on
 //! its way between them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::runtime::{Builder, Runtime};
+
 use super::checks::{Seen, rises};
-use super::client::Client;
+use super::client::{Client, Sent};
 use super::ideas::Ideas;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment, SetClock};
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Name, Operation, Recovery, Reply};
 use crate::session::Config;
-use crate::session::call::{Call, CallKind};
-use crate::session::gathering::{Answering, Sending};
-use crate::session::tests::{config, queued_session};
-use crate::store::{Executed, Report, StoreError};
+use crate::session::driver::Driver;
+use crate::session::gathering::Sending;
+use crate::session::tests::{Silent, config};
+use crate::store::{Executed, Report, Request, StoreError};
 use crate::timing::SILENT_AFTER;
 
 /// The semaphore of all requests but those of sets, which have another one, too.
@@ -33,13 +37,13 @@ pub(super) const RECALL_ARRIVES_US: u64 = 5_000;
 
 /// An event at a time of the simulation.
 pub(super) enum Coming {
-    Arrives(usize, Call),
+    Arrives(usize, Sent),
     /// A call that its caller has given up on still arrives, on a connection that has been replaced.
     ArrivesLate(Command),
-    Returns(usize, Call, Box<Result<Reply, StoreError>>),
+    Returns(usize, Sent, Box<Result<Reply, StoreError>>),
     Reports(usize, Report),
-    /// Sends what was kept to travel with other requests.
-    Flushes(usize),
+    /// The tasks of a program run again, behind others.
+    Continues(usize),
     Thaws(usize),
 }
 
@@ -49,6 +53,8 @@ pub(super) const RATES: [u128; 4] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
 
 pub(super) struct World {
+    /// Of everything that is random in it.
+    pub(super) seed: u64,
     pub(super) random: fastrand::Rng,
     pub(super) now: Moment,
     /// The server's clock at the beginning, in microseconds, and the simulation's.
@@ -74,6 +80,8 @@ pub(super) struct World {
     pub(super) last_of_slots: BTreeMap<u32, u64>,
     /// If the programs and operators do all that they can.
     pub(super) ideas: Option<Ideas>,
+    /// That of all sessions. It runs nothing: the world is their time and their network.
+    runtime: Runtime,
 }
 
 impl World {
@@ -83,9 +91,9 @@ impl World {
 
     pub(super) fn with_clients(clients: usize, seed: u64, trouble: u32, recovery: Recovery) -> Self {
         fastrand::seed(seed);
-        // Far ahead of the real clock, by which a permit that is dropped is found to be held.
-        let now = Moment::now() + Duration::from_secs(1_000_000);
+        let now = Moment::from_micros(1_000_000_000_000);
         let mut world = Self {
+            seed,
             random: fastrand::Rng::with_seed(seed),
             now,
             epoch_us: 1_800_000_000_000_000,
@@ -104,6 +112,7 @@ impl World {
             silent_until: now,
             last_of_slots: BTreeMap::new(),
             ideas: None,
+            runtime: Builder::new_current_thread().build().expect("there is memory"),
         };
         for number in 0..clients {
             let client = world.new_client(number);
@@ -111,23 +120,32 @@ impl World {
             world.soon(1, Coming::Reports(number, Report::Up));
         }
         // Old enough to have nothing to recover.
-        world.now = world.now + 2 * LEASE;
+        world.pass_to(world.now + 2 * LEASE);
         world
     }
 
     pub(super) fn new_client(&mut self, number: usize) -> Client {
         self.made += 1;
         let config = config(&format!("client{number}-{}", self.made), LEASE);
-        let config = Config { recovery: self.recovery, ..config };
-        let (session, engine, messages) = queued_session(config);
+        let clock = SetClock::new(self.clock(number));
+        let config = Config { recovery: self.recovery, clock: Clock::Set(clock), ..config };
+        let (id, (session, driver)) = (config.session.clone(), Driver::new(config));
+        let store = Arc::new(Silent { reports_all: self.chance(50), ..Silent::default() });
+        let runtime = self.runtime.enter();
+        driver.open(store.clone());
+        drop(runtime);
         let shelf = session.shelf(&Name::new(SIMULATED).expect("valid"));
         Client {
-            shelf,
-            engine,
+            id,
+            driver,
             session,
-            messages,
+            clock,
+            store,
+            calls: BTreeMap::new(),
+            woken: Arc::default(),
             pending: Vec::new(),
             held: Vec::new(),
+            releasing: Vec::new(),
             acquiring: Vec::new(),
             sets: Vec::new(),
             adopting: Vec::new(),
@@ -142,6 +160,7 @@ impl World {
             last_reply: self.now,
             last_recall: self.now,
             keep: Duration::ZERO,
+            shelf,
         }
     }
 
@@ -175,6 +194,13 @@ impl World {
         self.began + Duration::from_nanos(elapsed as u64)
     }
 
+    pub(super) fn pass_to(&mut self, at: Moment) {
+        self.now = self.now.max(at);
+        for number in 0..self.clients.len() {
+            self.clients[number].clock.set(self.clock(number));
+        }
+    }
+
     pub(super) fn soon(&mut self, within_us: u64, coming: Coming) {
         self.made += 1;
         let delay = Duration::from_micros(self.random.u64(1..=within_us));
@@ -194,14 +220,24 @@ impl World {
         if self.trouble > 0 && self.chance(2) { 9_000_000 } else { 2_000 }
     }
 
-    pub(super) fn send(&mut self, client: usize, call: Call) {
+    /// Puts what the session of a client has sent on its way.
+    pub(super) fn take_calls(&mut self, number: usize) {
+        let at = self.clock(number);
+        for Request { id, command, timeout, .. } in self.clients[number].store.take() {
+            let call = Sent { id, command, at, until: at + timeout };
+            self.clients[number].calls.insert(id, call.clone());
+            self.send(number, call);
+        }
+    }
+
+    fn send(&mut self, client: usize, call: Sent) {
         if !self.clients[client].connected {
             let reason = StoreError::Unreachable { reason: "down".into() };
             return self.soon(100, Coming::Returns(client, call, Box::new(Err(reason))));
         }
         let delay = Duration::from_micros(self.delay_us());
         let delay = delay.mul_f64(self.random.f64()) + FASTEST;
-        if delay > call.timeout {
+        if delay > call.timeout() {
             self.made += 1;
             self.coming.insert((self.now + delay, self.made), Coming::ArrivesLate(call.command.clone()));
             return self.no_answer(client, call, "late");
@@ -212,15 +248,19 @@ impl World {
         self.coming.insert((at, self.made), Coming::Arrives(client, call));
     }
 
-    pub(super) fn no_answer(&mut self, client: usize, call: Call, reason: &str) {
-        let at = self.now.max(self.when(client, call.sent.until));
+    /// Some stores report that there is no answer; where none does, the driver gives up by itself.
+    pub(super) fn no_answer(&mut self, client: usize, call: Sent, reason: &str) {
+        if !self.clients[client].store.reports_all {
+            return;
+        }
+        let at = self.now.max(self.when(client, call.until));
         let result = Err(StoreError::NoAnswer { reason: reason.into() });
         self.made += 1;
         self.coming.insert((at, self.made), Coming::Returns(client, call, Box::new(result)));
     }
 
     /// The server executes a call, unless it is lost on the way.
-    pub(super) fn arrives(&mut self, client: usize, call: Call) {
+    pub(super) fn arrives(&mut self, client: usize, call: Sent) {
         if self.chance(self.trouble / 2) {
             self.seen.request_lost += 1;
             return self.no_answer(client, call, "request lost");
@@ -238,7 +278,7 @@ impl World {
             self.seen.reply_lost += 1;
             return self.no_answer(client, call, "reply lost");
         }
-        let until = self.when(client, call.sent.until);
+        let until = self.when(client, call.until);
         let mut delay = self.delay_us();
         if self.sluggish && self.chance(50) {
             self.seen.late += 1;
@@ -261,8 +301,7 @@ impl World {
     /// Sends a recall to the sessions that may keep permits.
     fn recall(&mut self, semaphore: &Name) {
         let keepers = self.states.get(semaphore).into_iter().flatten().flat_map(State::keepers);
-        let is_one = |client: &Client, keeper| client.engine.session_id() == keeper;
-        let to = keepers.filter_map(|keeper| self.clients.iter().position(|client| is_one(client, keeper)));
+        let to = keepers.filter_map(|keeper| self.clients.iter().position(|client| client.id == *keeper));
         for to in to.collect::<Vec<_>>() {
             if !self.clients[to].connected || self.chance(self.trouble) {
                 self.seen.message_lost += 1;
@@ -309,8 +348,7 @@ impl World {
             }
         }
         for event in events {
-            let to =
-                (0..self.clients.len()).find(|to| self.clients[*to].engine.session_id() == &event.session);
+            let to = (0..self.clients.len()).find(|to| self.clients[*to].id == event.session);
             match to {
                 Some(to) if self.clients[to].connected && !self.chance(self.trouble) => {
                     let delay = self.delay_us();
@@ -326,7 +364,7 @@ impl World {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         if let Coming::Returns(_, call, _) = &coming
-            && call.command.session != *client.engine.session_id()
+            && call.command.session != client.id
         {
             // To one who has crashed.
             return;
@@ -334,113 +372,106 @@ impl World {
         if client.frozen && !matches!(coming, Coming::Thaws(_)) {
             return client.backlog.push(coming);
         }
-        self.on_time(number);
+        self.note_silence(number);
         let client = &mut self.clients[number];
         match coming {
             Coming::Returns(_, call, result) => {
-                if is_watched(&call) {
-                    client.heard_at = now;
-                    client.has_failed |= result.is_err();
-                }
-                // It may have been on its way when the connection ended.
-                client.is_down &= result.is_err();
-                if call.sent.semaphore.as_str() == SIMULATED && result.is_ok() {
-                    // A try is refused by a reply, too.
-                    (client.has_failed, client.was_deaf) = (false, false);
+                // One that the driver has given up on is no news.
+                if client.calls.remove(&call.id).is_some() {
+                    if is_watched(&call) {
+                        client.heard_at = now;
+                        client.has_failed |= result.is_err();
+                    }
+                    // It may have been on its way when the connection ended.
+                    client.is_down &= result.is_err();
+                    if call.command.semaphore.as_str() == SIMULATED && result.is_ok() {
+                        // A try is refused by a reply, too.
+                        (client.has_failed, client.was_deaf) = (false, false);
+                    }
                 }
                 let result = result.map(|reply| Executed { reply, confirmed: 0 });
-                client.engine.on_return(call.sent, result, now);
+                client.report(Report::Outcome { id: call.id, result });
             }
-            Coming::Reports(_, report) => match report {
-                Report::Up => {
-                    (client.connected, client.is_down) = (true, false);
-                    client.engine.on_up(now);
+            Coming::Reports(_, report) => {
+                match &report {
+                    Report::Up => (client.connected, client.is_down) = (true, false),
+                    Report::Down(_) => (client.connected, client.is_down) = (false, true),
+                    _ => {}
                 }
-                Report::Down(error) => {
-                    (client.connected, client.is_down) = (false, true);
-                    client.engine.on_down(error, now);
-                }
-                Report::Event(event) => client.engine.on_event(event, now),
-                Report::Recall(semaphore) => client.engine.on_recall(&semaphore, now),
-                Report::Outcome { .. } | Report::Writable => unreachable!("it is not simulated"),
-            },
-            Coming::Flushes(_) => return self.turn_in_mode(number, true),
+                client.report(report);
+            }
+            Coming::Continues(_) => {}
             Coming::Thaws(_) => {
                 client.frozen = false;
                 for coming in std::mem::take(&mut client.backlog) {
                     self.feed(number, coming);
                 }
+                self.wake(number);
             }
             Coming::Arrives(..) | Coming::ArrivesLate(_) => unreachable!("they arrive at the server"),
         }
         self.turn(number);
     }
 
-    /// The engine of a client does what is due by its clock.
-    fn on_time(&mut self, number: usize) {
+    /// The session's thread of a client does what is due by its clock.
+    fn wake(&mut self, number: usize) {
+        self.note_silence(number);
+        self.clients[number].driver.step(Sending::AtOnce, |_, _| ());
+    }
+
+    /// What the client's engine may know of an outage when it checks the times of callers next.
+    fn note_silence(&mut self, number: usize) {
         let (now, deaf) = (self.clock(number), self.is_deaf(number));
         let client = &mut self.clients[number];
         client.was_deaf = deaf;
-        client.engine.on_time(now);
+        if !client.store.reports_all {
+            let given_up: Vec<_> = client.calls.extract_if(.., |_, call| call.until <= now).collect();
+            if given_up.iter().any(|(_, call)| is_watched(call)) {
+                (client.heard_at, client.has_failed) = (now, true);
+            }
+        }
     }
 
     /// Returns true if the client knows of an outage, or has calls in flight of which none has returned for
     /// some time.
     fn is_deaf(&self, number: usize) -> bool {
         let client = &self.clients[number];
-        let sent = self.coming.values().filter_map(|coming| match coming {
-            Coming::Arrives(of, call) | Coming::Returns(of, call, _) if *of == number && is_watched(call) => {
-                (call.command.session == *client.engine.session_id()).then_some(call.sent.sent_at)
-            }
-            _ => None,
-        });
+        let first = client.calls.values().filter(|call| is_watched(call)).map(|call| call.at).min();
         let silent = |first: Moment| self.clock(number).since(first.max(client.heard_at)) >= SILENT_AFTER;
-        client.is_down || client.has_failed || !client.pending.is_empty() && sent.min().is_some_and(silent)
+        client.is_down || client.has_failed || !client.pending.is_empty() && first.is_some_and(silent)
     }
 
-    /// The client's thread takes its messages, and makes its calls; its program takes its permits.
+    /// The tasks of a client's program run, and take their permits.
     pub(super) fn turn(&mut self, number: usize) {
-        self.turn_in_mode(number, false);
-    }
-
-    fn turn_in_mode(&mut self, number: usize, flushes: bool) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
-        while let Ok(message) = client.messages.try_recv() {
-            client.engine.on_message(message, now);
-        }
-        // As the driver does, whose caller decides the mode.
-        let modes = [Sending::AtOnce, Sending::AfterAnswers, Sending::Gathering];
-        let sending = if flushes { Sending::AtOnce } else { modes[self.random.usize(0..modes.len())] };
-        let answers_first = Answering::default().delays(sending, client.engine.answers());
-        let calls = if answers_first { Vec::new() } else { client.engine.calls(sending, now) };
-        let is_left = answers_first || client.engine.has_gathered();
-        client.engine.take_outbox().deliver(None);
+        client.woken.take();
+        let waker = Waker::from(client.woken.clone());
+        let context = &mut Context::from_waker(&waker);
         let mut refusals = Vec::new();
         for mut pending in std::mem::take(&mut client.pending) {
-            match pending.try_take() {
-                Some(Ok(held)) => {
+            match pending.poll(context) {
+                Poll::Ready(Ok(held)) => {
                     assert!(held.state.deadline(now).is_some(), "P3: reported as held after its deadline");
                     self.seen.granted += 1;
                     rises(&mut self.last_of_slots, &self.ideas, &held);
                     client.held.push(held);
                 }
-                Some(Err(error)) => refusals.push(error),
-                None => client.pending.push(pending),
+                Poll::Ready(Err(error)) => refusals.push(error),
+                Poll::Pending => client.pending.push(pending),
             }
         }
+        client.releasing.retain_mut(|release| release.as_mut().poll(context).is_pending());
         client.has_failed &= !client.pending.is_empty();
         for error in refusals {
             self.check_refusal(number, error);
         }
-        self.take_more(number);
-        for call in calls {
-            self.send(number, call);
-        }
-        if is_left {
+        self.take_more(number, context);
+        if self.clients[number].woken.take() {
             self.seen.gathered += 1;
-            self.soon(1_000, Coming::Flushes(number));
+            self.soon(1_000, Coming::Continues(number));
         }
+        self.take_calls(number);
     }
 
     /// Continues to the next thing that arrives, or to the next timer of an engine.
@@ -448,26 +479,26 @@ impl World {
         let next_coming = self.coming.keys().next().map(|(at, _)| *at);
         let awake = (0..self.clients.len()).filter(|number| !self.clients[*number].frozen);
         let next_alarm =
-            awake.filter_map(|n| Some((self.when(n, self.clients[n].engine.next_time()?), n))).min();
+            awake.filter_map(|n| Some((self.when(n, self.clients[n].driver.next_time()?), n))).min();
         match (next_coming, next_alarm) {
             (Some(at), alarm) if alarm.is_none_or(|(alarm, _)| at <= alarm) => {
-                self.now = self.now.max(at);
+                self.pass_to(at);
                 let Some((_, coming)) = self.coming.pop_first() else { return };
                 match coming {
                     Coming::Arrives(client, call) => self.arrives(client, call),
                     Coming::ArrivesLate(command) => drop(self.execute(&command)),
                     Coming::Returns(client, ..)
                     | Coming::Reports(client, _)
-                    | Coming::Flushes(client)
+                    | Coming::Continues(client)
                     | Coming::Thaws(client) => self.feed(client, coming),
                 }
             }
             (_, Some((at, client))) => {
-                self.now = self.now.max(at);
-                self.on_time(client);
+                self.pass_to(at);
+                self.wake(client);
                 self.turn(client);
             }
-            _ => self.now = self.now + Duration::from_millis(1),
+            _ => self.pass_to(self.now + Duration::from_millis(1)),
         }
     }
 }
@@ -479,6 +510,10 @@ fn holding(state: &State) -> u64 {
 }
 
 /// Returns true if it is a call about the requests for [`SIMULATED`].
-fn is_watched(call: &Call) -> bool {
-    call.sent.semaphore.as_str() == SIMULATED && !matches!(call.sent.kind, CallKind::Single(_))
+fn is_watched(call: &Sent) -> bool {
+    let is_of_requests = matches!(
+        call.command.operation,
+        Operation::Acquire { .. } | Operation::Release(_) | Operation::Renew(_)
+    );
+    call.command.semaphore.as_str() == SIMULATED && is_of_requests
 }
