@@ -50,6 +50,7 @@ impl<'a> Execution<'a> {
         let now_ms = now_us / 1000;
         let state = state.filter(|state| !state.is_expired(now_ms));
         let damage = state.as_ref().and_then(|state| state.damage);
+        let held_until_ms = state.as_ref().map_or(0, State::held_until_ms);
         let found = state.and_then(State::found);
         let existed = found.is_some();
         let mut execution = Self {
@@ -69,7 +70,7 @@ impl<'a> Execution<'a> {
             replaced_limit: None,
             events: Vec::new(),
         };
-        execution.open_window(server, existed, damage.is_some());
+        execution.open_window(server, existed, damage.map(|_| held_until_ms));
         if execution.state.paused_until_ms <= now_ms {
             execution.state.paused_until_ms = 0;
         }
@@ -207,8 +208,8 @@ impl<'a> Execution<'a> {
         if state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let stays =
-            !self.deleted && (self.existed || state.limit > 0 || state.is_paused() || state.is_kept());
+        let is_used = state.limit > 0 || state.held > 0 || state.is_paused() || state.is_kept();
+        let stays = !self.deleted && (self.existed || is_used);
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let recheck_ms = if is_cut {
             Some(0)

@@ -20,6 +20,8 @@ impl Execution<'_> {
         };
         if has_effect && state.change_made(&origin.request).is_none() {
             state.paused_until_ms = until_ms;
+            // One that ends early keeps nothing for the rest of its time.
+            state.expires_ms = state.expires_ms.min(self.now_ms + 4 * state.lease_max_ms);
             if let Some(ends_ms) = state.pause_ends_ms() {
                 state.expires_ms = state.expires_ms.max(ends_ms);
                 self.turn_is_new = true;

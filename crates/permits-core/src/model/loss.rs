@@ -8,7 +8,7 @@ impl State {
     pub fn lose(mut self, parts: &[Part]) -> Option<Self> {
         let exists = |part: Part| match part {
             Part::State => self.damage != Some(Damage::StateLost),
-            Part::Leases => !self.entries.is_empty(),
+            Part::Leases => !self.leases.is_empty(),
             Part::Queue => !self.queue.is_empty(),
             Part::Lanes => self.lanes.last > 0,
             Part::Free => !self.free.is_empty(),
@@ -18,6 +18,9 @@ impl State {
             all.into_iter().filter(|part| exists(*part)).partition(|part| parts.contains(part));
         if left.is_empty() {
             return None;
+        }
+        if lost.contains(&Part::Leases) {
+            self.leases.clear();
         }
         if lost.contains(&Part::State) {
             self.damage = Some(Damage::StateLost);

@@ -3,7 +3,8 @@
 //! An *era* is a time in which the store forgets nothing. A new one begins with another process of the
 //! server, and when keys of a semaphore have vanished. Holders do not know of it: they continue to work and
 //! to renew. So the store must not grant units that it only believes to be free. It grants none for the
-//! *window*: a renewal interval of the longest lease that it knows, unless a client asks for more.
+//! *window*: a renewal interval of the longest lease that it knows, unless a client asks for more; after a
+//! restart 5 s at most, since a holder that reconnects renews at once.
 //!
 //! For example, of three units two are held, with leases of 15 s, when the server restarts with nothing on
 //! its disk. The first command finds no state, and a server that is 1 s old: so a window is open until the
@@ -19,8 +20,9 @@ use super::state::{Entry, ServerClock, signed};
 pub const IDENTITY_EVERY_US: u64 = 10_000;
 
 impl Execution<'_> {
-    /// Notices a new era, of the server or after a loss of state, and opens its recovery window.
-    pub(super) fn open_window(&mut self, server: &ServerClock<'_>, existed: bool, is_damaged: bool) {
+    /// Notices a new era, of the server or after a loss of state, and opens its recovery window. After a
+    /// loss, `damaged` is the last deadline of a holder that is left, in milliseconds.
+    pub(super) fn open_window(&mut self, server: &ServerClock<'_>, existed: bool, damaged: Option<u64>) {
         let (now_us, now_ms) = (self.now_us, self.now_ms);
         let state = &mut self.state;
         let lease_known = state.lease_max_ms;
@@ -35,13 +37,18 @@ impl Execution<'_> {
             let back_ms = state.checked_us / 1000 - now_ms;
             state.recovering_until_ms = state.recovering_until_ms.saturating_sub(back_ms);
         }
-        if is_damaged {
-            // Its holders are alive, and may reconnect as after a restart that kept nothing.
+        if let Some(held_until_ms) = damaged {
+            // Its holders are alive, and renew as ever: nothing makes them reconnect.
             state.server = server.run_id.to_owned();
             state.checked_us = now_us;
             state.era_known = 0;
             state.era_began_us = now_us;
-            state.recovering_until_ms = state.recovering_until_ms.max(now_ms + window_ms);
+            let window_ms = self.command.recovery.window().after_loss(lease_max_ms);
+            let until_ms = now_ms + window_ms;
+            // The longest lease went with the state; no holder has a permit beyond its deadline.
+            let until_ms = if existed || window_ms == 0 { until_ms } else { until_ms.max(held_until_ms) };
+            state.recovering_until_ms = state.recovering_until_ms.max(until_ms);
+            state.expires_ms = state.expires_ms.max(state.recovering_until_ms);
         } else if !existed {
             // A young server may have forgotten holders. An old one without state has none to forget, unless
             // it was flushed: that over-grant is bounded by the reclaim.

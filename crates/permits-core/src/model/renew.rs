@@ -2,7 +2,7 @@
 
 use super::execution::Execution;
 use super::state::{Entry, EntryState};
-use crate::protocol::{AdoptRequest, Answers, Grant, RenewOutcome, RenewRequest};
+use crate::protocol::{AdoptRequest, Answers, Grant, PermitTerms, RenewOutcome, RenewRequest};
 
 impl Execution<'_> {
     /// Extends leases, and returns the state of each entry.
@@ -34,7 +34,8 @@ impl Execution<'_> {
 
     fn renew_one(&mut self, renew: &RenewRequest) -> RenewOutcome {
         let Some(entry) = self.state.entries.get(&renew.holder) else {
-            return renew.grant.map_or(RenewOutcome::Lost, |grant| self.reclaim(renew, grant));
+            // Of a waiter that has been granted meanwhile, the next renewal names the grant.
+            return renew.grant.map_or(RenewOutcome::RetryLater, |grant| self.reclaim(renew, grant));
         };
         if entry.request != renew.request {
             return RenewOutcome::Lost;
@@ -100,9 +101,9 @@ impl Execution<'_> {
         if !forgotten || has_ended || self.now_ms >= state.era_began_us / 1000 + renew.terms.lease_ms {
             return RenewOutcome::Lost;
         }
-        if state.held + u64::from(renew.terms.weight) > state.limit.into()
-            || !self.take_slot(grant.slot.into())
-        {
+        // As long as the limit is not known either, nothing is granted that it could exceed it with.
+        let fits = state.limit == 0 || state.held + u64::from(renew.terms.weight) <= state.limit.into();
+        if !fits || !self.take_slot(grant.slot.into()) {
             self.extend_window(renew.terms.lease_ms);
             return RenewOutcome::RetryLater;
         }
@@ -118,8 +119,20 @@ impl Execution<'_> {
         RenewOutcome::Held
     }
 
-    /// Gives a permit to another session. A permit that has the new request id already counts as adopted.
+    /// Gives a permit to another session. A permit that has the new request id already counts as adopted, and
+    /// one that the store forgot is put back first.
     pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
+        if !self.state.entries.contains_key(&adopt.holder) {
+            let AdoptRequest { holder, request, ref terms, grant, .. } = adopt.clone();
+            let terms = PermitTerms {
+                at_least_ms: terms.at_least_ms,
+                ..PermitTerms::new(terms.weight, terms.lease_ms)
+            };
+            self.reclaim(
+                &RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant) },
+                grant,
+            );
+        }
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)
                 if (entry.request == adopt.request || entry.request == adopt.new_request)

@@ -59,6 +59,13 @@ impl Window {
     pub fn of(self, lease_max_ms: u64) -> u64 {
         (lease_max_ms / self.divisor).clamp(self.least_ms, self.most_ms)
     }
+
+    /// The window after a loss of keys, in milliseconds. No connection ends then, so a holder comes with its
+    /// next renewal: there is no maximum, and time for that renewal to arrive.
+    pub fn after_loss(self, lease_max_ms: u64) -> u64 {
+        let until_renewed = lease_max_ms / self.divisor + self.least_ms;
+        if self.most_ms == 0 { 0 } else { until_renewed.min(lease_max_ms.max(self.least_ms)) }
+    }
 }
 
 /// The limit as the program declares it in an acquisition.

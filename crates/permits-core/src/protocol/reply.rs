@@ -158,9 +158,10 @@ pub enum RenewOutcome {
         /// The number of waiters before it.
         position: u64,
     },
-    /// There is no such entry: it expired, or was revoked, or the store forgot a waiter.
+    /// There is no such entry: it expired, or was revoked.
     Lost,
-    /// The store forgot this holder and cannot put it back yet: retry before the permit's own deadline.
+    /// The store has no such entry, and the renewal named no grant; or it forgot this holder and cannot put
+    /// it back yet: retry before the permit's own deadline.
     RetryLater,
     /// The waiter was removed: its weight exceeds the lowered limit.
     ExceedsLimit,

@@ -188,7 +188,7 @@ impl Simulation {
                 let renewal = self.renewal(naming, claiming);
                 let last_token = last_used(&renewal);
                 let RenewRequest { holder, request, terms, grant, .. } = renewal;
-                let grant = grant.unwrap_or(Grant { token: 1, slot: 0 });
+                let grant = grant.unwrap_or(Grant { token: 1_000, slot: 0 });
                 let new_request = self.fresh();
                 Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request, last_token })
             }

@@ -73,6 +73,8 @@ fn looking_changes_nothing(step: &Step) -> Result<(), String> {
 /// replaced. While the server recovers, nothing is granted out of capacity that was free when the command
 /// came, neither units nor slots.
 ///
+/// A limit that the server forgot keeps no holder out that it forgot, too.
+///
 /// A release may correct the units that its grant counts for: up to the limit.
 ///
 /// Units of holders past their deadline that are not reaped yet count as held, which is the safe side.
@@ -83,7 +85,7 @@ fn bound(step: &Step) -> Result<(), String> {
     let only_waiters = fresh.len() == promoted;
     let limit = if only_waiters { step.limit_of_waiters() } else { after.limit.into() };
     let held = after.held;
-    if held > limit && held > step.held_before() + counted_up(step) {
+    if held > limit && limit > 0 && held > step.held_before() + counted_up(step) {
         return Err(format!("{} held before, {held} now, of {limit}", step.held_before()));
     }
     if !fresh.is_empty() {

@@ -58,8 +58,9 @@ pub(super) enum Swallow {
 }
 
 /// The state that the proxy and its connections share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    upstream: Mutex<SocketAddr>,
     pub(super) faults: watch::Sender<Faults>,
     pub(super) accepted: AtomicUsize,
     pub(super) refused: AtomicUsize,
@@ -86,6 +87,22 @@ struct Link {
 }
 
 impl Shared {
+    pub(super) fn new(upstream: SocketAddr) -> Self {
+        Self {
+            upstream: Mutex::new(upstream),
+            faults: watch::Sender::default(),
+            accepted: AtomicUsize::default(),
+            refused: AtomicUsize::default(),
+            swallowed: AtomicUsize::default(),
+            armed: Mutex::default(),
+            links: Mutex::default(),
+        }
+    }
+
+    pub(super) fn lead_to(&self, upstream: SocketAddr) {
+        *lock(&self.upstream) = upstream;
+    }
+
     pub(super) fn cut(&self) {
         let open = mem::take(&mut lock(&self.links).open);
         open.values().for_each(|link| link.sever());
@@ -159,12 +176,13 @@ impl Link {
 }
 
 /// Carries one accepted connection to its end.
-pub(super) async fn run(client: TcpStream, upstream: SocketAddr, shared: Arc<Shared>) {
+pub(super) async fn run(client: TcpStream, shared: Arc<Shared>) {
     shared.accepted.fetch_add(1, SeqCst);
     if shared.refusing() {
         shared.refused.fetch_add(1, SeqCst);
         return;
     }
+    let upstream = *lock(&shared.upstream);
     let Ok(upstream) = TcpStream::connect(upstream).await else {
         return;
     };

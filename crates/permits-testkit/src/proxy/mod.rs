@@ -39,16 +39,21 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(upstream));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
             .name("permits-proxy".to_owned())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || serve(listener, upstream, shared, stopped)
+                move || serve(listener, shared, stopped)
             })
             .expect("the system has a thread to give");
         Self { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Passes new connections on to another server. Open ones stay as they are.
+    pub fn lead_to(&self, upstream: SocketAddr) {
+        self.shared.lead_to(upstream);
     }
 
     /// The address at which clients connect.
@@ -168,7 +173,7 @@ impl Drop for Proxy {
 }
 
 /// The thread of a proxy: accepts until it is stopped. Its connections end with its runtime.
-fn serve(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
+fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
     // One thread only: the order of a request's note before its reply depends on it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -181,7 +186,7 @@ fn serve(listener: TcpListener, upstream: SocketAddr, shared: Arc<Shared>, mut s
                 _ = &mut stop => return,
                 accepted = listener.accept() => match accepted {
                     Ok((client, _)) => {
-                        tokio::spawn(link::run(client, upstream, Arc::clone(&shared)));
+                        tokio::spawn(link::run(client, Arc::clone(&shared)));
                     }
                     // The system may have no descriptors left; others are closed in a moment.
                     Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,

@@ -192,7 +192,8 @@ impl AcquireOptions {
 
     /// Sets whether the client renews the permit in the background: `true` unless set. If `false`, the permit
     /// ends with its lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always
-    /// renewed.
+    /// renewed. A server that lost its state puts the permit back when the client is connected again, for the
+    /// rest of its lease; not where keys alone have vanished, which only a renewal notices.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.client.auto_renew = renew;

@@ -222,7 +222,7 @@ impl Driver {
         gathered
     }
 
-    /// What a test asks of the engine.
+    /// Asks the engine something.
     #[cfg(test)]
     pub(super) fn engine<T>(&self, ask: impl FnOnce(&Engine) -> T) -> T {
         ask(&self.lock().engine)

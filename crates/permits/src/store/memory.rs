@@ -3,8 +3,8 @@
 //! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and
 //! programs that use the same code with and without a server. Its clock is the process's monotonic clock.
 //!
-//! When the last client of a memory closes, pinned limits, pauses and closed lines stay for the life of the
-//! process. The rest is dropped.
+//! When the last client of a memory closes, what operators have set stays for the life of the process. The
+//! rest is dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -225,7 +225,8 @@ impl Drop for MemoryStore {
         if !inner.sessions.is_empty() {
             return;
         }
-        inner.states.retain(|_, state| state.as_ref().is_some_and(State::is_kept));
+        let stays = |state: &State| state.is_kept() || state.is_paused();
+        inner.states.retain(|_, state| state.as_ref().is_some_and(stays));
         for state in inner.states.values_mut().flatten() {
             state.clear_entries();
         }

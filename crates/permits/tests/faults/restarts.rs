@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use permits::Inspection;
+use permits::{Client, Inspection, Limit};
 use permits_testkit::history::{ClientEvent, now};
-use permits_testkit::worker::{Worker, micros};
-use permits_testkit::{Server, in_real_time, wait};
+use permits_testkit::sound::Named as _;
+use permits_testkit::worker::{SEMAPHORE, Worker, micros};
+use permits_testkit::{Proxy, Server, in_real_time, wait};
 
 use crate::fixture::Fixture;
 
@@ -141,6 +142,41 @@ fn a_short_lease_that_comes_first_does_not_take_the_unit_of_a_long_one() {
         long.close();
         short.close();
         fixture.assert_at_rest();
+    });
+}
+
+/// A server that takes the place of another one may have run for longer than a window: it was a replica, or
+/// had much to load. It then granted what it did not know of before the holder was back.
+#[test]
+fn a_server_that_takes_the_place_of_another_one_waits_for_the_holders() {
+    in_real_time(|| {
+        let (fixture, other) = (Fixture::new(1, Duration::from_secs(9)), Server::start());
+        let (proxy, lease) = (Proxy::start(fixture.server.address()), fixture.settings.lease);
+        let start = |label| fixture.start_connected(label, &proxy.url(), lease);
+        let (mut holder, mut newcomer) = (start("holder"), start("newcomer"));
+        holder.acquire("held");
+        let uptime =
+            || other.info("uptime_in_seconds").expect("it has one").parse::<u64>().expect("a number");
+        assert!(wait::until(|| uptime() > lease.as_secs() / 3 + 1), "the server does not grow old");
+
+        holder.pause();
+        proxy.lead_to(other.address());
+        proxy.cut();
+        newcomer.ask("new");
+        let observed =
+            Client::connect(&other.url()).wait().expect("it is up").named(SEMAPHORE, Limit::Stored);
+        let has_come = || observed.inspect().wait().is_ok_and(|seen| seen.held + seen.waiting > 0);
+        assert!(wait::until(has_come), "the newcomer does not come");
+        holder.resume();
+        holder.renewed("held");
+        holder.release("held");
+        newcomer.acquired("new");
+        newcomer.release("new");
+        holder.close();
+        newcomer.close();
+        let has_ended = |what: &ClientEvent| matches!(what, ClientEvent::Lost(_) | ClientEvent::NotHeld);
+        assert_eq!(fixture.count(has_ended), 0);
+        fixture.assert_safe();
     });
 }
 

@@ -232,7 +232,7 @@ impl Engine {
     /// The store can be reached (again), or may have sent events that did not arrive.
     pub(super) fn on_up(&mut self, now: Moment) {
         self.turn.now = now;
-        if !std::mem::replace(&mut self.connected, true) && self.down.is_some() {
+        if !std::mem::replace(&mut self.connected, true) && self.down.take().is_some() {
             self.turn.outbox.tally.reconnect();
         }
         self.single_calls.retry_now();

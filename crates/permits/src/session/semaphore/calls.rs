@@ -153,7 +153,7 @@ impl SemaphoreSession {
     fn renewal_calls(&mut self, now: Moment, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         self.handed_over.clear();
         let mut items: Vec<RenewRequest> = if self.schedule.renewal.is_due {
-            self.renewed().map(Entry::to_renewal).collect()
+            self.renewed().map(|entry| entry.to_renewal_or_claim(now)).collect()
         } else {
             self.first_waiter().map(Entry::to_renewal).into_iter().collect()
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::acquisition::Acquisition;
-use crate::clock::Moment;
+use crate::clock::{Moment, millis};
 use crate::error::AcquireError;
 use crate::protocol::RenewRequest;
 use crate::session::callers::{PendingRelease, PermitGuard};
@@ -26,6 +26,9 @@ pub(super) struct Entry {
     /// Its key in `unsent`, also when it is sent again.
     pub(super) arrival: u64,
     pub(super) arrived_at: Moment,
+    /// Its program renews it. The store may have forgotten it since the session was last connected: the next
+    /// renewal of all claims it for the rest of its lease.
+    pub(super) is_claimed: bool,
     /// The timer of the end of its wait, or of its lease.
     pub(super) timer: Option<timers::Key>,
     /// It does not wait, and others have been asked for what they keep.
@@ -34,7 +37,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn needs_renewal(&self) -> bool {
-        self.acquisition.needs_renewal(self.spec.client.auto_renew)
+        self.acquisition.needs_renewal(self.spec.client.auto_renew || self.is_claimed)
     }
 
     /// Answers the caller, if it still waits.
@@ -53,6 +56,18 @@ impl Entry {
             lease_version: self.lease_version,
             grant: self.acquisition.grant(),
         }
+    }
+
+    /// As part of a renewal of all.
+    pub(super) fn to_renewal_or_claim(&self, now: Moment) -> RenewRequest {
+        let mut renewal = self.to_renewal();
+        if self.is_claimed && !self.spec.client.auto_renew {
+            let ends = self.acquisition.extended_at + self.spec.terms.lease();
+            renewal.terms.lease_ms = millis(ends.since(now)).max(1);
+            // A change of the lease, which the next renewal by the program changes back.
+            renewal.lease_version -= 1;
+        }
+        renewal
     }
 
     pub(super) fn to_release(&self) -> PendingRelease {

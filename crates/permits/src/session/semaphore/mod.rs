@@ -179,6 +179,7 @@ impl SemaphoreSession {
             arrived_at: now,
             timer: None,
             recalls: false,
+            is_claimed: false,
         };
         self.acquisitions.insert(entry.spec.request.clone(), entry);
         arrival
@@ -399,6 +400,11 @@ impl SemaphoreSession {
     /// The store can be reached again: everything is renewed, and nothing waits for a retry.
     pub(super) fn on_reconnected(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
+        let by_the_program = |entry: &&mut Entry| entry.permit.is_some() && !entry.spec.client.auto_renew;
+        for entry in self.acquisitions.values_mut().filter(by_the_program) {
+            entry.is_claimed = true;
+            entry.lease_version += 2;
+        }
         self.schedule.renewal.is_due = true;
         self.schedule.retry = Retry::default();
     }

@@ -128,10 +128,15 @@ impl SemaphoreSession {
         times: ReplyTimes,
         turn: &mut Turn,
     ) {
-        let entry = self.acquisitions.get(&renewed.request);
-        if entry.is_some_and(|entry| lease_version < entry.lease_version) && outcome == RenewOutcome::Held {
-            // It extended another lease.
-            return;
+        if outcome == RenewOutcome::Held
+            && let Some(entry) = self.acquisitions.get_mut(&renewed.request)
+        {
+            entry.is_claimed = false;
+            if lease_version < entry.lease_version {
+                // It extended another lease, or none. The permit is held as surely as before.
+                entry.permit.iter().for_each(|permit| permit.extend(times.sent_at));
+                return;
+            }
         }
         self.step_or_release(renewed, Input::Renewed(outcome, times), turn);
     }

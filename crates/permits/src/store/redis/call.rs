@@ -1,5 +1,7 @@
 //! A request on its way to one server: the call of a script.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use super::resp::{Cmd, Value, cmd};
@@ -16,6 +18,8 @@ pub(crate) struct Call {
     pub(crate) as_text: bool,
     /// The hash slot is moving to this server, which serves it to those that send ASKING.
     pub(crate) asking: bool,
+    /// The time since its server was found in place of another one, if it was.
+    pub(crate) known_for: Option<Duration>,
     /// The number of servers that have sent it elsewhere.
     pub(crate) redirections: usize,
 }
@@ -23,7 +27,7 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(request: Request) -> Box<Self> {
         let deadline = Instant::now() + request.timeout;
-        Box::new(Self { request, deadline, as_text: false, asking: false, redirections: 0 })
+        Box::new(Self { request, deadline, as_text: false, asking: false, known_for: None, redirections: 0 })
     }
 }
 
@@ -40,10 +44,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// The command as a call of its script, by the script's hash or `as_text`.
-    pub(crate) fn encode(&self, command: &Command, as_text: bool) -> Cmd {
+    pub(crate) fn encode(&self, call: &Call, as_text: bool) -> Cmd {
+        let command = &call.request.command;
         let script = self.scripts.of(command.operation.kind());
         let (verb, script) = if as_text { ("EVAL", &script.code) } else { ("EVALSHA", &script.hash) };
-        codec::encode(verb, script, &self.prefix, self.sharded, command)
+        codec::encode(verb, script, &self.prefix, self.sharded, command, call.known_for)
     }
 
     /// Calls without an effect of the scripts whose order matters, by their hashes or `as_text`, which loads

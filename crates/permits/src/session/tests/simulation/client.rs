@@ -57,7 +57,7 @@ impl Sent {
     }
 }
 
-/// Whether a task of the program is to run again.
+/// A waker that notes that a task of the program is to run again.
 #[derive(Default)]
 pub(super) struct Woken(AtomicBool);
 
@@ -80,7 +80,7 @@ pub(super) struct Client {
     pub(super) clock: SetClock,
     /// Its way to the store.
     pub(super) store: Arc<Silent>,
-    /// What it has sent and not heard of, by number.
+    /// Its requests without an outcome, by number.
     pub(super) calls: BTreeMap<u64, Sent>,
     pub(super) woken: Arc<Woken>,
     pub(super) pending: Vec<PendingAcquire>,

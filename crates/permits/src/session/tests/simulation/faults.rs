@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::world::{Coming, LEASE, World};
+use crate::model::{Part, State};
 use crate::store::{Report, StoreError};
 
 impl World {
@@ -30,6 +31,18 @@ impl World {
             self.clients[client].connected = false;
             self.feed(client, Coming::Reports(client, Report::Down(down())));
             self.soon(300_000, Coming::Reports(client, Report::Up));
+        }
+    }
+
+    /// A key of each semaphore vanishes, on a server that runs on. Others are left: a second loss, before
+    /// holders are put back, may be one of everything.
+    pub(super) fn lose_a_key(&mut self) {
+        let now_ms = self.now_us() / 1000;
+        let has_others =
+            |state: &State| state.held > 0 && state.damage.is_none() && state.recovering_until_ms <= now_ms;
+        for state in self.states.values_mut().filter(|state| state.as_ref().is_some_and(has_others)) {
+            let part = [Part::State, Part::Leases, Part::Queue, Part::Free][self.random.usize(0..4)];
+            *state = state.take().and_then(|state| state.lose(&[part]));
         }
     }
 
@@ -85,7 +98,7 @@ impl World {
                     | Coming::Thaws(client) => *client != number,
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
-                // What dropped permits send, nobody takes any more.
+                // The requests of permits that are dropped stay in its own store.
                 drop(crashed);
                 self.soon(1000, Coming::Reports(number, Report::Up));
             }

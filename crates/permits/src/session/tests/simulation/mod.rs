@@ -138,7 +138,7 @@ fn no_waiter_waits_for_what_others_keep() {
 #[test]
 fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
     let (mut cut_off, mut late, mut lost, mut granted) = (0, 0, 0, 0);
-    for seed in 0..40 * cases() {
+    for seed in 0..120 * cases() {
         let mut world = World::new(seed, 0, Recovery::Off);
         world.sluggish = true;
         for _ in 0..STEPS {
@@ -160,27 +160,30 @@ fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
     assert!(cut_off > 100 && late > 1000 && lost > 50, "P16: {cut_off} cut off, {late} late, {lost} lost");
 }
 
+/// The leases are longer than a window after a restart, in which a holder that is not cut off does not renew.
 #[test]
-fn restarts_that_lose_everything_lose_no_permit_of_a_connected_holder() {
-    let mut restarts = 0;
-    for seed in 0..30 * cases() {
-        let mut world = World::new(seed, 0, Recovery::Interval);
-        for _ in 0..STEPS {
-            let number = world.random.usize(0..CLIENTS);
-            if world.chance(30) {
-                world.act(number);
+fn what_a_server_forgets_loses_no_permit_of_a_connected_holder() {
+    for forget in [World::restart, World::lose_a_key] {
+        let mut times = 0;
+        for seed in 0..30 * cases() {
+            let mut world = World::new(seed, 0, Recovery::Interval);
+            for _ in 0..STEPS {
+                let number = world.random.usize(0..CLIENTS);
+                if world.chance(30) {
+                    world.act(number);
+                }
+                if world.random.u32(0..200) == 0 {
+                    forget(&mut world);
+                    times += 1;
+                }
+                world.advance();
+                world.check();
             }
-            if world.random.u32(0..200) == 0 {
-                world.restart();
-                restarts += 1;
-            }
-            world.advance();
-            world.check();
+            assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
+            world.settle();
         }
-        assert_eq!(world.seen.lost, 0, "seed {seed}: {:?}", world.seen);
-        world.settle();
+        assert!(times > 100, "P16: only {times} times");
     }
-    assert!(restarts > 100, "P16: only {restarts} restarts");
 }
 
 #[test]

@@ -161,7 +161,7 @@ struct World {
     executed: u64,
     now: Moment,
     clock: SetClock,
-    /// That of all sessions. It runs nothing.
+    /// The runtime of all sessions. It runs nothing.
     _runtime: Runtime,
 }
 

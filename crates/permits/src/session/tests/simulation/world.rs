@@ -25,7 +25,8 @@ use crate::timing::SILENT_AFTER;
 pub(super) const SIMULATED: &str = "simulated";
 
 pub(super) const LIMIT: u32 = 3;
-pub(super) const LEASE: Duration = Duration::from_secs(6);
+/// Longer than three windows after a restart.
+pub(super) const LEASE: Duration = Duration::from_secs(18);
 pub(super) const CLIENTS: usize = 4;
 
 /// The shortest time of a request: the store counts leases by whole milliseconds.
@@ -80,7 +81,7 @@ pub(super) struct World {
     pub(super) last_of_slots: BTreeMap<u32, u64>,
     /// If the programs and operators do all that they can.
     pub(super) ideas: Option<Ideas>,
-    /// That of all sessions. It runs nothing: the world is their time and their network.
+    /// The runtime of all sessions. It runs nothing: the world is their time and their network.
     runtime: Runtime,
 }
 
@@ -119,8 +120,10 @@ impl World {
             world.clients.push(client);
             world.soon(1, Coming::Reports(number, Report::Up));
         }
-        // Old enough to have nothing to recover.
-        world.pass_to(world.now + 2 * LEASE);
+        // Old enough to have nothing to recover. From now on clocks run apart.
+        world.epoch_us += (2 * LEASE).as_micros() as u64;
+        world.began = world.now + 2 * LEASE;
+        world.pass_to(world.began);
         world
     }
 
@@ -376,7 +379,7 @@ impl World {
         let client = &mut self.clients[number];
         match coming {
             Coming::Returns(_, call, result) => {
-                // One that the driver has given up on is no news.
+                // Of one that the driver has given up on, the outcome is known.
                 if client.calls.remove(&call.id).is_some() {
                     if is_watched(&call) {
                         client.heard_at = now;
@@ -419,7 +422,7 @@ impl World {
         self.clients[number].driver.step(Sending::AtOnce, |_, _| ());
     }
 
-    /// What the client's engine may know of an outage when it checks the times of callers next.
+    /// Notes whether the client's engine knows of an outage when it checks the times of callers next.
     fn note_silence(&mut self, number: usize) {
         let (now, deaf) = (self.clock(number), self.is_deaf(number));
         let client = &mut self.clients[number];

@@ -137,6 +137,15 @@ fn an_outage_that_is_over_is_no_reason() {
     bench.answer(renewal, renewed(RenewOutcome::Waiting { position: 0 }));
     bench.pass(SECOND);
     assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+
+    // Also of a session that has made no call since.
+    let (mut bench, short) = (Bench::new(), Duration::from_millis(100));
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    bench.engine.on_up(bench.now);
+    let mut pending = bench.acquire_within(Wait::AtMost(short));
+    let _unanswered = bench.call();
+    bench.pass(short);
+    assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: short });
 }
 
 /// The permit has a deadline of its own.

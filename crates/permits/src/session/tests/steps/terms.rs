@@ -1,6 +1,7 @@
 //! Changes of the terms of a held permit, and calls and replies from before them.
 
 use super::*;
+use crate::PermitStatus;
 use crate::protocol::RenewRequest;
 use crate::session::callers::TermsChange;
 
@@ -85,4 +86,43 @@ fn renewal_begins_and_ends_with_the_callers_wish() {
     assert!(bench.calls().is_empty(), "the time of the next renewal is planned");
     bench.pass(Duration::ZERO);
     assert!(is_renewal(&bench.call()), "the last renewal is half a lease ago");
+}
+
+/// A server that lost its state knows of no permit that is not renewed. Named after a reconnection, it is put
+/// back for the rest of its lease: neither side holds it for longer than without the loss.
+#[test]
+fn a_permit_that_its_program_renews_is_claimed_once_after_a_reconnection() {
+    let mut bench = Bench::new();
+    let held = bench.held("a", LEASE);
+    bench.session.change_terms(&held.state, TermsChange::AutoRenew(false));
+    assert!(bench.calls().is_empty());
+    bench.pass(LEASE / 3);
+    let before = bench.deadline(&held);
+    let again = |bench: &mut Bench| {
+        bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+        bench.engine.on_up(bench.now);
+        bench.call()
+    };
+    let claim = again(&mut bench);
+    let rest = millis(LEASE) - millis(LEASE / 3);
+    assert_eq!((renewal(&claim).grant, renewal(&claim).terms.lease_ms), (Some(GRANT), rest));
+    bench.answer(claim, renewed(RenewOutcome::RetryLater));
+    assert_eq!(held.state.status(bench.now), PermitStatus::Unsure);
+    bench.pass(LEASE / 3);
+    let claim = bench.call();
+    assert!(renewal(&claim).terms.lease_ms < rest, "it is claimed for what is left then");
+    bench.answer(claim, renewed(RenewOutcome::Held));
+    assert_eq!(held.state.status(bench.now), PermitStatus::Held);
+    assert_eq!(bench.deadline(&held), before - LEASE / 3, "nothing is extended");
+
+    // What the program renews has its own lease again.
+    let answer = channel().0;
+    let (semaphore, request) = (held.state.semaphore.clone(), held.state.request.clone());
+    bench.session.send(Message::Renew { semaphore, request, answer });
+    let call = bench.call();
+    assert_eq!(renewal(&call).terms.lease_ms, millis(LEASE));
+    let claimed = again(&mut bench);
+    assert!(renewal(&call).lease_version < renewal(&claimed).lease_version);
+    bench.answer(claimed, renewed(RenewOutcome::Lost));
+    assert_eq!(held.state.loss(), Some(Lost::Gone));
 }

@@ -3,8 +3,11 @@
 //!
 //! The part that all operations share. An operation's own arguments and answers are in [`ops`].
 
+use std::time::Duration;
+
 use super::ops;
 use super::values::{Decoded, Fields, Malformed};
+use crate::clock::millis;
 use crate::protocol::{
     Command, Declaration, Event, EventKind, Grant, Holder, Name, Operation, Reply, RequestId, SessionId,
     Window, check_reason,
@@ -12,11 +15,26 @@ use crate::protocol::{
 use crate::store::redis::keys;
 use crate::store::redis::resp::{Cmd, Value, cmd};
 
-/// `EVALSHA hash …` (or `EVAL code …`) for `command`.
-pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, command: &Command) -> Cmd {
+/// `EVALSHA hash …` (or `EVAL code …`) for `command`, to a server that may have been in its place for no
+/// longer than `known_for`.
+pub(crate) fn encode(
+    verb: &str,
+    script: &str,
+    prefix: &str,
+    sharded: bool,
+    command: &Command,
+    known_for: Option<Duration>,
+) -> Cmd {
     let mut cmd = cmd(verb);
     cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, &command.semaphore));
-    let Window { divisor, least_ms, most_ms } = command.recovery.window();
+    let window = command.recovery.window();
+    let Window { divisor, least_ms, most_ms } = window;
+    let mut recovery = format!("{divisor}:{least_ms}:{most_ms}");
+    if let Some(known_ms) = known_for.map(millis)
+        && known_ms < window.of(command.longest_lease_ms())
+    {
+        recovery = format!("{recovery}:{known_ms}");
+    }
     let mut lease = command.longest_lease_ms().to_string();
     if command.kept_for_ms() > 0 {
         lease = format!("{lease}:{}", command.kept_for_ms());
@@ -31,7 +49,7 @@ pub(crate) fn encode(verb: &str, script: &str, prefix: &str, sharded: bool, comm
         .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
         .arg(command.session.as_str())
         .arg(lease)
-        .arg(format!("{divisor}:{least_ms}:{most_ms}"))
+        .arg(recovery)
         .arg(declaration)
         .arg(limit);
     ops::encode(&mut cmd, &command.session, &command.operation);

@@ -76,9 +76,8 @@ impl Shared {
     /// Returns the reply, and the number of replicas that have acknowledged all writes made on this
     /// connection. The timeout of WAIT is three quarters of the time left.
     async fn execute_and_wait(&self, connection: &Connection, call: &Call) -> RespResult<(Value, u32)> {
-        let command = &call.request.command;
         let send = async |as_text| {
-            let encoded = self.wire.encode(command, as_text);
+            let encoded = self.wire.encode(call, as_text);
             if call.asking {
                 let mut replies = connection.query_all(&[cmd("ASKING"), encoded]).await;
                 replies.pop().unwrap_or_else(|| Err(closed()))

@@ -56,7 +56,7 @@ impl Connection {
     /// Sends a call. Its outcome arrives at the receiver. Fails with the reason if the connection has ended.
     pub(crate) fn call(&self, call: Box<Call>, wire: &Wire) -> RespResult<()> {
         let shared = self.shared();
-        let command = wire.encode(&call.request.command, call.as_text);
+        let command = wire.encode(&call, call.as_text);
         let mut state = shared.lock();
         if let Some(reason) = state.refusal() {
             return Err(reason);

@@ -55,14 +55,14 @@ impl ConnectConfig {
     }
 
     /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`.
-    /// Also returns those of them that have moved to another node of the cluster, to which this connection is
-    /// not subscribed.
+    /// Also returns the name of the server's process, which is new after each restart, and those of the
+    /// channels that have moved to another node of the cluster, to which this connection is not subscribed.
     pub(crate) async fn connect(
         &self,
         channels: &BTreeSet<String>,
         wire: &Wire,
         receiver: Arc<dyn Receiver>,
-    ) -> Result<(Connection, Vec<String>), StoreError> {
+    ) -> Result<(Connection, String, Vec<String>), StoreError> {
         let (server, place) = within(&self.endpoint, self.endpoint.server(CONNECT_TIMEOUT)).await?;
         let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
         let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
@@ -87,9 +87,10 @@ impl ConnectConfig {
             }
             let moved = subscribed(channels, replies)?;
             load(&connection, wire, checks).await?;
-            Ok((connection, memory, role, moved))
+            let run_id = field(&version, "run_id").unwrap_or_default().to_owned();
+            Ok((connection, run_id, memory, role, moved))
         };
-        let (connection, memory, role, moved) = within(&place, connecting).await?;
+        let (connection, run_id, memory, role, moved) = within(&place, connecting).await?;
         if role.is_some_and(|info| field(&info, "role") != Some("master")) {
             // The sentinels are about to name another server, or this one has not been promoted yet.
             return Err(StoreError::Unreachable { reason: format!("{server} is a replica") });
@@ -97,7 +98,7 @@ impl ConnectConfig {
         if let Some(policy) = evicting_policy(&memory) {
             events::may_evict(&server, &policy);
         }
-        Ok((connection, moved))
+        Ok((connection, run_id, moved))
     }
 
     /// Another connection, unchecked and without subscriptions.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -57,10 +58,28 @@ pub(super) struct Link {
     pub(super) channels: BTreeSet<String>,
     /// The connection reserved for WAIT, once it was needed, and the epoch that it belongs to.
     pub(super) confirming: Option<(u64, Connection)>,
+    /// The server's process, and the moment when it was found in place of another one.
+    server: Option<(String, Option<Instant>)>,
     /// A call has succeeded on the connection.
     pub(super) served: bool,
     /// A reply on the connection was malformed.
     pub(super) malformed: bool,
+}
+
+impl Link {
+    /// Notes the server's process that the connection is to.
+    fn meet(&mut self, run_id: String) {
+        if self.server.as_ref().is_none_or(|(known, _)| *known != run_id) {
+            let replaces = self.server.is_some();
+            self.server = Some((run_id, replaces.then(Instant::now)));
+        }
+    }
+
+    /// The time since the server was found in place of another one. It may have run for longer, and loaded
+    /// its data, or been a replica.
+    pub(super) fn known_for(&self) -> Option<Duration> {
+        self.server.as_ref()?.1.map(|since| since.elapsed())
+    }
 }
 
 /// A call that waits for the connection, and the channels that it needs.
@@ -79,6 +98,7 @@ impl Shared {
             is_dropped: false,
             channels: BTreeSet::new(),
             confirming: None,
+            server: None,
             served: false,
             malformed: false,
         };
@@ -109,7 +129,7 @@ impl Shared {
             (link.epoch + 1, link.channels.clone())
         };
         let receiver = Arc::new(Incoming { shared: self.clone(), epoch });
-        let (connection, moved) = self.config.connect(&channels, &self.wire, receiver).await?;
+        let (connection, run_id, moved) = self.config.connect(&channels, &self.wire, receiver).await?;
         let mut failed = Vec::new();
         {
             let mut link = self.lock();
@@ -117,6 +137,7 @@ impl Shared {
                 return Err(link.reason.clone());
             }
             link.epoch = epoch;
+            link.meet(run_id);
             (link.served, link.malformed) = (false, false);
             // Those that were added or removed while it connected.
             for channel in link.channels.difference(&channels) {
@@ -144,11 +165,17 @@ impl Shared {
     }
 
     /// Sends a call on the present connection, after its subscriptions.
-    pub(super) fn send_on(&self, link: &mut Link, call: Box<Call>, channels: Vec<String>) -> RespResult<()> {
+    pub(super) fn send_on(
+        &self,
+        link: &mut Link,
+        mut call: Box<Call>,
+        channels: Vec<String>,
+    ) -> RespResult<()> {
         let connection = link.connection.clone().ok_or_else(closed)?;
         for channel in channels {
             self.subscribe_on(link, &connection, channel);
         }
+        call.known_for = link.known_for();
         connection.call(call, &self.wire)
     }
 

@@ -1,5 +1,5 @@
--- adopt: gives a permit to this session, under a new request id, with a new lease. Renewals
--- and releases under the old id have no effect.
+-- adopt: gives a permit to this session, under a new request id, with a new lease. Renewals and releases
+-- under the old id have no effect. A permit that the store forgot is put back first.
 -- KEYS      as in read.lua
 -- ARGV      8 holder, 9 request, 10 weight or less, 11 lease ms, 12 token, 13 slot, 14 new request, 15 the ms
 --           for which it counts, 16 the last token that was used of its grant, or 0
@@ -14,6 +14,9 @@ local claimed_slot, claimed_at_least = tonumber(ARGV[13]), tonumber(ARGV[15])
 allow_at_maxmemory()
 local adopted = 0
 find({ holder })
+if not known[holder] then
+  reclaim(holder, pack(holder, claimed_weight, claimed_lease, old_request, session, '', claimed_at_least, 0, claimed_token, claimed_slot, false, '', 1))
+end
 if known[holder] then
   local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share, key = parts(holder, known[holder])
   if (request == old_request or request == new_request) and weight >= claimed_weight and lease == claimed_lease

@@ -3,7 +3,7 @@
 
 s.pin = s.pinned + (s.alert_wait + s.alert_waiting > 0 and 2 or 0)
 local keep = s.pin > 0 or s.paused == $PAUSED or s.reason
-local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.paused > 0 or keep)
+local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.held > 0 or s.paused > 0 or keep)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 reply[$SEQUENCE_AT] = s.sequence
 

@@ -13,8 +13,10 @@ local has_effect = until_ms > s.paused or until_ms == s.paused and reason ~= pau
 if until_ms == 0 then has_effect = s.paused > 0 end
 if has_effect and not recall() then
   s.paused = until_ms
+  -- One that ends early keeps nothing for the rest of its time.
+  s.expires, s.prolonged = math.min(s.expires, now_ms + 4 * s.lease_max), true
   if until_ms > 0 and until_ms < $PAUSED then
-    s.expires, s.prolonged, s.new_turn = math.max(s.expires, until_ms), true, true
+    s.expires, s.new_turn = math.max(s.expires, until_ms), true
   end
   remember('pause', until_ms > 0 and 'pause' or 'resume', until_ms > 0 and string.format('%.0f', until_ms) or '', '', until_ms > 0 and reason or '')
 end

@@ -1,4 +1,4 @@
--- Reclaiming: puts back a holder that the store forgot. Before renew.
+-- Reclaiming: puts back a holder that the store forgot. Before renew and adopt.
 
 -- Takes this very slot if it is free. Only before any take_lowest_slot of the same command.
 local function take_slot(slot)
@@ -28,14 +28,16 @@ end
 -- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token shows which.
 local function reclaim(holder, entry)
   local token, slot, weight, lease = parts(holder, entry)
-  if token == 0 then return 'lost' end
+  -- Of a waiter that has been granted meanwhile, the next renewal names the grant.
+  if token == 0 then return 'again' end
   local forgotten = s.era_known < token and token < s.era_began
   if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
   -- It was put back before, and has ended since.
   local cooling = string.format('%s\t%.0f', holder, token)
   find({ cooling })
   if known[cooling] then return 'lost' end
-  if s.held + weight > s.limit or not take_slot(slot) then
+  -- As long as the limit is not known either, nothing is granted that it could exceed it with.
+  if s.limit > 0 and s.held + weight > s.limit or not take_slot(slot) then
     -- Holders that are gone, and whose releases were lost, may have its units until their leases end. Then
     -- it is the next, and no waiter.
     if s.recovering then

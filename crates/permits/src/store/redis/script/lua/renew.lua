@@ -4,7 +4,8 @@
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, entry as in entries.lua: of a holder with its grant, of a waiter without
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
---           'again' 0 0 (forgotten, does not fit yet) | 'exceeds_limit' 0 0 | 'line_closed' reason 0
+--           'again' 0 0 (forgotten: a waiter, or a holder that does not fit yet) | 'exceeds_limit' 0 0 |
+--           'line_closed' reason 0
 -- Idempotent. Never puts back a reaped holder: see reclaim.
 -- Cost      6 to 9 calls a batch in the ordinary course, about 7 in the general; and 1 a waiter for its
 --           position

@@ -4,7 +4,7 @@ use crate::protocol::AdoptRequest;
 use crate::store::redis::resp::Cmd;
 use crate::store::redis::script::values::{Decoded, Fields};
 
-pub(super) const LUA: &[&str] = &[include_str!("../lua/adopt.lua")];
+pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/adopt.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
     cmd.arg(adopt.holder.as_str())
