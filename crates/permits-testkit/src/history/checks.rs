@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use permits_core::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
 use permits_core::protocol::{
-    AcquireOutcome, Answers, Event, EventKind, Holder, MAX_BATCH, Operation, PermitTerms, Refusal,
-    ReleaseOutcome, RenewOutcome, RequestId,
+    AcquireOutcome, Answers, Event, EventKind, Grant, Holder, MAX_BATCH, Operation, PermitTerms, Refusal,
+    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
 };
 
 use super::Violation;
@@ -107,9 +107,15 @@ fn bound(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} got slot {} of {limit}", grant.slot));
         }
         if step.is_recovering() {
-            // The slot was a known holder's, so no forgotten holder can reclaim it.
+            // The slot was a known holder's, also of one that this command put back and then ended. So no
+            // forgotten holder can reclaim it.
             let place = |entry: &Entry| entry.place.taken().is_some_and(|before| before.slot == grant.slot);
-            if !step.entries_before().any(|(_, entry)| place(entry)) {
+            let put_back = match &step.command.operation {
+                Operation::Renew(renewals) => &renewals[..],
+                _ => &[],
+            };
+            let named = |renew: &RenewRequest| renew.grant.is_some_and(|named| named.slot == grant.slot);
+            if !step.entries_before().any(|(_, entry)| place(entry)) && !put_back.iter().any(named) {
                 return Err(format!("{holder} got slot {}, which may be a forgotten holder's", grant.slot));
             }
         } else if let Some((lower, _)) = after.free.range(..u64::from(grant.slot)).next() {
@@ -148,7 +154,8 @@ fn tokens_that_may_be_used_are_passed(step: &Step) -> Result<(), String> {
 }
 
 /// P5: an entry appears only by an acquire with such an answer, by an adoption that changes nothing but the
-/// name and the session, or by the reclaim of a permit from before this era, which the store has forgotten.
+/// name and the session, or by the reclaim of a permit from before this era, which the store has forgotten,
+/// by its renewal or its adoption.
 /// Any other renewed entry stays gone.
 fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
@@ -164,6 +171,11 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                 continue;
             }
         }
+        // Of two renewals with other grants in one command, the second ends what the first put back.
+        let is_forgotten = |grant: Grant| {
+            let is_known = grant.token <= after.era_known || after.era_began_us <= grant.token;
+            !is_known && entry.place.taken() == Some(grant)
+        };
         let appeared = match (&step.command.operation, &step.reply.answers) {
             (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) => {
                 requests.iter().zip(answers).any(|(asked, answer)| {
@@ -181,13 +193,7 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                 let stays = known && before.is_some_and(|before| before.place == entry.place);
                 let promoted = step.events.iter().any(|event| event.request == entry.request);
                 let reclaimed = renewals.iter().zip(answers).any(|(renew, answer)| {
-                    let forgotten = renew.grant.is_some_and(|grant| {
-                        after.era_known < grant.token
-                            && grant.token < after.era_began_us
-                            // Of two renewals with other grants in one command, the second ends what the
-                            // first put back.
-                            && entry.place.taken() == Some(grant)
-                    });
+                    let forgotten = renew.grant.is_some_and(is_forgotten);
                     renew.request == entry.request && *answer == RenewOutcome::Held && forgotten
                 });
                 stays || (known && promoted) || reclaimed
@@ -199,7 +205,7 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                         == (entry.place, entry.terms.weight, entry.terms.lease_ms)
                 });
                 *adopted
-                    && same
+                    && (same || is_forgotten(adopt.grant))
                     && adopt.new_request == entry.request
                     && EntryState::Holding(adopt.grant) == entry.place
             }

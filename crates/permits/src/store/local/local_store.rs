@@ -8,7 +8,7 @@
 //! milliseconds, and a session may hand over many at once. No permit may be lost because of them, so its
 //! renewal goes ahead: see [`Queue`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,6 +36,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time from a message to the end of the command that has sent it. After that the session asks by
 /// its renewals.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The longest time for which the thread waits for the lock of a file, before it works for other semaphores.
+const LOCK_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The number of commands of a session in the thread from which on the session keeps what it has to send.
 /// Kept requests travel together in fewer commands.
@@ -68,6 +71,8 @@ enum Task {
         id: u64,
         command: Box<Command>,
         deadline: Moment,
+        /// The error of the last wait for a lock, if it has waited.
+        locked: Option<StoreError>,
     },
     List(oneshot::Sender<Result<Vec<Name>, StoreError>>),
 }
@@ -134,7 +139,7 @@ impl Store for LocalStore {
         }
         // Early enough to report before the timeout that the wait has failed.
         let deadline = Moment::now() + timeout * 7 / 8;
-        let sent = self.tell(Task::Execute { id, command: Box::new(command), deadline });
+        let sent = self.tell(Task::Execute { id, command: Box::new(command), deadline, locked: None });
         (!sent).then(|| Err(thread_ended()))
     }
 
@@ -169,6 +174,13 @@ impl Task {
         let Operation::Renew(requests) = &command.operation else { return false };
         requests.iter().any(|renew| renew.grant.is_some())
     }
+
+    fn semaphore(&self) -> Option<&Name> {
+        match self {
+            Self::Execute { command, .. } => Some(&command.semaphore),
+            Self::List(_) => None,
+        }
+    }
 }
 
 /// The tasks that wait, in the order in which they were sent.
@@ -180,19 +192,37 @@ impl Task {
 ///
 /// Of two tasks in succession one at most overtakes. So the oldest is handled next, or after one other, also
 /// if there is always another renewal.
+///
+/// A semaphore whose file another process has locked keeps no other from its turn: its tasks come again when
+/// each other semaphore has had one.
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
     /// The last task overtook others.
     overtook: bool,
+    /// The semaphores whose files were locked, since the tasks of all others were handled.
+    locked: BTreeSet<Name>,
 }
 
 impl Queue {
     fn next(&mut self) -> Option<Task> {
-        let renewal = self.tasks.iter().position(Task::renews_a_permit);
-        let ahead = renewal.filter(|position| *position > 0 && !self.overtook);
+        let is_free =
+            |locked: &BTreeSet<Name>, task: &Task| !task.semaphore().is_some_and(|of| locked.contains(of));
+        if !self.tasks.iter().any(|task| is_free(&self.locked, task)) {
+            self.locked.clear();
+        }
+        let free = |task: &Task| is_free(&self.locked, task);
+        let oldest = self.tasks.iter().position(free)?;
+        let renewal = self.tasks.iter().position(|task| free(task) && task.renews_a_permit());
+        let ahead = renewal.filter(|position| *position > oldest && !self.overtook);
         self.overtook = ahead.is_some();
-        self.tasks.remove(ahead.unwrap_or(0))
+        self.tasks.remove(ahead.unwrap_or(oldest))
+    }
+
+    /// Takes back a task, whose file is locked.
+    fn put_back(&mut self, task: Task) {
+        self.locked.extend(task.semaphore().cloned());
+        self.tasks.push_front(task);
     }
 }
 
@@ -223,7 +253,16 @@ impl Thread {
                 }
             };
             match queue.next() {
-                Some(Task::Execute { id, command, deadline }) => self.execute(id, &command, deadline),
+                Some(Task::Execute { id, command, deadline, locked }) => {
+                    let executed = self.execute(&command, deadline, locked);
+                    match executed {
+                        Ok(result) => self.report_outcome(id, &command, result),
+                        Err(locked) => {
+                            let locked = Some(locked);
+                            queue.put_back(Task::Execute { id, command, deadline, locked });
+                        }
+                    }
+                }
                 // A caller that has given up is ignored.
                 Some(Task::List(answer)) => drop(answer.send(semaphores::list(&self.directory))),
                 None if !self.reports.is_empty() => {}
@@ -262,21 +301,34 @@ impl Thread {
     }
 
     /// Executes a command, unless its deadline passed while it waited: its session has sent it again, or soon
-    /// will.
-    fn execute(&mut self, id: u64, command: &Command, deadline: Moment) {
-        let executed = if deadline <= Moment::now() {
+    /// will. Fails if the file is locked, and the deadline is not over.
+    fn execute(
+        &mut self,
+        command: &Command,
+        deadline: Moment,
+        locked: Option<StoreError>,
+    ) -> Result<Result<Executed, StoreError>, StoreError> {
+        let now = Moment::now();
+        if deadline <= now {
             let reason = "the directory is too slow for all that this session asks of it".into();
-            Err(StoreError::Unreachable { reason })
-        } else {
-            if matches!(command.operation, Operation::Renew(_)) && !self.mailbox.is_named() {
-                self.replace_mailbox();
+            return Ok(Err(locked.unwrap_or(StoreError::Unreachable { reason })));
+        }
+        if matches!(command.operation, Operation::Renew(_)) && !self.mailbox.is_named() {
+            self.replace_mailbox();
+        }
+        let patience = deadline.min(now + LOCK_PATIENCE);
+        match semaphores::execute(&self.directory, command, &self.session, patience) {
+            Ok((reply, messages)) => {
+                self.reports.extend(messages.into_iter().map(report));
+                Ok(Ok(Executed { reply, confirmed: u32::MAX }))
             }
-            semaphores::execute(&self.directory, command, &self.session, deadline)
-        };
-        let result = executed.map(|(reply, messages)| {
-            self.reports.extend(messages.into_iter().map(report));
-            Executed { reply, confirmed: u32::MAX }
-        });
+            // One that took so long has waited for the lock.
+            Err(error) if patience <= Moment::now() && patience < deadline => Err(error),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn report_outcome(&mut self, id: u64, command: &Command, result: Result<Executed, StoreError>) {
         self.reports.push(Report::Outcome { id, result });
         if counts(command) && self.shared.commands.fetch_sub(1, Ordering::AcqRel) == FULL {
             self.reports.push(Report::Writable);
@@ -316,7 +368,7 @@ mod tests {
             declaration: Declaration::Declare(1),
             operation,
         });
-        Task::Execute { id, command, deadline: Moment::now() }
+        Task::Execute { id, command, deadline: Moment::now(), locked: None }
     }
 
     /// The renewal of a permit, or of a waiter.
@@ -340,7 +392,10 @@ mod tests {
 
     /// The ids of all messages, in the order in which they are handled.
     fn order(messages: impl IntoIterator<Item = Task>) -> Vec<u64> {
-        let mut queue = Queue { tasks: messages.into_iter().collect(), overtook: false };
+        ids(Queue { tasks: messages.into_iter().collect(), ..Queue::default() })
+    }
+
+    fn ids(mut queue: Queue) -> Vec<u64> {
         let id = |task| match task {
             Task::Execute { id, .. } => id,
             Task::List(_) => panic!("there is none"),
@@ -358,7 +413,7 @@ mod tests {
 
     #[test]
     fn the_oldest_message_is_handled_although_there_is_always_a_renewal() {
-        let mut queue = Queue { tasks: [release(1), release(2)].into(), overtook: false };
+        let mut queue = Queue { tasks: [release(1), release(2)].into(), ..Queue::default() };
         let mut releases = 0;
         for id in 3..7 {
             queue.tasks.push_back(renew(id, GRANT));
@@ -366,6 +421,18 @@ mod tests {
             releases += usize::from(!message.renews_a_permit());
         }
         assert_eq!(releases, 2);
+    }
+
+    #[test]
+    fn the_tasks_of_a_locked_file_come_again_in_their_order_behind_those_of_others() {
+        let mut other = release(3);
+        if let Task::Execute { command, .. } = &mut other {
+            command.semaphore = Name::new("other").expect("valid");
+        }
+        let mut queue = Queue { tasks: [release(1), release(2), other].into(), ..Queue::default() };
+        let first = queue.next().expect("there is one");
+        queue.put_back(first);
+        assert_eq!(ids(queue), [3, 1, 2]);
     }
 
     /// Keeps all reports.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead as _, Write as _};
 use std::time::Duration;
 
-use permits::{AcquireError, StoreError};
+use permits::{AcquireError, AcquireOptions, StoreError};
 use permits_testkit::history::ClientEvent;
 use permits_testkit::worker::{Work, Worker};
 use permits_testkit::{ChildGuard, HANGS, HOUR, in_real_time};
@@ -99,6 +99,18 @@ fn a_process_stopped_in_a_command_holds_the_others_up_until_it_goes_on() {
     let mut other = fixture.worker("other");
     other.ask("next");
     assert!(held.is_held());
+    // A waiter for the locked file costs no permit of another semaphore.
+    let mut waiting = fixture.semaphore(&client).acquire();
+    let begun = futures_util::FutureExt::now_or_never(&mut waiting);
+    assert!(begun.is_none());
+    in_real_time(|| {
+        let beside = client.semaphore("beside", 1).expect("valid");
+        let beside = beside.acquire_with(AcquireOptions::new().lease(Duration::from_secs(1)));
+        let beside = beside.wait().expect("it is free");
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(beside.is_held(), "{:?}", beside.status());
+    });
+    drop(waiting);
     writer.resume();
     writeln!(stdin, "go on").expect("it listens");
     fixture.await_waiting(1);
