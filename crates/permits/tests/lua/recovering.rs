@@ -92,3 +92,20 @@ fn what_was_not_handed_on_is_free_after_the_window() {
     both.pass(1);
     assert!(matches!(both.renewed("d", None), RenewOutcome::Granted(Grant { slot: 1, .. })));
 }
+
+/// A was renewed in this era for a shorter lease, which ends in the window.
+#[test]
+fn what_ends_in_the_window_is_free_after_it() {
+    let (mut both, [a, c], forgotten) = Both::taken_over();
+    let Operation::Renew(mut shorter) = renew("a", Some(a)) else { unreachable!() };
+    (shorter[0].terms.lease_ms, shorter[0].lease_version) = (500, 1);
+    assert_eq!(both.same(&Operation::Renew(shorter)), Answers::Renew(vec![RenewOutcome::Held]));
+    for _ in 0..4 {
+        assert_eq!(both.renewed("forgotten", Some(forgotten)), RenewOutcome::RetryLater);
+        assert_eq!(both.renewed("c", Some(c)), RenewOutcome::Held);
+        assert_eq!(both.renewed("d", None), RenewOutcome::Waiting { position: 0 });
+        both.pass(300);
+    }
+    both.pass(1_000);
+    assert!(matches!(both.renewed("d", None), RenewOutcome::Granted(Grant { slot: 0, .. })));
+}
