@@ -67,6 +67,8 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     map: SlotMap,
+    /// Those of the first map. Others have come in the place of one of them, or with hash slots of it.
+    first_nodes: BTreeSet<Node>,
     nodes: HashMap<Node, Arc<ManagedConnection>>,
     subscriptions: Subscriptions<Channels>,
 }
@@ -104,7 +106,11 @@ impl Cluster {
             .config(Endpoint::Server(Box::new(server)))
             .connect(&BTreeSet::new(), &shared.wire, Arc::new(NoReceiver))
             .await?;
-        shared.lock().map = map;
+        {
+            let mut inner = shared.lock();
+            inner.first_nodes = map.nodes();
+            inner.map = map;
+        }
         shared.options.sink.report(&mut vec![Report::Up]);
         let refreshing = tokio::spawn(refresh(shared.clone())).abort_handle();
         Ok(Self { shared, refreshing })
@@ -234,8 +240,9 @@ impl Shared {
             Some(seed) => Endpoint::Server(Box::new(seed.clone())),
             None => Endpoint::Node(Box::new(self.seeds[0].at(&node.0, node.1))),
         });
+        let replaces = !inner.first_nodes.contains(node);
         let owner = Arc::new(NodeOwner { shared: Arc::downgrade(self), node: node.clone() });
-        let managed = ManagedConnection::begin(config, self.wire.clone(), owner, &self.runtime);
+        let managed = ManagedConnection::begin(config, self.wire.clone(), owner, &self.runtime, replaces);
         let connected = Arc::new(managed);
         inner.nodes.insert(node.clone(), connected.clone());
         connected

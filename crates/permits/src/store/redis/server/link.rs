@@ -89,7 +89,13 @@ pub(super) struct Waiting {
 }
 
 impl Shared {
-    pub(super) fn new(config: ConnectConfig, wire: Arc<Wire>, owner: Arc<dyn Owner>) -> Arc<Self> {
+    /// `replaces` is true for a server that is known to have taken the place of another one.
+    pub(super) fn new(
+        config: ConnectConfig,
+        wire: Arc<Wire>,
+        owner: Arc<dyn Owner>,
+        replaces: bool,
+    ) -> Arc<Self> {
         let link = Link {
             epoch: 0,
             connection: None,
@@ -98,7 +104,7 @@ impl Shared {
             is_dropped: false,
             channels: BTreeSet::new(),
             confirming: None,
-            server: None,
+            server: replaces.then(Default::default),
             served: false,
             malformed: false,
         };
@@ -393,8 +399,7 @@ mod tests {
         fn report(&self, _reports: &mut Vec<Report>) {}
     }
 
-    #[tokio::test]
-    async fn a_message_of_an_earlier_connection_is_not_believed() {
+    fn shared(owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared> {
         let session = SessionId::new("session").expect("it is plain");
         let (lease, sink) = (Duration::from_secs(15), Arc::<Keeper>::default());
         let options = StoreOptions { session, prefix: "p".into(), lease, sink };
@@ -403,8 +408,31 @@ mod tests {
         };
         let config = ConnectConfig::new(Endpoint::Server(Box::new(server)), false, &options);
         let wire = Wire { scripts: Scripts::new(false), prefix: "p".into(), sharded: false };
+        Shared::new(config, Arc::new(wire), owner.clone(), replaces)
+    }
+
+    #[tokio::test]
+    async fn a_server_counts_as_new_in_the_place_of_another_one_only() {
+        for replaces in [false, true] {
+            let shared = shared(&Arc::default(), replaces);
+            let mut link = shared.lock();
+            link.meet("first".into());
+            assert_eq!(link.known_for().is_some(), replaces);
+            let since = link.known_for();
+            link.meet("first".into());
+            assert!(
+                link.known_for() >= since && link.known_for().is_some() == replaces,
+                "it has reconnected"
+            );
+            link.meet("second".into());
+            assert!(link.known_for().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_of_an_earlier_connection_is_not_believed() {
         let owner = Arc::<Keeper>::default();
-        let shared = Shared::new(config, Arc::new(wire), owner.clone());
+        let shared = shared(&owner, false);
         shared.lock().epoch = 2;
         for (epoch, believed) in [(1, 0), (2, 1)] {
             let granted = b"1 exports\ngranted session.1 7 0 holder".to_vec();

@@ -35,22 +35,24 @@ impl ManagedConnection {
         owner: Arc<dyn Owner>,
         channel: String,
     ) -> Result<Self, StoreError> {
-        let shared = Shared::new(config, wire, owner);
+        let shared = Shared::new(config, wire, owner, false);
         shared.lock().channels.insert(channel);
         shared.connect().await?;
         shared.owner.report(&mut vec![Report::Up]);
         Ok(Self::start(shared))
     }
 
-    /// Connects in the background.
+    /// Connects in the background. `replaces` is true for a server that is known to have taken the place of
+    /// another one.
     pub(crate) fn begin(
         config: ConnectConfig,
         wire: Arc<Wire>,
         owner: Arc<dyn Owner>,
         runtime: &Handle,
+        replaces: bool,
     ) -> Self {
         let _on_runtime = runtime.enter();
-        Self::start(Shared::new(config, wire, owner))
+        Self::start(Shared::new(config, wire, owner, replaces))
     }
 
     fn start(shared: Arc<Shared>) -> Self {
