@@ -60,6 +60,7 @@ struct HistoryJson {
 pub(super) fn router(app: Arc<App>) -> Router {
     let writes = Router::new()
         .route("/api/v1/semaphores/{name}/change", post(write::change))
+        .method_not_allowed_fallback(other_method)
         .route_layer(middleware::from_fn_with_state(app.clone(), check_write));
     let data = Router::new()
         .route("/metrics", get(metrics))
@@ -68,15 +69,22 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/api/v1/semaphores/{name}/history", get(history))
         .route("/api/v1/history", get(store_history))
         .route("/api/v1/events", get(events::events))
+        .method_not_allowed_fallback(other_method)
         .merge(writes)
         .route_layer(middleware::from_fn_with_state(app.clone(), check_token));
     page::routes(Router::new())
         .route("/healthz", get(healthz))
         .merge(data)
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such path").into_response())
+        .method_not_allowed_fallback(other_method)
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such path"))
         .layer(middleware::from_fn_with_state(app.clone(), check_source))
         .layer(middleware::from_fn(bound_and_complete))
         .with_state(app)
+}
+
+/// Set before the layers, so that they check these requests too.
+async fn other_method() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the path has another method")
 }
 
 /// Bounds the time of a reply, and adds [`HEADERS`].

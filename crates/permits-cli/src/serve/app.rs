@@ -138,7 +138,7 @@ impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let status = match failure.code {
             exit::USAGE => StatusCode::BAD_REQUEST,
-            exit::NO_MATCH => StatusCode::NOT_FOUND,
+            exit::NO_MATCH | exit::UNKNOWN => StatusCode::NOT_FOUND,
             exit::NOT_NOW => StatusCode::CONFLICT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };

@@ -20,6 +20,7 @@ use super::app::{App, Problem};
 use super::listener::Ends;
 use crate::administer::make;
 use crate::exit::Failure;
+use crate::names::unknown_failure;
 use crate::report;
 
 /// The largest body, in bytes: a holder of 200 and a reason of 1,000, each byte escaped.
@@ -39,11 +40,13 @@ pub(super) async fn change(
     let Path(name) = name?;
     let semaphore = app.feed.reader.client.semaphore(&name, permits::Limit::Stored).map_err(Failure::from)?;
     let change = parse(&headers, body).await?;
-    let found = make(&semaphore, &change).await.map_err(Failure::from)?;
-    if let Change::Revoke { holder, .. } = &change
-        && !found
-    {
-        return Err(Problem::new(StatusCode::NOT_FOUND, format!("{holder:?} neither holds nor waits")));
+    if !make(&semaphore, &change).await.map_err(Failure::from)? {
+        return Err(match change {
+            Change::Revoke { holder, .. } => {
+                Problem::new(StatusCode::NOT_FOUND, format!("{holder:?} neither holds nor waits"))
+            }
+            _ => unknown_failure(&app.feed.reader.client, &name).await.into(),
+        });
     }
     report::say(format_args!("{peer} changed {name:?}: {change}"));
     app.feed.hurry();

@@ -45,6 +45,8 @@ fn an_operator_changes_a_semaphore(store: &dyn Store, name: &str) {
     assert_eq!(change(json!({ "change": "open_line" }))["closed"], Value::Null);
     assert_eq!(change(json!({ "change": "delete" }))["limit"], Value::Null);
     assert_eq!(status(store, name)["limit"], Value::Null);
+    let again = change_of(&serve, name, &json!({ "change": "delete" })).refusal();
+    assert!(again.0 == 404 && again.1.starts_with("no program has used "), "{again:?}");
     let log = serve.stderr();
     let made: Vec<&str> =
         log.lines().filter_map(|line| line.split_once("\": ")).map(|(_, made)| made).collect();
@@ -120,8 +122,9 @@ fn malformed_changes_are_refused() {
     assert_eq!(of_form.send().refusal().0, 415);
     let foreign = serve.post("/api/v1/semaphores/x/change", PAUSE).header("Origin", "http://evil.example");
     assert_eq!(foreign.send().refusal().0, 403);
-    assert_eq!(serve.get("/api/v1/semaphores/x/change").bearer(super::TOKEN).send().status, 405);
-    assert_eq!(serve.post("/api/v1/semaphores/x", "{}").send().status, 405);
+    let of_reading = serve.get("/api/v1/semaphores/x/change").bearer(super::TOKEN).send();
+    assert_eq!((of_reading.header("allow"), of_reading.refusal().0), (Some("POST"), 405));
+    assert_eq!(serve.post("/api/v1/semaphores/x", "{}").send().refusal().0, 405);
     assert_eq!(serve.post("/api/v1/semaphores/x/forget", "{}").send().status, 404);
     assert_eq!(status(&store, "x")["paused"], false);
 }
