@@ -120,7 +120,7 @@ export interface Inspection {
   mayBeKept: number;
   /** The number of waiters. */
   waiting: number;
-  /** The longest age of the listed holders, in milliseconds; `null` if there is no holder. */
+  /** The longest age of the listed holders that do not cool, in milliseconds; `null` if there is none. */
   oldestHolderAgeMs: number | null;
   /** The longest age of the listed waiters, in milliseconds; `null` if there is no waiter. */
   oldestWaiterAgeMs: number | null;

@@ -71,11 +71,9 @@ const TOO_LONG: Duration = Duration::from_secs(60);
 
 impl Need {
     fn of(row: &ListRow) -> Self {
-        let alert = row.alert;
-        let wait = Duration::from_millis(row.oldest_waiter_age_ms.unwrap_or(0));
-        let is_beyond = alert.wait().map_or(wait >= TOO_LONG, |most| wait > most)
-            || alert.waiting().is_some_and(|most| row.waiting > most.into());
-        let waits_for = |least| alert.wait().is_none() && wait >= least;
+        let waits_for = |least| row.counted_wait().is_some_and(|wait| wait >= least);
+        let most = row.alert.wait().map_or(TOO_LONG, |_| Duration::ZERO);
+        let is_beyond = waits_for(most) || row.alert.waiting().is_some_and(|most| row.waiting > most.into());
         match row {
             _ if row.unreadable.is_some() => Self::Unreadable,
             _ if row.is_stopped() && row.waiting > 0 => Self::StoppedWithWaiters,
@@ -119,6 +117,12 @@ impl ListRow {
         Self { need: Need::of(&self), ..self }
     }
 
+    /// The longest wait, unless the semaphore has a longest wait of its own that it does not exceed.
+    pub(crate) fn counted_wait(&self) -> Option<Duration> {
+        let wait = Duration::from_millis(self.oldest_waiter_age_ms?);
+        self.alert.wait().is_none_or(|most| wait > most).then_some(wait)
+    }
+
     /// See [`is_recovering`].
     pub(crate) fn is_recovering(&self) -> bool {
         self.limit.is_some() && self.recovering_ms > 0
@@ -144,6 +148,7 @@ impl From<&Inspection> for ListRow {
     fn from(inspection: &Inspection) -> Self {
         let Inspection { limit, limit_version, held, waiting, paused, pinned, recovering, counts, .. } =
             *inspection;
+        let holding = inspection.holders.iter().filter(|info| !info.cooling);
         Self {
             name: inspection.name.clone(),
             limit,
@@ -157,7 +162,7 @@ impl From<&Inspection> for ListRow {
             limit_version,
             recovering_ms: milliseconds(recovering),
             oldest_holder_age_ms: inspection.oldest_holder_age().map(milliseconds),
-            oldest_holder: inspection.holders.iter().max_by_key(|info| info.age).map(named),
+            oldest_holder: holding.max_by_key(|info| info.age).map(named),
             oldest_waiter_age_ms: inspection.oldest_waiter_age().map(milliseconds),
             closed: inspection.closed.clone(),
             closed_by: inspection.closed_by().map(Author::from),

@@ -311,7 +311,7 @@ impl serde::Serialize for OperatorChange {
 mod as_json {
     use serde::ser::SerializeStruct as _;
 
-    use super::{Duration, HolderInfo, SystemTime, WaiterInfo, kept, oldest};
+    use super::{Duration, HolderInfo, SystemTime, WaiterInfo, kept, oldest_holder_age, oldest_waiter_age};
     use crate::clock::millis;
 
     pub(super) fn holders<S: serde::Serializer>(
@@ -320,7 +320,7 @@ mod as_json {
     ) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Holders", 3)?;
         fields.serialize_field("holders", holders)?;
-        fields.serialize_field("oldest_holder_age_ms", &oldest(holders, |info| info.age).map(millis))?;
+        fields.serialize_field("oldest_holder_age_ms", &oldest_holder_age(holders).map(millis))?;
         fields.serialize_field("may_be_kept", &kept(holders))?;
         fields.end()
     }
@@ -331,7 +331,7 @@ mod as_json {
     ) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Waiters", 2)?;
         fields.serialize_field("waiters", waiters)?;
-        fields.serialize_field("oldest_waiter_age_ms", &oldest(waiters, |info| info.age).map(millis))?;
+        fields.serialize_field("oldest_waiter_age_ms", &oldest_waiter_age(waiters).map(millis))?;
         fields.end()
     }
 
@@ -352,8 +352,13 @@ mod as_json {
     }
 }
 
-fn oldest<T>(rows: &[T], age: impl Fn(&T) -> Duration) -> Option<Duration> {
-    rows.iter().map(age).max()
+/// Of what cools, the holder has gone.
+fn oldest_holder_age(holders: &[HolderInfo]) -> Option<Duration> {
+    holders.iter().filter(|info| !info.cooling).map(|info| info.age).max()
+}
+
+fn oldest_waiter_age(waiters: &[WaiterInfo]) -> Option<Duration> {
+    waiters.iter().map(|info| info.age).max()
 }
 
 /// The units that may be kept.
@@ -362,14 +367,14 @@ fn kept(holders: &[HolderInfo]) -> u64 {
 }
 
 impl Inspection {
-    /// The longest age of the holders that are listed; `None` if none is.
+    /// The longest age of the holders that are listed and do not cool; `None` if there is none.
     pub fn oldest_holder_age(&self) -> Option<Duration> {
-        oldest(&self.holders, |info| info.age)
+        oldest_holder_age(&self.holders)
     }
 
     /// The longest age of the waiters that are listed; `None` if none is.
     pub fn oldest_waiter_age(&self) -> Option<Duration> {
-        oldest(&self.waiters, |info| info.age)
+        oldest_waiter_age(&self.waiters)
     }
 
     /// The held units of the listed holders whose clients [may keep them](crate::Semaphore::keep) without

@@ -137,7 +137,7 @@ class Inspection:
     waiting: int
     """The number of waiters."""
     oldest_holder_age: Optional[float]
-    """The longest age of the listed holders, in seconds; `None` if there is no holder."""
+    """The longest age of the listed holders that do not cool, in seconds; `None` if there is none."""
     oldest_waiter_age: Optional[float]
     """The longest age of the listed waiters, in seconds; `None` if there is no waiter."""
     recovering: float

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::history::{History, Passed, Recorded};
-use crate::clock::unix_ms;
+use crate::clock::{milliseconds, unix_ms};
 use crate::each::Listed;
 use crate::exit::Failure;
 use crate::inspected::{Author, ListRow};
@@ -45,12 +45,12 @@ const CHANGES: usize = 16;
 pub(super) struct StoreSnapshot {
     /// Rises by one with each snapshot.
     pub(super) number: u64,
-    /// The time of the read in milliseconds since 1970, by this machine's clock.
+    /// The time of the read in milliseconds since 1970, by this machine's clock; 0 without any.
     pub(super) at_ms: u64,
     /// The duration of the read.
     pub(super) duration: Duration,
-    /// The reason for which the last read failed. Then the rows and the duration are those of the read
-    /// before.
+    /// The reason for which the last read failed. Then the rows, the time and the duration are those of the
+    /// last read that did not.
     pub(super) error: Option<String>,
     pub(super) rows: Rows,
     /// The number of semaphores that were not read, because there are too many.
@@ -79,8 +79,8 @@ pub(super) struct FeedRow {
     pub(super) lanes: Vec<LaneInfo>,
     /// The place in the order of those that get metrics and history, from 0 on.
     pub(super) place: usize,
-    /// The time of the last read that found grants since the read before, in milliseconds since 1970; 0 if
-    /// there was none.
+    /// The time of the last grant that is known, in milliseconds since 1970, by the youngest holder or by a
+    /// read that found grants since the read before; 0 if there is none.
     granted_ms: u64,
     /// Of everything that is reported as a change: all but the times, which change with each read.
     fingerprint: u64,
@@ -209,12 +209,13 @@ impl Feed {
     }
 
     fn publish(&self, earlier: &StoreSnapshot, read: Result<Reading<(Rows, usize)>, String>) {
-        let (at_ms, finished) = (unix_ms(SystemTime::now()), Instant::now());
+        let (mut at_ms, finished) = (unix_ms(SystemTime::now()), Instant::now());
         let (Reading { found: (mut rows, omitted), duration, next }, error) = match read {
             Ok(reading) => (reading, None),
             Err(reason) => {
                 let found = (earlier.rows.clone(), earlier.omitted);
                 let next = finished + self.reader.interval;
+                at_ms = earlier.at_ms;
                 (Reading { found, duration: earlier.duration, next }, Some(reason))
             }
         };
@@ -226,7 +227,7 @@ impl Feed {
             for row in &mut ranked {
                 let since = earlier.passed_until(&row.json);
                 let before = earlier.rows.get(&row.json.name).map_or(0, |row| row.granted_ms);
-                row.granted_ms = if since.grants > 0 { at_ms } else { before };
+                row.granted_ms = if since.grants > 0 { at_ms } else { before.max(row.granted_ms) };
                 passed.push(since);
             }
             lock(&self.history).record(at_ms, ranked.iter().map(|row| &row.json).zip(passed.iter().copied()));
@@ -303,11 +304,11 @@ impl StoreSnapshot {
     }
 
     /// The longest time for which requests of a semaphore have waited and none of its requests was granted,
-    /// of all that are not paused. Without an earlier read it is the time of the longest wait.
+    /// of all that are not paused and whose waits [count](ListRow::counted_wait).
     pub(super) fn longest_stall_ms(&self) -> u64 {
         let stall = |row: &FeedRow| {
-            let waited_ms = row.json.oldest_waiter_age_ms.filter(|_| !row.json.paused)?;
-            Some(waited_ms.min(self.at_ms.saturating_sub(row.granted_ms)))
+            let waited = row.json.counted_wait().filter(|_| !row.json.paused)?;
+            Some(milliseconds(waited).min(self.at_ms.saturating_sub(row.granted_ms)))
         };
         self.rows.values().filter_map(stall).max().unwrap_or(0)
     }
@@ -348,8 +349,11 @@ impl From<&Listed> for FeedRow {
             ..json.clone()
         };
         timeless.hash(&mut hasher);
-        let mut lanes = Vec::new();
+        let (mut lanes, mut granted_ms) = (Vec::new(), 0);
         if let Ok(inspection) = listed {
+            let youngest = inspection.holders.iter().map(|info| info.age).min();
+            let now_ms = unix_ms(SystemTime::now());
+            granted_ms = youngest.map_or(0, |age| now_ms.saturating_sub(milliseconds(age)));
             lanes.extend(inspection.lanes.iter().take(MAX_LANES).cloned());
             // The store orders holders by the end of their leases, which changes with every renewal.
             let mut holders: Vec<_> =
@@ -358,7 +362,7 @@ impl From<&Listed> for FeedRow {
             holders.hash(&mut hasher);
             inspection.waiters.first().map(|info| &info.holder).hash(&mut hasher);
         }
-        Self { json, lanes, place: 0, granted_ms: 0, fingerprint: hasher.finish() }
+        Self { json, lanes, place: 0, granted_ms, fingerprint: hasher.finish() }
     }
 }
 
@@ -426,6 +430,18 @@ mod tests {
         let mut row = row("a", 1);
         row.counts.grants = grants;
         row
+    }
+
+    #[test]
+    fn a_read_that_fails_has_the_time_of_the_values() {
+        let client = Client::connect("memory:").wait().expect("it needs no server");
+        let feed = Feed::new(client, String::new(), Duration::ZERO, Vec::new());
+        let earlier = StoreSnapshot { at_ms: 7, ..snapshot(Some(5), 0, None) };
+        for reason in ["timed out", "refused"] {
+            feed.publish(&earlier, Err(reason.to_owned()));
+            let latest = feed.latest.borrow();
+            assert_eq!((latest.at_ms, latest.rows.len(), latest.error.as_deref()), (7, 1, Some(reason)));
+        }
     }
 
     #[test]

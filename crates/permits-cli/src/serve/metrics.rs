@@ -77,7 +77,7 @@ const METRICS: [Metric; 18] = [
     },
     Metric {
         name: "permits_semaphore_oldest_holder_age_seconds",
-        help: "Time since the oldest grant; absent if nothing is held.",
+        help: "Time since the oldest grant that has not been released; absent if there is none.",
         value: |row| row.oldest_holder_age_ms.map(seconds),
     },
     Metric {
@@ -256,7 +256,7 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
         ),
         (
             "permits_store_longest_stall_seconds",
-            "Longest time for which requests of a semaphore wait and none is granted, of all semaphores that are not paused.",
+            "Longest time for which requests of a semaphore wait and none is granted, but for pauses and waits by design.",
             seconds(snapshot.longest_stall_ms()),
         ),
         (
@@ -275,7 +275,8 @@ fn waits(text: &mut String, snapshot: &StoreSnapshot, max: usize, format: Format
     let help =
         "Time that requests waited in line until they were granted, since the store has the semaphore.";
     head(text, WAITS, help, format);
-    let bounds = WAIT_BOUNDS.map(|bound| bound.as_secs_f64().to_string());
+    // With a fraction, as OpenMetrics demands: Prometheus 3 stores `100` as `100.0`, Prometheus 2 as it is.
+    let bounds = WAIT_BOUNDS.map(|bound| format!("{:?}", bound.as_secs_f64()));
     for (semaphore, row) in named(snapshot, max).filter(|(_, row)| row.json.unreadable.is_none()) {
         let (semaphore, waits, mut sum) = (escaped(semaphore), &row.json.waits, 0_u64);
         for (bound, number) in bounds.iter().map(String::as_str).chain(["+Inf"]).zip(waits.numbers) {

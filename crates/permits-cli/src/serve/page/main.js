@@ -164,8 +164,8 @@ function onEvent(name, data) {
   }
   const changed = list.apply(name, data);
   setState(data.error === null ? "live" : "store unreachable", data.error === null ? "up" : "down");
-  const at = new Date(data.at_ms).toLocaleTimeString();
-  setProblem(data.error && `The store cannot be read since ${at}, and the values are older: ${data.error}`);
+  const since = data.at_ms ? ` since ${new Date(data.at_ms).toLocaleTimeString()}, which the values are from` : "";
+  setProblem(data.error && `The store cannot be read${since}: ${data.error}`);
   if (detail.name !== null && (name === "all" || changed.has(detail.name))) detail.refresh();
 }
 

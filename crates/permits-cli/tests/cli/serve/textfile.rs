@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use permits_testkit::Server;
 
 use super::metrics::Metrics;
-use crate::support::{Local, Store, output, permits};
+use crate::support::{Holder, Local, Running, Store, output, permits, run, until_counts};
 
 /// The times before and after a call, in seconds since 1970, to the millisecond.
 fn seconds_around(call: impl FnOnce()) -> (f64, f64) {
@@ -45,6 +45,31 @@ fn the_file_is_replaced_as_a_whole() {
     fs::create_dir(directory.path().join("directory")).expect("ours");
     assert_eq!(write(&directory.path().join("directory")).code, 71);
     assert_eq!(names(), 2, "no temporary file is left");
+}
+
+#[test]
+fn a_line_that_moves_does_not_stall_and_one_may_wait_by_design() {
+    let store = Local::new();
+    let first = Holder::start(&store, "batch", "--limit 1");
+    let _waiters = [1, 2].map(|place| {
+        let waiter = Running::start(&mut run(&store, "batch", "", "exec sleep 1000"));
+        until_counts(&store, "batch", (1, place));
+        waiter
+    });
+    first.release();
+    until_counts(&store, "batch", (1, 1));
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("permits.prom");
+    let stall_and_wait = || {
+        assert_eq!(output(permits(&store.url(), ["serve", "--textfile"]).arg(&path)).code, 0);
+        let metrics = Metrics::parse(&fs::read_to_string(&path).expect("it is there"), "");
+        let wait = metrics.of("oldest_waiter_age_seconds", "batch").expect("one waits");
+        (metrics.store("longest_stall_seconds"), wait)
+    };
+    let (stall, wait) = stall_and_wait();
+    assert!(0.0 < stall && stall < wait, "the first grant came after the second waiter: {stall}, {wait}");
+    assert_eq!(output(&mut permits(&store.url(), ["alert", "batch", "--wait", "8h"])).code, 0);
+    assert_eq!(stall_and_wait().0, 0.0);
 }
 
 #[test]
