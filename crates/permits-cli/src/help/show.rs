@@ -168,7 +168,7 @@ Examples:
 Endpoints:
   /                          a page for browsers
   /metrics                   Prometheus or OpenMetrics
-  /healthz                   200 if the store answers, else 503
+  /healthz                   200 if the store can be read, else 503
   /api/v1/semaphores         as permits list --json
   /api/v1/semaphores/NAME    as permits status --json
   /api/v1/semaphores/NAME/history

@@ -97,8 +97,9 @@ impl App {
         }
         let result = match timeout(HEALTH_TIMEOUT, self.inspect(HEALTH_NAME)).await {
             // The store has answered.
-            Ok(Err(AdminError::Store(error))) if error.concerns_one_semaphore() => Ok(()),
-            Ok(inspected) => inspected.map(drop).map_err(|error| report::with_causes(&error)),
+            Ok(Err(AdminError::Store(error))) if error.concerns_one_semaphore() => self.feed.check().await,
+            Ok(Err(error)) => Err(report::with_causes(&error)),
+            Ok(Ok(_)) => self.feed.check().await,
             Err(_) => Err(format!("the store has not answered for {} s", HEALTH_TIMEOUT.as_secs())),
         };
         *health = Some((Instant::now(), result.clone()));

@@ -49,6 +49,8 @@ struct AllJson<'a> {
 #[derive(Serialize)]
 struct ChangeJson<'a> {
     at_ms: u64,
+    /// The time of the read before.
+    since_ms: u64,
     error: Option<&'a str>,
     omitted: usize,
     changed: Vec<&'a ListRow>,
@@ -127,10 +129,10 @@ impl Follower {
 }
 
 fn text(change: &Change) -> String {
-    let Change { snapshot, changed, removed, .. } = change;
+    let Change { snapshot, since_ms, changed, removed, .. } = change;
     let changed = changed.iter().filter_map(|name| snapshot.rows.get(name)).map(|row| &row.json).collect();
     let (at_ms, error, omitted) = (snapshot.at_ms, snapshot.error.as_deref(), snapshot.omitted);
-    event("change", &ChangeJson { at_ms, error, omitted, changed, removed })
+    event("change", &ChangeJson { at_ms, since_ms: *since_ms, error, omitted, changed, removed })
 }
 
 /// An event. JSON has no line breaks outside of texts, and escapes those in texts.

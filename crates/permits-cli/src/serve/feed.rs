@@ -93,6 +93,8 @@ type Rows = BTreeMap<String, FeedRow>;
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) snapshot: Arc<StoreSnapshot>,
+    /// The time of the snapshot before.
+    pub(super) since_ms: u64,
     /// The names of new and changed rows.
     pub(super) changed: Vec<String>,
     pub(super) removed: Vec<String>,
@@ -107,8 +109,6 @@ pub(super) struct Feed {
     pub(super) store: String,
     latest: watch::Sender<Arc<StoreSnapshot>>,
     changes: broadcast::Sender<Arc<Change>>,
-    /// Prefixes of the names that get the first places.
-    under: Vec<String>,
     history: Mutex<History>,
     /// A client wants a newer snapshot when one is due.
     wanted: Notify,
@@ -133,11 +133,10 @@ impl Feed {
             next: now,
         };
         Self {
-            reader: StoreReader { client, interval },
+            reader: StoreReader { client, interval, under },
             store,
             latest: watch::Sender::new(Arc::new(nothing)),
             changes: broadcast::Sender::new(CHANGES),
-            under,
             history: Mutex::default(),
             wanted: Notify::new(),
             due: Notify::new(),
@@ -154,6 +153,13 @@ impl Feed {
                 Ok(read) => read.map_err(|error| report::with_causes(&error)),
                 Err(_) => Err(format!("the store was not read within {} s", READ_TIMEOUT.as_secs())),
             };
+            match &read {
+                Err(reason) if earlier.error.as_ref() != Some(reason) => {
+                    report::say(format_args!("cannot read the store: {reason}"));
+                }
+                Ok(_) if earlier.has_failed() => report::say("the store can be read again"),
+                _ => {}
+            }
             self.publish(&earlier, read);
             self.pause().await;
         }
@@ -250,9 +256,8 @@ impl Feed {
             .values_mut()
             .map(|row| {
                 let name = &row.json.name;
-                let is_under = self.under.iter().any(|prefix| name.starts_with(prefix));
                 let before = earlier.rows.get(name).map_or(usize::MAX, |row| row.place);
-                ((!is_under, Reverse(need(&row.json)), before), row)
+                ((!self.reader.is_first(name), Reverse(need(&row.json)), before), row)
             })
             .collect();
         // Stable, so that new rows are in the order of their names.
@@ -271,6 +276,12 @@ impl Feed {
             let _ = timeout(FRESH_TIMEOUT, latest.changed()).await;
         }
         latest.borrow().clone()
+    }
+
+    /// Fails with the reason if the last read has failed, and if that is due, a further one too.
+    pub(super) async fn check(&self) -> Result<(), String> {
+        let has_failed = self.latest.borrow().has_failed();
+        if !has_failed { Ok(()) } else { self.fresh().await.error.clone().map_or(Ok(()), Err) }
     }
 
     /// The newest snapshot, and all changes after it.
@@ -293,6 +304,11 @@ impl Feed {
 }
 
 impl StoreSnapshot {
+    /// True if the last read has failed, and not if there was none.
+    fn has_failed(&self) -> bool {
+        self.error.is_some() && self.number > 0
+    }
+
     /// The time since the read.
     pub(super) fn age(&self) -> Duration {
         self.finished.elapsed()
@@ -373,7 +389,7 @@ impl Change {
         let changed = snapshot.rows.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
         let is_gone = |name: &&String| !snapshot.rows.contains_key(*name);
         let removed = earlier.rows.keys().filter(is_gone).cloned().collect();
-        Self { snapshot, changed, removed, text: OnceLock::new() }
+        Self { snapshot, since_ms: earlier.at_ms, changed, removed, text: OnceLock::new() }
     }
 
     /// `None` if nothing has changed.

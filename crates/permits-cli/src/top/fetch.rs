@@ -57,7 +57,7 @@ pub(super) struct Fetcher {
 impl Fetcher {
     pub(super) fn new(client: Client, builder: ClientBuilder, now: Instant) -> Self {
         Self {
-            reader: StoreReader { client, interval: Duration::ZERO },
+            reader: StoreReader { client, interval: Duration::ZERO, under: Vec::new() },
             builder,
             tasks: JoinSet::new(),
             query: None,

@@ -39,7 +39,7 @@ impl<'a> Group<'a> {
         store: String,
         output: &'a Output,
     ) -> Self {
-        let reader = StoreReader { client, interval: LIST_INTERVAL };
+        let reader = StoreReader { client, interval: LIST_INTERVAL, under: Vec::new() };
         let (watchers, list_due) = (BTreeMap::new(), Instant::now());
         Self { reader, chosen, options, store, output, watchers, list_due, is_unreachable: false }
     }

@@ -53,7 +53,7 @@ pub(super) fn differ(before: &Inspection, now: &Inspection) -> bool {
         let settings = (seen.limit, seen.limit_version, seen.pinned, seen.paused, is_recovering(seen));
         let holders = seen.holders.iter().map(|info| (info.token, info.weight, info.cooling));
         let waiters: Vec<_> = seen.waiters.iter().map(|info| (info.holder.clone(), info.weight)).collect();
-        let texts = (seen.pause_reason.clone(), seen.closed.clone());
+        let texts = (seen.pause_reason.clone(), seen.closed.clone(), seen.alert);
         (settings, texts, holders.collect::<BTreeSet<_>>(), waiters, (seen.held, seen.waiting, seen.counts))
     };
     state(before) != state(now)

@@ -83,6 +83,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
         (&["open", name], "closed", json!(null)),
         (&["limit", name, "5"], "limit", json!(5)),
         (&["limit", name, "--unpin"], "limit_version", json!(4)),
+        (&["alert", name, "--wait", "1h"], "alert", json!({ "wait_ms": 3_600_000, "waiting": null })),
     ];
     for (arguments, field, value) in operations {
         assert_eq!(output(&mut permits(&store.url(), *arguments)).code, 0);
@@ -93,7 +94,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     let changes: Vec<Value> = changed.map(|event| event["change"].clone()).collect();
     assert_eq!(
         changes,
-        ["revoked", "paused", "resumed", "line_closed", "line_opened", "limit_set", "unpinned"],
+        ["revoked", "paused", "resumed", "line_closed", "line_opened", "limit_set", "unpinned", "alert_set"],
         "once each, in order"
     );
     // Every grant is counted, whether a read saw its permit or not.

@@ -16,6 +16,7 @@ on_a_server! {
 fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
     let serve = Serve::start(store, &[]);
     let mut clients = [(), ()].map(|()| serve.get("/api/v1/events").open());
+    let mut at_first = json!(null);
     for events in &mut clients {
         assert!(events.head.starts_with("HTTP/1.1 200 "), "{}", events.head);
         assert!(events.head.contains("content-type: text/event-stream\r\n"), "{}", events.head);
@@ -23,6 +24,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert_eq!(all["writable"], false);
         assert_eq!(all["interval_ms"], 100);
         assert!(all["error"].is_null() && all["store"].is_string(), "{all}");
+        at_first = all["at_ms"].clone();
     }
     assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
     let holder = Holder::start(store, name, "--limit 3 --weight 2");
@@ -40,6 +42,9 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
     holder.release();
     for events in &mut clients {
         let change = events.event("change");
+        let [all, since, at] =
+            [&at_first, &change["since_ms"], &change["at_ms"]].map(serde_json::Value::as_u64);
+        assert!(all <= since && since < at, "{at_first}, {change}");
         assert_eq!(change["changed"].as_array().map(Vec::len), Some(1), "only what changed: {change}");
         assert_eq!(row(&change).expect("it has changed")["held"], 0);
     }

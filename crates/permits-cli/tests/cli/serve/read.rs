@@ -174,6 +174,23 @@ fn an_unused_semaphore_is_no_failure_and_leaves_no_keys() {
 }
 
 #[test]
+fn a_user_that_may_not_list_is_reported() {
+    let server = Server::start();
+    let serve = Serve::start(&server, &[]);
+    server.command(&["ACL", "SETUSER", "default", "-scan"]);
+    assert!(permits_testkit::wait::until(|| serve.read("/api/v1/semaphores").status == 503));
+    // A check is valid for a second.
+    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 503));
+    assert!(serve.read("/healthz").body.contains("scan"), "{:?}", serve.read("/healthz"));
+    server.command(&["ACL", "SETUSER", "default", "+scan"]);
+    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 200));
+    assert!(permits_testkit::wait::until(|| serve.stderr().contains("the store can be read again")));
+    let log = serve.stderr();
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("permits: cannot read the store: "), "{log}");
+}
+
+#[test]
 fn health_follows_the_store() {
     let server = Server::builder().password("se/cret").start();
     let serve = Serve::start(&server, &["--store-timeout", "1s"]);

@@ -106,7 +106,7 @@ impl Rights<'_> {
     fn denied_and_optional(&self, denial: Denial, names: &[&str]) -> Finding {
         let purposes = names.iter().map(|name| match *name {
             "WAIT" => "WAIT confirms grants on replicas",
-            "SCAN" => "SCAN lists semaphores (permits list, permits top)",
+            "SCAN" => "SCAN lists semaphores (permits serve, list, top, --under)",
             _ => "SELECT is for another database than 0",
         });
         let advice = format!("No permit needs it: {}.", purposes.collect::<Vec<_>>().join("; "));
