@@ -6,10 +6,11 @@ import { duration, makeButton } from "./table.js";
 
 const UNITS = { ms: 1, s: 1000, m: 60000, h: 3600000, d: 86400000 };
 
-// The milliseconds of a time such as 30s, 5m or 1.5h; null if it is none.
+// The milliseconds of a time such as 30s, 1h30m or 1.5h; null if it is none.
 function milliseconds(text) {
-  const match = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)$/.exec(text.trim());
-  return match ? Math.round(Number(match[1]) * UNITS[match[2]]) : null;
+  let sum = 0;
+  const rest = text.replace(/([\d.]+)\s*(ms|[smhd])\s*/g, (_, number, unit) => ((sum += number * UNITS[unit]), ""));
+  return rest.trim() ? null : Math.round(sum) || null;
 }
 
 const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
@@ -17,7 +18,7 @@ const many = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 const SHOWN = 3;
 const AT_ONCE = 4;
 const TIME_WORDS = "such as 30s, 5m or 2h";
-const isTime = (text) => !text || milliseconds(text) >= 1 || `A time ${TIME_WORDS}`;
+const isTime = (text) => (text && !milliseconds(text) ? `A time ${TIME_WORDS}` : "");
 const REASON = { name: "reason", label: "Reason, which is shown to all", maxLength: 1000 };
 
 // The acts by the name of their change, which is that of their button. `shows` says in which state there is a button; `question`
@@ -96,15 +97,35 @@ const REVOKE_ALL = {
 
 const bodyOf = (name, answers) => ({ change: name, ...(ACTS[name].body?.(answers) ?? answers) });
 
-// Waiters come first, because revoking a holder grants a waiter. Later ones are not revoked.
-async function revokeAll(name, { reason }) {
-  const { waiters, holders } = await api.status(name);
-  for (const { holder, cooling, token } of [...waiters, ...holders]) {
+// Works on items, several at once, until one fails.
+async function each(items, work) {
+  const queue = [...items];
+  const worker = async () => {
     try {
-      await api.change(name, { change: "revoke", holder, reason, token: cooling ? token : null });
-    } catch (error) {
-      // It has gone meanwhile.
-      if (error.status !== 404) throw error;
+      while (queue.length) await work(queue.shift(), queue);
+    } finally {
+      queue.length = 0;
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+// Waiters come first, because revoking a holder grants a waiter. A state lists 1,000 of each. Later ones are not revoked.
+async function revokeAll(name, { reason }, say) {
+  let revoked = 0;
+  for (const [list, all] of [["waiters", "waiting"], ["holders", "held"]]) {
+    let status = await api.status(name);
+    for (let left = status[all]; left > 0 && status[list].length; status = await api.status(name)) {
+      await each(status[list], async ({ holder, cooling, token, weight }) => {
+        left -= all === "held" ? weight : 1;
+        try {
+          await api.change(name, { change: "revoke", holder, reason, token: cooling ? token : null });
+          say(`${name}: ${(revoked += 1)} revoked`);
+        } catch (error) {
+          // It has gone meanwhile.
+          if (error.status !== 404) throw error;
+        }
+      });
     }
   }
 }
@@ -155,21 +176,18 @@ export class Acts {
     const question = act.question({ status, held: `What is held stays held (${many(held, "unit")})`, waits: `${many(waiting, "waiter")} wait` });
     const answers = await this.ask({ ...question, text: `${names}\n${question.text}` });
     if (!answers) return;
-    const make = (semaphore) => (act === REVOKE_ALL ? revokeAll(semaphore, answers) : api.change(semaphore, bodyOf(name, answers)));
-    const [queue, failed] = [[...rows], []];
-    const work = async () => {
-      for (let row = queue.shift(); row; row = queue.shift()) {
-        try {
-          await make(row.name);
-        } catch (error) {
-          failed.push(`${row.name}: ${error.message}`);
-          // Without a reply the others would fail as well.
-          if (error.status === 0) failed.push(...queue.splice(0));
-        }
-        this.say(`${question.done}: ${rows.length - queue.length} of ${rows.length}`);
+    const make = (semaphore) => (act === REVOKE_ALL ? revokeAll(semaphore, answers, this.say) : api.change(semaphore, bodyOf(name, answers)));
+    const failed = [];
+    await each(rows, async ({ name: semaphore }, queue) => {
+      try {
+        await make(semaphore);
+      } catch (error) {
+        failed.push(`${semaphore}: ${error.message}`);
+        // Without a reply the others would fail as well.
+        if (error.status === 0) failed.push(...queue.splice(0));
       }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+      this.say(`${question.done}: ${rows.length - queue.length} of ${rows.length}`);
+    });
     this.say(failed.length ? `${question.done}: ${failed.length} of ${all} failed: ${failed[0]}` : `${all}: ${question.done}: done`);
   }
 
@@ -183,15 +201,20 @@ export class Acts {
       text: `${named.at(-1)} ${place}.\nA holder that cannot be reached works on until its next renewal, while another may be granted its units.`,
       fields: [{ ...REASON, label: "Reason that is reported to it" }],
     };
-    await this.change(name, question, (answers) => ({ change: "revoke", holder: item.holder, ...answers }));
+    await this.change(name, question, async (answers) => {
+      // Granted while the question was open.
+      const holds = ({ holder, cooling }) => holder === item.holder && !cooling;
+      if (waits && (await api.status(name)).holders.some(holds)) throw new Error("It holds a permit now: nothing was revoked.");
+      return { change: "revoke", holder: item.holder, ...answers };
+    });
   }
 
-  // Makes the change that `of` makes of the answers to the question, unless the question is cancelled.
+  // Makes the change that `of` makes of the answers to a question, unless it is cancelled.
   async change(name, question, of) {
     const answers = await this.ask(question);
     if (!answers) return;
     try {
-      const status = await api.change(name, of(answers));
+      const status = await api.change(name, await of(answers));
       this.say(`${name}: ${question.done}: done`);
       this.changed(status, name);
     } catch (error) {

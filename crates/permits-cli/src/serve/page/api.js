@@ -43,20 +43,16 @@ async function request(path, options = {}) {
 
 const of = (name) => `api/v1/semaphores/${encodeURIComponent(name)}`;
 
-export async function status(name, signal) {
-  return (await request(of(name), { signal })).json();
-}
+const json = async (path, options) => (await request(path, options)).json();
+
+export const status = (name, signal) => json(of(name), { signal });
 
 // The last `window` milliseconds of a semaphore, or of the store if there is no name.
-export async function history(name, window, signal) {
-  return (await request(`${name === null ? "api/v1" : of(name)}/history?window_ms=${window}`, { signal })).json();
-}
+export const history = (name, window, signal) => json(`${name === null ? "api/v1" : of(name)}/history?window_ms=${window}`, { signal });
 
 // Makes a change of a semaphore. Returns its state after it.
-export async function change(name, change) {
-  const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change) };
-  return (await request(`${of(name)}/change`, options)).json();
-}
+export const change = (name, change) =>
+  json(`${of(name)}/change`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change) });
 
 const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 

@@ -2,24 +2,22 @@
 
 import * as api from "./api.js";
 import { Acts } from "./acts.js";
-import { Table, setText, setTip, setLong, setBadges, fillParts, makeButton, span, duration } from "./table.js";
+import { Table, shown, setText, setTip, setLong, setBadges, fillParts, make, makeButton, span, duration } from "./table.js";
 import { alerts, badges, joined, stopped } from "./list.js";
 import { aged } from "./rank.js";
-import { Graphs, apart } from "./graph.js";
+import { Graphs, MINUTE_MS, apart } from "./graph.js";
 
 const REFRESH_MS = 2000;
-const MINUTE_MS = 60000;
 // The times that the graphs show, and the interval in which the longer one is fetched.
 const WINDOWS = [["5 min", 5 * MINUTE_MS], ["1 h", 60 * MINUTE_MS]];
 const SLOW_MS = 10000;
 
-const since = (item, age) => duration(age + (Date.now() - item.read));
 const number = (title, className, value) => ({ title, className: `number ${className}`, fill: (cell, item) => setLong(cell, String(value(item))) });
 // The tooltip has the time by the clock.
 const AGE = {
   title: "Age", className: "number age",
   fill: (cell, item) => {
-    setText(cell, since(item, item.age_ms));
+    setText(cell, duration(aged(item.age_ms, item)));
     setTip(cell, new Date(item.read - item.age_ms).toLocaleString());
   },
 };
@@ -103,7 +101,7 @@ export class Detail {
     [this.shown, this.history] = [null, null];
     setLong(this.elements.name, name);
     for (const table of [this.holders, this.waiters, this.lanes, this.changes]) {
-      table.clearSelection();
+      table.selected = null;
       table.setItems([]);
     }
     this.explain([], []);
@@ -164,15 +162,15 @@ export class Detail {
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
     const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null || alerts(status.alert);
-    if (isKnown) this.explain(badges(status), this.facts());
+    if (isKnown) this.describe();
     else this.explain([], [span("", "No such semaphore: the name is another one, or no program uses it.")], true);
     elements.detail.classList.toggle("writable", this.writable);
     this.acts.show(status, this.writable);
     this.draw();
   }
 
-  facts() {
-    return facts(this.shown, this.needOf(this.name));
+  describe() {
+    this.explain(badges(this.shown), facts(this.shown, this.needOf(this.name)));
   }
 
   // Shows badges beside the name and lines below it. Of a semaphore that is absent, nothing else is shown.
@@ -186,12 +184,9 @@ export class Detail {
   draw() {
     const { shown: status, history, elements } = this;
     if (!status || !history) return;
-    elements.unkept.hidden = !history.omitted;
     elements.graphs.hidden = history.omitted;
-    if (history.omitted) {
-      setText(elements.unkept, "The last hour of this semaphore is not kept: others need a look more.");
-      return;
-    }
+    setText(elements.unkept, history.omitted ? "The last hour of this semaphore is not kept: others need a look more." : "");
+    if (history.omitted) return;
     const marks = (now) => status.changes.map((change) => ({ at: now - change.age_ms, text: `${change.text} by ${change.by}` }));
     this.graphs.show(history, this.window, status, marks);
   }
@@ -200,7 +195,7 @@ export class Detail {
   tick() {
     if (this.name === null) return;
     for (const table of [this.holders, this.waiters, this.changes]) table.render();
-    if (this.shown && !this.elements.detail.classList.contains("absent")) this.explain(badges(this.shown), this.facts());
+    if (this.shown && !this.elements.detail.classList.contains("absent")) this.describe();
   }
 
   fillRevoke(cell, item) {
@@ -209,7 +204,7 @@ export class Detail {
       button = makeButton("Revoke…", () => this.acts.revoke(this.name, cell.parentElement.item), "danger");
       cell.append(button);
     }
-    button.setAttribute("aria-label", `Revoke ${note(item)} ${item.holder}`);
+    button.setAttribute("aria-label", shown(`Revoke ${note(item)} ${item.holder}`));
   }
 }
 
@@ -222,11 +217,7 @@ function counted(title, holding, listed, all, noun) {
 
 // The lines below the name: the numbers, what stops grants, and the limit.
 function facts(status, need) {
-  const tile = (className, number, words) => {
-    const element = span(`tile ${className}`, ` ${words}`);
-    element.prepend(Object.assign(document.createElement("b"), { textContent: number }));
-    return element;
-  };
+  const tile = (className, number, words) => make("span", { className: `tile ${className}` }, make("b", {}, String(number)), ` ${words}`);
   const held = status.held - status.cooling;
   const numbers = span("numbers", "");
   numbers.append(tile("", status.limit === null ? held : `${held} / ${status.limit}`, "held"), tile(status.waiting ? "" : "none", status.waiting, "waiting"));
@@ -241,7 +232,7 @@ function facts(status, need) {
   const shown = lines.map(([what, reason, rest]) => span("bad", `${what}${reason ? `: ${reason},` : ""} ${rest}`));
   if (status.recovering_ms > 0 && status.limit !== null) shown.push(span("wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`));
   const pin = author("limit_set");
-  const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(pin.age_ms + Date.now() - status.read)} ago` : ""}` : "";
+  const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(aged(pin.age_ms, status))} ago` : ""}` : "";
   shown.push(span("", joined(status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`, alerts(status.alert))));
   return [numbers, ...shown];
 }

@@ -1,7 +1,7 @@
 // Graphs of the last minutes of a semaphore or of the store, and the reading of all of them at one time, under the pointer or by
 // keyboard.
 
-import { duration } from "./table.js";
+import { duration, make, setText, setTip } from "./table.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 42;
@@ -10,7 +10,7 @@ const TOP = 10;
 const RIGHT = 4;
 const BARS = 30;
 const GAP = 1;
-const MINUTE_MS = 60000;
+export const MINUTE_MS = 60000;
 
 // The bounds of the classes of waits; the last one has none.
 const BOUNDS = ["10 ms", "100 ms", "1 s", "10 s", "100 s"];
@@ -22,7 +22,7 @@ const MANY = 20;
 export function add(svg, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
+  if (text !== undefined) setText(element, text);
   svg.append(element);
   return element;
 }
@@ -88,7 +88,7 @@ export const inUse = (row) => row.held - row.cooling;
 // The held units that are no work, or may be none: class, words and number.
 export const apart = (row) => [["cool", "cooling", row.cooling], ["quiet", "may be kept", row.may_be_kept]].filter(([, , units]) => units > 0);
 
-const clock = (at) => new Date(at).toLocaleTimeString();
+export const clock = (at) => new Date(at).toLocaleTimeString();
 
 // The graphs: what each draws, and its reading at a time.
 const GRAPHS = [
@@ -119,18 +119,17 @@ const GRAPHS = [
 class Graph {
   constructor(graphs, kind) {
     Object.assign(this, { graphs, kind });
-    this.figure = document.createElement("figure");
-    this.caption = document.createElement("figcaption");
-    this.value = document.createElement("b");
-    this.caption.append(`${kind.title} `, this.value);
-    this.value.id = `${graphs.prefix}${kind.id}-now`;
-    this.figure.append(this.caption);
+    this.value = make("b", { id: `${graphs.prefix}${kind.id}-now` });
+    this.caption = make("figcaption", {}, `${kind.title} `, this.value);
+    this.figure = make("figure", {}, this.caption);
     const label = `${kind.title}: the time that is read`;
     this.svg = add(this.figure, "svg", { id: `${graphs.prefix}${kind.id}-graph`, class: kind.id, role: "slider", tabindex: "0", "aria-label": label });
-    this.svg.addEventListener("pointermove", (event) => graphs.readAt(this.timeAt(event)));
-    this.svg.addEventListener("pointerleave", () => graphs.readAt(null));
-    this.svg.addEventListener("blur", () => graphs.readAt(null));
-    this.svg.addEventListener("keydown", (event) => graphs.onKey(event));
+    Object.assign(this.svg, {
+      onpointermove: (event) => graphs.readAt(this.timeAt(event)),
+      onpointerleave: () => graphs.readAt(null),
+      onblur: () => graphs.readAt(null),
+      onkeydown: (event) => graphs.onKey(event),
+    });
   }
 
   timeAt(event) {
@@ -249,8 +248,8 @@ class Graph {
       const read = points.length && at >= points[0].at_ms ? this.kind.read(points, { at, from: Math.floor(at / time.step) * time.step, step: time.step }) : "no data";
       text = `${clock(at)}: ${read}`;
     }
-    if (this.value.textContent !== text) this.value.textContent = text;
-    this.caption.title = this.caption.textContent;
+    setText(this.value, text);
+    setTip(this.caption, this.caption.textContent);
     const times = { min: time.now - time.window, max: time.now, now: at ?? time.now };
     for (const [name, ms] of Object.entries(times)) svg.setAttribute(`aria-value${name}`, Math.round(ms / 1000));
     svg.setAttribute("aria-valuetext", `${text}${at === null ? "" : graphs.near(at)}`);
@@ -275,23 +274,18 @@ export class Graphs {
     const passed = passedBetween(points, now - MINUTE_MS, now);
     const waits = summary(passed.waits);
     const held = row.limit === null ? String(inUse(row)) : `${inUse(row)} of ${row.limit}`;
-    this.draw(points, marksAt(now), { now, window }, {
+    const texts = {
       held: [held, ...apart(row).map(([, words, units]) => `${units} ${words}`)].join(", "),
       waiting: String(row.waiting),
       grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
       wait: waits ? `${waits.text} in the last ${minute}` : "",
-    });
-  }
-
-  // Draws points, and marks at the times of changes. `time` has `window`, in whole minutes, and `now`; `texts` has by graph what is
-  // true now.
-  draw(points, marks, time, texts) {
-    const step = time.window / BARS;
-    const began = time.now - time.window;
-    Object.assign(this, { points, time: { ...time, step }, marks: marks.filter(({ at }) => at >= began) });
+    };
+    const step = window / BARS;
+    const began = now - window;
+    Object.assign(this, { points, time: { now, window, step }, marks: marksAt(now).filter(({ at }) => at >= began) });
     // Parts begin at multiples of their time, so that a bar keeps its height while it moves.
     this.parts = [];
-    for (let from = Math.floor(began / step) * step; from < time.now; from += step) {
+    for (let from = Math.floor(began / step) * step; from < now; from += step) {
       this.parts.push({ from, passed: passedBetween(points, from, from + step) });
     }
     if (this.at !== null && this.at < began) this.at = began;

@@ -1,8 +1,8 @@
 // The list of semaphores: summary, search, order, and the events that change it.
 
 import * as api from "./api.js";
-import { Table, setText, setTip, fillParts, makeButton, span, duration } from "./table.js";
-import { aged, arranged, byName, byNeed, isBusy, isInNeed, isNoticed, isStopped, isWaiting, totals } from "./rank.js";
+import { Table, setText, setTip, fillParts, make, makeButton, span, duration } from "./table.js";
+import { aged, arranged, byName, byNeed, isBusy, isInNeed, isNoticed, isStopped, isWaiting, order, totals } from "./rank.js";
 import { Graphs, add, apart, inUse } from "./graph.js";
 import { Rates, fillRate } from "./rate.js";
 
@@ -16,9 +16,9 @@ const usage = (row) => (row.unreadable !== null ? "–" : row.members ? String(i
 
 // Draws the shares of the limit that are at work, that may be kept and that cool, and the numbers.
 function fillUsage(cell, row) {
-  let bar = cell.firstElementChild;
+  let bar = cell.firstChild;
   if (!bar) {
-    bar = document.createElement("div");
+    bar = make("div");
     const svg = add(bar, "svg", { "aria-hidden": "true" });
     for (const name of ["cooling", "kept", "working"]) add(svg, "rect", { class: name, height: 8 });
     bar.append(span("", ""));
@@ -126,9 +126,7 @@ export class List {
     Object.assign(this, { elements, onOpen, onGroup, isRead: false, omitted: 0, sort: null });
     this.rows = new Map();
     this.rates = new Rates();
-    const view = new URLSearchParams(location.search);
-    this.part = view.get("part") ?? "all";
-    elements.search.value = view.get("search");
+    this.readView();
     this.open = new Set(JSON.parse(sessionStorage.getItem(OPEN) ?? "[]"));
     const fillName = (cell, row) => {
       fillSemaphore(cell, row);
@@ -155,6 +153,13 @@ export class List {
     elements.whole.addEventListener("toggle", () => this.showWhole());
     new ResizeObserver(() => this.drawWhole()).observe(elements["store-graphs"]);
     setInterval(() => this.showWhole(), WHOLE_MS);
+  }
+
+  // Takes the view that is in the address.
+  readView() {
+    const view = new URLSearchParams(location.search);
+    this.part = view.get("part") ?? "all";
+    this.elements.search.value = view.get("search");
   }
 
   // A button that changes all semaphores of a group.
@@ -188,9 +193,8 @@ export class List {
   }
 
   summarise() {
-    const tile = (id, words, onClick) => {
-      const button = makeButton("", onClick, `tile ${id}`);
-      button.append(document.createElement("b"), " ", span("", words));
+    const tile = (id, words, onclick) => {
+      const button = make("button", { type: "button", className: `tile ${id}`, onclick }, make("b"), ` ${words}`);
       this.elements.summary.append(button);
       return button;
     };
@@ -206,11 +210,10 @@ export class List {
   apply(name, data) {
     this.isRead = true;
     const rows = name === "all" ? data.semaphores : data.changed;
-    for (const row of rows) this.rates.add(this.rows.get(row.name), row, this.readAt, data.at_ms);
-    this.readAt = data.at_ms;
+    for (const row of rows) this.rates.add(this.rows.get(row.name), row, data.since_ms ?? this.rates.at, data.at_ms);
+    this.rates.read(data.at_ms);
     if (name === "all") this.rows.clear();
     for (const row of rows) this.rows.set(row.name, { ...row, read: Date.now() });
-    this.ahead = data.at_ms - Date.now();
     for (const removed of data.removed ?? []) [this.rows, this.rates.grants].forEach((map) => map.delete(removed));
     this.omitted = data.omitted;
     this.updateSoon();
@@ -249,10 +252,7 @@ export class List {
     if (this.sort === null) return byNeed;
     const { value } = this.table.columns.find(({ key }) => key === this.sort.key);
     const sign = this.sort.descending ? -1 : 1;
-    return (a, b) => {
-      const [left, right] = [value(a), value(b)];
-      return sign * (left < right ? -1 : left > right ? 1 : 0) || byName(a, b);
-    };
+    return (a, b) => sign * order(value(a), value(b)) || byName(a, b);
   }
 
   // Lists the rows. Also every second: a wait that grows changes the order without an event.
@@ -265,7 +265,7 @@ export class List {
     const part = PARTS.find(({ id }) => id === this.part) ?? PARTS[0];
     const words = (row) => `${row.name}\n${badges(row).map(([, text]) => text).join(" ")}`.toLowerCase();
     const all = [...this.rows.values()];
-    for (const row of all) [row.rate, row.wait] = [this.rates.of(row.name, Date.now() + this.ahead), aged(row.oldest_waiter_age_ms, row) ?? 0];
+    for (const row of all) [row.rate, row.wait] = [this.rates.of(row.name), aged(row.oldest_waiter_age_ms, row) ?? 0];
     const rows = all.filter((row) => part.test(row) && (!text || words(row).includes(text)));
     this.chosen = [...rows];
     const listed = arranged(rows, this.compare(), this.open, Boolean(text) || this.part !== "all");
@@ -296,9 +296,12 @@ export class List {
     this.table.render();
   }
 
+  get inNeed() {
+    return [...this.rows.values()].filter(isInNeed).length;
+  }
+
   showSummary(all) {
     this.totals = totals(all);
-    this.inNeed = all.filter(isInNeed).length;
     PARTS.forEach(({ id, test, isRare }, index) => {
       const [tile, number] = [this.tiles[index], all.filter(test).length];
       setText(tile.firstChild, String(number));

@@ -3,7 +3,8 @@
 import * as api from "./api.js";
 import { List } from "./list.js";
 import { Detail } from "./detail.js";
-import { setText, setLong } from "./table.js";
+import { clock } from "./graph.js";
+import { make, setText, setLong } from "./table.js";
 
 const MESSAGE_MS = 6000;
 
@@ -18,20 +19,16 @@ function say(text) {
   clearing = setTimeout(() => setText(byId("message"), ""), MESSAGE_MS);
 }
 
-function setState(text, className) {
+// Shows the state of the connection. With a problem, what else is shown is older.
+function setState(text, problem) {
   setText(byId("state"), text);
-  byId("state").className = className;
-  // What is shown is older then.
-  document.querySelector("main").classList.toggle("stale", className === "down");
-}
-
-function setProblem(text) {
-  byId("problem").hidden = !text;
-  setText(byId("problem"), text ?? "");
+  byId("state").className = problem === null ? "up" : "down";
+  document.querySelector("main").classList.toggle("stale", problem !== null);
+  setText(byId("problem"), problem ?? "");
 }
 
 // Asks a question. What takes something away `isDanger`. A field has `name` and `label`, and attributes of its input, or the
-// `options` of a choice: values and words. `check(text)` returns true or what is wrong, and a checkbox is required unless
+// `options` of a choice: values and words. `check(text)` returns what is wrong, and a checkbox is required unless
 // `unless(answers)`. Returns the answers by name, or null if it was cancelled.
 function ask({ title, text, done, fields = [], isDanger = false }) {
   const dialog = byId("confirm-dialog");
@@ -40,12 +37,11 @@ function ask({ title, text, done, fields = [], isDanger = false }) {
   setText(byId("confirm-done"), done);
   byId("confirm-done").classList.toggle("danger", isDanger);
   const inputs = fields.map(({ name, label, check, unless, options, type = "text", ...attributes }) => {
-    const [element, input] = [document.createElement("label"), document.createElement(options ? "select" : "input")];
+    const [element, input] = [make("label"), make(options ? "select" : "input")];
     if (options) input.append(...options.map(([value, words]) => new Option(words, value)));
     else Object.assign(input, { type, autocomplete: "off", required: type === "number" });
     Object.assign(input, { id: `confirm-${name}`, name, ...attributes });
-    if (type === "checkbox") element.append(input, label);
-    else element.append(label, input);
+    element.append(...(type === "checkbox" ? [input, label] : [label, input]));
     byId("confirm-fields").append(element);
     return { input, check, unless, element };
   });
@@ -53,8 +49,7 @@ function ask({ title, text, done, fields = [], isDanger = false }) {
   const validate = () => {
     for (const { input, check, unless, element } of inputs) {
       if (unless) [element.hidden, input.required] = [unless(answers()), !unless(answers())];
-      const wrong = check ? check(input.value) : true;
-      input.setCustomValidity(wrong === true ? "" : wrong);
+      input.setCustomValidity(check?.(input.value) ?? "");
     }
   };
   byId("confirm-fields").oninput = validate;
@@ -82,7 +77,7 @@ function askToken(reason) {
     byId("token").value = "";
     dialog.showModal();
     dialog.addEventListener("close", () => {
-      api.setToken(byId("token").value);
+      api.setToken(byId("token").value.trim());
       byId("token").value = "";
       asking = null;
       resolve();
@@ -102,8 +97,9 @@ const list = new List(elements, (name) => (location.hash = `#/${encodeURICompone
 
 // The number of semaphores in need comes first, because a tab shows little.
 function setTitle() {
-  const title = `${list.inNeed ? `(${list.inNeed}) ` : ""}${detail.name === null ? "" : `${detail.name} – `}permits`;
-  if (document.title !== title) document.title = title;
+  const { inNeed } = list;
+  const title = `${inNeed ? `(${inNeed}) ` : ""}${detail.name === null ? "" : `${detail.name} – `}permits`;
+  setText(document.querySelector("title"), title);
 }
 
 function close() {
@@ -134,6 +130,10 @@ function route() {
   setTitle();
 }
 addEventListener("hashchange", route);
+addEventListener("popstate", () => {
+  list.readView();
+  list.update();
+});
 byId("back").addEventListener("click", close);
 
 addEventListener("keydown", (event) => {
@@ -163,16 +163,16 @@ function onEvent(name, data) {
     list.writable = detail.writable = data.writable;
   }
   const changed = list.apply(name, data);
-  setState(data.error === null ? "live" : "store unreachable", data.error === null ? "up" : "down");
-  const since = data.at_ms ? ` since ${new Date(data.at_ms).toLocaleTimeString()}, which the values are from` : "";
-  setProblem(data.error && `The store cannot be read${since}: ${data.error}`);
+  const since = data.at_ms ? ` since ${clock(data.at_ms)}, the time of these values` : "";
+  if (data.error === null) setState("live", null);
+  else setState("store unreachable", `The store cannot be read${since}: ${data.error}`);
   if (detail.name !== null && (name === "all" || changed.has(detail.name))) detail.refresh();
 }
 
 setInterval(() => {
+  setTitle();
   if (document.hidden) return;
   list.update();
-  setTitle();
   detail.tick();
 }, 1000);
 
@@ -180,8 +180,7 @@ route();
 api.follow({
   event: onEvent,
   broken: async (failed) => {
-    setState("disconnected", "down");
+    setState("disconnected", failed.status === 401 ? "" : `No data from this server: ${failed.message}. It is tried again.`);
     if (failed.status === 401) await askToken(failed.message);
-    else setProblem(`No data from this server: ${failed.message}. It is tried again.`);
   },
 });

@@ -20,7 +20,7 @@ export const isWaiting = (row) => row.waiting > 0;
 // One that cannot be read may be in use.
 export const isBusy = (row) => row.held > 0 || row.waiting > 0 || row.unreadable !== null;
 
-const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+export const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 export const byName = (a, b) => order(a.name, b.name);
 export const byNeed = (a, b) => order(b.need, a.need) || (a.need >= WAITS ? order(b.wait, a.wait) : 0) || byName(a, b);
 

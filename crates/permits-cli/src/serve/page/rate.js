@@ -5,6 +5,7 @@ import { setLong, span } from "./table.js";
 
 const BARS = 20;
 const BAR_MS = 3000;
+const MOST_MS = BARS * BAR_MS;
 const [WIDTH, HEIGHT] = [4, 14];
 
 const NONE = { bars: Array(BARS).fill(0), perSecond: 0 };
@@ -21,25 +22,32 @@ export class Rates {
     this.grants = new Map();
   }
 
-  // Adds the grants between two states of a semaphore. A counter that falls has begun again. Between two reads without a change
-  // there is no event, so the time of the read before is known for a short time.
-  add(before, row, readBefore, readAt) {
+  // Adds the grants between two states of a semaphore, of reads at two times. A counter that falls has begun again.
+  add(before, row, from, to) {
     const grants = row.grants - (before?.grants ?? row.grants);
     if (grants <= 0) return;
-    const recent = (this.grants.get(row.name) ?? []).filter(([, to]) => readAt - to < BARS * BAR_MS);
-    this.grants.set(row.name, [...recent, [Math.min(Math.max(readBefore, readAt - BAR_MS), readAt - 1), readAt, grants]]);
+    const recent = (this.grants.get(row.name) ?? []).filter(([, last]) => to - last < MOST_MS);
+    this.grants.set(row.name, [...recent, [Math.min(from, to - 1), to, grants]]);
   }
 
-  // The grants of a semaphore until `now`, by bars, and in a second.
-  of(name, now) {
-    const began = now - BARS * BAR_MS;
+  // Notes the time of a read, by the server's clock. Reads without a change are not reported, so after a bar's time without a report
+  // the time goes on.
+  read(at) {
+    this.first ||= at;
+    if (at !== this.at) [this.at, this.came] = [at, Date.now()];
+  }
+
+  // The grants of a semaphore until now, by bars, and in a second of the time that is known.
+  of(name) {
+    const now = this.at + Math.max(0, Date.now() - this.came - BAR_MS);
+    const began = now - MOST_MS;
     const all = this.grants.get(name)?.filter(([, to]) => to > began) ?? [];
     if (!all.length) return NONE;
     const bars = Array.from({ length: BARS }, (_, bar) => {
       const [from, to] = [began + bar * BAR_MS, began + (bar + 1) * BAR_MS];
       return all.reduce((sum, [first, last, grants]) => sum + (grants * Math.max(0, Math.min(to, last) - Math.max(from, first))) / (last - first), 0);
     });
-    return { bars, perSecond: (bars.reduce((sum, grants) => sum + grants, 0) / BARS / BAR_MS) * 1000 };
+    return { bars, perSecond: (bars.reduce((sum, grants) => sum + grants) / Math.min(MOST_MS, now - this.first)) * 1000 };
   }
 }
 

@@ -16,16 +16,15 @@ export class Table {
     this.items = [];
     this.rows = new Map();
     this.selected = null;
-    this.table = document.createElement("table");
+    this.table = make("table");
     this.table.setAttribute("role", options.isTree ? "treegrid" : "grid");
     this.table.createCaption().textContent = options.caption;
     container.setAttribute("aria-label", options.caption);
     this.head();
     this.body = this.table.createTBody();
-    [this.above, this.below] = [this.gap(), this.gap()];
+    [this.above, this.below] = [0, 1].map(() => make("tr", { className: "gap", ariaHidden: "true" }, make("td")));
     this.body.append(this.above, this.below);
-    this.empty = document.createElement("p");
-    this.empty.className = "empty";
+    this.empty = make("p", { className: "empty" });
     container.append(this.table, this.empty);
     container.tabIndex = 0;
     container.setAttribute("role", "group");
@@ -43,9 +42,7 @@ export class Table {
   head() {
     const row = this.table.createTHead().insertRow();
     this.heads = this.columns.map((column) => {
-      const head = document.createElement("th");
-      head.scope = "col";
-      head.className = column.className ?? "";
+      const head = make("th", { scope: "col", className: column.className ?? "" });
       if (column.key) {
         head.append(makeButton(column.title, () => this.options.onSort(column.key)));
       } else {
@@ -54,14 +51,6 @@ export class Table {
       row.append(head);
       return head;
     });
-  }
-
-  gap() {
-    const row = document.createElement("tr");
-    row.className = "gap";
-    row.setAttribute("aria-hidden", "true");
-    row.append(document.createElement("td"));
-    return row;
   }
 
   // Marks the sorted column.
@@ -81,8 +70,7 @@ export class Table {
   render() {
     const { items, container, scroller } = this;
     this.height = parseFloat(getComputedStyle(this.table).getPropertyValue("--row")) || 30;
-    this.empty.textContent = items.length ? "" : this.options.empty();
-    this.empty.hidden = items.length > 0;
+    setText(this.empty, items.length ? "" : this.options.empty());
     this.table.setAttribute("aria-rowcount", String(items.length + 1));
     const at = Math.floor(this.hidden() / this.height) - MARGIN;
     const first = Math.min(Math.max(0, at), items.length);
@@ -112,9 +100,7 @@ export class Table {
     const key = this.options.keyOf(item);
     let row = this.rows.get(key);
     if (!row) {
-      row = document.createElement("tr");
-      row.className = "row";
-      row.id = `${this.options.id}-${(this.numbered = (this.numbered ?? 0) + 1)}`;
+      row = make("tr", { className: "row", id: `${this.options.id}-${(this.numbered = (this.numbered ?? 0) + 1)}` });
       for (const column of this.columns) {
         const cell = row.insertCell();
         cell.className = column.className ?? "";
@@ -139,11 +125,6 @@ export class Table {
     this.selected = this.options.keyOf(item);
     this.render();
     if (open) this.options.onOpen?.(item);
-  }
-
-  clearSelection() {
-    this.selected = null;
-    this.render();
   }
 
   // The height of the rows above the visible part; negative if there is something else above them.
@@ -182,15 +163,15 @@ export class Table {
   }
 }
 
-// Sets the text of an element, if it is another one.
-export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
+// Escapes, as the command does, what has no width or changes the direction of a text; texts have no control characters.
+export const shown = (text) => String(text).replace(/[\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (hidden) => `\\u{${hidden.charCodeAt().toString(16)}}`);
 
-// Sets the tooltip of an element, if it is another one.
-export function setTip(element, text) {
-  if (element.title !== text) element.title = text;
-}
+const setter = (property) => (element, text) => {
+  const visible = shown(text);
+  if (element[property] !== visible) element[property] = visible;
+};
+// Sets the text or the tooltip of an element, if it is another one.
+export const [setText, setTip] = ["textContent", "title"].map(setter);
 
 // Sets the text of a cell, and the same as its tooltip, because long texts are cut off.
 export function setLong(cell, text) {
@@ -208,29 +189,22 @@ export function setBadges(element, badges) {
 
 // Fills a cell with parts: pairs of a class and a text, or badges.
 export function fillParts(cell, parts) {
-  let who = cell.firstElementChild;
-  if (!who) {
-    who = document.createElement("div");
-    who.className = "who";
-    who.append(...parts.map(([className]) => span(className, "")));
-    cell.append(who);
-  }
+  if (!cell.firstChild) cell.append(make("div", { className: "who" }, ...parts.map(([className]) => span(className, ""))));
+  const who = cell.firstChild;
   parts.forEach(([, content], index) => (Array.isArray(content) ? setBadges : setLong)(who.children[index], content));
   return who;
 }
 
-export function span(className, text) {
-  const element = document.createElement("span");
-  element.className = className;
-  element.textContent = text;
+// Makes an element of parts: texts that need no escape, and elements.
+export function make(tag, properties, ...parts) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...parts);
   return element;
 }
 
-export function makeButton(text, onClick, className = "") {
-  const button = Object.assign(document.createElement("button"), { type: "button", className, textContent: text });
-  button.addEventListener("click", onClick);
-  return button;
-}
+export const span = (className, text) => make("span", { className }, shown(text));
+
+export const makeButton = (text, onclick, className = "") => make("button", { type: "button", className, onclick }, text);
 
 // The two largest units of a time, rounded down.
 export function duration(milliseconds) {

@@ -171,6 +171,9 @@ fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     let images =
         browser.script("return document.querySelectorAll('main img, main script, #semaphores table').length");
     assert_eq!(images, 1, "one table, and nothing that a name has made");
+    let escaped = "[...document.querySelectorAll('#semaphores .name')].filter(({ textContent, title }) => \
+        textContent === title && textContent === 'abc \\\\u{202e}gnp.exe').length";
+    assert_eq!(browser.script(&format!("return {escaped}")), 1, "as the command shows it");
     let fits = "return document.documentElement.scrollWidth <= innerWidth && \
         [...document.querySelectorAll('#semaphores tr.row')].every((row) => row.offsetHeight === 28)";
     assert_eq!(browser.script(fits), true);

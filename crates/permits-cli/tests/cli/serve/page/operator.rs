@@ -2,7 +2,7 @@
 
 use super::super::webdriver::{ESCAPE, TAB};
 use super::*;
-use crate::support::{status, waiter};
+use crate::support::{status, until_counts, waiter};
 
 #[test]
 fn an_operator_works_with_the_page() {
@@ -44,7 +44,7 @@ fn an_operator_works_with_the_page() {
         "A time such as 30s, 5m or 2h"
     );
     browser.script("document.querySelector('#confirm-time').value = ''");
-    browser.press(&format!("1h{ENTER}"));
+    browser.press(&format!("1h0m{ENTER}"));
     is(&fact("PAUSED: 429, by serve by "), json!({ "paused": true, "pause_reason": "429" }));
     assert!(browser.text("#facts").contains(", for another 59 m "), "{}", browser.text("#facts"));
     browser.until("document.querySelector('#changes tr.row')?.innerText.includes('paused')");
@@ -141,9 +141,56 @@ fn a_group_is_changed_after_one_question() {
     assert!(asked.contains("1 unit held"), "{asked}");
     let danger = "return document.querySelector('#confirm-done').classList.contains('danger')";
     assert_eq!(browser.script(danger), true);
+    // More than are listed at once.
+    let more = [(); 4].map(|()| Running::start(&mut run(&store, "api/1", "--weight 2", "true")));
+    until_counts(&store, "api/1", (1, 4));
+    browser.script(
+        "const whole = window.fetch;
+        window.fetch = async (path, options) => {
+            const reply = await whole(path, options);
+            if (!path.startsWith('api/v1/semaphores/') || /(history|change)/.test(path)) return reply;
+            const status = await reply.json();
+            status.waiters.splice(2);
+            return new Response(JSON.stringify(status));
+        };",
+    );
     browser.press(&format!("gone{ENTER}"));
+    browser.until("document.querySelector('#message').innerText === '5 semaphores: Revoke all: done'");
     let holder = holder.finish();
     assert!(holder.code == 76 && holder.stderr.contains("gone"), "{holder:?}");
+    for waiter in more {
+        let waiter = waiter.finish();
+        assert!(waiter.code == 75 && waiter.stderr.contains("gone"), "{waiter:?}");
+    }
+}
+
+#[test]
+fn a_waiter_that_was_granted_while_the_question_was_open_keeps_its_permit() {
+    let store = Local::new();
+    let first = Holder::start(&store, "exports", "--limit 1");
+    let second = Running::start(&mut run(&store, "exports", "--holder web/2", "exec sleep 1000"));
+    until_counts(&store, "exports", (1, 1));
+    let Some((_serve, browser)) = opened_by_operator(&store, "#/exports") else { return };
+    browser.until("document.querySelector('#waiters tr.row')");
+    browser.click("#waiters tr.row button");
+    first.release();
+    until_counts(&store, "exports", (1, 0));
+    browser.press(ENTER);
+    browser.until("document.querySelector('#message').innerText.includes('holds a permit now')");
+    until_counts(&store, "exports", (1, 0));
+    drop(second);
+}
+
+#[test]
+fn a_token_that_no_browser_sends_is_refused() {
+    let store = Local::new();
+    let Some((_serve, browser)) = open(Serve::writable(&store), "") else { return };
+    browser.until("document.querySelector('#token-dialog').open");
+    browser.press(&format!("“{TOKEN}”{ENTER}"));
+    browser.until("document.querySelector('#token').validity.patternMismatch");
+    assert_eq!(browser.script("return document.querySelector('#token-dialog').open"), true);
+    browser.script("document.querySelector('#token').value = ' '");
+    enter_token(&browser);
 }
 
 #[test]

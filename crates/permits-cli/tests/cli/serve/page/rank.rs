@@ -1,6 +1,6 @@
 //! The order of the list, its summary, and what is folded.
 
-use super::super::webdriver::{DOWN, RIGHT};
+use super::super::webdriver::{DOWN, ESCAPE, RIGHT};
 use super::*;
 use crate::support::waiter;
 
@@ -29,6 +29,9 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     let Some((serve, browser)) = opened(&store, "") else { return };
     let ranked = ["api/", "moved", "stopped", "busy", "9 idle semaphores"];
     until_names(&browser, &ranked);
+    let folds = "return [...document.querySelectorAll('#semaphores td')].filter((cell) => \
+        getComputedStyle(cell, '::before').content !== 'none').length";
+    assert_eq!(browser.script(folds), 2, "a mark of each group, and no other");
     let notes = "return [...document.querySelectorAll('#semaphores .note')].map((note) => note.innerText)";
     let notes = browser.script(notes);
     assert_eq!(notes[0], "1 of 3 with waiters, first: api/b");
@@ -48,7 +51,11 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     set(&["alert", "api/b", "--wait", "1h"]);
     until_names(&browser, &["moved", "stopped", "api/", "busy", "9 idle semaphores"]);
     browser.until("document.title === 'permits'");
+    // In the background as well.
+    browser.script("Object.defineProperty(document, 'hidden', { value: true, configurable: true })");
     set(&["alert", "api/b", "--wait", "1ms"]);
+    browser.until("document.title === '(1) permits'");
+    browser.script("delete document.hidden");
     let worst = "document.querySelector('#semaphores tr.row').dataset.wait";
     browser.until(&format!("{worst} === '6' && document.title === '(1) permits'"));
 
@@ -60,6 +67,13 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     assert_eq!(browser.script("return location.search"), "?search=&part=stopped");
     browser.open(&format!("http://{}/?search=mov&part=stopped", serve.address));
     until_names(&browser, &["moved"]);
+    browser.script("location.hash = '#/moved'");
+    browser.click("#back");
+    browser.press(&format!("/{ESCAPE}"));
+    until_names(&browser, &["moved", "stopped"]);
+    browser.script("history.back()");
+    until_names(&browser, &["moved"]);
+    assert_eq!(browser.script("return document.querySelector('#search').value"), "mov");
     browser.open(&format!("http://{}/?part=stopped", serve.address));
     until_names(&browser, &["moved", "stopped"]);
     browser.click("#summary .stopped");
@@ -85,4 +99,22 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     browser.click("#ranked");
     browser.until(&format!("{NAMES}[4] === 'moved'"));
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_rate_is_that_of_the_time_that_is_known() {
+    let store = Local::new();
+    let Some((_serve, browser)) = opened(&store, "") else { return };
+    // Reads at 0, 3 and 603 s of a semaphore with ten grants in a second.
+    let rates = "
+        const { Rates } = await import('/page/rate.js');
+        const [rates, row] = [new Rates(), (seconds) => ({ name: 'a', grants: 10 * seconds })];
+        const began = 1e12;
+        rates.read(began);
+        return [[0, 3], [3, 603]].map(([from, to]) => {
+            rates.add(row(from), row(to), began + from * 1000, began + to * 1000);
+            rates.read(began + to * 1000);
+            return Math.round(rates.of('a').perSecond);
+        });";
+    assert_eq!(browser.script(rates), json!([10, 10]), "after the page was opened, and after a gap");
 }
