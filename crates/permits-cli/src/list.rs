@@ -47,6 +47,7 @@ fn human(listed: &[ListRow]) -> String {
         let units = listed.units.text().unwrap_or_default();
         let flags = [
             (units.as_str(), !units.is_empty()),
+            ("alert", listed.alert.is_set()),
             ("pinned", listed.pinned),
             ("PAUSED", listed.paused),
             ("CLOSED", listed.closed.is_some()),
