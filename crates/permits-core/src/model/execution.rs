@@ -50,7 +50,8 @@ impl<'a> Execution<'a> {
         let now_ms = now_us / 1000;
         let state = state.filter(|state| !state.is_expired(now_ms));
         let damage = state.as_ref().and_then(|state| state.damage);
-        let held_until_ms = state.as_ref().map_or(0, State::held_until_ms);
+        let forgotten_until = |state: &State| state.forgotten_until_ms(now_ms, command);
+        let forgotten_until_ms = state.as_ref().map_or(0, forgotten_until);
         let found = state.and_then(State::found);
         let existed = found.is_some();
         let mut execution = Self {
@@ -70,7 +71,7 @@ impl<'a> Execution<'a> {
             replaced_limit: None,
             events: Vec::new(),
         };
-        execution.open_window(server, existed, damage.map(|_| held_until_ms));
+        execution.open_window(server, existed, damage.map(|_| forgotten_until_ms));
         if execution.state.paused_until_ms <= now_ms {
             execution.state.paused_until_ms = 0;
         }

@@ -1,7 +1,8 @@
 //! Losses of state: some parts have vanished, or no entry can be alive.
 
 use super::lanes::Lanes;
-use super::state::{Damage, KEPT_TOKENS, Part, State};
+use super::state::{Damage, Entry, EntryState, KEPT_TOKENS, Part, State};
+use crate::protocol::Command;
 
 impl State {
     /// The state after `parts` have vanished: the next command treats it as a loss of state.
@@ -28,6 +29,27 @@ impl State {
             self.damage = self.damage.or(Some(Damage::OtherLost));
         }
         Some(self)
+    }
+
+    /// The time until which the holders of a damaged state come, by what is left of them, in milliseconds; 0
+    /// if it has none. No connection ends, so they come with their next renewals.
+    pub(super) fn forgotten_until_ms(&self, now_ms: u64, command: &Command) -> u64 {
+        let window = command.recovery.window();
+        let until_renewed = |lease_ms| now_ms + window.after_loss(lease_ms);
+        let holding = |entry: &&Entry| matches!(entry.place, EntryState::Holding(_));
+        match self.damage {
+            _ if window.most_ms == 0 => 0,
+            Some(Damage::StateLost) if self.leases.is_empty() => until_renewed(command.longest_lease_ms()),
+            // No holder has its permit beyond its deadline.
+            Some(Damage::StateLost) => {
+                let mut last = self.leases.iter().rev().filter(|(_, holder)| !holder.is_cooling());
+                last.next().map_or(0, |(deadline, _)| u64::try_from(*deadline).unwrap_or(0))
+            }
+            _ => {
+                let leases = self.entries.values().filter(holding).map(|entry| entry.terms.lease_ms);
+                leases.max().map_or(0, until_renewed)
+            }
+        }
     }
 
     /// The part of the state that a command can still use.

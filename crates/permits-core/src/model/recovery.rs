@@ -21,7 +21,7 @@ pub const IDENTITY_EVERY_US: u64 = 10_000;
 
 impl Execution<'_> {
     /// Notices a new era, of the server or after a loss of state, and opens its recovery window. After a
-    /// loss, `damaged` is the last deadline of a holder that is left, in milliseconds.
+    /// loss, `damaged` is the time until which the holders that it forgot come, in milliseconds.
     pub(super) fn open_window(&mut self, server: &ServerClock<'_>, existed: bool, damaged: Option<u64>) {
         let (now_us, now_ms) = (self.now_us, self.now_ms);
         let state = &mut self.state;
@@ -37,16 +37,12 @@ impl Execution<'_> {
             let back_ms = state.checked_us / 1000 - now_ms;
             state.recovering_until_ms = state.recovering_until_ms.saturating_sub(back_ms);
         }
-        if let Some(held_until_ms) = damaged {
+        if let Some(until_ms) = damaged {
             // Its holders are alive, and renew as ever: nothing makes them reconnect.
             state.server = server.run_id.to_owned();
             state.checked_us = now_us;
             state.era_known = 0;
             state.era_began_us = now_us;
-            let window_ms = self.command.recovery.window().after_loss(lease_max_ms);
-            let until_ms = now_ms + window_ms;
-            // The longest lease went with the state; no holder has a permit beyond its deadline.
-            let until_ms = if existed || window_ms == 0 { until_ms } else { until_ms.max(held_until_ms) };
             state.recovering_until_ms = state.recovering_until_ms.max(until_ms);
             state.expires_ms = state.expires_ms.max(state.recovering_until_ms);
         } else if !existed {

@@ -282,11 +282,6 @@ impl State {
         reason.unwrap_or_default()
     }
 
-    /// The last deadline of a holder, in milliseconds; 0 without any.
-    pub(super) fn held_until_ms(&self) -> u64 {
-        self.leases.last().map_or(0, |(deadline, _)| u64::try_from(*deadline).unwrap_or(0))
-    }
-
     /// Returns true if the state is forgotten, because it was idle until `expires_ms`.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.damage != Some(Damage::StateLost) && !self.is_kept() && now_ms >= self.expires_ms

@@ -124,6 +124,7 @@ const GROUPS: [Group; 9] = [
             ("DEL", &[Key]),
             ("UNLINK", &[Key]),
             ("HGET", &[Key, Text("")]),
+            ("HGETALL", &[Key]),
             ("HMGET", &[Key, Text("")]),
             // A field without a value: refused after the permissions are checked, before anything is written.
             ("HSET", &[Key, Text(""), Text(""), Text("")]),

@@ -7,7 +7,7 @@
 -- Idempotent.
 -- Cost      no calls
 
-local KEYED = { 'HGET', 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
+local KEYED = { 'HGET', 'HGETALL', 'HMGET', 'HSET', 'HDEL', 'ZADD', 'ZREM', 'ZRANGE', 'ZRANGEBYSCORE', 'ZREVRANGEBYSCORE', 'ZCARD',
   'ZCOUNT', 'ZPOPMIN', 'ZRANK', 'ZREVRANK', 'ZSCORE', 'TYPE', 'PEXPIREAT', 'PERSIST' }
 local key, channel, sharded = ARGV[1], ARGV[2], ARGV[3]
 local denied = {}

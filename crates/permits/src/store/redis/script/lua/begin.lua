@@ -24,7 +24,6 @@ local function new_state()
     reason_stored = false,
     changes = nil,   -- the changes by operators to write, as text
     lost = false,    -- some of the keys have vanished, by eviction or by hand
-    held_until = 0,  -- if the state has vanished: the last deadline of a holder that is left, in ms
     deleted = false, -- the command has deleted the keys
     prolonged = false, -- the command has set when the state expires
     kept = false,    -- the keys had no expiry
@@ -65,8 +64,6 @@ if s.lost then
     if kind ~= 'zset' and kind ~= 'none' then return redis.error_reply('WRONGTYPE of a semaphore key') end
   end
   if s.existed then s.changes = redis.call('HGET', state_key, '$CHANGES') or nil end
-  s.held_until = tonumber(not s.existed and redis.call('ZREVRANGEBYSCORE', leases_key, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) or 0
-  if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   s.reason_stored = false
   s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.earliest = 0, 0, 0, 0, 0, 0, 0, math.huge
   -- Their sessions may have used all tokens of the last grant.

@@ -13,13 +13,30 @@ if now_us < s.checked then
   s.recovering_until = math.max(0, s.recovering_until - (math.floor(s.checked / 1000) - now_ms))
 end
 if s.lost then
-  -- The holders are alive, and renew as ever: nothing makes them reconnect.
-  local until_renewed = math.floor(lease_max / divisor) + tonumber(least)
-  local window = tonumber(most) > 0 and math.min(until_renewed, math.max(lease_max, tonumber(least))) or 0
+  -- The holders are alive, and renew as ever: nothing makes them reconnect. They come by then, by what is
+  -- left of them: in the state their leases, else their deadlines.
+  local lease, forgotten_until = 0, 0
+  local fields = s.existed and redis.call('HGETALL', state_key) or {}
+  for i = 1, #fields, 2 do
+    if not string.find(fields[i], '\t', 1, true) and #fields[i + 1] > 8 then
+      local flags, _, of = struct.unpack('<BI4I4', fields[i + 1])
+      if flags % 2 == 1 then lease = math.max(lease, of) end
+    end
+  end
+  if not s.existed and redis.call('EXISTS', leases_key) == 0 then lease = longest_ms end
+  if lease > 0 then forgotten_until = now_ms + math.min(math.floor(lease / divisor) + least, math.max(lease, least)) end
+  local from = not s.existed and 0
+  while from do
+    local left = redis.call('ZREVRANGEBYSCORE', leases_key, '+inf', '(0', 'WITHSCORES', 'LIMIT', from, 1000)
+    from = #left > 0 and from + 1000
+    for i = 1, #left, 2 do
+      if from and not string.find(left[i], '\t', 1, true) then from, forgotten_until = false, tonumber(left[i + 1]) end
+    end
+  end
+  if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   local id = server_identity()
   s.server, s.checked, s.era_known, s.era_began = id, now_us, 0, now_us
-  -- The longest lease went with the state; no holder has a permit beyond its deadline.
-  s.recovering_until = math.max(s.recovering_until, now_ms + window, window > 0 and s.held_until or 0)
+  if tonumber(most) > 0 then s.recovering_until = math.max(s.recovering_until, forgotten_until) end
   s.expires, s.prolonged = math.max(s.expires, s.recovering_until), true
 elseif not s.existed then
   -- A young server may have forgotten holders. An old one without state has none to forget, unless it was
