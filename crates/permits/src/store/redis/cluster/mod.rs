@@ -67,7 +67,8 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     map: SlotMap,
-    /// Those of the first map. Others have come in the place of one of them, or with hash slots of it.
+    /// Those of the first map. Others have come in the place of one of them, or with hash slots of it; so has
+    /// one that serves the hash slots of a node that is gone.
     first_nodes: BTreeSet<Node>,
     nodes: HashMap<Node, Arc<ManagedConnection>>,
     subscriptions: Subscriptions<Channels>,
@@ -267,6 +268,12 @@ impl Shared {
         let (moved, left) = {
             let mut inner = self.lock();
             let serving = map.nodes();
+            // What a node that is gone has not replicated is lost.
+            let is_gone = |node: &Node| inner.nodes.get(node).is_some_and(|connected| !connected.is_up());
+            for heir in map.heirs(&inner.map, is_gone) {
+                inner.first_nodes.remove(&heir);
+                inner.nodes.get(&heir).inspect(|connected| connected.replaces());
+            }
             let left: Vec<_> = inner.nodes.extract_if(|node, _| !serving.contains(node)).collect();
             inner.map = map;
             (inner.take_moved(), left)

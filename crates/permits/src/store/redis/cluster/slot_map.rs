@@ -39,6 +39,15 @@ impl SlotMap {
         self.ranges.iter().map(|(.., node)| node.clone()).collect()
     }
 
+    /// The nodes that serve hash slots which in the map `before` such a node served.
+    pub(crate) fn heirs(&self, before: &Self, of: impl Fn(&Node) -> bool) -> BTreeSet<Node> {
+        let changed = (0..HASH_SLOTS).filter_map(|slot| {
+            let (before, now) = (before.node(slot)?, self.node(slot)?);
+            (before != now && of(before)).then_some(now)
+        });
+        changed.cloned().collect()
+    }
+
     /// The number of hash slots that are served.
     pub(crate) fn served(&self) -> u16 {
         self.ranges.iter().map(|(first, last, _)| last - first + 1).sum()
@@ -145,6 +154,19 @@ mod tests {
             assert_eq!(map.node(slot), Some(&node("a", 1)), "{slot}");
         }
         assert_eq!(map.node(101), None);
+    }
+
+    #[test]
+    fn the_heirs_of_a_node_serve_what_it_served() {
+        let map = |hosts: [&str; 2]| {
+            let [first, last] = hosts.map(text);
+            let value = Value::Array(vec![part(0, 50, first, 1), part(51, 100, last, 1)]);
+            SlotMap::read(&value, "").expect("it is valid")
+        };
+        let heirs = |now| map(now).heirs(&map(["a", "b"]), |node| *node.0 == *"a");
+        assert_eq!(heirs(["c", "b"]), [node("c", 1)].into());
+        assert_eq!(heirs(["b", "c"]), [node("b", 1)].into(), "c serves what was served by b");
+        assert_eq!(heirs(["a", "c"]), [].into());
     }
 
     #[test]

@@ -75,6 +75,13 @@ impl Link {
         }
     }
 
+    /// Notes that the server has taken the place of another one, too.
+    pub(super) fn replaces(&mut self) {
+        if let Some((_, since)) = &mut self.server {
+            *since = Some(Instant::now());
+        }
+    }
+
     /// The time since the server was found in place of another one. It may have run for longer, and loaded
     /// its data, or been a replica.
     pub(super) fn known_for(&self) -> Option<Duration> {

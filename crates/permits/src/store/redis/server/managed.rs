@@ -132,6 +132,11 @@ impl ManagedConnection {
         self.shared.lock().connection.is_some()
     }
 
+    /// Notes that the server has taken the place of another one, too.
+    pub(crate) fn replaces(&self) {
+        self.shared.lock().replaces();
+    }
+
     /// Returns true if the server does not take much of what was sent.
     pub(crate) fn is_full(&self) -> bool {
         self.shared.lock().connection.as_ref().is_some_and(Connection::is_full)
