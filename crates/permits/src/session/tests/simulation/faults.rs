@@ -37,6 +37,8 @@ impl World {
     /// A key of each semaphore vanishes, on a server that runs on. Others are left: a second loss, before
     /// holders are put back, may be one of everything.
     pub(super) fn lose_a_key(&mut self) {
+        // A grant takes a server more than the microseconds by which it advances the tokens.
+        self.pass_to(self.now + Duration::from_micros(10));
         let now_ms = self.now_us() / 1000;
         let has_others =
             |state: &State| state.held > 0 && state.damage.is_none() && state.recovering_until_ms <= now_ms;
