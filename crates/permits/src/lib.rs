@@ -24,7 +24,8 @@
 //! 1. **Never more than N.** At most the limit's units are held at once, under crashes, pauses, skewed
 //!    clocks, lost replies, retries and reconnects.
 //! 2. **Nothing leaks.** A crashed holder's units are freed when its lease ends. A cancelled or dropped
-//!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind.
+//!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind, apart from what an
+//!    operator has set.
 //! 3. **First come, first served.** Strict FIFO, weighted requests included.
 //! 4. **No waste.** One round trip to acquire, one to release, none for [kept](Semaphore::keep) permits; a
 //!    release grants the next in line and wakes it alone. No polling, no herd.

@@ -128,8 +128,8 @@ fn of_kind(kind: u64) -> Finding {
         TMPFS => Finding::note(
             "filesystem",
             "tmpfs, which is memory",
-            "It is empty after a restart of the machine. No lease outlives a restart anyway, but the limits, pauses and \
-             closed lines that operators have set are lost.",
+            "It is empty after a restart of the machine. No lease outlives a restart anyway, but what \
+             operators have set, such as pinned limits, is lost.",
         ),
         _ => Finding::fine("filesystem", "of this machine"),
     }

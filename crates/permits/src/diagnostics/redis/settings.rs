@@ -190,8 +190,8 @@ impl Settings<'_> {
         };
         let advice = format!(
             "After a restart this server {after}. Connected holders keep their permits and no others are admitted, \
-             because for a renewal interval ({} s by your lease) only units of known permits are handed over. But limits \
-             that operators pinned, and pauses, are lost. To keep them: CONFIG SET appendonly yes (and in the \
+             because for a renewal interval ({} s by your lease) only units of known permits are handed over. But what \
+             operators have set, such as pinned limits, is lost. To keep it: CONFIG SET appendonly yes (and in the \
              configuration file).",
             renew_every(self.lease).as_secs_f64()
         );
