@@ -134,8 +134,8 @@ fn from_environment() -> Result<Option<String>, Failure> {
     }
 }
 
-/// The value of an environment variable. An empty one is refused, because it was meant to name a store or a
-/// prefix other than the default.
+/// The value of an environment variable. An empty one is refused, because it was meant to replace the
+/// default.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match env::var(name).map(|value| value.trim().to_owned()) {
         Ok(value) if value.is_empty() => {
@@ -158,9 +158,9 @@ pub(crate) fn prefix(common: &Common) -> Result<String, Failure> {
 }
 
 fn requires_server() -> Result<bool, Failure> {
-    match env::var(SERVER_VARIABLE).as_deref() {
-        Err(VarError::NotPresent) | Ok("" | "0") => Ok(false),
-        Ok("1") => Ok(true),
-        _ => Err(Failure::new(USAGE, format!("{SERVER_VARIABLE} must be 1 or 0"))),
+    match variable(SERVER_VARIABLE)?.as_deref() {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(_) => Err(Failure::new(USAGE, format!("{SERVER_VARIABLE} must be 1 or 0"))),
     }
 }

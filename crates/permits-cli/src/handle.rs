@@ -5,10 +5,12 @@
 //! in time.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::thread;
 use std::time::Duration;
 
 use permits::{AdminError, Client, Permit, PermitHandle, RenewError};
 use serde::Serialize;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::acquire::{self, Caller, LEASE, LEAVE_TIMEOUT, NoPermit, PermitJson, RELEASE_TIMEOUT, Requested};
@@ -38,11 +40,19 @@ struct Acquired {
 
 impl Acquired {
     /// Prints the handle, or the whole object. Fails if no reader can have it.
-    fn print(&self, as_json: bool) -> Result<u8, Failure> {
+    ///
+    /// # Cancel safety
+    /// The thread that writes ends with the process: a pipe that is full and not read would block it.
+    async fn print(&self, as_json: bool) -> Result<u8, Failure> {
         let json = || serde_json::to_string(self).expect("it has neither maps nor failing fields");
         let line = if as_json { json() } else { self.handle.clone() };
-        let mut stdout = io::stdout().lock();
-        let written = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+        let (sender, written) = oneshot::channel();
+        let write = move || {
+            let mut stdout = io::stdout().lock();
+            let _ = sender.send(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
+        };
+        thread::Builder::new().name("stdout".into()).spawn(write).map_err(Failure::system)?;
+        let written = written.await.expect("the thread sends a result");
         written.map(|()| exit::SUCCESS).map_err(|error| {
             let message =
                 format!("cannot write the handle to standard output: {error}; the permit is released");
@@ -85,18 +95,25 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
         Ok((handle, until)) => {
             let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
             let acquired = Acquired { handle: handle.to_string(), permit: permit_json, remaining_ms };
-            let printed = acquired.print(options.json);
+            let printed = tokio::select! {
+                biased;
+                printed = acquired.print(options.json) => printed.map_err(NoPermit::Failure),
+                signal = signals.next_ending() => Err(NoPermit::Stopped(signal)),
+            };
             if printed.is_err() {
                 // No other process has the handle.
                 let _ = timeout(RELEASE_TIMEOUT, client.release(&handle)).await;
             }
             printed
         }
-        Err(NoPermit::Stopped(signal)) => run::exit_by_signal(signal),
-        Err(NoPermit::Failure(failure)) => Err(failure),
+        Err(stopped) => Err(stopped),
     };
     acquire::close(client, LEAVE_TIMEOUT).await;
-    result
+    match result {
+        Ok(code) => Ok(code),
+        Err(NoPermit::Stopped(signal)) => run::exit_by_signal(signal),
+        Err(NoPermit::Failure(failure)) => Err(failure),
+    }
 }
 
 /// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is

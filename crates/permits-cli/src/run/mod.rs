@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use permits::PermitSet;
@@ -156,15 +156,20 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
 fn is_missing(program: &OsStr) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     // What cannot be seen may be there.
-    let is_missing = |path: &Path| match fs::metadata(path) {
+    let is_missing = |path: &PathBuf| match fs::metadata(path) {
         Err(error) => matches!(error.kind(), NotFound | NotADirectory),
         Ok(_) => false,
     };
+    places(program).is_some_and(|places| places.iter().all(is_missing))
+}
+
+/// The paths of a program, as the system looks for it; `None` if that is not known.
+fn places(program: &OsStr) -> Option<Vec<PathBuf>> {
     if program.as_bytes().contains(&b'/') {
-        return is_missing(Path::new(program));
+        return Some(vec![program.into()]);
     }
-    let path = env::var_os("PATH");
-    path.is_some_and(|path| env::split_paths(&path).all(|directory| is_missing(&directory.join(program))))
+    let path = env::var_os("PATH")?;
+    Some(env::split_paths(&path).map(|directory| directory.join(program)).collect())
 }
 
 /// The interpreter of a script, by its first line.
@@ -178,7 +183,7 @@ fn interpreter(script: &Path) -> Option<String> {
 fn not_started(program: &OsString, error: &io::Error, options: &Run) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            if let Some(interpreter) = interpreter(Path::new(program)) {
+            if let Some(interpreter) = places(program).iter().flatten().find_map(|path| interpreter(path)) {
                 let message =
                     format!("cannot execute {program:?}: its interpreter {interpreter:?} was not found");
                 return Failure::new(exit::NOT_EXECUTABLE, message);
@@ -186,6 +191,8 @@ fn not_started(program: &OsString, error: &io::Error, options: &Run) -> Failure 
             let text = program.to_string_lossy();
             let hint = if options.request.no_wait && text.parse::<u32>().is_ok() {
                 Some(format!("-n is --no-wait, and the limit is --limit {text}"))
+            } else if Path::new(program).is_file() && !text.contains('/') {
+                Some(format!("the file of this directory is ./{text}"))
             } else if text.contains(char::is_whitespace) {
                 Some(format!("there is no shell: write sh -c '{text}'"))
             } else {

@@ -1,7 +1,7 @@
 //! A lost permit: the command is ended, the exit code is 76, and standard error has the reason.
 
 use std::fs;
-use std::io::{PipeReader, Write as _};
+use std::io::PipeReader;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,7 @@ use permits_testkit::{ChildGuard, HANGS, in_real_time, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, assert_own_lines, code, counts, fresh, gate, is_alive, on_a_server,
+    Holder, Running, Store, assert_own_lines, code, counts, fresh, full_pipe, gate, is_alive, on_a_server,
     on_both_stores, output, revoke, run, send,
 };
 
@@ -134,9 +134,7 @@ const BEATS: &str = r#"while :; do echo $$ > "$BEAT"; sleep 0.02; done"#;
 /// runs.
 #[track_caller]
 fn start_with_full_stderr(command: &mut Command, beat: &Path) -> (ChildGuard, PipeReader) {
-    let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
-    let room = rustix::pipe::fcntl_getpipe_size(&writer).expect("it is a pipe");
-    writer.write_all(&vec![b'.'; room]).expect("it has that much room");
+    let (reader, writer) = full_pipe();
     let _ = fs::remove_file(beat);
     let guard = ChildGuard::spawn(command.env("BEAT", beat).stdout(Stdio::null()).stderr(writer));
     assert!(wait::until(|| process_of(beat).is_some()), "it runs");

@@ -1,10 +1,13 @@
 //! Signals: those that end the wait, those that reach the command, and those that kill it.
 
-use permits_testkit::{Proxy, wait};
+use std::process::Stdio;
+
+use permits_testkit::{ChildGuard, HANGS, Proxy, wait};
 use rustix::process::Signal;
 
 use crate::support::{
-    Holder, Running, Store, counts, fresh, gate, is_alive, on_a_server, output, permits, run, send, waiter,
+    Holder, Running, Store, code, counts, fresh, full_pipe, gate, is_alive, on_a_server, output, permits,
+    run, send, waiter,
 };
 
 on_a_server! {
@@ -12,6 +15,7 @@ on_a_server! {
     signals_reach_the_whole_group,
     a_command_that_dies_of_a_signal_is_128_and_its_number,
     signals_leave_the_line_at_once,
+    a_signal_ends_an_acquire_whose_handle_cannot_be_written,
     ignored_signals_stay_ignored,
     the_command_does_not_outlive_a_killed_permits,
     background_processes_of_the_command_are_left_alone,
@@ -79,6 +83,16 @@ fn signals_leave_the_line_at_once(store: &dyn Store, name: &str) {
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
         assert_eq!(counts(store, name), (1, 0), "the line is empty when the command has ended");
     }
+}
+
+fn a_signal_ends_an_acquire_whose_handle_cannot_be_written(store: &dyn Store, name: &str) {
+    let (_reader, writer) = full_pipe();
+    let mut command = permits(&store.url(), ["acquire", name, "--limit", "1"]);
+    let mut acquire = ChildGuard::spawn(command.stdout(writer).stderr(Stdio::null()));
+    assert!(wait::until(|| counts(store, name) == (1, 0)));
+    send(acquire.pid(), Signal::TERM);
+    assert_eq!(acquire.wait_timeout(HANGS).map(code), Some(143));
+    assert_eq!(counts(store, name), (0, 0), "the permit that no program has is released");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::PipeWriter;
+use std::io::{PipeReader, PipeWriter, Write as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -259,6 +259,14 @@ pub(crate) fn gate(command: &mut Command) -> PipeWriter {
     let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
     command.stdin(reader);
     writer
+}
+
+/// A pipe that is full, and its reader, which reads nothing.
+pub(crate) fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
+    let room = rustix::pipe::fcntl_getpipe_size(&writer).expect("it is a pipe");
+    writer.write_all(&vec![b'.'; room]).expect("it has that much room");
+    (reader, writer)
 }
 
 /// Runs a command to its end.
