@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use permits::{AcquireOptions, check};
-use serde::Deserialize;
-use serde_json::{Map, Number, Value};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
@@ -45,68 +45,106 @@ impl Language {
     /// # Errors
     /// A failure with the reason for which a request is not valid.
     pub fn request(self, options: Option<&str>) -> Result<AcquireOptions, Failure> {
-        let Some(options) = options else { return Ok(AcquireOptions::new()) };
-        let fields = self.fields("the options of a request", options, AcquireOptions::FIELDS)?;
-        let converted = fields.into_iter().map(|(field, value)| {
-            let value = if field.ends_with("_ms") { self.milliseconds(value) } else { value };
-            (field.to_owned(), value)
-        });
-        AcquireOptions::deserialize(Value::Object(converted.collect()))
-            .map_err(|error| Failure::invalid(error.to_string()))
+        self.read(self.options(options)?)
     }
 
-    /// The fields of a JSON object that are set, each of them one of `known`, which end with `_ms` if they
-    /// are times. `what` the object is, is for the message about one that is none.
+    /// A request of these options and of those that are common to several requests: its own precede, and of
+    /// two timeouts the shorter one counts.
+    pub(crate) fn request_with(
+        self,
+        common: &Map<String, Value>,
+        options: Option<&str>,
+    ) -> Result<AcquireOptions, Failure> {
+        let mut own = self.options(options)?;
+        let timeout = |options: &Map<_, Value>| options.get("timeout_ms").and_then(Value::as_f64);
+        if timeout(common).zip(timeout(&own)).is_some_and(|(common, own)| common < own) {
+            own.remove("timeout_ms");
+        }
+        let mut options = common.clone();
+        options.extend(own);
+        self.read(options)
+    }
+
+    /// The options of a request as its fields; without a text, none.
+    pub(crate) fn options(self, options: Option<&str>) -> Result<Map<String, Value>, Failure> {
+        let fields = |options| self.fields("the options of a request", options, AcquireOptions::FIELDS);
+        options.map_or_else(|| Ok(Map::new()), fields)
+    }
+
+    /// The fields that are set in a JSON object of the language, by their names in the library, which are
+    /// `known`. Those of times end with `_ms`, and have milliseconds here. `what` the object is, is for the
+    /// message about one that is none.
     pub(crate) fn fields(
         self,
         what: &str,
         object: &str,
-        known: &[&'static str],
-    ) -> Result<Vec<(&'static str, Value)>, Failure> {
+        known: &[&str],
+    ) -> Result<Map<String, Value>, Failure> {
         let given = serde_json::from_str::<Map<String, Value>>(object)
             .map_err(|_| Failure::invalid(format!("{what} are an object")))?;
         let names: Vec<_> = known.iter().map(|field| self.option(field)).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let mut fields = Vec::new();
+        let mut fields = Map::new();
         for (name, value) in given {
             check::field(&name, &names)?;
             let field = names.iter().position(|known| *known == name).map(|at| known[at]);
-            fields.extend(field.filter(|_| !value.is_null()).map(|field| (field, value)));
+            match field.filter(|_| !value.is_null()) {
+                None => {}
+                Some(time) if time.ends_with("_ms") => {
+                    fields.insert(time.to_owned(), in_json(self.milliseconds(&name, &value)?));
+                }
+                Some(field) => {
+                    fields.insert(field.to_owned(), value);
+                }
+            }
         }
         Ok(fields)
     }
 
-    /// A time of a setting.
-    pub(crate) fn time(self, name: &str, value: &Value) -> Result<Duration, Failure> {
-        let time = value.as_f64().ok_or_else(|| self.no_time(name, &shown(value)))?;
-        self.duration(name, time)
-    }
-
-    fn no_time(self, name: &str, shown: &str) -> Failure {
-        Failure::invalid(format!("{name} is a time of at least 0 {}, not {shown}", self.unit().0))
-    }
-
-    /// A time in milliseconds. What is no time stays as it is, to be refused.
-    fn milliseconds(self, value: Value) -> Value {
-        value.as_f64().map_or(value, |time| in_json(time * self.unit().1))
+    /// A value of the library, made of its fields. The message about a field has its name in the language.
+    pub(crate) fn read<T: DeserializeOwned>(self, fields: Map<String, Value>) -> Result<T, Failure> {
+        T::deserialize(Value::Object(fields)).map_err(|error| {
+            let message = error.to_string();
+            Failure::invalid(match message.split_once(' ') {
+                Some((field, fault)) if field.contains('_') => format!("{} {fault}", self.option(field)),
+                _ => message,
+            })
+        })
     }
 
     /// A time in the unit of the language.
     ///
     /// # Errors
     /// A failure if it is negative, too long or no number.
-    pub fn duration(self, name: &str, time: f64) -> Result<Duration, Failure> {
-        Duration::try_from_secs_f64(time * self.unit().1 / 1000.0)
-            .map_err(|_| self.no_time(name, &time.to_string()))
+    pub(crate) fn time(self, name: &str, value: &Value) -> Result<Duration, Failure> {
+        Ok(from_milliseconds(self.milliseconds(name, value)?).unwrap_or_default())
+    }
+
+    fn milliseconds(self, name: &str, value: &Value) -> Result<f64, Failure> {
+        let (unit, factor) = self.unit();
+        let time = value.as_f64().map(|time| time * factor).filter(|time| from_milliseconds(*time).is_some());
+        time.ok_or_else(|| {
+            Failure::invalid(format!("{name} is a time of at least 0 {unit}, not {}", shown(value)))
+        })
     }
 }
 
-/// A number in JSON. One that JSON cannot have becomes a text, to be refused.
-pub(crate) fn in_json(number: f64) -> Value {
+/// A time, unless it is negative or too long.
+pub(crate) fn from_milliseconds(time: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(time / 1000.0).ok()
+}
+
+/// A number in JSON.
+fn in_json(number: f64) -> Value {
     match number as i64 {
         whole if whole as f64 == number => whole.into(),
-        _ => Number::from_f64(number).map_or_else(|| number.to_string().into(), Value::Number),
+        _ => number.into(),
     }
+}
+
+/// An argument in JSON. A text that is none, as of a number of a thousand digits, is a string, to be refused.
+pub(crate) fn argument(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| json.into())
 }
 
 /// A name such as `maxHold`, for `max_hold`.
@@ -122,6 +160,11 @@ pub(crate) fn text(name: &str, value: &Value) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::invalid(format!("{name} is a string, not {}", shown(value))))
 }
 
+/// A setting that is true or false.
+pub(crate) fn flag(name: &str, value: &Value) -> Result<bool, Failure> {
+    value.as_bool().ok_or_else(|| Failure::invalid(format!("{name} is true or false, not {}", shown(value))))
+}
+
 /// A value in a message.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
@@ -130,6 +173,7 @@ pub(crate) fn shown(value: &Value) -> String {
         }
         Value::String(text) => format!("the string {text:?}"),
         Value::Array(_) | Value::Object(_) => "a list or an object".to_owned(),
+        Value::Number(number) if number.is_f64() => format!("{:?}", number.as_f64().unwrap_or_default()),
         other => other.to_string(),
     }
 }

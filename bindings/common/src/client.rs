@@ -5,7 +5,7 @@ use permits::{ClientBuilder, Diagnosis, Limit, PermitHandle, Recovery};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use crate::arguments::{Language, count, in_json, shown, text};
+use crate::arguments::{Language, argument, count, flag, from_milliseconds, shown, text};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 use crate::held::Held;
@@ -16,6 +16,7 @@ use crate::semaphore::Semaphore;
 pub struct Client {
     /// The address of the store, without a password.
     pub store: String,
+    language: Language,
     inner: permits::Client,
 }
 
@@ -39,17 +40,18 @@ impl Language {
     /// The builder of a client with these settings, a JSON object in the names and units of the language.
     fn builder(self, url: String, settings: &str) -> Result<ClientBuilder, Failure> {
         let mut builder = permits::Client::builder(url);
+        let time = |checked: &Json| checked.as_f64().and_then(from_milliseconds).unwrap_or_default();
         for (field, value) in self.fields("the settings of a client", settings, SETTINGS)? {
-            let name = self.option(field);
-            builder = match field {
+            let name = self.option(&field);
+            builder = match field.as_str() {
                 "prefix" => builder.prefix(text(&name, &value)?),
                 "label" => builder.label(text(&name, &value)?),
-                "lease_ms" => builder.lease(self.time(&name, &value)?),
-                "keep_ms" => builder.keep(self.time(&name, &value)?),
+                "lease_ms" => builder.lease(time(&value)),
+                "keep_ms" => builder.keep(time(&value)),
                 "recovery" => builder.recovery(recovery(&value)?),
                 "max_waiters" => builder.max_waiters(count(&name, 0, &value)?),
                 "replicas" => builder.replicas(count(&name, 0, &value)?),
-                _ => builder.store_timeout(self.time(&name, &value)?),
+                _ => builder.store_timeout(time(&value)),
             };
         }
         Ok(builder)
@@ -64,7 +66,11 @@ impl Language {
         let builder = self.builder(url, settings)?.program(program);
         Ok(Call::new(async move {
             let store = builder.address()?;
-            Ok::<_, ConnectError>(Value::Client(Client { store, inner: builder.connect().await? }))
+            Ok::<_, ConnectError>(Value::Client(Client {
+                store,
+                language: self,
+                inner: builder.connect().await?,
+            }))
         }))
     }
 
@@ -98,27 +104,24 @@ fn diagnosis(found: &Diagnosis) -> Json {
 }
 
 impl Client {
-    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
-    /// accepted. Without `keep`, in the unit of the language, it keeps permits as the client does.
+    /// The semaphore of this name. The limit is JSON; null is the stored one. The options are a JSON object
+    /// in the names and units of the language: with `exactly`, no other limit is accepted; without `keep`,
+    /// it keeps permits as the client does.
     ///
     /// # Errors
     /// A failure if an argument is not valid.
-    pub fn semaphore(
-        &self,
-        language: Language,
-        name: &str,
-        number: Option<f64>,
-        exactly: bool,
-        keep: Option<f64>,
-    ) -> Result<Semaphore, Failure> {
-        let limit = Limit::deserialize(number.map_or(Json::Null, in_json));
+    pub fn semaphore(&self, name: &str, limit: &str, options: &str) -> Result<Semaphore, Failure> {
+        let language = self.language;
+        let options = language.fields("the options of a semaphore", options, &["exactly", "keep_ms"])?;
+        let exactly = options.get("exactly").map_or(Ok(false), |exactly| flag("exactly", exactly))?;
+        let limit = Limit::deserialize(argument(limit));
         let limit = match limit.map_err(|error| Failure::invalid(error.to_string()))? {
             Limit::Declared(limit) if exactly => Limit::Exactly(limit),
             _ if exactly => return Err(Failure::invalid("exactly needs a limit".to_owned())),
             limit => limit,
         };
-        let keep = keep.map(|keep| language.duration("keep", keep)).transpose()?;
         let semaphore = self.inner.semaphore(name, limit)?;
+        let keep = options.get("keep_ms").and_then(Json::as_f64).and_then(from_milliseconds);
         let inner = match keep {
             Some(idle) => semaphore.keep(idle),
             None => semaphore,
@@ -126,16 +129,19 @@ impl Client {
         Ok(Semaphore { inner, language })
     }
 
-    /// Permits of several semaphores, all or none, each with the options of a request as JSON.
+    /// Permits of several semaphores, all or none, each with the options of a request as JSON, and with those
+    /// that are common to all.
     ///
     /// # Errors
     /// A failure if an option is not valid.
     pub fn acquire_all<'a>(
         &self,
         requests: impl IntoIterator<Item = (&'a Semaphore, Option<String>)>,
+        common: Option<&str>,
     ) -> Result<Call, Failure> {
+        let common = self.language.options(common)?;
         let request = |(semaphore, options): (&Semaphore, Option<String>)| {
-            Ok((semaphore.inner.clone(), semaphore.language.request(options.as_deref())?))
+            Ok((semaphore.inner.clone(), self.language.request_with(&common, options.as_deref())?))
         };
         let requests = requests.into_iter().map(request).collect::<Result<Vec<_>, Failure>>()?;
         Ok(self.inner.acquire_all(requests).into())

@@ -64,12 +64,12 @@ impl Failure {
     }
 
     /// An argument that is not valid.
-    pub fn invalid(message: String) -> Self {
+    pub(crate) fn invalid(message: String) -> Self {
         Self { kind: Kind::Invalid, code: "INVALID_INPUT", message, attributes: Vec::new() }
     }
 
     /// An operation on a permit that was released.
-    pub fn released() -> Self {
+    pub(crate) fn released() -> Self {
         let message = "the permit was released".into();
         Self { kind: Kind::Other, code: "RELEASED", message, attributes: Vec::new() }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use permits::error::{Lost, ReleaseError, RenewError};
 use permits::{CancellationToken, Permit, PermitStatus};
 
-use crate::arguments::{Language, count, in_json};
+use crate::arguments::{Language, argument, count};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 
@@ -104,12 +104,13 @@ impl Held {
         }
     }
 
-    /// Corrects the units that its grant counts for. Once it has ended, nothing is left to correct.
+    /// Corrects the units that its grant counts for, a number in JSON. Once it has ended, nothing is left to
+    /// correct.
     ///
     /// # Errors
     /// A failure if it was acquired without a time for which it counts, or if the number is out of range.
-    pub fn count(&self, units: f64) -> Result<(), Failure> {
-        let units = count("the number of units", 0, &in_json(units))?;
+    pub fn count(&self, units: &str) -> Result<(), Failure> {
+        let units = count("units", 0, &argument(units))?;
         match &*self.lock() {
             State::Held(permit) => Ok(permit.count(units)?),
             State::Ended(..) => Ok(()),
@@ -144,6 +145,18 @@ impl Held {
         }
     }
 
+    /// Checks that it is held, for a block of work that begins.
+    ///
+    /// # Errors
+    /// A failure if it is lost, was released or was handed over.
+    pub fn check(&self) -> Result<(), Failure> {
+        match (self.lost(), &*self.lock()) {
+            (Some(lost), _) => Err(lost),
+            (None, State::Ended(..)) => Err(Failure::released()),
+            (None, State::Held(_)) => Ok(()),
+        }
+    }
+
     /// The loss, if it is lost.
     pub fn lost(&self) -> Option<Failure> {
         let lost = match &*self.lock() {
@@ -155,23 +168,23 @@ impl Held {
 
     /// An operation: `renew`; `release`, without effect if it has ended before; `hand_over`, a handle for
     /// another process; `wait_lost`, the loss, or none once it is released, unless the release found a loss.
-    /// Or one with a number: `release_part`, of units, and `set_lease`, to a time in the unit of the
+    /// Or one with a number in JSON: `release_part`, of units, and `set_lease`, to a time in the unit of the
     /// language.
     ///
     /// # Errors
-    /// A failure if the number is out of range.
-    pub fn call(&self, language: Language, operation: &str, number: f64) -> Result<Call, Failure> {
+    /// A failure if the number is none, or out of range.
+    pub fn call(&self, language: Language, operation: &str, number: &str) -> Result<Call, Failure> {
         Ok(match operation {
             "renew" => self.operation(|permit| async move { permit.renew().await }),
             "release" => self.release(),
             "hand_over" => self.hand_over(),
             "wait_lost" => self.wait_lost(),
             "release_part" => {
-                let units = count("the number of units", 1, &in_json(number))?;
+                let units = count("units", 1, &argument(number))?;
                 self.operation(move |permit| async move { permit.release_part(units).await })
             }
             "set_lease" => {
-                let lease = language.duration("the lease", number)?;
+                let lease = language.time("lease", &argument(number))?;
                 self.operation(move |permit| async move { permit.set_lease(lease).await })
             }
             _ => unreachable!("a permit has no operation {operation}"),

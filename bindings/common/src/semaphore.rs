@@ -2,7 +2,6 @@
 
 use permits::error::AdminError;
 use permits::{Change, Changed};
-use serde::Deserialize as _;
 use serde_json::json;
 
 use crate::arguments::{Language, count};
@@ -17,27 +16,24 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// An acquisition with the options of a request as JSON, and its holder. With `now`, it does not wait.
+    /// An acquisition with the options of a request as JSON, and its holder.
     ///
     /// # Errors
     /// A failure if an option is not valid.
-    pub fn acquire(&self, options: Option<&str>, now: bool) -> Result<(Call, String), Failure> {
-        let options = self.language.request(options)?;
-        let acquire = self.inner.acquire_with(if now { options.no_wait() } else { options });
+    pub fn acquire(&self, options: Option<&str>) -> Result<(Call, String), Failure> {
+        let acquire = self.inner.acquire_with(self.language.request(options)?);
         let holder = acquire.holder().to_owned();
         Ok((acquire.into(), holder))
     }
 
     /// An operation: `declare`, the limit in force; `available`, the number of free units; `inspect`, the
-    /// state as JSON, with at most as many holders and waiters each as the argument says; and `change`, which
-    /// makes the [`Change`] of the argument, whose times are milliseconds in every language: its result as
-    /// JSON.
+    /// state as JSON, with at most as many holders and waiters each as the option `max` says; and
+    /// `change`, which makes a [`Change`] of these fields: its result as JSON. The argument is a JSON object
+    /// in the names and units of the language.
     ///
     /// # Errors
-    /// A failure if the argument, which is JSON, is not valid.
+    /// A failure if the argument is not valid.
     pub fn call(&self, operation: &str, argument: &str) -> Result<Call, Failure> {
-        // By way of a value, whose errors name no line and column of a text that callers do not see.
-        let value = || serde_json::from_str(argument).unwrap_or_else(|_| argument.into());
         Ok(match operation {
             "declare" => {
                 let reply = self.inner.declare();
@@ -48,13 +44,16 @@ impl Semaphore {
                 Call::new(async move { reply.await.map(Value::Number) })
             }
             "inspect" => {
-                let reply = self.inner.inspect_up_to(count("max", 0, &value())?);
+                let options = self.language.fields("the options of inspect", argument, &["max"])?;
+                let reply = match options.get("max") {
+                    Some(max) => self.inner.inspect_up_to(count("max", 0, max)?),
+                    None => self.inner.inspect(),
+                };
                 Call::new(async move { reply.await.map(|found| Value::Text(json!(found).to_string())) })
             }
             "change" => {
-                let change =
-                    Change::deserialize(value()).map_err(|error| Failure::invalid(error.to_string()))?;
-                let reply = self.inner.change(change);
+                let fields = self.language.fields("the fields of a change", argument, Change::FIELDS)?;
+                let reply = self.inner.change(self.language.read(fields)?);
                 Call::new(async move {
                     let Changed { found, limit, limit_version, .. } = reply.await?;
                     let changed = json!({ "found": found, "limit": limit, "limit_version": limit_version });

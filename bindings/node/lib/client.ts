@@ -2,7 +2,7 @@
 
 import { basename } from 'node:path';
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, invalid, json, optional, options as checked, request, type Types } from './arguments.js';
+import { argument, invalid, json, number, request } from './arguments.js';
 import { type Diagnosis, parsed } from './diagnosis.js';
 import { translated } from './errors.js';
 import type * as Native from './native.js';
@@ -42,8 +42,6 @@ export interface SemaphoreOptions {
   keep?: number;
 }
 
-const SEMAPHORE: Types<SemaphoreOptions> = { exactly: 'a boolean', keep: 'a number' };
-
 // The clients that are open. They are closed with the process, or with the worker thread.
 const open = new Set<WeakRef<Native.Client>>();
 const dropped = new FinalizationRegistry<WeakRef<Native.Client>>((client) => open.delete(client));
@@ -68,7 +66,7 @@ export async function connect(url: string, options: ConnectOptions = {}): Promis
 
 /** The settings as JSON, which the native half checks. */
 function settings(options: ConnectOptions): string {
-  return json(argument('an object', { options })) ?? '{}';
+  return json(options) ?? '{}';
 }
 
 /** The name of the program: the file of its script. */
@@ -98,15 +96,13 @@ export class Client implements AsyncDisposable {
   /** The semaphore of this name, with this limit; without one, the stored limit applies. */
   semaphore(name: string, limit?: number, options: SemaphoreOptions = {}): Semaphore {
     argument('a string', { name });
-    optional('a number', { limit });
-    const { exactly = false, keep } = checked(SEMAPHORE, options);
-    const semaphore = translated(() => this.#native.semaphore(name, limit, exactly, keep));
+    const semaphore = translated(() => this.#native.semaphore(name, number({ limit }), json(options) ?? '{}'));
     return new Semaphore(semaphore, name, limit, this.#native);
   }
 
   /**
    * Permits of several semaphores, all or none, in an order that all programs share. Options of a semaphore precede
-   * those for all.
+   * those for all, and the shortest timeout is that of the whole wait.
    */
   async acquireAll(
     requests: Iterable<Semaphore | readonly [Semaphore, Omit<AcquireOptions, 'signal'>]>,
@@ -115,8 +111,8 @@ export class Client implements AsyncDisposable {
     const { signal, ...common } = request(options);
     const pairs = [...argument('an iterable', { requests })].map(pair);
     const semaphores = pairs.map(([semaphore]) => semaphore.native);
-    const terms = pairs.map(([, own]) => json({ ...common, ...own }));
-    const call = translated(() => this.#native.acquireAll(semaphores, terms));
+    const terms = pairs.map(([, own]) => json(own));
+    const call = translated(() => this.#native.acquireAll(semaphores, terms, json(common)));
     const permits = await result<Native.Permit[]>(call, { signal });
     return new PermitSet(permits.map((permit) => new Permit(permit, this.#native)));
   }
@@ -168,5 +164,5 @@ function pair(one: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [
   if (!(semaphore instanceof Semaphore)) {
     throw invalid('a request', 'a semaphore, or one and its options', semaphore);
   }
-  return [semaphore, argument('an object', { options: own })];
+  return [semaphore, own];
 }

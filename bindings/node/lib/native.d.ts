@@ -22,13 +22,13 @@ export declare class Call {
 export declare class Client {
   /** The address of the store, without a password. */
   readonly store: string
+  /** The semaphore of this name, with a limit and options as JSON. */
+  semaphore(name: string, limit: string, options: string): Semaphore
   /**
-   * The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
-   * accepted. Without `keep`, it keeps permits as the client does.
+   * Permits of several semaphores, all or none, each with the options at its index, and with those for
+   * all. All options are JSON.
    */
-  semaphore(name: string, limit: number | undefined | null, exactly: boolean, keep?: number | undefined | null): Semaphore
-  /** Permits of several semaphores, all or none, each with the options at its index. */
-  acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>): Call
+  acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>, common?: string | undefined | null): Call
   /** An operation of the session, or about the permit of a handle. */
   call(operation: string, handle?: string | undefined | null): Call
 }
@@ -51,9 +51,9 @@ export declare class Permit {
   get leaseMs(): number
   get remainingMs(): number
   get status(): 'held' | 'unsure' | 'lost' | 'released'
-  /** An operation, with a number of units or milliseconds. The loss for which it waits is JSON. */
-  call(operation: string, number?: number | undefined | null): Call
-  count(units: number): void
+  /** An operation, with a number of units or milliseconds in JSON. The loss for which it waits is JSON. */
+  call(operation: string, number?: string | undefined | null): Call
+  count(units: string): void
   autoRenew(renew: boolean): void
   /** Releases it without a wait for the confirmation. */
   forget(): void
@@ -61,14 +61,11 @@ export declare class Permit {
 
 /** A named line with a limit. */
 export declare class Semaphore {
-  /** Acquires a permit. With `now`, it does not wait. The options are JSON. */
-  acquire(options: string | undefined | null, now: boolean): Call
+  /** Acquires a permit. The options are JSON. */
+  acquire(options?: string | undefined | null): Call
   /** An operation, whose argument is JSON. */
   call(operation: string, argument?: string | undefined | null): Call
 }
-
-/** Refuses the name of an option that is none of those that are known. */
-export declare function checkField(name: string, known: Array<string>): void
 
 /**
  * Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter

@@ -1,7 +1,7 @@
 // `Permit` and `PermitSet`: units that are held.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument } from './arguments.js';
+import { argument, number } from './arguments.js';
 import { fromJson, type LostError, translated } from './errors.js';
 import type * as Native from './native.js';
 import { shown } from './shown.js';
@@ -147,7 +147,7 @@ export class Permit extends Held {
 
   /** Releases some of its units. Its slot, its token and its lease stay. */
   releasePart(units: number): Promise<void> {
-    return this.#changed(() => this.#native.call('release_part', argument('a number', { units })));
+    return this.#changed(() => this.#native.call('release_part', number({ units })));
   }
 
   /**
@@ -155,12 +155,12 @@ export class Permit extends Held {
    * correction counts, with the release: what it is less is free at once; if it is more, the line waits until it has cooled.
    */
   count(units: number): void {
-    translated(() => this.#native.count(argument('a number', { units })));
+    translated(() => this.#native.count(number({ units })));
   }
 
   /** Gives it another lease, 100 ms to 1 day, from now on, and renews it. */
-  setLease(ms: number): Promise<void> {
-    return this.#changed(() => this.#native.call('set_lease', argument('a number', { ms })));
+  setLease(lease: number): Promise<void> {
+    return this.#changed(() => this.#native.call('set_lease', number({ lease })));
   }
 
   /** Renews it in the background from now on, or leaves that to `renew`. */

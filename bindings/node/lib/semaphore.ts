@@ -1,9 +1,9 @@
 // `Semaphore`: acquisitions and administration.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, json, optional, options as checked, plain, request } from './arguments.js';
+import { argument, json, request } from './arguments.js';
 import { parsed } from './diagnosis.js';
-import { NotNowError, translated } from './errors.js';
+import { InvalidInputError, NotNowError, translated } from './errors.js';
 import type { Inspection } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit } from './permit.js';
@@ -68,13 +68,17 @@ export class Semaphore {
 
   /** Waits in line for a permit. */
   acquire(options: AcquireOptions = {}): Promise<Permit> {
-    return this.#acquired(options, false);
+    return this.#acquired(options);
   }
 
-  /** A permit, or `null` if too few units are free now. Other errors are those of `acquire`. */
+  /** A permit, or `null` if too few units are free now, or a pause stops all. Other errors are those of `acquire`. */
   async tryAcquire(options: Omit<AcquireOptions, 'timeout'> = {}): Promise<Permit | null> {
+    const { timeout } = request<AcquireOptions>(options);
+    if (timeout !== undefined && timeout !== null) {
+      throw new InvalidInputError('INVALID_INPUT', 'tryAcquire does not wait: it has no timeout', {});
+    }
     try {
-      return await this.#acquired(options, true);
+      return await this.#acquired({ ...options, timeout: 0 });
     } catch (error) {
       if (error instanceof NotNowError && ['NO_PERMITS', 'COOLING', 'PAUSED'].includes(error.code)) {
         return null;
@@ -101,9 +105,9 @@ export class Semaphore {
     return value;
   }
 
-  async #acquired(options: AcquireOptions, now: boolean): Promise<Permit> {
+  async #acquired(options: AcquireOptions): Promise<Permit> {
     const { signal, ...terms } = request(options);
-    const call = translated(() => this.#native.acquire(json(terms), now));
+    const call = translated(() => this.#native.acquire(json(terms)));
     return new Permit(await result<Native.Permit>(call, { signal }), this.#client);
   }
 
@@ -115,14 +119,12 @@ export class Semaphore {
   /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
    * has this version. The new version. */
   async setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
-    const { ifVersion } = checked({ ifVersion: 'a number' }, options);
-    const changed = await this.#change('set_limit', { limit: argument('a number', { limit }), if_version: ifVersion });
-    return changed.limitVersion;
+    return (await this.#change('set_limit', { limit }, options)).limitVersion;
   }
 
   /** Adds to the limit, and pins it; the new limit. */
   async adjustLimit(number: number): Promise<number> {
-    return (await this.#change('adjust_limit', { by: argument('a number', { number }) })).limit;
+    return (await this.#change('adjust_limit', { by: number })).limit;
   }
 
   /** Lets programs declare the limit again; the new version. */
@@ -130,9 +132,9 @@ export class Semaphore {
     return (await this.#change('unpin')).limitVersion;
   }
 
-  /** Stops granting, for `ms` or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
-  async pause(ms?: number | null, reason = ''): Promise<void> {
-    await this.#change('pause', { time_ms: optional('a number', { ms }), reason: argument('a string', { reason }) });
+  /** Stops granting, for `time` in milliseconds or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
+  async pause(time?: number | null, reason = ''): Promise<void> {
+    await this.#change('pause', { time, reason });
   }
 
   /** Grants again. */
@@ -142,7 +144,7 @@ export class Semaphore {
 
   /** Refuses new requests, and those that wait. */
   async closeLine(reason = ''): Promise<void> {
-    await this.#change('close_line', { reason: argument('a string', { reason }) });
+    await this.#change('close_line', { reason });
   }
 
   /** Opens the line again. */
@@ -151,21 +153,18 @@ export class Semaphore {
   }
 
   /** Sets the wait, in milliseconds, and the number of waiters beyond which the semaphore needs a look; without either, none. */
-  async setAlert(options: { waitMs?: number; waiting?: number } = {}): Promise<void> {
-    const { waitMs, waiting } = checked({ waitMs: 'a number', waiting: 'a number' }, options);
-    await this.#change('set_alert', { wait_ms: waitMs, waiting });
+  async setAlert(options: { wait?: number; waiting?: number } = {}): Promise<void> {
+    await this.#change('set_alert', {}, options);
   }
 
   /** Removes a holder or waiter. False if there is none of this name. */
   async revoke(holder: string, reason = ''): Promise<boolean> {
-    const fields = { holder: argument('a string', { holder }), reason: argument('a string', { reason }) };
-    return (await this.#change('revoke', fields)).found;
+    return (await this.#change('revoke', { holder, reason })).found;
   }
 
   /** Frees the units of a permit that was released and still counts, by its holder and token. */
   async revokeCooling(holder: string, token: number): Promise<boolean> {
-    const fields = { holder: argument('a string', { holder }), token: argument('a number', { token }) };
-    return (await this.#change('revoke', fields)).found;
+    return (await this.#change('revoke', { holder, token })).found;
   }
 
   /** Deletes it from the store. False if the store has none; `IN_USE` if a permit is held or a request waits. */
@@ -180,8 +179,7 @@ export class Semaphore {
 
   /** The state, with at most `max` holders and waiters each. */
   async inspect(options: { max?: number } = {}): Promise<Inspection> {
-    const { max = 1000 } = checked({ max: 'a number' }, options);
-    return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', String(max))));
+    return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', json(options) ?? '{}')));
   }
 
   /** The units that are free now. */
@@ -194,9 +192,9 @@ export class Semaphore {
     return shown('Semaphore', { name: this.name, limit: this.#limit }, depth, options);
   }
 
-  async #change(change: string, fields: object = {}): Promise<Changed> {
-    const given = JSON.stringify({ change, ...fields }, plain);
-    return parsed<Changed>(await this.#call(() => this.#native.call('change', given)));
+  async #change(change: string, fields: object = {}, options: object = {}): Promise<Changed> {
+    const given = { ...argument('a plain object', { options }), ...fields, change };
+    return parsed<Changed>(await this.#call(() => this.#native.call('change', json(given))));
   }
 
   async #call<T>(call: () => Native.Call): Promise<T> {

@@ -1,10 +1,9 @@
-//! The classes of the native half: their methods make calls. Numbers of JavaScript are `f64`.
+//! The classes of the native half: their methods make calls.
 //!
 //! A permit that is garbage is released, since its finalizer drops it.
 
 use napi::bindgen_prelude::{ClassInstance, Result};
 use napi_derive::napi;
-use permits::check;
 use permits_bindings::{Held, Language};
 
 use crate::call::Call;
@@ -27,13 +26,6 @@ pub(crate) fn diagnose(url: String, settings: String) -> Result<Call> {
     call(Language::JavaScript.diagnose(url, &settings))
 }
 
-/// Refuses the name of an option that is none of those that are known.
-#[napi]
-pub(crate) fn check_field(name: String, known: Vec<String>) -> Result<()> {
-    let known: Vec<_> = known.iter().map(String::as_str).collect();
-    check::field(&name, &known).map_err(thrown)
-}
-
 /// A session with a store.
 #[napi]
 pub struct Client {
@@ -51,28 +43,23 @@ impl From<permits_bindings::Client> for Client {
 
 #[napi]
 impl Client {
-    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
-    /// accepted. Without `keep`, it keeps permits as the client does.
+    /// The semaphore of this name, with a limit and options as JSON.
     #[napi]
-    pub fn semaphore(
-        &self,
-        name: String,
-        limit: Option<f64>,
-        exactly: bool,
-        keep: Option<f64>,
-    ) -> Result<Semaphore> {
-        let semaphore = self.inner.semaphore(Language::JavaScript, &name, limit, exactly, keep);
-        semaphore.map(Semaphore).map_err(thrown)
+    pub fn semaphore(&self, name: String, limit: String, options: String) -> Result<Semaphore> {
+        self.inner.semaphore(&name, &limit, &options).map(Semaphore).map_err(thrown)
     }
 
-    /// Permits of several semaphores, all or none, each with the options at its index.
+    /// Permits of several semaphores, all or none, each with the options at its index, and with those for
+    /// all. All options are JSON.
     #[napi]
     pub fn acquire_all(
         &self,
         semaphores: Vec<ClassInstance<'_, Semaphore>>,
         options: Vec<Option<String>>,
+        common: Option<String>,
     ) -> Result<Call> {
-        call(self.inner.acquire_all(semaphores.iter().map(|semaphore| &semaphore.0).zip(options)))
+        let requests = semaphores.iter().map(|semaphore| &semaphore.0).zip(options);
+        call(self.inner.acquire_all(requests, common.as_deref()))
     }
 
     /// An operation of the session, or about the permit of a handle.
@@ -88,10 +75,10 @@ pub struct Semaphore(permits_bindings::Semaphore);
 
 #[napi]
 impl Semaphore {
-    /// Acquires a permit. With `now`, it does not wait. The options are JSON.
+    /// Acquires a permit. The options are JSON.
     #[napi]
-    pub fn acquire(&self, options: Option<String>, now: bool) -> Result<Call> {
-        call(self.0.acquire(options.as_deref(), now).map(|(call, _)| call))
+    pub fn acquire(&self, options: Option<String>) -> Result<Call> {
+        call(self.0.acquire(options.as_deref()).map(|(call, _)| call))
     }
 
     /// An operation, whose argument is JSON.
@@ -148,15 +135,15 @@ impl Permit {
         self.0.status()
     }
 
-    /// An operation, with a number of units or milliseconds. The loss for which it waits is JSON.
+    /// An operation, with a number of units or milliseconds in JSON. The loss for which it waits is JSON.
     #[napi]
-    pub fn call(&self, operation: String, number: Option<f64>) -> Result<Call> {
-        call(self.0.call(Language::JavaScript, &operation, number.unwrap_or_default()))
+    pub fn call(&self, operation: String, number: Option<String>) -> Result<Call> {
+        call(self.0.call(Language::JavaScript, &operation, &number.unwrap_or_default()))
     }
 
     #[napi]
-    pub fn count(&self, units: f64) -> Result<()> {
-        self.0.count(units).map_err(thrown)
+    pub fn count(&self, units: String) -> Result<()> {
+        self.0.count(&units).map_err(thrown)
     }
 
     #[napi]

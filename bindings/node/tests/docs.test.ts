@@ -107,7 +107,7 @@ test('the middleware tells failures of the store from other errors', { timeout: 
   await until(() => failures.length === 1);
   stopped.abort();
   await wrong;
-  assert.match(failures[0]!.message, /the timeout is a time of at least 0 ms, not -1/);
+  assert.match(failures[0]!.message, /timeout is a time of at least 0 ms, not -1/);
 });
 
 /**

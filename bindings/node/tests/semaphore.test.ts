@@ -227,6 +227,11 @@ for (const [store, url] of Object.entries(STORES)) {
           code: 'TIMED_OUT',
           details: { semaphore: 't', waitedMs: 10 },
         });
+        // The shortest timeout counts, and one that is absent is none.
+        for (const [own, common] of [[undefined, 10], [LIMIT, 10], [10, LIMIT], [10, undefined]]) {
+          const requests = [[other, { weight: 2, timeout: own }]] as const;
+          await assert.rejects(client.acquireAll(requests, { timeout: common }), { code: 'TIMED_OUT' });
+        }
         assert.equal((await semaphore.inspect()).held, 1);
         const signal = AbortSignal.timeout(10);
         await assert.rejects(client.acquireAll([[other, { weight: 2 }]], { signal }), { name: 'TimeoutError' });
@@ -288,7 +293,7 @@ for (const [store, url] of Object.entries(STORES)) {
       await semaphore.resume();
       await semaphore.closeLine('down until Monday');
       await assert.rejects(semaphore.acquire(), { code: 'LINE_CLOSED', details: { reason: 'down until Monday' } });
-      await semaphore.setAlert({ waitMs: 30_000, waiting: 100 });
+      await semaphore.setAlert({ wait: 30_000, waiting: 100 });
       assert.deepEqual((await semaphore.inspect()).alert, { waitMs: 30_000, waiting: 100 });
       await semaphore.setAlert();
       await semaphore.openLine();

@@ -32,23 +32,19 @@ impl Client {
         &self.0.store
     }
 
-    /// The semaphore of this name. Without a limit: the stored one. With `exactly`, no other limit is
-    /// accepted. Without `keep`, it keeps permits as the client does.
-    fn semaphore(
-        &self,
-        name: &str,
-        limit: Option<i64>,
-        exactly: bool,
-        keep: Option<f64>,
-    ) -> Result<Semaphore> {
-        let limit = limit.map(|limit| limit as f64);
-        Ok(Semaphore(self.0.semaphore(Language::Python, name, limit, exactly, keep)?))
+    /// The semaphore of this name, with a limit and options as JSON.
+    fn semaphore(&self, name: &str, limit: &str, options: &str) -> Result<Semaphore> {
+        Ok(Semaphore(self.0.semaphore(name, limit, options)?))
     }
 
-    /// Permits of several semaphores, all or none.
-    fn acquire_all(&self, requests: Vec<(Py<Semaphore>, Option<String>)>) -> Result<Call> {
+    /// Permits of several semaphores, all or none. All options are JSON.
+    fn acquire_all(
+        &self,
+        requests: Vec<(Py<Semaphore>, Option<String>)>,
+        common: Option<&str>,
+    ) -> Result<Call> {
         let requests = requests.iter().map(|(semaphore, options)| (&semaphore.get().0, options.clone()));
-        Ok(Call(self.0.acquire_all(requests)?))
+        Ok(Call(self.0.acquire_all(requests, common)?))
     }
 
     #[pyo3(signature = (operation, handle=""))]
@@ -65,7 +61,7 @@ pub(crate) struct Semaphore(permits_bindings::Semaphore);
 impl Semaphore {
     /// An acquisition, and its holder.
     fn acquire(&self, options: Option<&str>) -> Result<(Call, String)> {
-        let (call, holder) = self.0.acquire(options, false)?;
+        let (call, holder) = self.0.acquire(options)?;
         Ok((Call(call), holder))
     }
 
@@ -124,14 +120,19 @@ impl Permit {
         exception(self.0.lost(), py)
     }
 
-    /// An operation, with a number of units or seconds.
-    #[pyo3(signature = (operation, number=0.0))]
-    fn call(&self, operation: &str, number: f64) -> Result<Call> {
+    /// Raises an exception unless it is held.
+    fn check(&self) -> Result<()> {
+        Ok(self.0.check()?)
+    }
+
+    /// An operation, with a number of units or seconds in JSON.
+    #[pyo3(signature = (operation, number=""))]
+    fn call(&self, operation: &str, number: &str) -> Result<Call> {
         Ok(Call(self.0.call(Language::Python, operation, number)?))
     }
 
-    fn count(&self, units: i64) -> Result<()> {
-        Ok(self.0.count(units as f64)?)
+    fn count(&self, units: &str) -> Result<()> {
+        Ok(self.0.count(units)?)
     }
 
     fn auto_renew(&self, renew: bool) {

@@ -138,11 +138,34 @@ def test_a_lost_permit_cancels_its_work(url: str, name: str) -> None:
                 async with semaphore.acquire() as permit:
                     await semaphore.arevoke(permit.holder)
                     await permit.await_lost()
+            began.clear()
+            with pytest.raises(permits.LostError):
+                await permit.run(work())
+            assert not began.is_set(), "nothing is held"
+
+            async def late() -> str:
+                try:
+                    await work()
+                except asyncio.CancelledError:
+                    return "done"
+                return "unreachable"
+
+            with pytest.raises(permits.LostError):
+                async with semaphore.acquire() as permit:
+                    running = asyncio.ensure_future(permit.run(late()))
+                    await began.wait()
+                    await semaphore.arevoke(permit.holder)
+                    await running
             async with semaphore.acquire() as permit:
                 assert await permit.run(asyncio.sleep(0, "done")) == "done"
                 waiting = asyncio.ensure_future(permit.await_lost())
                 await asyncio.sleep(0)
             assert await waiting is None, "it was released"
+            with pytest.raises(permits.ReleasedError):
+                await permit.run(work())
+            with pytest.raises(permits.ReleasedError):
+                async with permit:
+                    pytest.fail("nothing is held")
             async with client.acquire_all([semaphore]) as permits_of_all:
                 waiting = asyncio.ensure_future(permits_of_all.await_lost())
                 await asyncio.sleep(0)

@@ -27,18 +27,28 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n" * 201, 1), "201"),
         (lambda client: client.semaphore("a\nb", 1), "control"),
         (lambda client: client.semaphore("n", 0), "the limit is 0: it must be at least 1"),
-        (lambda client: client.semaphore("n", -1), "from 1 to 4294967295, not -1"),
+        (lambda client: client.semaphore("n", -1), "limit is a whole number from 1 to 4294967295, not -1"),
         (lambda client: client.semaphore("n", 2**32), str(2**32)),
+        (lambda client: client.semaphore("n", 2**70), "limit is a whole number from 1 to .*, not 1.18"),
+        (lambda client: client.semaphore("n", 10**400), "limit is a finite number, not 1000"),
+        (lambda client: client.semaphore("n", "4"), 'limit is a whole number from 1 to .*, not the string "4"'),
+        (lambda client: client.semaphore("n", 1.5), "limit is a whole number from 1 to .*, not 1.5"),
+        (lambda client: client.semaphore("n", 1, exactly=3), "exactly is true or false, not 3"),
+        (lambda client: client.semaphore("n", 1, keep="0.2"), 'keep is a time of at least 0 s, not the string "0.2"'),
         (lambda client: client.semaphore("n", exactly=True), "exactly"),
         (lambda client: client.semaphore("n", 1, keep=-0.1), "keep is a time of at least 0 s, not -0.1"),
-        (lambda client: client.semaphore("n", 1, keep=float("nan")), "keep is a time of at least 0 s, not NaN"),
-        (lambda client: client.semaphore("n", 1, keep=float("inf")), "keep is a time of at least 0 s, not inf"),
+        (lambda client: client.semaphore("n", 1, keep=float("nan")), "keep is a finite number, not nan"),
+        (lambda client: client.semaphore("n", 1, keep=float("inf")), "keep is a finite number, not inf"),
         (lambda client: client.semaphore("n", 1).acquire(weight=object()), "not a list or an object"),
-        (lambda client: client.semaphore("n", 1).acquire(timeout=float("nan")), "the timeout is .*nan"),
-        (lambda client: client.semaphore("n", 1).acquire(lease=float("inf")), "the lease is .*inf"),
-        (lambda client: client.semaphore("n", 1).acquire(holder=b"h"), "the holder is a string"),
+        (lambda client: client.semaphore("n", 1).acquire(timeout=float("nan")), "timeout is a finite number, not nan"),
+        (lambda client: client.semaphore("n", 1).acquire(lease=float("inf")), "lease is a finite number, not inf"),
+        (lambda client: client.semaphore("n", 1).acquire(holder=b"h"), "holder is a string"),
         (lambda client: client.semaphore("n", 1).limit(lable="l"), 'unknown: write "label"'),
         (lambda client: client.semaphore("n", 1).set_limit(0), "pause"),
+        (lambda client: client.semaphore("n", 1).set_alert(wait="30"), 'wait is a time of .* 0 s, not the string "30"'),
+        (lambda client: client.semaphore("n", 1).set_alert(waiting="3"), 'waiting is a whole number .* the string "3"'),
+        (lambda client: client.semaphore("n", 1).pause("x"), 'time is a time of at least 0 s, not the string "x"'),
+        (lambda client: client.semaphore("n", 1).inspect("x"), 'max is a whole number from 0 to .* the string "x"'),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
         (lambda client: client.adopt("permits9:n"), "handle"),
@@ -60,7 +70,7 @@ def test_bad_input_is_refused(
         ("redis://127.0.0.1/?unknown=1", {}, "unknown"),
         ("memory:", {"lease": 0.01}, "lease"),
         ("memory:", {"keep": -1}, "keep is a time of at least 0 s, not -1"),
-        ("memory:", {"keep": float("nan")}, 'keep is a time of at least 0 s, not the string "nan"'),
+        ("memory:", {"keep": float("nan")}, "keep is a finite number, not nan"),
         ("memory:", {"keep": "0.2"}, 'keep is a time of at least 0 s, not the string "0.2"'),
         ("memory:", {"prefix": 4}, "prefix is a string, not 4"),
         ("memory:", {"max_waiters": 1.5}, "max_waiters is a whole number from 0 to 4294967295, not 1.5"),
@@ -77,9 +87,37 @@ def test_bad_settings_are_refused(url: str, settings: Settings, message: str) ->
     assert "secret" not in str(error.value)
 
 
-def test_a_time_of_another_type_is_refused(memory: permits.Client) -> None:
-    with pytest.raises(TypeError, match="keep"):
-        memory.semaphore("n", 1, keep="0.2")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("request_of", "message"),
+    [
+        (lambda client: client.semaphore(3, 1), "'name'"),
+        (lambda client: client.acquire_all([(client.semaphore("n", 1), None)]), "the options of a request are a dict"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused(
+    memory: permits.Client, request_of: Callable[[permits.Client], object], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        request_of(memory)
+
+
+def test_a_wrong_argument_of_a_permit_is_refused(memory: permits.Client) -> None:
+    with memory.semaphore("of a permit", 1).acquire() as permit:
+        untyped: Any = permit
+        with pytest.raises(permits.InvalidInputError, match='units is a whole number from 1 to .* the string "1"'):
+            untyped.release_part("1")
+        with pytest.raises(permits.InvalidInputError, match="units is a whole number from 0 to .*, not 1.5"):
+            untyped.count(1.5)
+        with pytest.raises(permits.InvalidInputError, match='lease is a time of at least 0 s, not the string "1"'):
+            untyped.set_lease("1")
+        with pytest.raises(TypeError, match="the callback of a loss is a function, not 3"):
+            untyped.on_lost(3)
+
+
+def test_a_text_that_is_not_unicode_is_refused(memory: permits.Client) -> None:
+    for request_of in (lambda: memory.semaphore("\ud800", 1), lambda: memory.semaphore("n", 1).acquire(label="\ud800")):
+        with pytest.raises(ValueError, match="surrogates not allowed"):
+            request_of()
 
 
 def test_a_store_that_is_away_is_waited_for() -> None:

@@ -142,7 +142,7 @@ def test_a_permit_is_held_from_before_the_first_fixture_until_after_the_last(pro
             yield
             assert held("gpu") == before
 
-        @pytest.mark.permit("gpu", 3, weight=2)
+        @pytest.mark.permit("gpu", 3, weight=2, exactly=True, keep=0)
         def test_one(permit):
             assert held("gpu") == 2 and permit["gpu"].weight == 2 and permit["project"].token > 0
 
@@ -179,7 +179,7 @@ def test_a_wrong_mark_fails_its_test_and_says_why(project: Project) -> None:
         "''": "the semaphore's name is empty",
         "'gpu', 2, wieght=1": 'unknown: write "weight"',
         "'gpu', 2, weight=3": "a weight of 3 exceeds the limit of 2",
-        "'gpu', 2, timeout=-1": "the timeout is a time of at least 0 ms, not -1000",
+        "'gpu', 2, timeout=-1": "timeout is a time of at least 0 s, not -1",
         "'unlimited'": 'semaphore "unlimited" has no limit yet',
     }
     tests = [f"@pytest.mark.permit({mark})\ndef test_{number}(): pass\n" for number, mark in enumerate(wrong)]
@@ -273,6 +273,11 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
     monkeypatch.setenv("PERMITS_URL", "local:environment")
     assert stores() == {"environment"}
     assert stores("--permits-url=local:option") == {"option"}
+    for option, variable in (("--permits-url=", "PERMITS_URL"), ("-q", "")):
+        monkeypatch.setenv("PERMITS_URL", variable)
+        code, output = project.run(tests, option)
+        source = "--permits-url" if variable else "PERMITS_URL"
+        assert code == pytest.ExitCode.TESTS_FAILED and f"{source} is empty: " in output
     code, output = project.run(tests, "--permits-url=nope:")
     assert code == pytest.ExitCode.TESTS_FAILED and "the URL is not valid: it begins with none of local:" in output
 

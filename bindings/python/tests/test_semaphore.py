@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
+import pickle
 import re
 import sys
 import threading
@@ -296,6 +298,33 @@ def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> Non
     assert waiting.result() is None and permit.lost is None
 
 
+def test_a_permit_that_has_ended_begins_no_block(client: permits.Client, name: str) -> None:
+    semaphore = client.semaphore(name, 2)
+    with semaphore.acquire().wait() as permit:
+        assert permit.is_held
+    with client.acquire_all([semaphore]) as both:
+        pass
+    handed_over = semaphore.acquire().wait()
+    client.release(handed_over.hand_over())
+    for ended in (permit, both, handed_over):
+        with pytest.raises(permits.ReleasedError, match="the permit was released"), ended:
+            pytest.fail("nothing is held")
+    lost = semaphore.acquire().wait()
+    semaphore.revoke(lost.holder, "maintenance")
+    lost.wait_lost()
+    with pytest.raises(permits.LostError, match="maintenance"), lost:
+        pytest.fail("nothing is held")
+    assert is_idle(semaphore)
+
+
+def test_a_permit_is_not_copied(client: permits.Client, name: str) -> None:
+    with client.semaphore(name, 1).acquire() as permit:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"neither copied nor pickled: hand_over\(\)"):
+                copied(permit)
+        assert permit.is_held
+
+
 def test_a_revoked_permit_is_lost_with_the_reason(client: permits.Client, name: str) -> None:
     semaphore = client.semaphore(name, 1)
     waiter = semaphore.acquire(holder="waiter")
@@ -356,10 +385,14 @@ def test_several_are_acquired_all_or_none(client: permits.Client, name: str) -> 
         assert both[wide.name].is_held and both.is_held and both.remaining() > 0 and both.lost is None
         assert narrow.inspect().holders[0].label == "note"
         both.renew()
-        acquire = client.acquire_all([wide, narrow], timeout=0.05)
-        with pytest.raises(permits.TimeoutError) as error:
-            acquire.wait()
-        assert getattr(error.value, "semaphore", None) == narrow.name
+        # The shortest timeout counts, of the requests and of all.
+        for own, common in ((None, 0.05), (3600, timedelta(seconds=0.05)), (0.05, 3600), (0.05, None)):
+            acquire = client.acquire_all([wide, (narrow, {"timeout": own})], timeout=common)
+            with pytest.raises(permits.TimeoutError) as error:
+                acquire.wait()
+            assert getattr(error.value, "semaphore", None) == narrow.name
+        with pytest.raises(permits.TimeoutError):
+            client.acquire_all([(narrow, {"timeout": 3600})], timeout=0.05).wait()
         assert wide.inspect().held == 1
     assert is_idle(wide) and is_idle(narrow)
     with pytest.raises(permits.InvalidInputError):
@@ -611,6 +644,17 @@ def test_a_function_is_limited(client: permits.Client, name: str) -> None:
 
     with pytest.raises(TypeError):
         semaphore.limit(generator)
+
+    async def work() -> int:
+        return semaphore.available()
+
+    class Work:
+        async def __call__(self) -> int:
+            return semaphore.available()
+
+    assert asyncio.run(semaphore.limit(Work())()) == 3
+    with pytest.raises(TypeError, match="is not async, and has returned <coroutine .*: decorate an async function"):
+        semaphore.limit(lambda: work())()  # type: ignore[unused-coroutine]
     with pytest.raises(permits.InvalidInputError, match='write "weight"'):
         semaphore.limit(wieght=3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"`client.semaphore\('.*', 3\)`"):

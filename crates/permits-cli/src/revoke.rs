@@ -13,7 +13,13 @@ use crate::{connect, names};
 /// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt
 /// name.
 pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Failure> {
-    let Revoke { targets, holder, reason, partial, .. } = options;
+    let Revoke { targets, holder, reason, partial, all } = options;
+    if targets.names.under.is_some() && !all {
+        return Err(Failure::new(
+            exit::USAGE,
+            "--under revokes all holders and waiters: write --all, and no holder",
+        ));
+    }
     match (targets.names.chosen()?, holder) {
         (Chosen::One(name), Some(holder)) => {
             let client = connect::author(common, &targets.author).await?;

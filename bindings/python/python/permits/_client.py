@@ -14,7 +14,7 @@ from . import _exit, _permits
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, request, seconds, to_json
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, to_json
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Client:
           acquisition of this process, which then calls no server: at most a third of its lease. With 0 none is kept. The
           client's unless set.
         """
-        return Semaphore(self._native.semaphore(name, limit, exactly, seconds(keep)), name, self)
+        options = to_json({"exactly": exactly, "keep": keep})
+        return Semaphore(self._native.semaphore(name, number("limit", limit), options), name, self)
 
     def acquire_all(self, requests: Iterable[Request], *, timeout: Seconds | None = None) -> AcquireAll:
         """Acquires permits of several semaphores, all or none: `with`, `async with`, `await`, or `.wait()`.
@@ -59,11 +60,8 @@ class Client:
         pairs: List[tuple[_permits.Semaphore, str | None]] = []
         for each in requests:
             semaphore, options = (each, AcquireOptions()) if isinstance(each, Semaphore) else each
-            if timeout is not None and options.get("timeout") is None:
-                options = options.copy()
-                options["timeout"] = timeout
             pairs.append((semaphore._native, request(options)))
-        return AcquireAll(self._native.acquire_all(pairs), self)
+        return AcquireAll(self._native.acquire_all(pairs, request({"timeout": timeout})), self)
 
     def list(self) -> List[str]:
         """The names of the semaphores that the store has, sorted."""

@@ -8,10 +8,10 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from . import _permits, _watching
-from ._types import PermitStatus, Seconds, seconds
+from ._types import PermitStatus, Seconds, number, seconds
 from ._waiting import result, wait
 from .errors import LostError, PermitsError
 
@@ -34,24 +34,30 @@ class Held:
         """Releases it without a wait."""
         raise NotImplementedError
 
+    def _check(self) -> None:
+        """Raises `LostError` or `ReleasedError` unless it is held."""
+        raise NotImplementedError
+
     async def await_lost(self) -> LostError | None:
         """As `wait_lost`, on asyncio."""
         raise NotImplementedError
 
     async def run(self, work: Awaitable[T]) -> T:
-        """Awaits `work` while it is held. If it is lost, `work` is cancelled, and `LostError` is raised.
+        """Awaits `work` while it is held. If it is lost, `work` is cancelled, and `LostError` is raised, unless `work` raises.
 
-        It returns when `work` has ended, also if the caller is cancelled.
+        It returns when `work` has ended, also if the caller is cancelled. On one that is lost or was released it raises
+        `LostError` or `ReleasedError`, and `work` does not begin.
         """
         task = asyncio.ensure_future(work)
         lost = asyncio.ensure_future(self.await_lost())
         try:
+            self._check()
             await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
             loss = lost.result() if lost.done() else None
             if loss is not None and not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-                if task.cancelled():
+                if task.cancelled() or task.exception() is None:
                     raise loss
             return await task
         finally:
@@ -60,6 +66,7 @@ class Held:
             await asyncio.gather(task, lost, return_exceptions=True)
 
     def __enter__(self: Self) -> Self:
+        self._check()
         return self
 
     def __exit__(
@@ -72,6 +79,7 @@ class Held:
             self._forget()
 
     async def __aenter__(self: Self) -> Self:
+        self._check()
         return self
 
     async def __aexit__(
@@ -148,6 +156,8 @@ class Permit(Held):
 
         An exception of the callback, that of `sys.exit()` too, is logged as an error of the logger `permits`.
         """
+        if not callable(callback):
+            raise TypeError(f"the callback of a loss is a function, not {callback!r}")
         _watching.watch(self._native.call("wait_lost"), callback)
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
@@ -168,11 +178,11 @@ class Permit(Held):
 
     def release_part(self, units: int) -> None:
         """Releases some of its units. Its slot, its token and its lease stay."""
-        wait(self._native.call("release_part", units))
+        wait(self._native.call("release_part", number("units", units)))
 
     async def arelease_part(self, units: int) -> None:
         """As `release_part`, on asyncio."""
-        await result(self._native.call("release_part", units))
+        await result(self._native.call("release_part", number("units", units)))
 
     def count(self, units: int) -> None:
         """Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `at_least`.
@@ -180,15 +190,15 @@ class Permit(Held):
         The last correction counts, with the release: what it is less is free at once; if it is more, the line waits until it
         has cooled. A permit counts for the limit at most.
         """
-        self._native.count(units)
+        self._native.count(number("units", units))
 
     def set_lease(self, lease: Seconds) -> None:
         """Gives it another lease, 100 ms to 1 day, from now on, and renews it."""
-        wait(self._native.call("set_lease", seconds(lease)))
+        wait(self._native.call("set_lease", number("lease", lease)))
 
     async def aset_lease(self, lease: Seconds) -> None:
         """As `set_lease`, on asyncio."""
-        await result(self._native.call("set_lease", seconds(lease)))
+        await result(self._native.call("set_lease", number("lease", lease)))
 
     def auto_renew(self, renew: bool) -> None:
         """Renews it in the background from now on, or leaves that to `renew`."""
@@ -219,6 +229,13 @@ class Permit(Held):
 
     def _forget(self) -> None:
         self._native.forget()
+
+    def _check(self) -> None:
+        self._native.check()
+
+    def __reduce__(self) -> NoReturn:
+        # The end of a copy would release the permit.
+        raise TypeError("a permit is neither copied nor pickled: hand_over() makes a handle of it, which is a text")
 
     def __repr__(self) -> str:
         return (
@@ -316,6 +333,10 @@ class PermitSet(Held, Sequence[Permit]):
     def _forget(self) -> None:
         for permit in self._permits:
             permit._forget()
+
+    def _check(self) -> None:
+        for permit in self._permits:
+            permit._check()
 
     def __repr__(self) -> str:
         return f"<PermitSet {list(self._permits)!r}>"

@@ -11,7 +11,7 @@ from . import _permits
 from ._acquire import Acquire
 from ._inspection import Inspection
 from ._permit import Unheld
-from ._types import AcquireOptions, Changed, Seconds, made, request, seconds, to_json
+from ._types import AcquireOptions, Changed, Seconds, made, request, to_json
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Semaphore(Unheld):
     def _limited(self, function: Callable[..., Any], options: AcquireOptions) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("a generator cannot be decorated: acquire inside it")
-        if inspect.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
 
             @functools.wraps(function)
             async def limited_async(*args: Any, **kwargs: Any) -> Any:
@@ -91,7 +91,13 @@ class Semaphore(Unheld):
         @functools.wraps(function)
         def limited(*args: Any, **kwargs: Any) -> Any:
             with self._acquire(options):
-                return function(*args, **kwargs)
+                returned = function(*args, **kwargs)
+                if inspect.isawaitable(returned):
+                    # It would run without the permit.
+                    if inspect.iscoroutine(returned):
+                        returned.close()
+                    raise TypeError(f"{function!r} is not async, and has returned {returned!r}: decorate an async function")
+                return returned
 
         return limited
 
@@ -138,11 +144,11 @@ class Semaphore(Unheld):
 
     def pause(self, time: Seconds | None = None, reason: str = "") -> None:
         """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
-        self._changed("pause", time_ms=_ms(time), reason=reason)
+        self._changed("pause", time=time, reason=reason)
 
     async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
         """As `pause`, on asyncio."""
-        await self._achanged("pause", time_ms=_ms(time), reason=reason)
+        await self._achanged("pause", time=time, reason=reason)
 
     def resume(self) -> None:
         """Grants again, beginning with the head of the line."""
@@ -170,11 +176,11 @@ class Semaphore(Unheld):
 
     def set_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
         """Sets the wait and the number of waiters beyond which the semaphore needs a look; without either, none."""
-        self._changed("set_alert", wait_ms=_ms(wait), waiting=waiting)
+        self._changed("set_alert", wait=wait, waiting=waiting)
 
     async def aset_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
         """As `set_alert`, on asyncio."""
-        await self._achanged("set_alert", wait_ms=_ms(wait), waiting=waiting)
+        await self._achanged("set_alert", wait=wait, waiting=waiting)
 
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
@@ -209,11 +215,11 @@ class Semaphore(Unheld):
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
-        return made(Inspection, wait(self._native.call("inspect", str(max))))
+        return made(Inspection, wait(self._native.call("inspect", to_json({"max": max}))))
 
     async def ainspect(self, max: int = 1000) -> Inspection:
         """As `inspect`, on asyncio."""
-        return made(Inspection, await result(self._native.call("inspect", str(max))))
+        return made(Inspection, await result(self._native.call("inspect", to_json({"max": max}))))
 
     def available(self) -> int:
         """The units that are not held. A request for as many may still wait behind others.
@@ -234,7 +240,3 @@ class Semaphore(Unheld):
 
     def __repr__(self) -> str:
         return f"<Semaphore {self._name!r}>"
-
-
-def _ms(time: Seconds | None) -> float | None:
-    return None if time is None else seconds(time) * 1000

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
@@ -22,8 +23,9 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    overload,
 )
+
+from .errors import InvalidInputError
 
 _T = TypeVar("_T")
 
@@ -37,7 +39,7 @@ Recovery = Literal["off", "interval", "strict"]
 class AcquireOptions(TypedDict, total=False):
     """The options of `Semaphore.acquire`. One that is absent or `None` has its default."""
 
-    weight: int
+    weight: Optional[int]
     """The number of units; 1 unless set."""
     timeout: Optional[Seconds]
     """The longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it
@@ -58,9 +60,9 @@ class AcquireOptions(TypedDict, total=False):
     """The time for which the grant counts, also if it is released earlier."""
     max_hold: Optional[Seconds]
     """The longest time for which it is held. Then it is lost."""
-    auto_renew: bool
+    auto_renew: Optional[bool]
     """`False` leaves the renewal to `Permit.renew`."""
-    supersede: str
+    supersede: Optional[str]
     """A key. Of the requests that wait with it the newest stays, in the place of the one before it, which gets a
     `SupersededError`."""
 
@@ -153,12 +155,6 @@ def _fields(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind) if is_dataclass(kind) else {}
 
 
-@overload
-def seconds(time: Seconds) -> float: ...
-@overload
-def seconds(time: None) -> None: ...
-@overload
-def seconds(time: Seconds | None) -> float | None: ...
 def seconds(time: Seconds | None) -> float | None:
     """A time in seconds."""
     return time.total_seconds() if isinstance(time, timedelta) else time
@@ -166,6 +162,8 @@ def seconds(time: Seconds | None) -> float | None:
 
 def request(options: AcquireOptions) -> str | None:
     """The options of an acquisition as JSON for the native half, which checks them."""
+    if not isinstance(options, Mapping):
+        raise TypeError(f"the options of a request are a dict, not {options!r}")
     given: dict[str, object] = dict(options)
     if given.get("timeout") == math.inf:
         del given["timeout"]
@@ -174,21 +172,27 @@ def request(options: AcquireOptions) -> str | None:
 
 def to_json(given: Mapping[str, object]) -> str:
     """Arguments as JSON for the native half, which checks them."""
-    return json.dumps({name: _plain(value) for name, value in given.items()}, default=_number)
+    return json.dumps({name: _plain(name, value) for name, value in given.items()}, ensure_ascii=False)
 
 
-def _plain(value: object) -> object:
+def number(name: str, value: object) -> str:
+    """A number as JSON for the native half, which checks it."""
+    return json.dumps(_plain(name, value), ensure_ascii=False)
+
+
+def _plain(name: str, value: Any) -> object:
+    """A value that JSON has. Numbers may be of other types, such as those of numpy."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
     if isinstance(value, timedelta):
         return value.total_seconds()
-    # JSON has no other numbers.
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _number(value: Any) -> object:
-    """A number of another type, such as those of numpy. What is none becomes a value that is refused."""
     for convert in (operator.index, float):
         try:
-            return convert(value)
+            found = convert(value)
         except (TypeError, ValueError):
-            pass
+            continue
+        if abs(found) <= sys.float_info.max:
+            return found
+        raise InvalidInputError(f"{name} is a finite number, not {value!r:.40}")
+    # To be refused.
     return []

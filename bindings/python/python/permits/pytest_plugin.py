@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Optional, Tuple, Union
 
@@ -20,8 +20,8 @@ import pytest
 from ._client import Client, connect
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
-from ._types import AcquireOptions
-from .errors import LostError, NotNowError, PermitsError
+from ._types import AcquireOptions, Seconds
+from .errors import InvalidInputError, LostError, NotNowError, PermitsError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -57,11 +57,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     requests: list[tuple[Semaphore, AcquireOptions]] = []
     for mark in item.iter_markers("permit"):
         try:
-            name, limit, options = permit(*mark.args, **mark.kwargs)
+            name, semaphore, options = permit(*mark.args, **mark.kwargs)
             # The closest mark of a semaphore counts: that of the function before that of its class and its module.
             if marks.setdefault(name, mark) is mark:
                 options["label"] = options.get("label") or _label(item)
-                requests.append((_client(item.config).semaphore(name, limit), options))
+                requests.append((semaphore(_client(item.config)), options))
         except (PermitsError, TypeError) as error:
             _fail(f"{_text(mark)}: {error}")
     if not requests:
@@ -104,10 +104,15 @@ def _permit(request: pytest.FixtureRequest) -> Union[Permit, PermitSet]:
 
 
 def permit(
-    name: str, limit: Optional[int] = None, **options: Unpack[AcquireOptions]
-) -> tuple[str, Optional[int], AcquireOptions]:
+    name: str,
+    limit: Optional[int] = None,
+    *,
+    exactly: bool = False,
+    keep: Optional[Seconds] = None,
+    **options: Unpack[AcquireOptions],
+) -> tuple[str, Callable[[Client], Semaphore], AcquireOptions]:
     """The arguments of a mark: those of `Client.semaphore` and of `Semaphore.acquire`."""
-    return name, limit, options
+    return name, lambda client: client.semaphore(name, limit, exactly=exactly, keep=keep), options
 
 
 def _fail(text: str) -> NoReturn:
@@ -132,9 +137,15 @@ def _client(config: pytest.Config) -> Client:
 
 
 def _url(config: pytest.Config) -> str:
-    chosen = config.getoption("permits_url") or os.environ.get("PERMITS_URL") or config.getini("permits_url")
+    option, variable = config.getoption("permits_url"), os.environ.get("PERMITS_URL")
+    # One that is empty was meant to name a store: no other is used.
+    if option is not None and not option.strip():
+        raise InvalidInputError("--permits-url is empty: name a store, or leave it out")
+    if option is None and variable is not None and not variable.strip():
+        raise InvalidInputError("PERMITS_URL is empty: give it a value, or unset it")
+    chosen = option or variable or config.getini("permits_url")
     if chosen:
-        return str(chosen)
+        return str(chosen).strip()
     # One for all workers and all runs of the project, which outlives a cleaning of temporary files.
     root = config.rootpath.resolve()
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()

@@ -57,7 +57,7 @@ pub(crate) struct Common {
     pub(crate) prefix: Option<String>,
 
     /// Time to wait for a store that cannot be reached [default: 3s; of run: --wait, else 10s]
-    #[arg(long, global = true, value_name = "TIME", value_parser = value::duration)]
+    #[arg(long, global = true, value_name = "TIME", allow_negative_numbers = true, value_parser = value::duration)]
     pub(crate) store_timeout: Option<Duration>,
 
     /// Log more to standard error; give it twice for even more
@@ -195,7 +195,7 @@ pub(crate) struct Release {
 
     /// The units that the grant really cost, of a permit with --at-least: fewer are free at once, and with
     /// more the line waits until they have counted for that time
-    #[arg(long, value_name = "UNITS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "UNITS", allow_negative_numbers = true, value_parser = value::count)]
     pub(crate) count: Option<u32>,
 }
 
@@ -265,7 +265,7 @@ pub(crate) struct Watch {
     pub(crate) json: bool,
 
     /// The time between two reads of the store, at least 100ms
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_negative_numbers = true, value_parser = value::interval)]
     pub(crate) interval: Duration,
 }
 
@@ -319,11 +319,11 @@ pub(crate) struct Alert {
     pub(crate) changed: Changed,
 
     /// The longest wait that needs no look, 1ms to 366 days (8784h)
-    #[arg(long, value_name = "TIME", value_parser = value::alert_wait)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::alert_wait)]
     pub(crate) wait: Option<Duration>,
 
     /// The most waiters that need no look, at least 1
-    #[arg(long, value_name = "N", value_parser = value::alert_waiting)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::alert_waiting)]
     pub(crate) waiting: Option<u32>,
 
     /// Remove the thresholds
@@ -350,7 +350,7 @@ pub(crate) struct Pause {
 
     /// Time after which the pause ends by itself, 1ms to 366 days (8784h) [default: none: until permits
     /// resume]
-    #[arg(long = "for", value_name = "TIME", value_parser = value::pause)]
+    #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true, value_parser = value::pause)]
     pub(crate) time: Option<Duration>,
 
     /// The reason that is shown, at most 1,000 bytes
@@ -376,7 +376,7 @@ pub(crate) struct Revoke {
     pub(crate) targets: Targets,
 
     /// The holder or waiter, as `permits status` shows it
-    #[arg(value_parser = value::holder, required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_parser = value::holder, required_unless_present_any = ["all", "under"], conflicts_with = "all")]
     pub(crate) holder: Option<String>,
 
     /// Revoke all holders and waiters

@@ -21,17 +21,18 @@ pub(crate) struct Request {
 
     /// Time that the permit lasts without renewal, 100ms to 24h. run and hold renew it three times in that
     /// time; if this machine dies, it ends by itself [default: 15s; of acquire: 5m]
-    #[arg(long, value_name = "TIME", value_parser = value::lease)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::lease)]
     pub(crate) lease: Option<Duration>,
 
     /// Time for which the permit counts, from its grant on, up to 24h: if it is released earlier, its units
     /// are granted again only then
-    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = value::at_least)]
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
+    #[arg(allow_negative_numbers = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
 
     /// The longest time for which run and hold keep the permit, at least 100ms: then it is lost. run sends
     /// SIGTERM before, as for a permit that cannot be renewed [default: without limit]
-    #[arg(long, value_name = "TIME", value_parser = value::max_hold)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::max_hold)]
     pub(crate) max_hold: Option<Duration>,
 
     /// A lane of the line: its requests keep their order, and lanes that wait get units in proportion to
@@ -43,7 +44,8 @@ pub(crate) struct Request {
     /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds
     /// [default: without limit]
     // The names that flock and other programs have.
-    #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME", value_parser = value::duration)]
+    #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME")]
+    #[arg(allow_negative_numbers = true, value_parser = value::duration)]
     pub(crate) wait: Option<Duration>,
 
     /// Do not wait: get a permit now, or exit with code 75. Only the end of a recovery is waited for, if it
@@ -83,6 +85,7 @@ pub(crate) struct Request {
     /// The exit code if others hold the units, or wait for them, 0 to 255. It is 75 if an operator or a
     /// recovery stops all
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_NOW)]
+    #[arg(allow_negative_numbers = true, value_parser = value::exit_code)]
     pub(crate) conflict_exit_code: u8,
 }
 

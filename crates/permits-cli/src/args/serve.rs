@@ -29,7 +29,7 @@ pub(crate) struct Serve {
     pub(crate) allow_write: bool,
 
     /// The shortest time between two reads of the store, at least 100ms
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_negative_numbers = true, value_parser = value::interval)]
     pub(crate) interval: Duration,
 
     /// The most semaphores in the metrics: those that need a look come first

@@ -1,7 +1,9 @@
 //! Parsers of the values of arguments, by the rules of the library.
 
+use std::fmt::Display;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Alert, Change, InvalidInput, Limit, PermitHandle, check};
@@ -103,6 +105,18 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     checked(json!({ "weight": weight })).map(|()| units(&weight))
 }
 
+pub(super) fn count(text: &str) -> Result<u32, String> {
+    whole(text, u32::MAX)
+}
+
+pub(super) fn exit_code(text: &str) -> Result<u8, String> {
+    whole(text, u8::MAX)
+}
+
+fn whole<T: FromStr + Display>(text: &str, most: T) -> Result<T, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from 0 to {most}"))
+}
+
 /// Parses a change of a limit: the new one, or with a sign the difference.
 pub(super) fn change(text: &str) -> Result<Change, String> {
     if !text.starts_with(['+', '-']) {
@@ -111,7 +125,7 @@ pub(super) fn change(text: &str) -> Result<Change, String> {
     let most = i64::from(u32::MAX);
     let by = text.parse().ok().filter(|by| (-most..=most).contains(by));
     by.map(|by| Change::AdjustLimit { by })
-        .ok_or_else(|| format!("after a sign it must be a number up to {most}"))
+        .ok_or_else(|| format!("after a sign it must be a whole number up to {most}"))
 }
 
 /// Parses `NAME[=SHARE]`. The share is what follows the last `=`; any other `=` belongs to the name.
@@ -193,7 +207,7 @@ pub(super) fn alert_wait(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn alert_waiting(text: &str) -> Result<u32, String> {
-    let waiting = text.parse().map_err(|_| format!("it must be a number up to {}", u32::MAX))?;
+    let waiting = count(text)?;
     Alert::new(None, Some(waiting)).map(|_| waiting).map_err(|error| error.to_string())
 }
 
@@ -370,9 +384,9 @@ mod tests {
             ("=3", "the lane is empty"),
             ("x=0", "a share of 0 is out of range: 1 to 1000"),
             ("x=1001", "a share of 1001 is out of range: 1 to 1000"),
-            ("x=", "the share is a whole number from 1 to 1000, not the string \"\""),
-            ("x=-1", "the share is a whole number from 1 to 1000, not -1"),
-            ("tenant=acme", "the share is a whole number from 1 to 1000, not the string \"acme\""),
+            ("x=", "share is a whole number from 1 to 1000, not the string \"\""),
+            ("x=-1", "share is a whole number from 1 to 1000, not -1"),
+            ("tenant=acme", "share is a whole number from 1 to 1000, not the string \"acme\""),
             ("a\tb", "control character"),
             (&long, "the lane has 121 bytes: at most 120"),
         ] {
@@ -392,14 +406,14 @@ mod tests {
             ("api=4:", "a number is missing after the last ':'"),
             ("api=0", "the limit is 0: it must be at least 1"),
             ("api:0", "the weight is 0"),
-            ("api=4294967296", "the limit is a whole number from 1 to 4294967295, not 4294967296"),
-            ("api=4:4294967296", "the weight is a whole number from 1 to 4294967295, not 4294967296"),
+            ("api=4294967296", "limit is a whole number from 1 to 4294967295, not 4294967296"),
+            ("api=4:4294967296", "weight is a whole number from 1 to 4294967295, not 4294967296"),
             ("api=4:5", "a weight of 5 exceeds the limit of 4"),
             ("a\nb=4", "control character"),
             ("api=4@", "the lane is empty"),
             ("api:1@x=0", "a share of 0 is out of range: 1 to 1000"),
             ("api:1@x=1001", "a share of 1001 is out of range: 1 to 1000"),
-            ("api:1@x=many", "the share is a whole number from 1 to 1000"),
+            ("api:1@x=many", "share is a whole number from 1 to 1000"),
             ("api=4:5@x", "a weight of 5 exceeds the limit of 4"),
         ] {
             let error = also(text).expect_err(text);

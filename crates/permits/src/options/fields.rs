@@ -31,17 +31,17 @@ impl AcquireOptions {
 
     fn set(&mut self, field: &str, value: Value) -> Result<(), String> {
         match field {
-            "weight" => self.weight = value.whole("the weight", 1..=u32::MAX.into())?,
-            "timeout_ms" => *self = std::mem::take(self).timeout(value.time("the timeout")?),
-            "holder" => self.holder = Some(value.text("the holder")?),
-            "label" => self.label = Some(value.text("the label")?),
-            "lane" => self.lane = Some(value.text("the lane")?),
-            "share" => self.share = Some(value.whole("the share", 1..=1_000)?),
-            "lease_ms" => self.lease = Some(value.time("the lease")?),
-            "at_least_ms" => self.at_least = value.time("the time that the grant counts for")?,
-            "max_hold_ms" => self.client.max_hold = Some(value.time("the longest hold")?),
-            "auto_renew" => self.client.auto_renew = value.flag("the automatic renewal")?,
-            "supersede" => self.supersede = Some(value.text("the supersede key")?),
+            "weight" => self.weight = value.whole(field, 1..=u32::MAX.into())?,
+            "timeout_ms" => *self = std::mem::take(self).timeout(value.time(field)?),
+            "holder" => self.holder = Some(value.text(field)?),
+            "label" => self.label = Some(value.text(field)?),
+            "lane" => self.lane = Some(value.text(field)?),
+            "share" => self.share = Some(value.whole(field, 1..=1_000)?),
+            "lease_ms" => self.lease = Some(value.time(field)?),
+            "at_least_ms" => self.at_least = value.time(field)?,
+            "max_hold_ms" => self.client.max_hold = Some(value.time(field)?),
+            "auto_renew" => self.client.auto_renew = value.flag(field)?,
+            "supersede" => self.supersede = Some(value.text(field)?),
             _ => unreachable!("{field} is none of the fields"),
         }
         Ok(())
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Limit {
         let limit = match Option::<Value>::deserialize(deserializer)? {
             None => Self::Stored,
             Some(value) => {
-                value.whole("the limit", 1..=u32::MAX.into()).map(Self::Declared).map_err(D::Error::custom)?
+                value.whole("limit", 1..=u32::MAX.into()).map(Self::Declared).map_err(D::Error::custom)?
             }
         };
         limit.declaration().map(|_| limit).map_err(D::Error::custom)
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!((limit(json!(null)), limit(json!(4))), (Ok(Limit::Stored), Ok(Limit::Declared(4))));
         assert_eq!(
             limit(json!("4")),
-            Err("the limit is a whole number from 1 to 4294967295, not the string \"4\"".into())
+            Err("limit is a whole number from 1 to 4294967295, not the string \"4\"".into())
         );
         assert!(limit(json!(0)).expect_err("it is 0").starts_with("the limit is 0: it must be at least 1"));
         let list = read(json!([1])).expect_err("no object");

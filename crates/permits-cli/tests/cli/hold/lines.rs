@@ -30,12 +30,8 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":8,"acquire":""}"#, Some(8), "the semaphore's name is empty"),
     (r#"{"id":8,"acquire":7}"#, Some(8), "\"acquire\" must be a string"),
     (r#"{"id":8,"acquire":"x","limit":0}"#, Some(8), "the limit is 0: it must be at least 1"),
-    (r#"{"id":8,"acquire":"x","limit":"4"}"#, Some(8), "the limit is a whole number from 1 to 4294967295"),
-    (
-        r#"{"id":8,"acquire":"x","limit":4294967296}"#,
-        Some(8),
-        "the limit is a whole number from 1 to 4294967295",
-    ),
+    (r#"{"id":8,"acquire":"x","limit":"4"}"#, Some(8), "limit is a whole number from 1 to 4294967295"),
+    (r#"{"id":8,"acquire":"x","limit":4294967296}"#, Some(8), "limit is a whole number from 1 to 4294967295"),
     (r#"{"id":8,"acquire":"x","require_limit":true}"#, Some(8), "\"require_limit\" needs a \"limit\""),
 ];
 

@@ -22,62 +22,64 @@ const CHANGES: &[&str] = &[
     "delete",
 ];
 
-/// The fields of all changes.
-const FIELDS: &[&str] = &[
-    "change",
-    "limit",
-    "if_version",
-    "by",
-    "time_ms",
-    "reason",
-    "wait_ms",
-    "waiting",
-    "holder",
-    "token",
-    "unreadable",
-];
+impl Change {
+    /// The names of the fields of all changes in JSON. Those of times end with `_ms`.
+    pub const FIELDS: &'static [&'static str] = &[
+        "change",
+        "limit",
+        "if_version",
+        "by",
+        "time_ms",
+        "reason",
+        "wait_ms",
+        "waiting",
+        "holder",
+        "token",
+        "unreadable",
+    ];
+}
 
 /// Checked as by [`Change::checked`]. A field that is unknown, of another change or there twice is an error.
 impl<'de> Deserialize<'de> for Change {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Fields::read(deserializer, "an object with a change", FIELDS)?;
+        let mut fields = Fields::read(deserializer, "an object with a change", Self::FIELDS)?;
         let change = read(&mut fields).map_err(D::Error::custom)?;
         change.checked().map_err(D::Error::custom)
     }
 }
 
 fn read(fields: &mut Fields) -> Result<Change, String> {
-    let name = fields.needed("change", |value| value.text("the change"))?;
+    let name = fields.needed("change", |value| value.text("change"))?;
     check::field(&name, CHANGES).map_err(|invalid| invalid.to_string())?;
     let most = i64::from(u32::MAX);
     let number = |what| move |value: Value| value.whole(what, 0..=i64::MAX);
     let reason = |fields: &mut Fields| {
-        fields.take("reason", |value| value.text("the reason")).map(Option::unwrap_or_default)
+        fields.take("reason", |value| value.text("reason")).map(Option::unwrap_or_default)
     };
     let change = match name.as_str() {
         "set_limit" => Change::SetLimit {
-            limit: fields.needed("limit", |value| value.whole("the limit", 1..=most))?,
-            if_version: fields.take("if_version", number("the version"))?,
+            limit: fields.needed("limit", |value| value.whole("limit", 1..=most))?,
+            if_version: fields.take("if_version", number("if_version"))?,
         },
-        "adjust_limit" => Change::AdjustLimit {
-            by: fields.needed("by", |value| value.whole("the difference", -most..=most))?,
-        },
+        "adjust_limit" => {
+            Change::AdjustLimit { by: fields.needed("by", |value| value.whole("by", -most..=most))? }
+        }
         "unpin" => Change::Unpin,
         "pause" => Change::Pause {
-            time: fields.take("time_ms", |value| value.time("the time"))?,
+            time: fields.take("time_ms", |value| value.time("time_ms"))?,
             reason: reason(fields)?,
         },
         "resume" => Change::Resume,
         "close_line" => Change::CloseLine { reason: reason(fields)? },
         "open_line" => Change::OpenLine,
         "set_alert" => {
-            let wait = fields.take("wait_ms", |value| value.time("the wait"))?;
-            let waiting = fields.take("waiting", |value| value.whole("the number of waiters", 0..=most))?;
+            let wait = fields.take("wait_ms", |value| value.time("wait_ms"))?;
+            let waiting = fields.take("waiting", |value| value.whole("waiting", 0..=most))?;
             Change::SetAlert(Alert::new(wait, waiting).map_err(|invalid| invalid.to_string())?)
         }
         "revoke" => Change::Revoke {
-            holder: fields.needed("holder", |value| value.text("the holder"))?,
-            token: fields.take("token", number("the token"))?,
+            holder: fields.needed("holder", |value| value.text("holder"))?,
+            token: fields.take("token", number("token"))?,
             reason: reason(fields)?,
         },
         "delete" => Change::Delete {
@@ -252,7 +254,7 @@ mod tests {
         for (fields, reason) in [
             (json!({ "change": "puase" }), "\"puase\" is unknown: write \"pause\""),
             (json!({ "change": "explode" }), "\"explode\" is unknown: there are set_limit, adjust_limit,"),
-            (json!({ "change": 1 }), "the change is a string, not 1"),
+            (json!({ "change": 1 }), "change is a string, not 1"),
             (json!({ "limit": 1 }), "\"change\" is missing"),
             (json!({ "change": "pause", "raeson": "" }), "\"raeson\" is unknown: write \"reason\""),
             (json!({ "change": "resume", "reason": "" }), "\"reason\" is no field of resume"),
@@ -260,17 +262,17 @@ mod tests {
             (json!({ "change": "set_limit", "limit": 0 }), "the limit is 0"),
             (
                 json!({ "change": "set_limit", "limit": "3" }),
-                "the limit is a whole number from 1 to 4294967295, not the string \"3\"",
+                "limit is a whole number from 1 to 4294967295, not the string \"3\"",
             ),
             (
                 json!({ "change": "set_limit", "limit": 3, "if_version": -1 }),
-                "the version is a whole number from 0 to 9223372036854775807, not -1",
+                "if_version is a whole number from 0 to 9223372036854775807, not -1",
             ),
             (
                 json!({ "change": "adjust_limit", "by": 1.5 }),
-                "the difference is a whole number from -4294967295 to 4294967295, not 1.5",
+                "by is a whole number from -4294967295 to 4294967295, not 1.5",
             ),
-            (json!({ "change": "pause", "time_ms": "1h" }), "the time is a time of at least 0 ms, not"),
+            (json!({ "change": "pause", "time_ms": "1h" }), "time_ms is a time of at least 0 ms, not"),
             (json!({ "change": "pause", "time_ms": 0 }), "a pause of 0 ms is out of range: 1 ms to 366 days"),
             (json!({ "change": "close_line", "reason": "x".repeat(1_001) }), "the reason has 1001 bytes"),
             (json!({ "change": "set_alert", "wait_ms": 0 }), "an alert at a wait of 0 ms is out of range"),
