@@ -105,7 +105,7 @@ impl<const N: usize> Table<N> {
     /// The heading and a line for each row, each at most `columns` wide.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         let widths: [usize; N] = std::array::from_fn(|column| {
-            let cells = self.rows.iter().map(|row| width(&row.cells[column]));
+            let cells = self.rows.iter().map(|row| width(&printable(&row.cells[column])));
             cells.max().unwrap_or(0).max(self.head[column].len())
         });
         let least = self.rows.iter().map(|row| row.text.least()).max().unwrap_or(0);

@@ -177,7 +177,10 @@ fn interpreter(script: &Path) -> Option<String> {
     let mut line = Vec::new();
     File::open(script).ok()?.take(MAX_FIRST_LINE).read_to_end(&mut line).ok()?;
     let line = String::from_utf8_lossy(&line);
-    Some(line.lines().next()?.strip_prefix("#!")?.split_whitespace().next()?.to_owned())
+    // The end of a line of Windows is a part of the name, for the kernel and so in the message.
+    let blanks = [' ', '\t'];
+    let name = line.split('\n').next()?.strip_prefix("#!")?.trim_matches(blanks).split(blanks).next()?;
+    Some(name.to_owned())
 }
 
 fn not_started(program: &OsString, error: &io::Error, options: &Run) -> Failure {
