@@ -91,7 +91,7 @@ impl Language {
             match field.filter(|_| !value.is_null()) {
                 None => {}
                 Some(time) if time.ends_with("_ms") => {
-                    fields.insert(time.to_owned(), in_json(self.milliseconds(&name, &value)?));
+                    fields.insert(time.to_owned(), milliseconds(self.time(&name, &value)?));
                 }
                 Some(field) => {
                     fields.insert(field.to_owned(), value);
@@ -117,29 +117,27 @@ impl Language {
     /// # Errors
     /// A failure if it is negative, too long or no number.
     pub(crate) fn time(self, name: &str, value: &Value) -> Result<Duration, Failure> {
-        Ok(from_milliseconds(self.milliseconds(name, value)?).unwrap_or_default())
-    }
-
-    fn milliseconds(self, name: &str, value: &Value) -> Result<f64, Failure> {
         let (unit, factor) = self.unit();
-        let time = value.as_f64().map(|time| time * factor).filter(|time| from_milliseconds(*time).is_some());
+        let time = value.as_f64().and_then(|time| Duration::try_from_secs_f64(time * factor / 1000.0).ok());
         time.ok_or_else(|| {
             Failure::invalid(format!("{name} is a time of at least 0 {unit}, not {}", shown(value)))
         })
     }
 }
 
-/// A time, unless it is negative or too long.
-pub(crate) fn from_milliseconds(time: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(time / 1000.0).ok()
-}
-
-/// A number in JSON.
-fn in_json(number: f64) -> Value {
+/// A time as milliseconds in JSON.
+fn milliseconds(time: Duration) -> Value {
+    let number = time.as_nanos() as f64 / 1e6;
     match number as i64 {
         whole if whole as f64 == number => whole.into(),
         _ => number.into(),
     }
+}
+
+/// The time of a field, which has been checked.
+pub(crate) fn duration(milliseconds: &Value) -> Duration {
+    let seconds = milliseconds.as_f64().unwrap_or_default() / 1000.0;
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 /// An argument in JSON. A text that is none, as of a number of a thousand digits, is a string, to be refused.

@@ -5,7 +5,7 @@ use permits::{ClientBuilder, Diagnosis, Limit, PermitHandle, Recovery};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use crate::arguments::{Language, argument, count, flag, from_milliseconds, shown, text};
+use crate::arguments::{Language, argument, count, duration, flag, shown, text};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 use crate::held::Held;
@@ -40,18 +40,17 @@ impl Language {
     /// The builder of a client with these settings, a JSON object in the names and units of the language.
     fn builder(self, url: String, settings: &str) -> Result<ClientBuilder, Failure> {
         let mut builder = permits::Client::builder(url);
-        let time = |checked: &Json| checked.as_f64().and_then(from_milliseconds).unwrap_or_default();
         for (field, value) in self.fields("the settings of a client", settings, SETTINGS)? {
             let name = self.option(&field);
             builder = match field.as_str() {
                 "prefix" => builder.prefix(text(&name, &value)?),
                 "label" => builder.label(text(&name, &value)?),
-                "lease_ms" => builder.lease(time(&value)),
-                "keep_ms" => builder.keep(time(&value)),
+                "lease_ms" => builder.lease(duration(&value)),
+                "keep_ms" => builder.keep(duration(&value)),
                 "recovery" => builder.recovery(recovery(&value)?),
                 "max_waiters" => builder.max_waiters(count(&name, 0, &value)?),
                 "replicas" => builder.replicas(count(&name, 0, &value)?),
-                _ => builder.store_timeout(time(&value)),
+                _ => builder.store_timeout(duration(&value)),
             };
         }
         Ok(builder)
@@ -121,9 +120,8 @@ impl Client {
             limit => limit,
         };
         let semaphore = self.inner.semaphore(name, limit)?;
-        let keep = options.get("keep_ms").and_then(Json::as_f64).and_then(from_milliseconds);
-        let inner = match keep {
-            Some(idle) => semaphore.keep(idle),
+        let inner = match options.get("keep_ms") {
+            Some(idle) => semaphore.keep(duration(idle)),
             None => semaphore,
         };
         Ok(Semaphore { inner, language })

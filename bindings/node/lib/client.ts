@@ -14,32 +14,32 @@ import { native, result } from './waiting.js';
 /** Settings of a client. Times are milliseconds. One that is absent has its default. */
 export interface ConnectOptions {
   /** The first part of every key; `permits` unless set. */
-  prefix?: string;
+  prefix?: string | undefined;
   /**
    * The label of acquisitions that have none of their own, and the author of this client's changes. Unless set, the label
    * is the name of the program, and the author its host name and process id. An empty label is none.
    */
-  label?: string;
+  label?: string | undefined;
   /** The time for which a permit is valid without renewal: 100 ms to 1 day, 15,000 ms unless set. */
-  lease?: number;
+  lease?: number | undefined;
   /** The time for which semaphores keep permits that were released; 0 unless set. */
-  keep?: number;
+  keep?: number | undefined;
   /** The way in which the store recovers after a restart that may have lost state; `'interval'` unless the URL says. */
-  recovery?: 'off' | 'interval' | 'strict';
+  recovery?: 'off' | 'interval' | 'strict' | undefined;
   /** The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`. */
-  maxWaiters?: number;
+  maxWaiters?: number | undefined;
   /** The number of replicas that must have a grant before it is reported; 0 unless set. */
-  replicas?: number;
+  replicas?: number | undefined;
   /** The time for which the store may be unreachable before operations fail; 30,000 ms unless set. */
-  storeTimeout?: number;
+  storeTimeout?: number | undefined;
 }
 
 /** Options of a semaphore. */
 export interface SemaphoreOptions {
   /** True if no other limit is accepted than this one. */
-  exactly?: boolean;
+  exactly?: boolean | undefined;
   /** The time for which permits that were released are kept, in milliseconds; that of the client unless set. */
-  keep?: number;
+  keep?: number | undefined;
 }
 
 // The clients that are open. They are closed with the process, or with the worker thread.

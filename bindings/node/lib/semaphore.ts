@@ -118,7 +118,7 @@ export class Semaphore {
 
   /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
    * has this version. The new version. */
-  async setLimit(limit: number, options: { ifVersion?: number } = {}): Promise<number> {
+  async setLimit(limit: number, options: { ifVersion?: number | undefined } = {}): Promise<number> {
     return (await this.#change('set_limit', { limit }, options)).limitVersion;
   }
 
@@ -153,7 +153,7 @@ export class Semaphore {
   }
 
   /** Sets the wait, in milliseconds, and the number of waiters beyond which the semaphore needs a look; without either, none. */
-  async setAlert(options: { wait?: number; waiting?: number } = {}): Promise<void> {
+  async setAlert(options: { wait?: number | undefined; waiting?: number | undefined } = {}): Promise<void> {
     await this.#change('set_alert', {}, options);
   }
 
@@ -178,7 +178,7 @@ export class Semaphore {
   }
 
   /** The state, with at most `max` holders and waiters each. */
-  async inspect(options: { max?: number } = {}): Promise<Inspection> {
+  async inspect(options: { max?: number | undefined } = {}): Promise<Inspection> {
     return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', json(options) ?? '{}')));
   }
 

@@ -33,8 +33,7 @@ const { setImmediate, setInterval } = timers;
 
 interface Pending {
   call: Native.Call;
-  resolve: (value: never) => void;
-  reject: (reason: unknown) => void;
+  resolve: () => void;
   background: boolean;
   end: () => void;
 }
@@ -57,8 +56,15 @@ interface Waiting {
 }
 
 /** Waits for the call. */
-export function result<T>(call: Native.Call, { signal, background = false }: Waiting = {}): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
+export async function result<T>(call: Native.Call, waiting: Waiting = {}): Promise<T> {
+  await ended(call, waiting);
+  // Not where the event loop polls it: so the stack of an error has the functions that wait.
+  return translated(() => call.take()) as T;
+}
+
+/** Waits until the call has ended. */
+function ended(call: Native.Call, { signal, background = false }: Waiting): Promise<void> {
+  return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       call.cancel();
       reject(signal.reason);
@@ -76,7 +82,7 @@ export function result<T>(call: Native.Call, { signal, background = false }: Wai
       setMaxListeners(0, signal);
     }
     signal?.addEventListener('abort', abort, { once: true });
-    pending.set(key, { call, resolve, reject, background, end });
+    pending.set(key, { call, resolve, background, end });
     if (!background && foreground++ === 0) {
       alive.ref();
     }
@@ -97,17 +103,13 @@ function deliver(): void {
 
 function poll(key: number): void {
   const waiting = pending.get(key);
-  const ended = waiting?.call.poll(mailbox, key);
-  if (waiting === undefined || ended === false) {
+  const hasEnded = waiting?.call.poll(mailbox, key);
+  if (waiting === undefined || hasEnded === false) {
     return;
   }
-  if (ended === true) {
+  if (hasEnded === true) {
     settled(key);
-    try {
-      waiting.resolve(translated(() => waiting.call.take()) as never);
-    } catch (error) {
-      waiting.reject(error);
-    }
+    waiting.resolve();
   } else {
     // The requests of other tasks that are ready travel with this one.
     setImmediate(poll, key);

@@ -89,6 +89,10 @@ test('the middleware admits as many requests as the limit', { timeout: LIMIT }, 
   assert.equal(await (await first).text(), 'done');
   await until(() => isIdle(semaphore));
 
+  await semaphore.closeLine('down until Monday');
+  assert.equal((await request()).status, 503);
+  await semaphore.openLine();
+
   const lost = request().then(() => 'replied', () => 'closed');
   await until(() => handled.length > 1 && handled.some((response) => !response.closed));
   for (const { holder } of (await semaphore.inspect()).holders) await semaphore.revoke(holder);

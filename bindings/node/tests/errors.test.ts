@@ -60,6 +60,8 @@ test('arguments that are not valid are refused by name', async () => {
   await assert.rejects(client.acquireAll([semaphore, semaphore]), refused(/arguments/));
   // Absent options have their defaults.
   await (await semaphore.acquire({ timeout: undefined, weight: undefined })).release();
+  await (await connect('memory:', { keep: undefined, label: undefined })).close();
+  await semaphore.setAlert({ wait: undefined, waiting: undefined });
   await (await semaphore.acquire({ timeout: Infinity })).release();
 });
 
@@ -227,6 +229,15 @@ test('requests that cannot succeed say why', async () => {
   const exactly = client.semaphore('never', 5, { exactly: true });
   await assert.rejects(exactly.acquire(), { code: 'LIMIT_MISMATCH' });
   await assert.rejects(semaphore.adjustLimit(-5), { code: 'LIMIT_OUT_OF_RANGE' });
+});
+
+test('the stack of an error has the functions that wait', async () => {
+  const semaphore = client.semaphore('stack', 1);
+  await using _held = await semaphore.acquire();
+  async function nightly(): Promise<void> {
+    await semaphore.acquire({ timeout: 10 });
+  }
+  await assert.rejects(nightly(), { code: 'TIMED_OUT', stack: /at async nightly/ });
 });
 
 test('a full line and a revoked request say so', async () => {

@@ -47,11 +47,17 @@ impl From<Failure> for Raised {
 
 impl From<Raised> for PyErr {
     fn from(Raised(failure): Raised) -> Self {
-        Python::attach(|py| made(failure, py).map_or_else(|error| error, PyErr::from_value))
+        Python::attach(|py| match made(failure, py) {
+            // By the type, because an exception that is raised as it is gets no `__context__`.
+            Ok(exception) => PyErr::from_type(exception.get_type(), exception.unbind()),
+            Err(error) => error,
+        })
     }
 }
 
 /// A failure as an exception that is returned.
 pub(crate) fn exception(failure: Option<Failure>, py: Python<'_>) -> Option<Py<PyAny>> {
-    failure.map(|failure| PyErr::from(Raised(failure)).into_value(py).into_any())
+    let made =
+        |failure| made(failure, py).map_or_else(|error| error.into_value(py).into_any(), Bound::unbind);
+    failure.map(made)
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import re
 from collections.abc import Callable
@@ -118,6 +119,40 @@ def test_a_text_that_is_not_unicode_is_refused(memory: permits.Client) -> None:
     for request_of in (lambda: memory.semaphore("\ud800", 1), lambda: memory.semaphore("n", 1).acquire(label="\ud800")):
         with pytest.raises(ValueError, match="surrogates not allowed"):
             request_of()
+
+
+def test_an_error_in_a_handler_has_the_first_one_as_its_context(memory: permits.Client) -> None:
+    semaphore = memory.semaphore("context", 1)
+
+    async def acquire() -> None:
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            await semaphore.acquire(weight=9)
+
+    for failing in (lambda: semaphore.acquire(weight=9).wait(), lambda: semaphore.set_limit(0)):
+        with pytest.raises(permits.PermitsError) as error:
+            try:
+                raise ZeroDivisionError
+            except ZeroDivisionError:
+                failing()
+        assert isinstance(error.value.__context__, ZeroDivisionError)
+    with pytest.raises(permits.ExceedsLimitError) as error:
+        asyncio.run(acquire())
+    assert isinstance(error.value.__context__, ZeroDivisionError)
+
+
+def test_the_end_of_a_client_replaces_no_exception_of_its_block(
+    memory: permits.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close() -> None:
+        raise permits.NotReleasedError("a permit was not released")
+
+    monkeypatch.setattr(memory, "close", close)
+    with pytest.raises(ZeroDivisionError), memory:
+        raise ZeroDivisionError
+    with pytest.raises(permits.NotReleasedError), memory:
+        pass
 
 
 def test_a_store_that_is_away_is_waited_for() -> None:

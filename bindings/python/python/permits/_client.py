@@ -16,6 +16,7 @@ from ._permit import Permit
 from ._semaphore import Semaphore
 from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, to_json
 from ._waiting import result, wait
+from .errors import PermitsError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -117,7 +118,12 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except PermitsError:
+            # An exception of the block is not replaced.
+            if kind is None:
+                raise
 
     async def __aenter__(self) -> Client:
         return self
@@ -125,7 +131,11 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        try:
+            await self.aclose()
+        except PermitsError:
+            if kind is None:
+                raise
 
 
 def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:

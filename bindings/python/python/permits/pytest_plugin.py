@@ -31,7 +31,7 @@ _CLIENT = pytest.StashKey[Tuple[int, Client]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "the store of the mark permit [default: $PERMITS_URL, else permits_url, else a file of the project]"
+    text = "the store of the mark permit [default: $PERMITS_URL, else permits_url, else a directory of the project]"
     parser.getgroup("permits").addoption("--permits-url", metavar="URL", help=text)
     parser.addini("permits_url", "the store of the mark permit, unless --permits-url or $PERMITS_URL names one")
 
