@@ -19,7 +19,8 @@ pub enum Recovery {
     Off,
     /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder
     /// tries to reconnect twice a second at least, and renews at once.
-    /// Where keys have vanished no connection ends: then a third of the longest lease of the holders, and 1 s.
+    /// Where keys have vanished no connection ends: then a third of the longest lease of the holders, and a
+    /// second.
     #[default]
     Interval,
     /// The longest lease that the store has seen, at least 1 s. A holder that cannot reach the store has also
