@@ -133,8 +133,15 @@ impl Address {
     }
 }
 
+/// The address of the URL that is in the file now.
+fn address_in(file: &Path) -> Result<Address, String> {
+    let named =
+        |reason| format!("{}: its URL is not one of such a server any more: {reason}", file.display());
+    Address::parse(&url_in(file)?).map(|(address, _)| address).map_err(named)
+}
+
 fn login_in(file: &Path) -> Result<Login, String> {
-    Ok(match Address::parse(&url_in(file)?)?.0 {
+    Ok(match address_in(file)? {
         Address::Server(server) | Address::Sentinels(Sentinels { server, .. }) => {
             server.login_in_url().clone()
         }
@@ -143,7 +150,7 @@ fn login_in(file: &Path) -> Result<Login, String> {
 }
 
 fn sentinel_login_in(file: &Path) -> Result<Login, String> {
-    Ok(match Address::parse(&url_in(file)?)?.0 {
+    Ok(match address_in(file)? {
         Address::Sentinels(to) => to.sentinels.first().map(Server::login_in_url).cloned().unwrap_or_default(),
         Address::Server(_) | Address::Cluster(_) => Login::default(),
     })

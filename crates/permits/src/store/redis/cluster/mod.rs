@@ -268,8 +268,10 @@ impl Shared {
         let (moved, left) = {
             let mut inner = self.lock();
             let serving = map.nodes();
-            // What a node that is gone has not replicated is lost.
-            let is_gone = |node: &Node| inner.nodes.get(node).is_some_and(|connected| !connected.is_up());
+            // What a node that is gone has not replicated is lost. One that serves other hash slots has given
+            // these away with what is in them.
+            let is_down = |node: &Node| inner.nodes.get(node).is_some_and(|connected| !connected.is_up());
+            let is_gone = |node: &Node| !serving.contains(node) || is_down(node);
             for heir in map.heirs(&inner.map, is_gone) {
                 inner.first_nodes.remove(&heir);
                 inner.nodes.get(&heir).inspect(|connected| connected.replaces());
