@@ -1,12 +1,10 @@
-// Requests to the server, with the token, and the stream of events.
-//
-// Events are read with `fetch`, because an EventSource cannot send the header with the token.
+// Requests to the server with the token, and the stream of events, by `fetch`: an EventSource cannot send the token.
 
 const KEY = "permits.token";
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 10000;
 
-// A refused or failed request. `status` is 0 if there was no reply.
+// A failed request. `status` is 0 without a reply.
 class Failed extends Error {
   constructor(status, reason) {
     super(reason);
@@ -24,6 +22,7 @@ function headers(more) {
 }
 
 async function request(path, options = {}) {
+  const token = sessionStorage.getItem(KEY);
   let reply;
   try {
     reply = await fetch(path, { ...options, headers: headers(options.headers ?? {}), cache: "no-store" });
@@ -32,6 +31,8 @@ async function request(path, options = {}) {
     throw new Failed(0, "the server cannot be reached");
   }
   if (reply.ok) return reply;
+  // The token was given meanwhile.
+  if (reply.status === 401 && token !== sessionStorage.getItem(KEY)) return request(path, options);
   let reason = `${reply.status} ${reply.statusText}`;
   try {
     reason = (await reply.json()).error;

@@ -68,7 +68,7 @@ function ask({ title, text, done, fields = [], isDanger = false }) {
 }
 byId("confirm-cancel").addEventListener("click", () => byId("confirm-dialog").close("cancel"));
 
-// Asks for the token once, however many requests need it.
+// Asks for the token once.
 let asking = null;
 function askToken(reason) {
   asking ??= new Promise((resolve) => {
@@ -95,7 +95,7 @@ function onFailed(error, wasAsked) {
 const detail = new Detail(elements, { ask, say, onFailed, needOf: (name) => list.rows.get(name)?.need });
 const list = new List(elements, (name) => (location.hash = `#/${encodeURIComponent(name)}`), (rows) => detail.acts.actOnAll(rows));
 
-// The number of semaphores in need comes first, because a tab shows little.
+// The number of those in need comes first: a tab shows little.
 function setTitle() {
   const { inNeed } = list;
   const title = `${inNeed ? `(${inNeed}) ` : ""}${detail.name === null ? "" : `${detail.name} – `}permits`;

@@ -163,7 +163,7 @@ export class Table {
   }
 }
 
-// Escapes, as the command does, what has no width or changes the direction of a text; texts have no control characters.
+// Escapes, as the command does, what has no width or changes the direction of a text.
 export const shown = (text) => String(text).replace(/[\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (hidden) => `\\u{${hidden.charCodeAt().toString(16)}}`);
 
 const setter = (property) => (element, text) => {
@@ -195,7 +195,7 @@ export function fillParts(cell, parts) {
   return who;
 }
 
-// Makes an element of parts: texts that need no escape, and elements.
+// Makes an element of parts: safe texts, and elements.
 export function make(tag, properties, ...parts) {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...parts);
