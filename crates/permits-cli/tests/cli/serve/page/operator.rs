@@ -181,6 +181,29 @@ fn a_waiter_that_was_granted_while_the_question_was_open_keeps_its_permit() {
     drop(second);
 }
 
+/// The page asks for the state of a semaphore before it has a token, and the refusal comes when it has one.
+#[test]
+fn a_request_that_is_refused_late_asks_for_no_second_token() {
+    let store = Local::new();
+    let _holder = Holder::start(&store, "exports", "--limit 1");
+    let Some((_serve, browser)) = open(Serve::writable(&store), "") else { return };
+    browser.until("document.querySelector('#token-dialog').open");
+    browser.script(
+        "const send = window.fetch;
+        window.fetch = async (path, options) => {
+          const reply = await send(path, options);
+          if (options.headers.Authorization) return reply;
+          while (!sessionStorage.getItem('permits.token')) await new Promise((done) => setTimeout(done, 10));
+          window.isLate = true;
+          return reply;
+        };
+        location.hash = '#/exports';",
+    );
+    enter_token(&browser);
+    browser.until("window.isLate && document.querySelector('#holders tr.row')");
+    assert_eq!(browser.script("return document.querySelector('#token-dialog').open"), false);
+}
+
 #[test]
 fn a_token_that_no_browser_sends_is_refused() {
     let store = Local::new();

@@ -10,6 +10,7 @@ mod checks;
 mod client;
 mod faults;
 mod ideas;
+mod network;
 #[path = "../../../../../permits-core/tests/support/ideas.rs"]
 mod pairs;
 mod programs;

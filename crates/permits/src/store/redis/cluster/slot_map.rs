@@ -41,6 +41,9 @@ impl SlotMap {
 
     /// The nodes that serve hash slots which in the map `before` such a node served.
     pub(crate) fn heirs(&self, before: &Self, of: impl Fn(&Node) -> bool) -> BTreeSet<Node> {
+        if self == before {
+            return BTreeSet::new();
+        }
         let changed = (0..HASH_SLOTS).filter_map(|slot| {
             let (before, now) = (before.node(slot)?, self.node(slot)?);
             (before != now && of(before)).then_some(now)
