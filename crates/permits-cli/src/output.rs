@@ -20,6 +20,9 @@ const MAX_BEHIND: u64 = 16;
 /// The longest wait for a reader that reads nothing, at the end.
 const STUCK: Duration = Duration::from_millis(500);
 
+/// A line could not be written, for another reason than a closed pipe.
+static IS_FAULT: AtomicBool = AtomicBool::new(false);
+
 /// Standard output. There is one in a process.
 pub(crate) struct Output {
     lines: mpsc::Sender<String>,
@@ -33,8 +36,6 @@ struct Progress {
     /// Lines written.
     written: AtomicU64,
     has_failed: AtomicBool,
-    /// The failure is another one than a closed pipe.
-    is_fault: AtomicBool,
     /// Notified of each line that was written, and of a failure.
     changed: Notify,
 }
@@ -97,11 +98,6 @@ impl Output {
         true
     }
 
-    /// The exit code of a verb that ends because a line cannot be written. A closed pipe is no failure.
-    pub(crate) fn code(&self) -> u8 {
-        if self.progress.is_fault.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
-    }
-
     /// Waits until everything is written, as long as the reader reads something at least every [`STUCK`].
     pub(crate) fn flush(self) {
         let Self { lines, progress } = self;
@@ -114,6 +110,12 @@ impl Output {
             }
         }
     }
+}
+
+/// The exit code of a verb that ends as it should: a success, unless a line could not be written. A closed
+/// pipe is no failure.
+pub(crate) fn code() -> u8 {
+    if IS_FAULT.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
 }
 
 /// True if the reader of standard output has closed it, also before a line cannot be written.
@@ -135,7 +137,7 @@ impl Progress {
             let mut stdout = io::stdout();
             if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
                 if error.kind() != io::ErrorKind::BrokenPipe {
-                    self.is_fault.store(true, Ordering::SeqCst);
+                    IS_FAULT.store(true, Ordering::SeqCst);
                     report::say(format_args!("cannot write to standard output: {error}"));
                 }
                 self.has_failed.store(true, Ordering::SeqCst);

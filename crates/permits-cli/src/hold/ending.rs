@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, getppid};
 use tokio::time::{Interval, interval};
 
 use crate::exit;
+use crate::output;
 use crate::run::signals::Signals;
 
 /// The longest interval between two checks of a position, the state of a permit, and the parent process.
@@ -40,7 +41,7 @@ impl End {
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Signal(signal) => exit::from_signal(signal.as_raw()),
-            _ => exit::SUCCESS,
+            _ => output::code(),
         }
     }
 }

@@ -11,7 +11,7 @@ mod watcher;
 use crate::args::{Common, Watch};
 use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::run::signals::Signals;
 use group::Group;
 
@@ -30,7 +30,7 @@ pub(crate) async fn watch(common: &Common, options: &Watch) -> Result<u8, Failur
     let ended = tokio::select! {
         biased;
         _ = signals.next() => Ok(exit::SUCCESS),
-        () = output.failed() => Ok(output.code()),
+        () = output.failed() => Ok(output::code()),
         code = group.run() => code,
     };
     drop(group);

@@ -23,6 +23,7 @@ const PRINTING: &[&[&str]] = &[
     &["man", "run"],
     &["--help"],
     &["help", "run"],
+    &["hold", "y", "--limit", "1"],
 ];
 
 /// The exit code and the messages of a call that prints to `stdout`.
