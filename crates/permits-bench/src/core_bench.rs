@@ -2,18 +2,22 @@
 //!
 //! The comparison runs the same rounds with other systems between them, and shows these aims with its own.
 
+use std::path::Path;
+
 use permits_testkit::Server;
 
 use crate::Failure;
 use crate::aims::Bound::{AtLeast, AtMost};
-use crate::aims::{Aim, table};
+use crate::aims::{Aim, figures, part, table};
 use crate::modes::{Mode, available};
 use crate::results::Results;
 use crate::system::{KEEPING, OWN, System};
 use crate::workloads::{Bench, Scale};
 
-/// `[--quick] [--into FILE]`: a little of everything; every value of every round to a file, as JSON.
+/// `[--quick] [--into FILE]`: a little of everything; every value of every round to a file, as JSON. Without
+/// either the figures go to `docs/performance.md`.
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let is_whole = arguments.is_empty();
     let (scale, arguments) = match arguments {
         ["--quick", rest @ ..] => (Scale::QUICK, rest),
         all => (Scale::CORE, all),
@@ -33,6 +37,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     println!("{}", table(&aims));
     if let Some(file) = into {
         std::fs::write(file, serde_json::to_string_pretty(&bench.results.json())? + "\n")?;
+    }
+    if is_whole {
+        part("<!-- aims: figures of scripts/bench core -->")
+            .put(&figures(&aims), Path::new("docs/performance.md"))?;
     }
     Ok(())
 }

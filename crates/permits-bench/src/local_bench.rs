@@ -1,8 +1,9 @@
 //! `permits-bench local`: the cost of a semaphore of one machine. The time until a waiter wakes, the
 //! processor time of waiters and of a holder, and the time of commands, of one process alone and when many
-//! write at once. `startup` has the time that `permits run` takes.
+//! write at once. `startup` has the time that `permits run` takes. The figures go to `docs/performance.md`.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _, pipe};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
@@ -12,7 +13,12 @@ use permits_testkit::own_program;
 use tempfile::TempDir;
 
 use crate::Failure;
+use crate::page::{Part, digits};
 use crate::stats::{median, micros, percentile, shared_clock_us};
+
+/// The place of the table, in the page on performance.
+const TABLE: Part<'_> =
+    Part { begin: "<!-- figures: written by scripts/bench local -->", end: "<!-- end of figures -->" };
 
 /// The hand-offs, and the bytes through a pipe.
 const TURNS: u64 = 1000;
@@ -34,30 +40,34 @@ const BUSY_FOR: Duration = Duration::from_secs(5);
 pub(crate) fn run() -> Result<(), Failure> {
     let directory = TempDir::new()?;
     let url = |name: &str| format!("local:{}", directory.path().join(name).display());
-    println!("what                                                     measured     ratio   aim");
-    wake_up(&url("wake-up"))?;
-    idle(&url("idle"))?;
-    alone(&url("alone"))?;
-    busy(&url("busy"))
+    let rows = [wake_up(&url("wake-up"))?, idle(&url("idle"))?, alone(&url("alone"))?, busy(&url("busy"))?];
+    let table = format!("| figure | | ratio |\n|---|---:|---:|\n{}", rows.concat());
+    println!("{table}");
+    TABLE.put(&table, Path::new("docs/performance.md"))
 }
 
-fn line(what: &str, measured: &str, ratio: Option<f64>, aim: &str) {
-    let ratio = ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default();
-    println!("{what:50} {measured:>14} {ratio:>9}   {aim}");
+/// A row of the table.
+fn row(what: &str, measured: &str, ratio: Option<f64>) -> String {
+    let ratio = ratio.map(digits).unwrap_or_default();
+    format!("| {what} | {measured} | {ratio} |\n")
 }
 
-/// (a) From the call that releases in one process to the return of acquire in another, which has waited for
+/// From the call that releases in one process to the return of acquire in another, which has waited for
 /// some milliseconds, beside a byte through a pipe to a thread that has waited for as long.
-fn wake_up(url: &str) -> Result<(), Failure> {
+fn wake_up(url: &str) -> Result<String, Failure> {
     let turns = (TURNS / 2).to_string();
     let peers = [peer(&["turns", url, &turns])?, peer(&["turns", url, &turns])?];
     let mut latencies = latencies(&collect(peers)?);
     let [half, most] = [0.5, 0.99].map(|part| percentile(&mut latencies, part));
     let byte = median(bytes_through_a_pipe()?);
-    line("(a) a byte through a pipe between threads, p50", &format!("{byte:.0} µs"), None, "");
-    let measured = format!("{half:.0}/{most:.0} µs");
-    line("(a) hand-off between processes, p50 / p99", &measured, Some(half / byte), "≤ 20");
-    Ok(())
+    let pipe = row("a byte through a pipe between two threads, p50", &format!("{byte:.0} µs"), None);
+    let measured = format!("{half:.0} / {most:.0} µs");
+    let hand_off = row(
+        "hand-off between two processes, p50 / p99; the first beside the byte",
+        &measured,
+        Some(half / byte),
+    );
+    Ok(pipe + &hand_off)
 }
 
 /// The times from a write to the return of the read.
@@ -127,8 +137,8 @@ pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// (b) Processor time of this process, which holds, and of many that wait.
-fn idle(url: &str) -> Result<(), Failure> {
+/// Processor time of this process, which holds, and of many that wait.
+fn idle(url: &str) -> Result<String, Failure> {
     let client = Client::connect(url).wait()?;
     let permit = client.semaphore("idle", 1)?.acquire().wait()?;
     let mut waiting = (0..WAITERS).map(|_| peer(&["idle", url])).collect::<Result<Vec<_>, _>>()?;
@@ -147,10 +157,12 @@ fn idle(url: &str) -> Result<(), Failure> {
     client.close().wait()?;
     let (all, most) = (shares.iter().sum::<f64>(), shares.iter().copied().fold(0.0, f64::max));
     let time = format!("{:.2} s", all * COUNTED.as_secs_f64());
-    line(&format!("(b) processor time of {WAITERS} that wait, in {COUNTED:?}"), &time, None, "");
-    line("(b) a core for one that waits, the most", &format!("{:.3} %", most * 100.0), None, "");
-    line("(b) a core for one that holds", &format!("{:.3} %", holder * 100.0), None, "< 0.5 %");
-    Ok(())
+    Ok([
+        row(&format!("processor time of {WAITERS} processes that wait, in a minute"), &time, None),
+        row("of a core for the one of them that takes most", &format!("{:.3} %", most * 100.0), None),
+        row("of a core for a process that holds", &format!("{:.3} %", holder * 100.0), None),
+    ]
+    .concat())
 }
 
 /// A process that waits, and prints the share of a core that it took.
@@ -178,8 +190,8 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// (c) Cycles of acquire and release while no other process uses the semaphore.
-fn alone(url: &str) -> Result<(), Failure> {
+/// Cycles of acquire and release while no other process uses the semaphore.
+fn alone(url: &str) -> Result<String, Failure> {
     let client = Client::connect(url).wait()?;
     let semaphore = client.semaphore("alone", 1)?;
     let began = Instant::now();
@@ -187,14 +199,13 @@ fn alone(url: &str) -> Result<(), Failure> {
         semaphore.acquire().wait()?.release().wait()?;
     }
     let taken = format!("{:.1} ms", micros(began.elapsed()) / 1000.0);
-    line(&format!("(c) {CYCLES} cycles of one process"), &taken, None, "");
     client.close().wait()?;
-    Ok(())
+    Ok(row(&format!("{CYCLES} cycles of one process"), &taken, None))
 }
 
-/// (d) The time of a cycle while many processes write at once to one semaphore that has a unit for each: they
+/// The time of a cycle while many processes write at once to one semaphore that has a unit for each: they
 /// compete for the store alone.
-fn busy(url: &str) -> Result<(), Failure> {
+fn busy(url: &str) -> Result<String, Failure> {
     let peers = (0..BUSY).map(|_| peer(&["busy", url])).collect::<Result<Vec<_>, _>>()?;
     let (mut all, mut counts) = (Vec::new(), Vec::new());
     for peer in peers {
@@ -204,12 +215,14 @@ fn busy(url: &str) -> Result<(), Failure> {
         all.extend(cycles);
     }
     let parts = [0.5, 0.99, 1.0].map(|part| percentile(&mut all, part) / 1000.0);
-    let measured = format!("{:.1}/{:.0}/{:.0} ms", parts[0], parts[1], parts[2]);
-    line(&format!("(d) a cycle among {BUSY} processes, p50 / p99 / max"), &measured, None, "");
+    let measured = format!("{:.1} / {:.0} / {:.0} ms", parts[0], parts[1], parts[2]);
+    let cycle =
+        row(&format!("a cycle of one of {BUSY} processes at once, p50 / p99 / most"), &measured, None);
     let (least, middle) = (counts.iter().copied().fold(f64::MAX, f64::min), median(counts));
     let rate = format!("{:.0}/s", all.len() as f64 / BUSY_FOR.as_secs_f64());
-    line("(d) cycles of all; of the slowest / of the middle one", &rate, Some(least / middle), "near 1");
-    Ok(())
+    let rate =
+        row("cycles of all; of the slowest beside those of the middle one", &rate, Some(least / middle));
+    Ok(cycle + &rate)
 }
 
 /// One of many processes that acquire and release, and print the time of each cycle.
