@@ -78,9 +78,18 @@ pub(super) fn filled(code: &str, kind: &str, first: Option<u32>, publish: &str) 
     texts.extend(entry());
     texts.extend([("NOW_AT", 1), ("SEQUENCE_AT", 2), ("RECHECK_AT", 3), ("FLAGS_AT", 6)].map(number));
     texts.extend(bounds());
-    // The text of a name may begin with that of another.
-    texts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-    texts.iter().fold(code.to_owned(), |code, (name, text)| code.replace(&format!("${name}"), text))
+    let mut parts = code.split('$');
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_uppercase() && c != '_').unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        match texts.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => filled.push_str(text),
+            None => filled.extend(["$", name]),
+        }
+        filled.push_str(rest);
+    }
+    filled
 }
 
 fn number((name, value): (&'static str, u64)) -> (&'static str, String) {

@@ -20,6 +20,8 @@ mod layout;
 pub(super) mod ops;
 pub(super) mod values;
 
+use std::sync::OnceLock;
+
 use self::ops::Lua;
 use crate::protocol::OperationKind;
 
@@ -54,37 +56,40 @@ pub(crate) struct Script {
     pub(crate) hash: String,
 }
 
-/// The scripts.
+/// The scripts, each made when it is first used: a program needs few of them, and wants its first permit soon.
 pub(crate) struct Scripts {
-    by_kind: Vec<Script>,
+    clock: &'static str,
+    sharded: bool,
+    by_kind: [OnceLock<Script>; OperationKind::ALL.len()],
 }
 
 impl Scripts {
     /// For one server, or for the nodes of a cluster, where messages are `sharded`.
     pub(crate) fn new(sharded: bool) -> Self {
-        Self::build(CLOCK, sharded)
+        Self::with(CLOCK, sharded)
     }
 
     /// With `clock` in the place of `clock.lua`.
-    pub(super) fn build(clock: &str, sharded: bool) -> Self {
-        let publish = if sharded { "SPUBLISH" } else { "PUBLISH" };
-        let script = |kind: OperationKind| {
-            let Lua { holders_at, ordinary, in_lanes, general } = ops::lua(kind);
-            let begun = [NO_KEYS, clock, READ];
-            let parts: Vec<&str> = if kind == OperationKind::Inspect {
-                [&begun[..], &LANES[..1], &FOUND, &[VIEW, HEAD], general].concat()
-            } else {
-                [&begun[..], ordinary, &LANES, in_lanes, &FOUND, &SHARED, general, &[HEAD, FINISH]].concat()
-            };
-            let code = layout::filled(&parts.join("\n"), kind.name(), holders_at, publish);
-            let hash = sha1_smol::Sha1::from(&code).digest().to_string();
-            Script { code, hash }
-        };
-        Self { by_kind: OperationKind::ALL.iter().copied().map(script).collect() }
+    pub(super) fn with(clock: &'static str, sharded: bool) -> Self {
+        Self { clock, sharded, by_kind: [const { OnceLock::new() }; OperationKind::ALL.len()] }
     }
 
     /// The script that executes operations of this kind.
     pub(crate) fn of(&self, kind: OperationKind) -> &Script {
-        &self.by_kind[kind as usize]
+        self.by_kind[kind as usize].get_or_init(|| self.make(kind))
+    }
+
+    fn make(&self, kind: OperationKind) -> Script {
+        let publish = if self.sharded { "SPUBLISH" } else { "PUBLISH" };
+        let Lua { holders_at, ordinary, in_lanes, general } = ops::lua(kind);
+        let begun = [NO_KEYS, self.clock, READ];
+        let parts: Vec<&str> = if kind == OperationKind::Inspect {
+            [&begun[..], &LANES[..1], &FOUND, &[VIEW, HEAD], general].concat()
+        } else {
+            [&begun[..], ordinary, &LANES, in_lanes, &FOUND, &SHARED, general, &[HEAD, FINISH]].concat()
+        };
+        let code = layout::filled(&parts.join("\n"), kind.name(), holders_at, publish);
+        let hash = sha1_smol::Sha1::from(&code).digest().to_string();
+        Script { code, hash }
     }
 }

@@ -38,7 +38,7 @@ impl FixedClockStore {
         let (direct, reports) = Direct::new();
         let lease = Duration::from_secs(15);
         let options = StoreOptions { session, prefix: prefix.to_owned(), lease, sink: direct.clone() };
-        let scripts = Scripts::build(CLOCK, false);
+        let scripts = Scripts::with(CLOCK, false);
         let store = RedisStore::connect_with(&address, options, scripts).await?;
         Ok(Self { store, direct, reports })
     }
