@@ -56,7 +56,7 @@ pub(crate) struct Script {
     pub(crate) hash: String,
 }
 
-/// The scripts, each made when it is first used: a program needs few of them, and wants its first permit soon.
+/// The scripts, each made when it is first used: a program needs few of them, and its first permit soon.
 pub(crate) struct Scripts {
     clock: &'static str,
     sharded: bool,
