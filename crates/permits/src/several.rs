@@ -148,7 +148,9 @@ impl Progress {
         }
         let wait = requests.iter().map(|(_, options)| options.client.wait).min().unwrap_or(Wait::Forever);
         let mut checked = VecDeque::with_capacity(requests.len());
-        for (semaphore, options) in requests {
+        for (semaphore, mut options) in requests {
+            // Its rules with other options, too: a request with a key must wait.
+            options.client.wait = wait;
             let (acquire, semaphore) = (semaphore.acquire_with(options), semaphore.name().to_owned());
             // Before the first is sent, because a request that is not valid would be found only after the
             // wait for others.

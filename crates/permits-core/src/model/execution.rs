@@ -120,8 +120,8 @@ impl<'a> Execution<'a> {
         let place = self.state.entries.get(holder).map(|entry| entry.place);
         self.turn_is_new |= matches!(place, Some(EntryState::Waiting(_) | EntryState::Cooling(_)));
         match self.state.entries.get(holder) {
-            Some(entry) if entry.counts_until_ms() > self.now_ms => {
-                let until_ms = entry.counts_until_ms();
+            Some(entry) if entry.counts_until_ms(self.now_ms) > self.now_ms => {
+                let until_ms = entry.counts_until_ms(self.now_ms);
                 let Some(grant) = entry.place.taken() else { return ReleaseOutcome::Unknown };
                 self.state.cool(holder, grant, until_ms);
                 self.turn_is_new = true;

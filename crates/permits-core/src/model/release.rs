@@ -33,7 +33,7 @@ impl Execution<'_> {
     fn count(&mut self, holder: &Holder, units: u32) {
         let state = &mut self.state;
         let Some(entry) = state.entries.get_mut(holder) else { return };
-        if entry.counts_until_ms() > self.now_ms {
+        if entry.counts_until_ms(self.now_ms) > self.now_ms {
             let units = units.min(state.limit.max(entry.terms.weight));
             state.held = state.held - u64::from(entry.terms.weight) + u64::from(units);
             entry.terms.weight = units;

@@ -84,7 +84,7 @@ impl Execution<'_> {
             // A shorter lease may be the next to end.
             self.turn_is_new = true;
         }
-        if renew.terms.weight < entry.terms.weight && entry.counts_until_ms() <= self.now_ms {
+        if renew.terms.weight < entry.terms.weight && entry.counts_until_ms(self.now_ms) <= self.now_ms {
             self.state.held -= u64::from(entry.terms.weight - renew.terms.weight);
             entry.terms.weight = renew.terms.weight;
         }

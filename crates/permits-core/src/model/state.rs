@@ -163,11 +163,11 @@ pub struct Entry {
 
 impl Entry {
     /// The time until which the units of its grant stay taken, in milliseconds, even if the holder leaves.
-    pub fn counts_until_ms(&self) -> u64 {
+    pub fn counts_until_ms(&self, now_ms: u64) -> u64 {
         match self.place {
             EntryState::Holding(grant) if self.terms.at_least_ms > 0 => {
-                // A token is the time of its grant.
-                grant.token.div_ceil(1000) + self.terms.at_least_ms
+                // A token is the time of its grant, or later: after the clock was set back.
+                grant.token.div_ceil(1000).min(now_ms + 1) + self.terms.at_least_ms
             }
             _ => 0,
         }

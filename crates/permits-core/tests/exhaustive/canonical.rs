@@ -279,7 +279,7 @@ impl Writer<'_> {
                 EntryState::Holding(grant) => {
                     self.grant(grant);
                     if self.scope.at_least > 0 {
-                        self.until(entry.counts_until_ms());
+                        self.until(entry.counts_until_ms(self.world.now_ms()));
                     }
                 }
                 EntryState::Waiting(_) => self.put(u8::MAX),

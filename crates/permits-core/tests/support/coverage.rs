@@ -171,7 +171,7 @@ impl Coverage {
                     let entry = before.and_then(|state| state.entries.get(&release.holder));
                     *was == ReleaseOutcome::Held
                         && release.counted.is_some()
-                        && entry.is_some_and(|entry| entry.counts_until_ms() > now_ms)
+                        && entry.is_some_and(|entry| entry.counts_until_ms(now_ms) > now_ms)
                 };
                 self.add(answers.iter().zip(requests).any(held), "release: counted");
                 answers.iter().for_each(|answer| self.count_answer("release", answer));

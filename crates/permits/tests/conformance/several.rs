@@ -140,11 +140,16 @@ pub(crate) async fn a_set_whose_last_semaphore_refuses_for_good_holds_nothing(fi
 
 pub(crate) async fn a_request_that_is_not_valid_fails_before_any_is_sent(fixture: &Fixture) {
     let program = Program::new(fixture).await;
-    let error = program
-        .acquire_with(AcquireOptions::new().weight(0), AcquireOptions::new())
-        .await
-        .expect_err("it is not valid");
-    assert_eq!(error, refused(fixture.name(), InvalidInput::ZeroWeight.into()));
+    let options = AcquireOptions::new;
+    for (wide, tenant, invalid) in [
+        (options().weight(0), options(), InvalidInput::ZeroWeight),
+        // One that does not wait makes the whole set so.
+        (options().supersede("main"), options().no_wait(), InvalidInput::SupersedesNow),
+        (options().supersede("main"), options().timeout(Duration::ZERO), InvalidInput::SupersedesNow),
+    ] {
+        let error = program.acquire_with(wide, tenant).await.expect_err("it is not valid");
+        assert_eq!(error, refused(fixture.name(), invalid.into()));
+    }
     fixture.has_no_key_of(TENANT);
 }
 

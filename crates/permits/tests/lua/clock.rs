@@ -103,6 +103,22 @@ fn units_that_cool_count_an_hour_longer_after_the_clock_was_set_back_and_others_
     assert!(is_granted(&both.tried("e")));
 }
 
+/// A token is not lower than those before, and so an hour ahead.
+#[test]
+fn a_grant_after_the_clock_was_set_back_counts_for_no_longer_than_it_was_asked_for() {
+    let mut both = Both::start();
+    both.same(&acquire(&["a"]));
+    both.set_back();
+    let terms = PermitTerms { at_least_ms: 1_000, ..PermitTerms::new(2, 3_000) };
+    let requests = vec![AcquireRequest { terms, ..request("b") }];
+    both.same(&Operation::Acquire { queue_max: 10, requests });
+    both.same(&release("b"));
+    both.pass_ms(1_000);
+    assert!(matches!(both.tried("c"), AcquireOutcome::Refused(Refusal::Cooling { .. })));
+    both.pass_ms(1);
+    assert!(is_granted(&both.tried("c")));
+}
+
 /// The leases of holders and waiters that renew count from then on, and waiters are granted in their order.
 #[test]
 fn holders_and_waiters_renew_after_the_clock_was_set_back() {

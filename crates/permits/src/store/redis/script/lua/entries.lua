@@ -64,9 +64,10 @@ local function find(holders)
   end
 end
 
--- The ms until which the units of a grant stay taken, even if its holder leaves.
+-- The ms until which the units of a grant stay taken, even if its holder leaves. A token is the time of its
+-- grant, or later: after the clock was set back.
 local function counts_until(token, at_least)
-  return at_least > 0 and token > 0 and math.ceil(token / 1000) + at_least or 0
+  return at_least > 0 and token > 0 and math.min(math.ceil(token / 1000), now_ms + 1) + at_least or 0
 end
 
 -- Passes over all tokens of a grant, if its session may have used them.
