@@ -179,7 +179,7 @@ fn a_waiter_in_the_background_is_quiet() {
     terminal.until_counts(&server, &name, (1, 1));
     let waiter = output(&mut run(&server, &name, "--wait 2s", "true"));
     assert_eq!(waiter.code, 75, "time enough for a line to be shown");
-    assert!(!terminal.screen().contains("waiting for"), "{}", terminal.screen());
+    assert!(!terminal.screen().contains("permits: waiting"), "{}", terminal.screen());
     terminal.types("fg\n");
     terminal.shows("first in line");
     holder.release();

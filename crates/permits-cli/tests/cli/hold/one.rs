@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use permits_testkit::{ChildGuard, HANGS};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::Hold;
@@ -24,6 +25,7 @@ on_a_server! {
     no_permit_in_time_is_a_failure,
     several_permits_are_held,
     a_grant_that_cannot_be_reported_is_released,
+    a_signal_releases_and_is_the_exit_code,
 }
 
 impl Hold {
@@ -178,4 +180,13 @@ fn a_grant_that_cannot_be_reported_is_released(store: &dyn Store, name: &str) {
     assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(store, name), (0, 0));
     drop(input);
+}
+
+fn a_signal_releases_and_is_the_exit_code(store: &dyn Store, name: &str) {
+    let hold = Hold::one_granted(store, name, "--limit 1");
+    hold.running.signal(Signal::TERM);
+    hold.running.prints("\"released\"");
+    let (output, events) = hold.finish();
+    assert_eq!((output.code, names(&events)), (143, vec!["granted", "released"]), "{}", output.stderr);
+    assert_eq!(counts(store, name), (0, 0));
 }

@@ -39,6 +39,15 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert_eq!((&granted["limit"], &granted["waiting"]), (&3.into(), &0.into()));
         assert!(granted["oldest_holder_age_ms"].is_u64(), "{granted}");
     }
+    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "4"])).code, 0);
+    for events in &mut clients {
+        let mut has_changed = false;
+        while !has_changed {
+            let change = events.event("change");
+            assert!(row(&change).is_none(), "its age alone has changed: {change}");
+            has_changed = change["changed"][0]["limit"] == 4;
+        }
+    }
     holder.release();
     for events in &mut clients {
         let change = events.event("change");

@@ -8,7 +8,7 @@ use permits_testkit::sound::Named as _;
 use permits_testkit::{documents, skip};
 
 use super::Serve;
-use crate::support::{Holder, Local, Store, on_a_server, output, permits, run, waiter};
+use crate::support::{Holder, Local, Store, on_a_server, output, permits, prepare, run, waiter};
 
 on_a_server! {
     each_semaphore_has_its_numbers,
@@ -139,6 +139,11 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
         assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
     }
     assert_eq!(output(&mut run(store, "rate", "--limit 3 --at-least 1h", "true")).code, 0);
+    prepare(store, "moved");
+    let first = Holder::start(store, "moved", "--limit 1");
+    let second = waiter(store, "moved", "", (1, 1));
+    first.release();
+    assert_eq!(second.finish().code, 0);
     let serve = Serve::start(store, &[]);
     let reply = serve.read("/metrics");
     assert_eq!(reply.status, 200);
@@ -165,6 +170,8 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
         ("wait_seconds_bucket", &format!("{name} +Inf"), Some(0.0)),
         ("wait_seconds_count", name, Some(0.0)),
         ("wait_seconds_sum", name, Some(0.0)),
+        ("wait_seconds_bucket", "moved +Inf", Some(1.0)),
+        ("wait_seconds_count", "moved", Some(1.0)),
         ("closed", "closed", Some(1.0)),
         ("refusals_total", name, Some(0.0)),
         ("expirations_total", name, Some(0.0)),
@@ -178,7 +185,8 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     assert!(0.0 < age("waiter") && age("waiter") < age("holder"), "{metrics:?}");
     assert!(metrics.of("recovering_seconds", name).is_some());
     assert!(metrics.of("grants_total", name) >= Some(1.0));
-    assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 5.0));
+    assert!(metrics.of("wait_seconds_sum", "moved") > Some(0.0), "{metrics:?}");
+    assert_eq!((metrics.store("up"), metrics.store("semaphores")), (1.0, 6.0));
     assert_eq!(metrics.store("semaphores_omitted"), 0.0);
     assert!(metrics.store("scrape_duration_seconds") > 0.0);
 
