@@ -418,14 +418,3 @@ pub(crate) struct Man {
     /// The verb, such as run [default: none, for an overview]
     pub(crate) verb: Option<String>,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        use clap::CommandFactory as _;
-        Args::command().debug_assert();
-    }
-}
