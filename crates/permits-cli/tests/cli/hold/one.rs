@@ -132,6 +132,14 @@ fn a_count_corrects_what_the_grant_counts_for(store: &dyn Store, name: &str) {
     assert_released(&(ended, events), "asked by the program");
     let state = status(store, name);
     assert_eq!((&state["held"], &state["cooling"]), (&json!(2), &json!(2)));
+    // Of several it is about the named one.
+    prepare(store, "a");
+    let mut command = command(store, name, "--weight 6 --at-least 1h");
+    let mut several = Hold::of(command.args(["--also", "a"]));
+    several.running.prints("\"granted\"");
+    several.write_text("count 3\nrelease");
+    assert_released(&several.finish(), "asked by the program");
+    assert_eq!((&status(store, name)["cooling"], &status(store, "a")["cooling"]), (&json!(5), &json!(0)));
     let mut plain = Hold::one_granted(store, name, "");
     plain.write_text("count 2\nrelease");
     let (ended, _) = plain.finish();
