@@ -109,6 +109,20 @@ fn every_other_option_is_a_flag_of_acquire() {
     });
 }
 
+/// A waiter that dies leaves the line long before the lease of the handle would end.
+#[test]
+fn a_handle_is_waited_for_with_the_lease_of_run() {
+    let server = Server::start();
+    let url = format!("{}?recovery=off", server.url());
+    let arrived = |arguments: &[&str]| {
+        let monitor = Monitor::start(&server);
+        assert_eq!(output(&mut permits(&url, arguments)).code, 0, "{arguments:?}");
+        Requests::arrived(&monitor.stop(&server), "exports")
+    };
+    let of_run = arrived(&["run", "exports", "--limit", "9", "true"]);
+    assert_eq!(arrived(&["acquire", "exports", "--limit", "9", "--lease", "5h"]), of_run);
+}
+
 /// The reason of the event by which the effect of an option shows.
 #[track_caller]
 fn reason(hold: &Hold, row: &Request) -> String {
