@@ -56,7 +56,7 @@ fn a_connect_that_is_dropped_leaves_no_connection() {
     let fixture = Fixture::new();
     let mut connecting = Box::pin(fixture.client(LEASE));
     assert!(poll_once(connecting.as_mut()).is_none(), "it needs the server");
-    assert!(wait::until(|| fixture.proxy.accepted() > 0));
+    assert!(wait::until(|| fixture.proxy.connections() > 0));
     drop(connecting);
     assert!(wait::until(|| fixture.proxy.connections() == 0));
     fixture.all_units_come_back();
