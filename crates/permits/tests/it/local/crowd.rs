@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use permits_testkit::history::ClientEvent;
-use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait;
-use permits_testkit::worker::{SEMAPHORE, Work, Worker};
-use tokio::task::JoinSet;
+use permits_testkit::worker::{Work, Worker};
 
 use crate::local::fixture::Fixture;
 
@@ -37,31 +35,6 @@ fn processes_that_crowd_in_all_get_through() {
     }
     fixture.assert_safe();
     fixture.assert_at_rest();
-}
-
-/// Each of their releases rewrites the whole line. The engine's own tests show that they travel together.
-#[tokio::test]
-async fn a_permit_outlasts_a_crowd_of_its_own_session_that_leaves_at_once() {
-    const WAITERS: u64 = 1_000;
-    let fixture = Fixture::small();
-    let client = permits::Client::connect(&fixture.url()).succeeds().await;
-    let semaphore = client.named(SEMAPHORE, 1);
-    let permit = semaphore.acquire().succeeds().await;
-    let mut waiters = JoinSet::new();
-    for _ in 0..WAITERS {
-        waiters.spawn(semaphore.acquire());
-    }
-    let waiting = async || semaphore.inspect_up_to(0).succeeds().await.waiting;
-    while waiting().await < WAITERS {
-        tokio::task::yield_now().await;
-    }
-    waiters.shutdown().await;
-    permit.renew().await.expect("it goes ahead");
-    permit.release().await.expect("it is still held");
-    while waiting().await > 0 {
-        tokio::task::yield_now().await;
-    }
-    client.close().succeeds().await;
 }
 
 #[test]
