@@ -14,7 +14,7 @@ use permits_testkit::wait;
 use regex::Regex;
 
 use crate::support::Output;
-use crate::world::{BEFORE_REDIS_7, Step, World, is_missing_a_program, steps};
+use crate::world::{Step, World, is_missing_a_program, steps};
 
 /// Makes a test of each file.
 macro_rules! calls {
@@ -51,13 +51,10 @@ fn with_code(command: &str) -> (&str, i32) {
 #[track_caller]
 fn is_like(shown: &str, printed: &str) -> bool {
     static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(" +").expect("it is valid"));
-    static OLD: LazyLock<Regex> = LazyLock::new(|| Regex::new(BEFORE_REDIS_7.0).expect("it is valid"));
     let lines = |text: &str| SPACES.replace_all(text.trim_end(), " ").replace(" \n", "\n");
     let expression = regex::escape(&lines(shown)).replace(r"\[\.\.\]", ".*");
     let expression = expression.replace("\n\\.\\.\\.", "(\n.*)*");
-    Regex::new(&format!("^{expression}$"))
-        .expect("it is valid")
-        .is_match(&lines(&OLD.replace_all(printed, BEFORE_REDIS_7.1)))
+    Regex::new(&format!("^{expression}$")).expect("it is valid").is_match(&lines(printed))
 }
 
 #[track_caller]

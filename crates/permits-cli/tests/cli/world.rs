@@ -41,11 +41,8 @@ const READS: [&str; 8] = [
     "curl ",
 ];
 
-/// Before Redis 7 the text of an error in a script has ERR before its code.
-pub(crate) const BEFORE_REDIS_7: (&str, &str) = (r"\bERR ([A-Z]{2,}) ", "$1 ");
-
 /// The parts of an output that differ from run to run, and the words that replace them on both sides.
-const VARYING: [(&str, &str); 13] = [
+const VARYING: [(&str, &str); 12] = [
     (r"\b[\w.-]+:\d+/[\w-]+\.\d+", "HOLDER"),
     (r"[\w.-]+@[\w.-]+", "OPERATOR"),
     (r"127\.0\.0\.1:\d+", "ADDRESS"),
@@ -57,7 +54,6 @@ const VARYING: [(&str, &str); 13] = [
     (r"\b\d{10}\b", "SECONDS"),
     (r"(?m)^\d{4,5}$", "PORT"),
     (r"\d+ % of maxmemory", "PART of maxmemory"),
-    (BEFORE_REDIS_7.0, BEFORE_REDIS_7.1),
     (" +", " "),
 ];
 

@@ -174,8 +174,7 @@ fn of_tls(error: &rustls::Error) -> StoreError {
 /// The message of `error`, for people.
 pub(crate) fn text(error: &RespError) -> String {
     if let Some(code) = error.code() {
-        let detail = bare(error.detail().unwrap_or_default());
-        return if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
+        return of_parts(code, error.detail().unwrap_or_default());
     }
     if let Some(io) = error.io() {
         #[cfg(feature = "tls")]
@@ -216,6 +215,18 @@ pub(crate) fn is_speechless(error: &RespError) -> bool {
 #[cfg(feature = "tls")]
 fn tls_error(io: &io::Error) -> Option<&rustls::Error> {
     io.get_ref()?.downcast_ref()
+}
+
+/// The message of the server's error.
+fn of_parts(code: &str, whole: &str) -> String {
+    let detail = bare(whole);
+    // Before 7.0 the code of an error in a script is in its text.
+    let has_code = whole.contains("@user_script:") && detail.split(' ').next().is_some_and(is_code);
+    match detail {
+        "" => code.to_owned(),
+        _ if code == "ERR" && has_code => detail.to_owned(),
+        _ => format!("{code} {detail}"),
+    }
 }
 
 /// The server's text without its additions: the line of the script, and the arguments, one of which may be a
@@ -270,6 +281,11 @@ fn denied(text: String) -> String {
     }
 }
 
+/// Returns true if a word is like the code of an error.
+fn is_code(word: &str) -> bool {
+    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
 /// Returns true if `reason` contains `code` as a whole word.
 fn has(reason: &str, code: &str) -> bool {
     reason.split(|character: char| !character.is_ascii_uppercase()).any(|word| word == code)
@@ -287,6 +303,20 @@ mod tests {
         assert!(matches!(of_server(new.into()), StoreError::OutOfMemory { .. }));
         assert!(matches!(of_server("BUSY Redis is busy".into()), StoreError::Unreachable { .. }));
         assert!(matches!(of_server("ERR BUSYNESS".into()), StoreError::Rejected { .. }));
+    }
+
+    #[test]
+    fn the_code_of_an_error_in_a_script_is_the_same_in_each_version() {
+        let old = "Error running script (call to f_6b): @user_script:7: WRONGTYPE Operation";
+        for (code, whole, expected) in [
+            ("ERR", old, "WRONGTYPE Operation"),
+            ("WRONGTYPE", "Operation script: 6b, on @user_script:7.", "WRONGTYPE Operation"),
+            ("ERR", "value is not a float script: 6b, on @user_script:7.", "ERR value is not a float"),
+            ("ERR", "DB index is out of range", "ERR DB index is out of range"),
+            ("ERR", "", "ERR"),
+        ] {
+            assert_eq!(of_parts(code, whole), expected);
+        }
     }
 
     #[test]

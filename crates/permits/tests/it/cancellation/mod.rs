@@ -8,6 +8,7 @@
 //! - `lost_replies`: any other call whose reply is lost, and a grant whose message is lost.
 //! - `other_calls`: the same for other calls that are dropped.
 //! - `runtimes`: permits outlive the runtime that acquired them, and a blocked one.
+//! - `storm`: many acquisitions, dropped at random points.
 //! - `fixture`: server, proxy and observer; it brings an acquisition to its stage. `user`: the program that
 //!   acquires.
 
@@ -16,6 +17,7 @@ mod fixture;
 mod lost_replies;
 mod other_calls;
 mod runtimes;
+mod storm;
 mod user;
 
 use std::time::Duration;
