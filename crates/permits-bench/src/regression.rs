@@ -7,9 +7,10 @@
 //! three times. Figures that are better than stored are accepted; `regression --store` stores them, and is
 //! for a quiet machine.
 
-use serde_json::{Map, Value, json};
-
+use permits::Client;
 use permits_testkit::Server;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::core_bench::measure;
@@ -29,7 +30,12 @@ const WAIT: f64 = 3.0;
 pub(crate) fn run(store: bool) -> Result<(), Failure> {
     let mut bench = Bench::new(Scale::CORE, Server::start())?;
     measure(&mut bench, &OWN, &[Mode::Quiet])?;
-    let figures = figures(&bench.results)?;
+    let first = Figure {
+        name: "client work, the first permit of a client / a later one",
+        value: first_permit(&Server::start())?,
+        may_grow: WORK,
+    };
+    let figures: Vec<Figure> = figures(&bench.results)?.into_iter().chain([first]).collect();
     if store {
         let stored: Map<String, Value> =
             figures.iter().map(|figure| (figure.name.to_owned(), json!(rounded(figure.value)))).collect();
@@ -47,6 +53,30 @@ pub(crate) fn run(store: bool) -> Result<(), Failure> {
         }
     }
     if worse.is_empty() { Ok(()) } else { Err(format!("worse than it was: {}", worse.join("; ")).into()) }
+}
+
+/// The processor time of this process to connect and to take a first permit, by that of a later cycle.
+fn first_permit(server: &Server) -> Result<f64, Failure> {
+    const CLIENTS: u32 = 30;
+    const CYCLES: u32 = 200;
+    let now_us = || {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+    };
+    let (mut first_us, mut later_us) = (0.0, 0.0);
+    for _ in 0..CLIENTS {
+        let began = now_us();
+        let client = Client::connect(&server.url()).wait()?;
+        let semaphore = client.semaphore("first", 1)?;
+        semaphore.acquire().wait()?.release().wait()?;
+        let granted = now_us();
+        for _ in 0..CYCLES {
+            semaphore.acquire().wait()?.release().wait()?;
+        }
+        first_us += granted - began;
+        later_us += (now_us() - granted) / f64::from(CYCLES);
+    }
+    Ok(first_us / later_us)
 }
 
 /// A figure that should not grow.

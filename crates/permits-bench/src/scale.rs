@@ -3,7 +3,7 @@
 //!
 //! - **Measures**: the cost of a grant to 10, 100 and 1,000 processes of one waiter each, which should stay
 //!   the same; the cycles of 64 tasks that share one semaphore, and eight; cycles over TCP and over TLS.
-//! - **Run**: `scripts/bench scale`, which takes 5 minutes; `--quick` for a little of everything.
+//! - **Run**: `scripts/bench scale`, which takes 3 minutes; `--quick` for a little of everything.
 //! - **Result**: a table in `docs/performance.md`.
 
 use std::fmt::Write as _;
