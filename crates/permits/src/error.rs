@@ -392,7 +392,7 @@ pub enum AdminError {
         stored: u32,
     },
     /// Not now: the semaphore to delete is in use.
-    #[error("semaphore {semaphore:?} is in use: {held} units are held or cool, {waiting} requests wait")]
+    #[error("semaphore {semaphore:?} is in use: {held} held or cooling, {waiting} waiting")]
     InUse {
         /// The semaphore.
         semaphore: String,

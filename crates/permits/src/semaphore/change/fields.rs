@@ -74,7 +74,7 @@ fn read(fields: &mut Fields) -> Result<Change, String> {
         "open_line" => Change::OpenLine,
         "set_alert" => {
             let wait = fields.take("wait_ms", |value| value.time("wait_ms"))?;
-            let waiting = fields.take("waiting", |value| value.whole("waiting", 0..=most))?;
+            let waiting = fields.take("waiting", |value| value.whole("waiting", 1..=most))?;
             Change::SetAlert(Alert::new(wait, waiting).map_err(|invalid| invalid.to_string())?)
         }
         "revoke" => Change::Revoke {
@@ -279,6 +279,10 @@ mod tests {
             (
                 json!({ "change": "set_alert", "waiting": 0 }),
                 "an alert at 0 waiters is out of range: at least 1",
+            ),
+            (
+                json!({ "change": "set_alert", "waiting": 1_u64 << 32 }),
+                "waiting is a whole number from 1 to 4294967295, not 4294967296",
             ),
             (json!({ "change": "revoke" }), "\"holder\" is missing"),
             (json!({ "change": "revoke", "holder": "" }), "the holder is empty: give it 1 to 200 bytes"),
