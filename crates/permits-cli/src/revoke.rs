@@ -1,5 +1,7 @@
 //! `permits revoke`: takes permits or places in line away.
 
+use std::collections::BTreeSet;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semaphore};
 
@@ -75,39 +77,51 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<Option<S
 /// Revokes all holders and waiters, and frees what cools. Returns their numbers as text, or `None` if there
 /// were none.
 ///
-/// Waiters come first, because revoking a holder grants a waiter. The number of rounds is fixed by the number
-/// of holders and waiters at the start: later ones are not revoked.
+/// Waiters come first, because revoking a holder grants a waiter. The rounds over them are as many as their
+/// number at the start demands, and a grant after the first list of holders stays: later ones are not
+/// revoked. A permit that counts for longer cools when it is revoked, so a later round frees it. Its token
+/// stays the same, so it is counted once.
 async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, AdminError> {
-    let Inspection { held, waiting, .. } = semaphore.inspect_up_to(0).await?;
-    let (mut holders, mut waiters) = (0, 0);
+    let waiting = semaphore.inspect_up_to(0).await?.waiting;
+    let (mut waiters, mut tokens) = (0, BTreeSet::new());
     for _ in 0..=waiting / u64::from(MAX_LISTED) {
-        let listed = semaphore.inspect().await?.waiters;
-        waiters += revoke_each(semaphore, listed.into_iter().map(|info| (info.holder, None)), reason).await?;
+        let listed = semaphore.inspect().await?.waiters.into_iter();
+        waiters += revoke_each(semaphore, listed.map(|info| ((), info.holder, None)), reason).await?.len();
     }
-    for _ in 0..=held / u64::from(MAX_LISTED) {
-        let listed = semaphore.inspect().await?.holders;
-        let cooling = |info: HolderInfo| (info.holder, info.cooling.then_some(info.token));
-        holders += revoke_each(semaphore, listed.into_iter().map(cooling), reason).await?;
+    let mut start = None;
+    loop {
+        let mut listed = semaphore.inspect().await?.holders;
+        let Some(now) = listed.iter().map(listed_at).max() else { break };
+        let start = *start.get_or_insert(now);
+        listed.retain(|info| info.token <= start);
+        let grant = |info: HolderInfo| (info.token, info.holder, info.cooling.then_some(info.token));
+        let revoked = revoke_each(semaphore, listed.into_iter().map(grant), reason).await?;
+        if revoked.is_empty() {
+            break;
+        }
+        tokens.extend(revoked);
     }
-    let count = |count: u64, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let revoked = format!("{} and {}", count(holders, "holder"), count(waiters, "waiter"));
-    Ok((holders + waiters > 0).then_some(revoked))
+    let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let revoked = format!("{} and {}", count(tokens.len(), "holder"), count(waiters, "waiter"));
+    Ok((tokens.len() + waiters > 0).then_some(revoked))
 }
 
-/// Revokes these holders and waiters, and frees the grants that cool, which have a token. Returns the number
-/// of those found.
-async fn revoke_each(
+/// The time at which the store has listed a holder, in the microseconds of its token.
+fn listed_at(info: &HolderInfo) -> u64 {
+    info.token.saturating_add(u64::try_from(info.age.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Revokes these holders and waiters, and frees the grants that cool, which have a token. Returns the first
+/// parts of those found.
+async fn revoke_each<T>(
     semaphore: &Semaphore,
-    found: impl Iterator<Item = (String, Option<u64>)>,
+    targets: impl Iterator<Item = (T, String, Option<u64>)>,
     reason: &str,
-) -> Result<u64, AdminError> {
-    let revoke = async |(holder, token): (String, Option<u64>)| {
+) -> Result<Vec<T>, AdminError> {
+    let revoke = async |(target, holder, token): (T, String, Option<u64>)| {
         let change = Change::Revoke { holder, token, reason: reason.to_owned() };
-        semaphore.change(change).await.map(|changed| u64::from(changed.found))
+        semaphore.change(change).await.map(|changed| changed.found.then_some(target))
     };
-    stream::iter(found)
-        .map(revoke)
-        .buffer_unordered(CONCURRENCY)
-        .try_fold(0, async |sum, revoked| Ok(sum + revoked))
-        .await
+    let revoked = stream::iter(targets).map(revoke).buffer_unordered(CONCURRENCY);
+    revoked.try_filter_map(async |revoked| Ok(revoked)).try_collect().await
 }

@@ -18,6 +18,7 @@ mod names;
 mod output;
 mod packaging;
 mod requests;
+mod revoke;
 mod runbook;
 mod serve;
 mod signals;

@@ -1,0 +1,39 @@
+//! `permits revoke` where a list has not all holders.
+
+use std::time::Duration;
+
+use permits::{AcquireOptions, Client, Permit};
+use permits_testkit::sound::Named as _;
+use permits_testkit::{HOUR, Server, wait};
+
+use crate::support::{Output, fresh, output, permits};
+
+/// More than a list has.
+const MANY: u32 = 1_200;
+
+/// Permits of `h0000` and so on, which count for longer than those that ask for them. What cools is listed
+/// first.
+#[track_caller]
+fn hold_many(client: &Client, name: &str) -> Vec<Permit> {
+    let semaphore = client.named(name, MANY);
+    let options = AcquireOptions::new().lease(HOUR).at_least(Duration::from_secs(1_800));
+    let holders = (0..MANY).map(|number| format!("h{number:04}"));
+    holders
+        .map(|holder| semaphore.acquire_with(options.clone().holder(holder)).wait().expect("it is free"))
+        .collect()
+}
+
+fn revoke(server: &Server, name: &str, arguments: &[&str]) -> Output {
+    output(permits(&server.url(), ["revoke", name]).args(arguments))
+}
+
+#[test]
+fn all_are_revoked_and_counted_where_a_list_has_not_all() {
+    let (server, name) = fresh();
+    let client = Client::connect(&server.url()).wait().expect("the server is up");
+    let held = hold_many(&client, &name);
+    let all = revoke(&server, &name, &["--all"]);
+    let expected = format!("{name}: {MANY} holders and 0 waiters revoked, 0 of {MANY} held, 0 waiting\n");
+    assert_eq!((all.code, all.stdout), (0, expected), "{}", all.stderr);
+    assert!(wait::until(|| held.iter().all(|permit| !permit.is_held())), "they are not told");
+}
