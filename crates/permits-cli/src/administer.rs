@@ -7,17 +7,17 @@ use permits::{AdminError, Change, Client, Inspection, Semaphore};
 
 use crate::args::{Alert, Changed, Chosen, Common, Delete, Limit};
 use crate::exit::{self, Failure};
-use crate::status::{alerts, closed, usage};
+use crate::status::{MAX_LISTED, alerts, closed, usage};
 use crate::text::paused;
+use crate::units::unlisted_units;
 use crate::{connect, each, names, report};
 
-/// Makes a change. A revocation also frees what cools under that name. Returns false if there was nothing to
-/// revoke or to delete.
+/// Makes a change. A revocation without a token also frees what cools under that name, of the holders that an
+/// inspection lists. Returns false if there was nothing to revoke or to delete.
 pub(crate) async fn make(semaphore: &Semaphore, change: &Change) -> Result<bool, AdminError> {
     let mut found = semaphore.change(change.clone()).await?.found;
-    if let Change::Revoke { holder, token: None, reason } = change
-        && !found
-    {
+    if let Change::Revoke { holder, token: None, reason } = change {
+        // After the revocation, since the permit itself may cool now.
         let listed = semaphore.inspect().await?.holders;
         for info in listed.into_iter().filter(|info| info.cooling && info.holder == *holder) {
             let (token, reason) = (Some(info.token), reason.clone());
@@ -25,6 +25,19 @@ pub(crate) async fn make(semaphore: &Semaphore, change: &Change) -> Result<bool,
         }
     }
     Ok(found)
+}
+
+/// The reason why a revocation by name found nothing.
+pub(crate) async fn not_found(semaphore: &Semaphore, holder: &str) -> Result<String, AdminError> {
+    let inspection = semaphore.inspect().await?;
+    let reason = format!("{holder:?} neither holds nor waits");
+    if inspection.cooling == 0 || unlisted_units(&inspection) == 0 {
+        return Ok(reason);
+    }
+    Ok(format!(
+        "{reason}, and no grant of it cools among the first {MAX_LISTED} holders: a later one is freed by its \
+         token, with a library or over HTTP, or with permits revoke --all"
+    ))
 }
 
 /// Makes a change of each chosen semaphore, with a warning for a name that the store did not know.

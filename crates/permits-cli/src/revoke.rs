@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semaphore};
 
-use crate::administer::{after, make};
+use crate::administer::{after, make, not_found};
 use crate::args::{Chosen, Common, Revoke};
 use crate::each::{self, CONCURRENCY};
 use crate::exit::{self, Failure};
+use crate::inspected::unlisted_waiters;
 use crate::status::{MAX_LISTED, usage};
+use crate::units::unlisted_units;
 use crate::{connect, names};
 
 /// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt
@@ -39,7 +41,7 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
             }
             let none = match partial {
                 true => format!("{name}: no holder or waiter begins with {holder:?}"),
-                false => format!("{name}: {holder:?} neither holds nor waits"),
+                false => format!("{name}: {}", not_found(&semaphore, holder).await?),
             };
             Err(Failure::new(exit::NO_MATCH, none))
         }
@@ -58,11 +60,21 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
 
 /// The only holder or waiter with a name that starts with `beginning`, if there is any.
 async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<Option<String>, Failure> {
-    let Inspection { name, holders, waiters, .. } = semaphore.inspect().await?;
+    let inspection = semaphore.inspect().await?;
+    if unlisted_units(&inspection) > 0 || unlisted_waiters(&inspection) > 0 {
+        let message = format!(
+            "{}: --partial searches the first {MAX_LISTED} holders and waiters, and there are more: give the \
+             whole name",
+            inspection.name
+        );
+        return Err(Failure::new(exit::USAGE, message));
+    }
+    let Inspection { name, holders, waiters, .. } = inspection;
     let names =
         holders.into_iter().map(|info| info.holder).chain(waiters.into_iter().map(|info| info.holder));
-    let mut found: Vec<String> = names.filter(|name| name.starts_with(beginning)).collect();
-    match (found.pop(), found.len()) {
+    // One name may hold, and have grants that cool.
+    let mut found: BTreeSet<String> = names.filter(|name| name.starts_with(beginning)).collect();
+    match (found.pop_last(), found.len()) {
         (found, 0) => Ok(found),
         (_, others) => {
             let message = format!(

@@ -383,7 +383,7 @@ pub(crate) struct Revoke {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Take HOLDER as the beginning of a name, which must match one holder or waiter only
+    /// Take HOLDER as the beginning of a name, which must match only one of at most 1,000 holders and waiters
     #[arg(long, conflicts_with = "all")]
     pub(crate) partial: bool,
 

@@ -151,7 +151,8 @@ Effect:
   permits run ends its command and exits with 76, or leaves the line and
   exits with 75, and reports the reason. A holder that cannot be reached
   works on until its next renewal, while another holder may be granted its
-  units.
+  units. A grant that would still count (--at-least) is freed, too: by the
+  name of its holder if it is among the first 1,000.
 
 All:
   The holders and the waiters at the start of the command. Later ones may

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::app::{App, Problem};
 use super::listener::Ends;
-use crate::administer::make;
+use crate::administer::{make, not_found};
 use crate::exit::Failure;
 use crate::names::unknown_failure;
 use crate::report;
@@ -43,7 +43,8 @@ pub(super) async fn change(
     if !make(&semaphore, &change).await.map_err(Failure::from)? {
         return Err(match change {
             Change::Revoke { holder, .. } => {
-                Problem::new(StatusCode::NOT_FOUND, format!("{holder:?} neither holds nor waits"))
+                let reason = not_found(&semaphore, &holder).await.map_err(Failure::from)?;
+                Problem::new(StatusCode::NOT_FOUND, reason)
             }
             _ => unknown_failure(&app.feed.reader.client, &name).await.into(),
         });

@@ -27,6 +27,39 @@ fn revoke(server: &Server, name: &str, arguments: &[&str]) -> Output {
     output(permits(&server.url(), ["revoke", name]).args(arguments))
 }
 
+/// The code of a revocation that is refused, and the reason.
+#[track_caller]
+fn refusal(output: &Output, name: &str) -> (i32, String) {
+    assert_eq!(output.stdout, "");
+    let reason = output.stderr.strip_prefix(&format!("permits: {name}: ")).expect("it names the semaphore");
+    (output.code, reason.trim_end().to_owned())
+}
+
+#[test]
+fn what_a_list_has_not_is_not_said_to_be_missing() {
+    let (server, name) = fresh();
+    let client = Client::connect(&server.url()).wait().expect("the server is up");
+    let held = hold_many(&client, &name);
+    let (first, last) = ("h0000".to_owned(), format!("h{:04}", MANY - 1));
+    let partial =
+        "--partial searches the first 1000 holders and waiters, and there are more: give the whole name";
+    for beginning in ["h000", &last] {
+        let refused = revoke(&server, &name, &[beginning, "--partial"]);
+        assert_eq!(refusal(&refused, &name), (64, partial.to_owned()));
+    }
+    for permit in held {
+        permit.release().wait().expect("it is held");
+    }
+    let refused = refusal(&revoke(&server, &name, &[&last]), &name);
+    let token = format!(
+        "\"{last}\" neither holds nor waits, and no grant of it cools among the first 1000 holders: a later one \
+         is freed by its token, with a library or over HTTP, or with permits revoke --all"
+    );
+    assert_eq!(refused, (1, token));
+    let freed = revoke(&server, &name, &[&first]);
+    assert_eq!(freed.code, 0, "{}", freed.stderr);
+}
+
 #[test]
 fn all_are_revoked_and_counted_where_a_list_has_not_all() {
     let (server, name) = fresh();
