@@ -1,5 +1,6 @@
 //! One semaphore that is watched.
 
+use std::mem::{replace, take};
 use std::time::SystemTime;
 
 use permits::{AdminError, Inspection, Semaphore};
@@ -30,7 +31,8 @@ pub(super) struct Watcher {
     last: Option<Inspection>,
     /// The store knew the semaphore at the last inspection.
     pub(super) is_known: bool,
-    /// A key of another program looks like one of this semaphore.
+    /// A key of another program looks like one of this semaphore, or its keys are damaged. Reported once,
+    /// until it can be read again.
     is_unreadable: bool,
     /// The reason why the semaphore could not be inspected, until it could be.
     pub(super) unreachable: Option<String>,
@@ -44,9 +46,6 @@ impl Watcher {
     /// Inspects the semaphore. Prints the new changes by operators, and the state if it differs from the last
     /// one.
     pub(super) async fn look(&mut self, lines: Lines<'_>) -> Result<(), Failure> {
-        if self.is_unreadable {
-            return Ok(());
-        }
         let now = match self.semaphore.inspect().await {
             Ok(inspection) => inspection,
             Err(AdminError::Store(error))
@@ -56,20 +55,21 @@ impl Watcher {
                 return Ok(());
             }
             Err(AdminError::Store(error)) if lines.several && error.concerns_one_semaphore() => {
-                report::say(format_args!("not watched: {}", report::with_causes(&error)));
-                self.is_unreadable = true;
+                if !replace(&mut self.is_unreadable, true) {
+                    report::say(format_args!("not watched: {}", report::with_causes(&error)));
+                }
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         };
-        let was_unreachable = self.unreachable.take().is_some();
+        let was_hidden = self.unreachable.take().is_some() | take(&mut self.is_unreadable);
         self.is_known = names::is_used(&now);
         let before = self.last.as_ref();
         for change in before.map(|before| new_changes(before, &now)).unwrap_or_default() {
             let text = || format!("{}: {} {}", now.name, change.by, change.change);
             lines.print(change.at, text, Line::Changed { name: &now.name, change });
         }
-        if was_unreachable || before.is_none_or(|before| differ(before, &now)) {
+        if was_hidden || before.is_none_or(|before| differ(before, &now)) {
             let at = SystemTime::now();
             let status = StatusJson { inspection: &now, store: lines.store };
             lines.print(at, || state(before, &now), Line::State { at_ms: unix_ms(at), status });

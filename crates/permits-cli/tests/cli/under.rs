@@ -67,3 +67,22 @@ fn a_key_of_another_program_hides_no_semaphore_from_a_watch() {
     assert!(wait::until(|| reported() > 0), "nothing is reported");
     assert_eq!(reported(), 1, "{}", watch.stderr());
 }
+
+#[test]
+fn a_semaphore_that_can_be_read_again_is_watched_again() {
+    let server = Server::start();
+    prepare_tenants(&server);
+    let (state, aside) = ("permits:{api/tenant-2}:state", "aside");
+    let mut watch = permits(&server.url(), ["watch", "--under", "api/", "--interval", "100ms"]);
+    let watch = Running::until(&mut watch, "  api/tenant-2: 0 of 1 held, 0 waiting\n");
+    for times in 1..=2 {
+        server.command(&["RENAME", state, aside]);
+        server.command(&["SET", state, "not ours"]);
+        let reported = || watch.stderr().matches("not watched: a key of semaphore \"api/tenant-2\"").count();
+        assert!(wait::until(|| reported() == times), "{}", watch.stderr());
+        server.command(&["RENAME", aside, state]);
+        let lines = || watch.stdout().matches("  api/tenant-2: 0 of 1 held, 0 waiting\n").count();
+        assert!(wait::until(|| lines() > times), "{}", watch.stdout());
+        assert_eq!(reported(), times, "{}", watch.stderr());
+    }
+}
