@@ -201,7 +201,7 @@ export class Permit extends Held {
 
 /** Permits of several semaphores, which are acquired and released together. */
 export class PermitSet extends Held {
-  /** The permits, in the order of the request. */
+  /** The permits, in the order in which they were acquired. */
   readonly permits: readonly Permit[];
 
   /** @internal */

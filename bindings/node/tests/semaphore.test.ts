@@ -223,6 +223,11 @@ for (const [store, url] of Object.entries(STORES)) {
         await using set = await client.acquireAll([semaphore, [other, { weight: 3 }]], { timeout: LIMIT });
         assert.deepEqual([set.get('s')?.weight, set.get('t')?.weight, set.get('u')], [1, 3, undefined]);
         assert.ok(set.isHeld);
+        {
+          await using same = await client.acquireAll([other, semaphore]);
+          const names = [set, same].map(({ permits }) => permits.map((permit) => permit.semaphore));
+          assert.deepEqual(names[0], names[1], 'in the order in which all are acquired');
+        }
         await assert.rejects(client.acquireAll([semaphore, [other, { weight: 2 }]], { timeout: 10 }), {
           code: 'TIMED_OUT',
           details: { semaphore: 't', waitedMs: 10 },
