@@ -106,15 +106,16 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn count(text: &str) -> Result<u32, String> {
-    whole(text, u32::MAX)
+    whole(text, 0, u32::MAX)
 }
 
 pub(super) fn exit_code(text: &str) -> Result<u8, String> {
-    whole(text, u8::MAX)
+    whole(text, 0, u8::MAX)
 }
 
-fn whole<T: FromStr + Display>(text: &str, most: T) -> Result<T, String> {
-    text.parse().map_err(|_| format!("it must be a whole number from 0 to {most}"))
+/// A number of the type `T`. The message names the range; numbers of `T` beyond it are left to the rules.
+fn whole<T: FromStr + Display>(text: &str, least: T, most: T) -> Result<T, String> {
+    text.parse().map_err(|_| format!("it must be a whole number from {least} to {most}"))
 }
 
 /// Parses a change of a limit: the new one, or with a sign the difference.
@@ -207,7 +208,7 @@ pub(super) fn alert_wait(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn alert_waiting(text: &str) -> Result<u32, String> {
-    let waiting = count(text)?;
+    let waiting = whole(text, 1, u32::MAX)?;
     Alert::new(None, Some(waiting)).map(|_| waiting).map_err(|error| error.to_string())
 }
 

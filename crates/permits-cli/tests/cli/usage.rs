@@ -86,7 +86,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["pause", "x", "y"], "unexpected argument 'y'"),
         (&["pause", "x", "--for", "-1"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["alert", "x", "--wait", "-1"], "such as 500ms, 1.5s, 15s or 1h30m"),
-        (&["alert", "x", "--waiting", "-1"], "it must be a whole number from 0 to 4294967295"),
+        (&["alert", "x", "--waiting", "-1"], "it must be a whole number from 1 to 4294967295"),
         (&["resume"], "<NAME|--under <PREFIX>>"),
         (&["pause", "x", "--under", "y"], "the name \"x\" cannot be used with --under"),
         (&["limit", "--under", "y", "many"], "\"many\" for [N]: limit is a whole number from 1"),
