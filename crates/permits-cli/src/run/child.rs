@@ -82,7 +82,7 @@ impl Child {
         // System calls only, as `before_exec` demands.
         posix::before_exec(&mut command_line, move || {
             die_with_parent(parent)?;
-            posix::inherit_ignored_pipe();
+            posix::inherit();
             if let Some(terminal) = &terminal {
                 // The command runs without the foreground, too.
                 let _ = terminal.give_to_caller();

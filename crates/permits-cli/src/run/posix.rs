@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
@@ -29,11 +30,14 @@ static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 /// True if standard output was closed when this process started.
 static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
 
+/// The signals that were blocked when this process started.
+static BLOCKED: OnceLock<libc::sigset_t> = OnceLock::new();
+
 /// Notes inherited state before `main`, because Rust's runtime changes it: it ignores SIGPIPE in this process
 /// and resets it to the default in every child, and it opens a closed standard output as /dev/null, which a
-/// caller may have chosen, too.
+/// caller may have chosen, too. [`unblock`] changes the blocked signals.
 // SAFETY: the section holds functions of this type, which the C runtime calls once before `main`. The
-// function makes two system calls and stores two flags; it uses nothing that Rust's runtime sets up.
+// function makes three system calls and stores what they return; it uses nothing that Rust's runtime sets up.
 #[used]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
@@ -43,6 +47,13 @@ static NOTE_INHERITED: extern "C" fn() = {
         // SAFETY: the call reads the flags of a descriptor, which need not be open.
         let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
         CLOSED_STDOUT.store(flags == -1, Ordering::Relaxed);
+        // SAFETY: without a new mask, the one in force is written to a place that is ours.
+        let blocked = unsafe {
+            let mut blocked = MaybeUninit::<libc::sigset_t>::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), blocked.as_mut_ptr());
+            blocked.assume_init()
+        };
+        let _ = BLOCKED.set(blocked);
     }
     note
 };
@@ -52,9 +63,13 @@ pub(crate) fn is_stdout_closed() -> bool {
     CLOSED_STDOUT.load(Ordering::Relaxed)
 }
 
-/// Ignores SIGPIPE in the command if this process was started so, as by systemd. Call it between fork and
-/// exec.
-pub(super) fn inherit_ignored_pipe() {
+/// Ignores SIGPIPE in the command if this process was started so, as by systemd, and blocks the signals that
+/// were blocked then. Call it between fork and exec.
+pub(super) fn inherit() {
+    if let Some(blocked) = BLOCKED.get() {
+        // SAFETY: the mask is one that the system gave us, and the call is async-signal-safe.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
+    }
     if IGNORED_PIPE.load(Ordering::Relaxed) {
         // SAFETY: the signal is a valid one, ignoring it needs no handler, and the call is async-signal-safe.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
@@ -90,19 +105,30 @@ impl Drop for ByDefault {
     }
 }
 
-/// Runs `work` while `signal` is blocked on this thread. Safe to call between fork and exec.
-pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
+/// Blocks or unblocks `signal` on this thread. Returns the mask that was in force before. Safe to call
+/// between fork and exec.
+fn change_mask(how: libc::c_int, signal: Signal) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the sets are ours and initialised before they are read; none of the calls can fail, the signal
     // being a valid one, and all of them are async-signal-safe.
-    let before = unsafe {
+    unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
         libc::sigemptyset(before.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr());
         before.assume_init()
-    };
+    }
+}
+
+/// Lets this thread receive `signal`, which the parent may have blocked.
+pub(super) fn unblock(signal: Signal) {
+    let _ = change_mask(libc::SIG_UNBLOCK, signal);
+}
+
+/// Runs `work` while `signal` is blocked on this thread. Safe to call between fork and exec.
+pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
+    let before = change_mask(libc::SIG_BLOCK, signal);
     let result = work();
     // SAFETY: the mask is the one that was in force before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };

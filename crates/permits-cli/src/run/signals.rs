@@ -22,6 +22,7 @@ const OTHER: [Signal; 2] = [Signal::USR1, Signal::USR2];
 const WITH_CHILD: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
 
 /// Listeners, from their creation to the end of the process. Signals ignored by the parent stay ignored.
+/// Those that it blocked are received: without them the end of the command would not be noticed.
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
@@ -56,6 +57,8 @@ impl Signals {
             // With SIGCHLD ignored, the system would discard the child's exit status.
             if signal == Signal::CHILD || !posix::is_ignored(signal) {
                 self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
+                // After that, since one may be pending.
+                posix::unblock(signal);
             }
         }
         Ok(())

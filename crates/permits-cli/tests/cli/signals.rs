@@ -1,6 +1,6 @@
 //! Signals: those that end the wait, those that reach the command, and those that kill it.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use permits_testkit::{ChildGuard, HANGS, Proxy, wait};
 use rustix::process::Signal;
@@ -17,6 +17,7 @@ on_a_server! {
     signals_leave_the_line_at_once,
     a_signal_ends_an_acquire_whose_handle_cannot_be_written,
     ignored_signals_stay_ignored,
+    blocked_signals_are_received_and_stay_blocked_in_the_command,
     the_command_does_not_outlive_a_killed_permits,
     background_processes_of_the_command_are_left_alone,
 }
@@ -154,7 +155,7 @@ fn a_directory_that_stays_locked_is_named() {
 }
 
 fn ignored_signals_stay_ignored(store: &dyn Store, name: &str) {
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     let ignoring = r#"trap "" HUP INT QUIT TERM PIPE USR1 USR2; exec "$@""#;
     command.args(["-c", ignoring, "sh", env!("CARGO_BIN_EXE_permits"), "run", name]);
     command.args(["--limit", "1", "--url", &store.url(), "--", "sh", "-c"]);
@@ -162,6 +163,27 @@ fn ignored_signals_stay_ignored(store: &dyn Store, name: &str) {
     command.arg(format!("{script}; echo survived"));
     let output = output(&mut command);
     assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (0, "survived\n", ""));
+}
+
+/// As from a program that blocks signals in the thread that starts the command.
+fn blocked_signals_are_received_and_stay_blocked_in_the_command(store: &dyn Store, name: &str) {
+    let blocking = |program: &[&str]| {
+        let mut command = Command::new("env");
+        command.args(["--block-signal=CHLD,CONT,INT,TERM", &format!("PERMITS_URL={}", store.url())]);
+        command.args(program);
+        command
+    };
+    let permits = env!("CARGO_BIN_EXE_permits");
+    let mask = ["grep", "SigBlk", "/proc/self/status"];
+    let shown = output(&mut blocking(&[&[permits, "run", name, "--limit", "1"][..], &mask].concat()));
+    assert_eq!((shown.code, shown.stderr.as_str()), (0, ""), "the end of the command is noticed");
+    assert_eq!(shown.stdout, output(&mut blocking(&mask)).stdout);
+    let mut hold = blocking(&[permits, "hold", name, "--limit", "1"]);
+    let _gate = gate(&mut hold);
+    let running = Running::until(&mut hold, "granted");
+    running.signal(Signal::TERM);
+    assert_eq!(running.finish().code, 143);
+    assert_eq!(counts(store, name), (0, 0));
 }
 
 fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) {
