@@ -31,6 +31,7 @@ use crate::text::duration;
 use crate::{names, report};
 pub(crate) use caller::Caller;
 pub(crate) use hint::forgotten_name;
+pub(crate) use outer::OUTER;
 use reason::{Line, Reason};
 
 /// Time for the release: a little longer than the library retries.

@@ -1,31 +1,32 @@
-//! The `permits run` around this process. If it holds the units for which this process waits, neither ever
-//! ends.
+//! The `permits run`s around this process. If they hold the units for which this process waits, none of them
+//! ever ends.
 //!
-//! The environment, which every process between the two inherits, has the token of its permit. The permit is
-//! held if the store still lists that token.
+//! The environment, which every process between them and this one inherits, has the tokens of their permits.
+//! A permit is held if the store still lists its token.
 
 use std::env;
 
-use permits::Inspection;
+use permits::{HolderInfo, Inspection};
 
-/// The token of the permit of `name` that a `permits run` around this process had when it started its
-/// command.
-pub(super) fn token(name: &str) -> Option<u64> {
-    let variable = |name: &str| env::var(name).unwrap_or_default();
-    if variable("PERMITS_NAME") == name {
-        return variable("PERMITS_TOKEN").parse().ok();
-    }
-    let also = variable("PERMITS_ALSO");
-    let mut permits = also.lines().filter_map(|line| {
+/// The environment variable with the permits of the runs around a process, one a line: token, slot and name.
+pub(crate) const OUTER: &str = "PERMITS_OUTER";
+
+/// The tokens of the permits of `name` that the runs around this process had when they started their
+/// commands.
+pub(super) fn tokens(name: &str) -> Vec<u64> {
+    let outer = env::var(OUTER).unwrap_or_default();
+    let token = |line: &str| {
         let mut parts = line.splitn(3, ' ');
         let (token, _slot, of) = (parts.next()?, parts.next()?, parts.next()?);
-        Some((token.parse().ok()?, of))
-    });
-    permits.find(|(_, of)| *of == name).map(|(token, _)| token)
+        token.parse().ok().filter(|_| of == name)
+    };
+    outer.lines().filter_map(token).collect()
 }
 
-/// True if a request of `weight` cannot be granted before the permit with this token has ended.
-pub(super) fn blocks(inspection: &Inspection, token: u64, weight: u32) -> bool {
-    let outer = inspection.holders.iter().find(|info| info.token == token && !info.cooling);
-    outer.zip(inspection.limit).is_some_and(|(outer, limit)| outer.weight.saturating_add(weight) > limit)
+/// True if a request of `weight` cannot be granted before a permit with one of these tokens has ended.
+pub(super) fn blocks(inspection: &Inspection, tokens: &[u64], weight: u32) -> bool {
+    let is_outer = |info: &&HolderInfo| tokens.contains(&info.token) && !info.cooling;
+    let weights = inspection.holders.iter().filter(is_outer).map(|info| info.weight);
+    let units = weights.fold(0, u32::saturating_add);
+    units > 0 && inspection.limit.is_some_and(|limit| units.saturating_add(weight) > limit)
 }

@@ -51,20 +51,21 @@ impl Reason {
             let fields = json!({ "reason": text });
             Self { text, fields, ..Self::default() }
         };
-        // All holders are listed to find one of them.
-        let outer = outer::token(line.semaphore.name());
+        // All holders are listed to find some of them.
+        let outer = outer::tokens(line.semaphore.name());
         let inspect = async {
-            match outer {
-                Some(_) => line.semaphore.inspect().await,
+            if outer.is_empty() {
                 // One more than is named shows whether there are more.
-                None => line.semaphore.inspect_up_to(NAMED as u32 + 1).await,
+                line.semaphore.inspect_up_to(NAMED as u32 + 1).await
+            } else {
+                line.semaphore.inspect().await
             }
         };
         let inspected: Result<Inspection, AdminError> = timeout(ANSWER_TIMEOUT, inspect)
             .await
             .map_err(|_| unknown("the store does not answer".to_owned()))?;
         let inspection = inspected.map_err(|error| unknown(report::with_causes(&error)))?;
-        let is_own_parent = outer.is_some_and(|token| outer::blocks(&inspection, token, line.weight));
+        let is_own_parent = outer::blocks(&inspection, &outer, line.weight);
         let text = describe(&inspection, is_own_parent, columns);
         let fields = report::joined(fields(&inspection), &json!({ "reason": text }));
         let stands_still = inspection.paused || !inspection.recovering.is_zero();

@@ -66,7 +66,7 @@ async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool) -> I
         sleep_until(began + after).await;
         let line = line();
         let is_due = verbose || after >= PLAIN_AFTER;
-        if is_due || outer::token(line.semaphore.name()).is_some() {
+        if is_due || !outer::tokens(line.semaphore.name()).is_empty() {
             let reason = Reason::inspect(&line, usize::MAX).await.unwrap_or_else(|unknown| unknown);
             if is_due || reason.is_own_parent {
                 say(&line, &reason, began.elapsed());

@@ -20,6 +20,8 @@ Environment of the command:
                    permit has
   PERMITS_ALSO     the permits of --also, one a line: token, slot and name,
                    with spaces between them; empty without --also
+  PERMITS_OUTER    all permits of this run and of those around it, in the
+                   same form, by which a run that waits for itself sees it
 
 Several semaphores:
   With --also the command runs when the permits of all are held, and is
@@ -27,8 +29,8 @@ Several semaphores:
   an order that all programs share: names with more / first, then by name.
   So no two programs block each other, and a full line of api/tenant-7
   keeps no unit of api. --limit, --weight, --at-least, --lane and the
-  environment variables but PERMITS_ALSO are NAME's. --wait is the limit of
-  the whole wait. --lease, --holder, --label and --require-limit are of
+  environment variables up to PERMITS_SLOT are NAME's. --wait is the limit
+  of the whole wait. --lease, --holder, --label and --require-limit are of
   each. In --also, the number after the last : is the weight, and the
   number after the last = the limit. If a name ends so, write both after
   it: --also db:5432=4:1, or the weight: --also db:5432:1. A lane comes
@@ -58,8 +60,8 @@ While waiting:
   the wait, the number of waiters before this one, and some holders: each
   with its label, its name and the time since its grant. In a line with
   lanes that number can grow. On another stream there is a line after 10 s,
-  and then every minute. A run inside a run of the same semaphore that
-  waits for itself says so at once.
+  and then every minute. A run inside runs that hold what it waits for
+  waits for itself, and says so at once.
 
 Signals:
   INT, TERM, HUP and QUIT end the wait. While the command runs, they and

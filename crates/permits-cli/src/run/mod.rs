@@ -129,15 +129,19 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     Ok(Finished { ended, interrupt, was_ended: watched.is_err() })
 }
 
-/// The variables of the command: those of the permit of `name`, and a list of the others.
+/// The variables of the command: those of the permit of `name`, a list of the others, and a list of all, with
+/// those of the runs around this one.
 fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     let mut environment = Vec::new();
     let mut also = Vec::new();
+    let mut all: Vec<_> = env::var(acquire::OUTER).into_iter().filter(|outer| !outer.is_empty()).collect();
     for permit in permits.permits() {
         let (name_of, token, slot) = (permit.semaphore(), permit.token(), permit.slot());
+        // The name is the last, because it may have spaces. It has no line feed.
+        let line = format!("{token} {slot} {name_of}");
+        all.push(line.clone());
         if name_of != name {
-            // The name is the last, because it may have spaces. It has no line feed.
-            also.push(format!("{token} {slot} {name_of}"));
+            also.push(line);
             continue;
         }
         environment.extend([
@@ -149,6 +153,7 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     }
     // Also if it is empty: a permits that runs in a permits would pass on the outer one's.
     environment.push(("PERMITS_ALSO", also.join("\n")));
+    environment.push((acquire::OUTER, all.join("\n")));
     environment
 }
 
