@@ -151,6 +151,7 @@ impl Supervisor {
         let lease = permits.permits().iter().map(Permit::lease).min().unwrap_or_default();
         let grace = MAX_GRACE.min(lease.min(max_hold.unwrap_or(lease)) / GRACE_SHARE);
         let last_try = grace / LAST_TRY_SHARE;
+        let began = Instant::now();
         loop {
             let left = permits.remaining();
             tokio::select! {
@@ -165,7 +166,12 @@ impl Supervisor {
                         && left > Duration::ZERO
                         && left <= grace + last_try
                     {
-                        let fault = match max_hold.filter(|_| renewed) {
+                        // On a slow link the reply may be late. Then the longest hold is the reason if the
+                        // lease is longer, or if it ends now, counted from the start of the command.
+                        let is_reached = |longest: &Duration| {
+                            renewed || *longest < lease || *longest <= began.elapsed() + left + grace
+                        };
+                        let fault = match max_hold.filter(is_reached) {
                             Some(longest) => Fault::HeldTooLong { left, longest },
                             None => Fault::RunningOut(left),
                         };

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::{ChildGuard, HANGS, in_real_time, wait};
+use permits_testkit::{ChildGuard, HANGS, Proxy, in_real_time, wait};
 use rustix::process::Signal;
 
 use crate::support::{
     Holder, Running, Store, assert_own_lines, code, counts, fresh, full_pipe, gate, is_alive, on_a_server,
-    on_both_stores, output, revoke, run, send,
+    on_both_stores, output, permits, revoke, run, send,
 };
 
 on_both_stores! {
@@ -98,6 +98,21 @@ fn a_command_ends_with_its_longest_hold(store: &dyn Store, name: &str) {
         assert_eq!(ended.code, 76, "{}", ended.stderr);
         assert!(ended.stderr.ends_with(&says), "{}", ended.stderr);
         assert!(began.elapsed() >= Duration::from_secs(seconds) * 3 / 4, "it had its time");
+    }
+}
+
+#[test]
+fn a_longest_hold_is_the_reason_on_a_slow_link_too() {
+    let (server, name) = fresh();
+    let proxy = Proxy::start(server.address());
+    proxy.delay_replies(Duration::from_millis(100));
+    for options in [&["--max-hold", "1s"][..], &["--max-hold", "3s", "--lease", "2s"]] {
+        in_real_time(|| {
+            let mut command = permits(&proxy.url(), ["run", &name, "--limit", "1"]);
+            let ended = output(command.args(options).args(["sleep", "1000"]));
+            assert_eq!(ended.code, 76, "{}", ended.stderr);
+            assert!(ended.stderr.contains("is the longest time that its request allows"), "{}", ended.stderr);
+        });
     }
 }
 
