@@ -16,7 +16,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use permits::{
-    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Permit,
+    AcquireAll, AcquireAllError, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Lost, Permit,
     PermitSet, Semaphore,
 };
 use serde::Serialize;
@@ -306,7 +306,14 @@ impl<'a> Requested<'a> {
             AcquireAllError::Lost { semaphore, reason } => {
                 let message = format!("{semaphore:?}: {reason}, before all were held");
                 let fields = json!({ "semaphore": semaphore, "reason": reason.to_string() });
-                Failure::new(exit::LOST, message).with(fields)
+                let (code, message) = match reason {
+                    // Nothing was taken away: the wait for the others was too long.
+                    Lost::HeldTooLong { .. } => {
+                        (exit::NOT_NOW, message + ": it counts from its own grant on")
+                    }
+                    _ => (exit::LOST, message),
+                };
+                Failure::new(code, message).with(fields)
             }
             error => Failure::new(exit::USAGE, report::with_causes(&error)),
         }

@@ -31,11 +31,13 @@ Several semaphores:
   keeps no unit of api. --limit, --weight, --at-least, --lane and the
   environment variables up to PERMITS_SLOT are NAME's. --wait is the limit
   of the whole wait. --lease, --holder, --label and --require-limit are of
-  each. In --also, the number after the last : is the weight, and the
-  number after the last = the limit. If a name ends so, write both after
-  it: --also db:5432=4:1, or the weight: --also db:5432:1. A lane comes
-  after one of them: --also api:1@tenant-7, --also api=100@tenant-7=10. An
-  @ without a number before it belongs to the name: --also db@host.
+  each, and so is --max-hold: it counts from the grant of each on, also
+  while the others are waited for. In --also, the number after the last :
+  is the weight, and the number after the last = the limit. If a name ends
+  so, write both after it: --also db:5432=4:1, or the weight:
+  --also db:5432:1. A lane comes after one of them: --also api:1@tenant-7,
+  --also api=100@tenant-7=10. An @ without a number before it belongs to
+  the name: --also db@host.
 
 Lanes:
   Requests of one lane are granted in their order. Lanes that wait get
@@ -91,8 +93,8 @@ Exit code:
    75  no permit in time. -E sets another code if others have the units:
        none is free, --wait has passed, the line is full, or the holder
        holds or waits already. It stays 75 if an operator paused, closed
-       the line or revoked the place in line, or a recovery is not near
-       its end
+       the line or revoked the place in line, a recovery is not near its
+       end, or --max-hold of one has ended before all of --also were held
    76  the permit was lost, or one of those of --also
   126  the command cannot be executed
   127  the command was not found";
