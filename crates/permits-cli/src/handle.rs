@@ -70,6 +70,11 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
         let message = "memory: ends with this process, and so would the permit: use local: or a server";
         return Err(Failure::new(exit::USAGE, message));
     }
+    if options.request.max_hold.is_some() {
+        let message =
+            "--max-hold is for run and hold: no process watches a handle, which ends with its --lease";
+        return Err(Failure::new(exit::USAGE, message));
+    }
     let lease = options.request.lease.unwrap_or(HANDLE_LEASE);
     // A waiter that dies leaves the line when the short lease ends.
     let request = Request { lease: Some(lease.min(LEASE)), ..options.request.clone() };

@@ -167,6 +167,7 @@ pub(crate) struct Hold {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::ACQUIRE)]
+#[command(mut_arg("max_hold", |max_hold| max_hold.hide(true)))]
 pub(crate) struct Acquire {
     /// The semaphore, 1 to 200 bytes
     #[arg(value_parser = value::name)]

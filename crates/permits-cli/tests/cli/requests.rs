@@ -99,7 +99,7 @@ fn every_option_is_a_flag_of_run() {
     });
 }
 
-/// A handle gets its lease after the grant, and no process watches its longest hold.
+/// A handle gets its lease after the grant, and has no longest hold.
 #[test]
 fn every_other_option_is_a_flag_of_acquire() {
     walk(|url, name, row| {

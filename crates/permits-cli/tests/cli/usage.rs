@@ -57,6 +57,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["hold", "x", "--also", "x"], "semaphore \"x\" is named twice"),
         (&["acquire"], "<NAME>"),
         (&["acquire", "x", "--also", "y"], "unexpected argument '--also'"),
+        (&["acquire", "x", "--limit", "1", "--max-hold", "1h"], "--max-hold is for run and hold"),
         (&["renew"], "<HANDLE>"),
         (&["renew", "x"], "not a permit handle: it does not begin with permits and a number"),
         (&["renew", "permits9:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
