@@ -20,8 +20,9 @@ Environment of the command:
                    permit has
   PERMITS_ALSO     the permits of --also, one a line: token, slot and name,
                    with spaces between them; empty without --also
-  PERMITS_OUTER    the permits of this run and of all runs around it, in the
-                   same form: a permits that waits for one of them says so
+  PERMITS_OUTER    the permits of this run and of all runs around it, in
+                   the same form: a permits that waits for one of them
+                   says so
 
 Several semaphores:
   With --also the command runs when the permits of all are held, and is
