@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
 use rustix::fs::OFlags;
@@ -336,10 +337,10 @@ fn a_command_whose_input_is_redirected_gets_the_terminal_when_it_asks() {
     let is_back = |terminal: &Terminal| {
         terminal.screen.lock().expect("not poisoned")[from..].windows(8).any(|window| window == b"prompt> ")
     };
-    // The shell prints the command before it continues it. Until then Ctrl-C is for the shell.
+    // The shell prints the command before it continues it. Until then Ctrl-C is for the shell, and is lost.
     let interrupted = wait::until(|| {
         terminal.types(CTRL_C);
-        wait::until(|| is_back(&terminal))
+        wait::within(Duration::from_secs(1), || is_back(&terminal))
     });
     assert!(interrupted);
     terminal.shows("prompt> ");
