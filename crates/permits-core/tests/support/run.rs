@@ -1,6 +1,8 @@
 //! The runs of random histories: their number, their seed, and the files of failed ones.
 
+use std::cell::Cell;
 use std::fmt::Debug;
+use std::io::{self, Write as _};
 
 use permits_testkit::random;
 use proptest::prelude::*;
@@ -48,8 +50,16 @@ pub(crate) fn cases<S>(
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()
     };
-    let result =
-        TestRunner::new(config).run(strategy, |history| check(&history).map_err(TestCaseError::fail));
+    let has_failed = Cell::new(false);
+    let result = TestRunner::new(config).run(strategy, |history| {
+        check(&history).map_err(|reason| {
+            if !has_failed.replace(true) {
+                // Shown at once, unlike what is printed.
+                let _ = writeln!(io::stderr(), "a history fails, and shorter ones are tried: {reason}");
+            }
+            TestCaseError::fail(reason)
+        })
+    });
     match result {
         Ok(()) => {}
         Err(TestError::Fail(reason, history)) => {

@@ -441,8 +441,8 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     }
 }
 
-/// The lane and the share of a request: for some requests in a row none, then several. No door lets a share without a
-/// lane pass.
+/// The lane and the share of a request: for some requests in a row none, then several. A share without a lane
+/// is refused at every door.
 fn lane(number: u64) -> (LaneName, u32) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),
