@@ -8,6 +8,10 @@ use permits_testkit::random;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
+/// The time for which a history that fails is made shorter, in milliseconds, unless proptest's variable sets
+/// another one: other suites run meanwhile.
+const SHRINKS_FOR: u32 = 60_000;
+
 /// The runs after which [`cases_until`] gives up.
 const RUNS: usize = 40;
 
@@ -44,11 +48,13 @@ pub(crate) fn cases<S>(
     S: Strategy,
     S::Value: Debug,
 {
+    let by_default = Config::default();
     let config = Config {
         cases: count * random::cases(),
         max_shrink_iters: 4_000,
+        max_shrink_time: if by_default.max_shrink_time == 0 { SHRINKS_FOR } else { by_default.max_shrink_time },
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
-        ..Config::default()
+        ..by_default
     };
     let has_failed = Cell::new(false);
     let result = TestRunner::new(config).run(strategy, |history| {

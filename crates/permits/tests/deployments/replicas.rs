@@ -33,6 +33,17 @@ async fn what_replicas_confirm_is_granted() {
     let replicated = replica.command(&packed::reading_state("permits:{exports}:state"));
     assert_eq!(packed::field(&replicated, "last_token"), Some(permit.token()));
     permit.release().succeeds().await;
+
+    // All confirmations are on one connection. Each count may have one of its own.
+    let connections = || {
+        let count = primary.info("total_connections_received").expect("servers count");
+        count.parse::<u32>().expect("it is a number")
+    };
+    let before = connections();
+    for _ in 0..3 {
+        semaphore.acquire().succeeds().await.release().succeeds().await;
+    }
+    assert!(connections() - before <= 1);
     is_at_rest(&semaphore).await;
 }
 

@@ -74,6 +74,16 @@ async fn use_once(exports: &Semaphore) -> Result<bool, String> {
     }
 }
 
+/// Acquires and releases once the server behaves. A reply on its way may still be garbage.
+async fn go_on(exports: &Semaphore) -> Result<(), String> {
+    for _ in 0..20 {
+        if use_once(exports).await? {
+            return Ok(());
+        }
+    }
+    Err("it does not go on".to_owned())
+}
+
 #[test]
 fn a_client_survives_garbage() {
     let runtime = runtime();
@@ -86,13 +96,7 @@ fn a_client_survives_garbage() {
         runtime.block_on(async {
             use_once(&exports).await?;
             fake.behave();
-            // A reply on its way may still be garbage.
-            for _ in 0..20 {
-                if use_once(&exports).await? {
-                    return Ok(());
-                }
-            }
-            Err("it does not go on".to_owned())
+            go_on(&exports).await
         })?;
         no_panics()
     });
@@ -109,15 +113,7 @@ fn after_a_malformed_reply_the_connection_is_another_one() {
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
     let before = fake.connections();
     fake.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
-    let again = runtime.block_on(async {
-        for _ in 0..20 {
-            if use_once(&exports).await? {
-                return Ok(());
-            }
-        }
-        Err("it does not go on".to_owned())
-    });
-    assert_eq!(again, Ok(()));
+    assert_eq!(runtime.block_on(go_on(&exports)), Ok(()));
     assert!(fake.connections() > before, "{before} connections before and after");
 }
 
@@ -145,15 +141,28 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     assert!(connections > 1 && connections <= most, "{connections} connections, {most} at most");
     assert!(said > 1 && said <= most, "{said} calls, {most} at most");
     assert!(held.iter().all(permits::Permit::is_held), "the lease has not ended");
-    let again = runtime.block_on(async {
-        for _ in 0..20 {
-            if use_once(&client.named("bad", 3)).await? {
-                return Ok(());
-            }
-        }
-        Err("it does not go on".to_owned())
-    });
-    assert_eq!(again, Ok(()));
+    assert_eq!(runtime.block_on(go_on(&client.named("bad", 3))), Ok(()));
+}
+
+/// A server that refuses every new connection is asked again with pauses.
+#[test]
+fn a_server_that_lets_no_client_in_is_asked_with_pauses() {
+    let runtime = runtime();
+    let fake = FakeServer::start();
+    let client = runtime.block_on(connect(&fake));
+    let exports = client.named("exports", 3);
+    let (connections, began) = (fake.connections(), Instant::now());
+    let hangs_up = |to| Garbage { to, bytes: Vec::new(), ends: true };
+    (0..10_000).for_each(|_| fake.send(hangs_up("HELLO")));
+    fake.send(hangs_up("EVALSHA"));
+    let options = AcquireOptions::new().timeout(Duration::from_secs(3));
+    let acquiring = async { timeout(HANGS, exports.acquire_with(options)).await };
+    assert!(runtime.block_on(acquiring).expect("it does not hang").is_err(), "it has no connection");
+    let connections = fake.connections() - connections;
+    let most = 8 * began.elapsed().as_secs() as usize;
+    assert!(connections > 1 && connections <= most, "{connections} connections, {most} at most");
+    fake.behave();
+    assert_eq!(runtime.block_on(go_on(&exports)), Ok(()));
 }
 
 /// Connects to a server that sends garbage meanwhile.
