@@ -48,12 +48,23 @@ impl Target {
         if url.is_empty() {
             return Err(Failure::new(USAGE, "--url is empty: name a store, or leave it out"));
         }
+        let file = url.strip_prefix("file:").map(|path| path.strip_prefix("//").unwrap_or(path));
+        if let Some(file) = file
+            && std::fs::metadata(file).is_ok_and(|found| !found.is_file())
+        {
+            // A pipe gives its text once, and to wait for it would hang.
+            let wrong = "is no regular file, and the URL is read again for each connection";
+            return Err(Failure::new(USAGE, format!("the URL is not valid: {file:?} {wrong}")));
+        }
         let builder = Client::builder(&url).prefix(prefix(common)?);
         // Before the URL is shown, because no part of one that is not valid is known to be no password.
         let address = builder.address()?;
-        // The library reads it again for each connection, since a password may be replaced.
-        let url = match url.strip_prefix("file:") {
-            Some(file) => std::fs::read_to_string(file).unwrap_or_default().trim().to_owned(),
+        let url = match file {
+            Some(file) => {
+                let text = std::fs::read_to_string(file);
+                let wrong = |error| format!("the URL is not valid: {file:?} cannot be read: {error}");
+                text.map_err(|error| Failure::new(USAGE, wrong(error)))?.trim().to_owned()
+            }
             None => url,
         };
         if requires_server()? && ["local:", "memory:"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -129,7 +140,7 @@ fn from_environment() -> Result<Option<String>, Failure> {
         (Some(_), Some(_)) => {
             Err(Failure::new(USAGE, format!("{URL_VARIABLE} and {FILE_VARIABLE} are both set: unset one")))
         }
-        (None, Some(path)) => Ok(Some(format!("file:{path}"))),
+        (None, Some(path)) => Ok(Some(format!("file://{path}"))),
         (url, None) => Ok(url),
     }
 }

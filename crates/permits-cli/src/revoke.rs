@@ -1,9 +1,12 @@
 //! `permits revoke`: takes permits or places in line away.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Instant;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semaphore};
+use permits::{AdminError, Change, Client, HolderInfo, Inspection, Limit, Semaphore, WaiterInfo};
 
 use crate::administer::{after, make, not_found};
 use crate::args::{Chosen, Common, Revoke};
@@ -48,12 +51,29 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         (Chosen::Under(_), Some(_)) => unreachable!("--under demands --all"),
         (_, None) => {
             let what = "revoke all holders and waiters";
-            each::change(common, targets, what, false, async |client: &Client, name: String| {
+            let hiding = RefCell::new(Vec::new());
+            let code = each::change(common, targets, what, false, async |client: &Client, name: String| {
                 let semaphore = client.semaphore(&name, Limit::Stored)?;
-                let Some(revoked) = all_revoked(&semaphore, reason).await? else { return Ok(None) };
+                let revoked = revoke_all(&semaphore, reason).await?;
+                if revoked.hides_older {
+                    hiding.borrow_mut().push(name);
+                } else if revoked.holders + revoked.waiters == 0 {
+                    return Ok(None);
+                }
                 after(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
             })
-            .await
+            .await?;
+            match &hiding.into_inner()[..] {
+                [] => Ok(code),
+                names => Err(Failure::new(
+                    exit::NOT_NOW,
+                    format!(
+                        "{}: some from before may hold still, since more than {MAX_LISTED} hold, and newer ones \
+                         come first in the list: pause it, revoke again, and resume it",
+                        names.join(", ")
+                    ),
+                )),
+            }
         }
     }
 }
@@ -86,36 +106,77 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<Option<S
     }
 }
 
-/// Revokes all holders and waiters, and frees what cools. Returns their numbers as text, or `None` if there
-/// were none.
-///
-/// Waiters come first, because revoking a holder grants a waiter. The rounds over them are as many as their
-/// number at the start demands, and a grant after the first list of holders stays: later ones are not
-/// revoked. A permit that counts for longer cools when it is revoked, so a later round frees it. Its token
-/// stays the same, so it is counted once.
-async fn all_revoked(semaphore: &Semaphore, reason: &str) -> Result<Option<String>, AdminError> {
-    let waiting = semaphore.inspect_up_to(0).await?.waiting;
-    let (mut waiters, mut tokens) = (0, BTreeSet::new());
-    for _ in 0..=waiting / u64::from(MAX_LISTED) {
-        let listed = semaphore.inspect().await?.waiters.into_iter();
-        waiters += revoke_each(semaphore, listed.map(|info| ((), info.holder, None)), reason).await?.len();
+/// The result of a revocation of all.
+struct RevokedAll {
+    holders: usize,
+    waiters: usize,
+    /// The lists, which end after 1,000 holders, had newer ones alone, and not all from before are revoked.
+    hides_older: bool,
+}
+
+impl fmt::Display for RevokedAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Self { holders, waiters, .. } = *self;
+        write!(f, "{holders} holder{} and {waiters} waiter{}", plural(holders), plural(waiters))
     }
-    let mut start = None;
-    loop {
-        let mut listed = semaphore.inspect().await?.holders;
-        let Some(now) = listed.iter().map(listed_at).max() else { break };
-        let start = *start.get_or_insert(now);
-        listed.retain(|info| info.token <= start);
-        let grant = |info: HolderInfo| (info.token, info.holder, info.cooling.then_some(info.token));
-        let revoked = revoke_each(semaphore, listed.into_iter().map(grant), reason).await?;
-        if revoked.is_empty() {
+}
+
+/// Revokes all holders and waiters, and frees what cools; of those that come meanwhile, as few as possible.
+/// Waiters come first, because revoking a holder grants a waiter.
+async fn revoke_all(semaphore: &Semaphore, reason: &str) -> Result<RevokedAll, AdminError> {
+    let waiters = revoke_waiters(semaphore, reason).await?;
+    let (holders, hides_older) = revoke_holders(semaphore, reason).await?;
+    Ok(RevokedAll { holders, waiters, hides_older })
+}
+
+/// Revokes the waiters, until a list has none from before, which are the first of their lanes. Returns their
+/// number.
+async fn revoke_waiters(semaphore: &Semaphore, reason: &str) -> Result<usize, AdminError> {
+    let began = Instant::now();
+    let waiting = semaphore.inspect_up_to(0).await?.waiting;
+    let (mut revoked, mut left, mut rounds) = (0, waiting, 0);
+    while left > 0 {
+        let since = began.elapsed();
+        let is_older = |info: &WaiterInfo| info.age >= since;
+        let mut listed = semaphore.inspect().await?.waiters;
+        // Ages are wrong for some time after the server's clock was set back, so they do not decide alone.
+        if rounds > waiting / u64::from(MAX_LISTED) {
+            listed.retain(is_older);
+        }
+        if listed.is_empty() {
             break;
         }
-        tokens.extend(revoked);
+        let listed = listed.into_iter().map(|info| (is_older(&info), info.holder, None));
+        let found = revoke_each(semaphore, listed, reason).await?;
+        left = left.saturating_sub(found.iter().filter(|is_older| **is_older).count() as u64);
+        revoked += found.len();
+        rounds += 1;
     }
-    let count = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
-    let revoked = format!("{} and {}", count(tokens.len(), "holder"), count(waiters, "waiter"));
-    Ok((tokens.len() + waiters > 0).then_some(revoked))
+    Ok(revoked)
+}
+
+/// Revokes the holders, until a list has no grant from before. A permit that counts for longer cools when it
+/// is revoked, so a later round frees it. Its token stays the same, so it is counted once. Returns their
+/// number, and true if lists may have hidden some.
+async fn revoke_holders(semaphore: &Semaphore, reason: &str) -> Result<(usize, bool), AdminError> {
+    let (mut start, mut revoked) = (None, BTreeMap::new());
+    loop {
+        let inspection = semaphore.inspect().await?;
+        let is_cut = unlisted_units(&inspection) > 0;
+        let mut listed = inspection.holders;
+        let Some(now) = listed.iter().map(listed_at).max() else { return Ok((revoked.len(), false)) };
+        let (start, held) = *start.get_or_insert((now, inspection.held));
+        listed.retain(|info| info.token <= start);
+        let grant = |info: HolderInfo| {
+            ((info.token, u64::from(info.weight)), info.holder, info.cooling.then_some(info.token))
+        };
+        let found = revoke_each(semaphore, listed.into_iter().map(grant), reason).await?;
+        if found.is_empty() {
+            return Ok((revoked.len(), is_cut && revoked.values().sum::<u64>() < held));
+        }
+        revoked.extend(found);
+    }
 }
 
 /// The time at which the store has listed a holder, in the microseconds of its token.

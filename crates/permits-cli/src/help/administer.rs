@@ -156,11 +156,13 @@ Effect:
 
 All:
   The holders and the waiters at the start of the command. Later ones may
-  be granted: pause the semaphore first to prevent that. With --under those
-  of all semaphores whose names begin so: several after a question on a
-  terminal, or with --yes.",
+  be granted: pause the semaphore first to prevent that. It must be paused
+  if more than 1,000 hold, and those that are revoked come again at once
+  and hide others. With --under those of all semaphores whose names begin
+  so: several after a question on a terminal, or with --yes.",
     exit_codes!(
         "    0  it is revoked\n    1  no such holder or waiter; or the question was answered with no\n",
         "   66  no program has used the semaphore lately\n"
-    )
+    ),
+    "\n   75  more than 1,000 hold, and some may be left: pause it first"
 );

@@ -208,14 +208,14 @@ impl Fields {
 
     fn flag(&mut self, name: &str) -> Result<bool, String> {
         match self.0.remove(name) {
-            None => Ok(false),
+            None | Some(Value::Null) => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
             Some(_) => Err(format!("{name:?} must be true or false")),
         }
     }
 
     fn count(&mut self) -> Result<Option<u32>, String> {
-        let Some(value) = self.0.remove("count") else { return Ok(None) };
+        let Some(value) = self.0.remove("count").filter(|value| !value.is_null()) else { return Ok(None) };
         let units = value.as_u64().and_then(|units| u32::try_from(units).ok());
         units.map(Some).ok_or_else(|| format!("\"count\" must be an integer from 0 to {}", u32::MAX))
     }

@@ -37,6 +37,10 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most lanes of a semaphore that have metrics.
 const MAX_LANES: usize = 10;
 
+/// The least number of holders, waiters and changes of each semaphore that are asked for. Those changes that
+/// are in force are among so many, except in a minute with more of them.
+const LEAST_LISTED: u32 = 32;
+
 /// The most changes that a slow client may miss before it gets all rows again.
 const CHANGES: usize = 16;
 
@@ -400,16 +404,17 @@ impl Change {
 }
 
 /// Inspects a semaphore with all its holders, up to 1,000, because the oldest may be any of them, and with as
-/// many waiters, of which the first is the oldest. `held` is the expected number of units.
+/// many waiters, at least one of each lane: the oldest is the first of its lane. `held` is the expected
+/// number of units.
 async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection, AdminError> {
     let semaphore = client.semaphore(name, Limit::Stored)?;
-    let most = |held: u64| u32::try_from(held).unwrap_or(u32::MAX).clamp(1, MAX_LISTED);
+    let most = |needed: u64| u32::try_from(needed).unwrap_or(u32::MAX).clamp(LEAST_LISTED, MAX_LISTED);
     let listed = most(held);
     let inspection = semaphore.inspect_up_to(listed).await?;
-    if inspection.held <= u64::from(listed) || listed == MAX_LISTED {
-        return Ok(inspection);
-    }
-    semaphore.inspect_up_to(most(inspection.held)).await
+    // There may be more lanes than are listed.
+    let has_all_lanes = inspection.lanes.len() < LEAST_LISTED as usize;
+    let needed = if has_all_lanes { most(inspection.held) } else { MAX_LISTED };
+    if needed <= listed { Ok(inspection) } else { semaphore.inspect_up_to(needed).await }
 }
 
 /// The value, also if a task panicked while it had the lock.

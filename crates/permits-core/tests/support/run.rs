@@ -52,7 +52,11 @@ pub(crate) fn cases<S>(
     let config = Config {
         cases: count * random::cases(),
         max_shrink_iters: 4_000,
-        max_shrink_time: if by_default.max_shrink_time == 0 { SHRINKS_FOR } else { by_default.max_shrink_time },
+        max_shrink_time: if by_default.max_shrink_time == 0 {
+            SHRINKS_FOR
+        } else {
+            by_default.max_shrink_time
+        },
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..by_default
     };

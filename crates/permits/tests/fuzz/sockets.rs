@@ -144,7 +144,7 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     assert_eq!(runtime.block_on(go_on(&client.named("bad", 3))), Ok(()));
 }
 
-/// A server that refuses every new connection is asked again with pauses.
+/// A server that hangs up on every new connection is tried with pauses.
 #[test]
 fn a_server_that_lets_no_client_in_is_asked_with_pauses() {
     let runtime = runtime();

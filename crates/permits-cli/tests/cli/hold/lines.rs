@@ -26,6 +26,7 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     (r#"{"id":1,"release":true,"limit":3}"#, Some(1), "\"limit\" is unknown: there are id, release, count"),
     (r#"{"id":1,"release":false}"#, Some(1), "\"release\" must be true"),
     (r#"{"id":1,"renew":1}"#, Some(1), "\"renew\" must be true or false"),
+    (r#"{"id":1,"renew":null}"#, Some(1), "\"renew\" must be true"),
     (r#"{"id":1,"release":true,"count":-1}"#, Some(1), "\"count\" must be an integer from 0 to 4294967295"),
     (r#"{"id":8,"acquire":""}"#, Some(8), "the semaphore's name is empty"),
     (r#"{"id":8,"acquire":7}"#, Some(8), "\"acquire\" must be a string"),
@@ -54,7 +55,10 @@ fn an_invalid_line_is_answered_and_has_no_effect() {
     let store = Local::new();
     crate::support::prepare(&store, "x");
     let mut many = Hold::start(&store);
-    many.granted(json!({"id": 1, "acquire": "x", "limit": 1}));
+    many.write_text(
+        r#"{"id":1,"acquire":"x","limit":1,"require_limit":null,"weight":null,"at_least_ms":null}"#,
+    );
+    many.event(1, "granted");
     many.write(json!({"id": 2, "acquire": "x"}));
     many.event(2, "waiting");
     let lines: Vec<_> = INVALID.iter().chain(UNTIMELY).collect();

@@ -1,6 +1,6 @@
 //! The endpoints that read.
 
-use permits_testkit::Server;
+use permits_testkit::{Server, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use crate::support::{
 
 on_both_stores! {
     lists_are_those_of_the_other_verbs,
+    the_oldest_waiter_and_the_author_of_a_pause_are_shown,
 }
 
 on_a_server! {
@@ -59,6 +60,24 @@ fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
     assert_eq!(one.status, 200, "{one:?}");
     assert_matches_schema("status.schema.json", &one.json());
     assert_eq!(timeless(one.json()), timeless(status(store, name)));
+}
+
+/// The oldest waiter is the first of its lane, and the last change may be about something else than a pause.
+fn the_oldest_waiter_and_the_author_of_a_pause_are_shown(store: &dyn Store, name: &str) {
+    let _holder = Holder::start(store, name, "--limit 1");
+    let _oldest = waiter(store, name, "--lane batch", (1, 1));
+    let oldest = || status(store, name)["oldest_waiter_age_ms"].as_u64().expect("one waits");
+    assert!(wait::until(|| oldest() > 2_000));
+    let _next = waiter(store, name, "--lane interactive=1000", (1, 2));
+    for (verb, options) in [("pause", &["--by", "dana"][..]), ("alert", &["--wait", "8h", "--by", "erik"])] {
+        let mut command = permits(&store.url(), [verb, name]);
+        assert_eq!(output(command.args(options)).code, 0, "{verb}");
+    }
+    let least = oldest();
+    let serve = Serve::start(store, &[]);
+    let row = &serve.read("/api/v1/semaphores").json()[0];
+    assert!(row["oldest_waiter_age_ms"].as_u64().is_some_and(|age| age >= least), "{row} after {least}");
+    assert_eq!(row["paused_by"]["by"], "dana", "{row}");
 }
 
 fn names_are_percent_encoded(store: &dyn Store, unused: &str) {
@@ -178,13 +197,13 @@ fn a_user_that_may_not_list_is_reported() {
     let server = Server::start();
     let serve = Serve::start(&server, &[]);
     server.command(&["ACL", "SETUSER", "default", "-scan"]);
-    assert!(permits_testkit::wait::until(|| serve.read("/api/v1/semaphores").status == 503));
+    assert!(wait::until(|| serve.read("/api/v1/semaphores").status == 503));
     // A check is valid for a second.
-    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 503));
+    assert!(wait::until(|| serve.read("/healthz").status == 503));
     assert!(serve.read("/healthz").body.contains("scan"), "{:?}", serve.read("/healthz"));
     server.command(&["ACL", "SETUSER", "default", "+scan"]);
-    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 200));
-    assert!(permits_testkit::wait::until(|| serve.stderr().contains("the store can be read again")));
+    assert!(wait::until(|| serve.read("/healthz").status == 200));
+    assert!(wait::until(|| serve.stderr().contains("the store can be read again")));
     let log = serve.stderr();
     let lines: Vec<&str> = log.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("permits: cannot read the store: "), "{log}");
@@ -198,7 +217,7 @@ fn health_follows_the_store() {
     assert_eq!((healthy.status, healthy.body.as_str()), (200, "ok\n"));
     server.kill();
     // A check is valid for a second.
-    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 503));
+    assert!(wait::until(|| serve.read("/healthz").status == 503));
     let ill = serve.read("/healthz");
     assert!(ill.body.contains("cannot be reached"), "{ill:?}");
     let (status, reason) = serve.read("/api/v1/semaphores").refusal();
@@ -210,10 +229,8 @@ fn health_follows_the_store() {
         assert!(!reply.contains("cret"), "{reply}");
     }
     server.restart();
-    assert!(permits_testkit::wait::until(|| serve.read("/healthz").status == 200));
-    assert!(permits_testkit::wait::until(|| {
-        serve.read("/metrics").body.contains("\npermits_store_up 1\n")
-    }));
+    assert!(wait::until(|| serve.read("/healthz").status == 200));
+    assert!(wait::until(|| { serve.read("/metrics").body.contains("\npermits_store_up 1\n") }));
 }
 
 #[test]
