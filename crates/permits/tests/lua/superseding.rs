@@ -1,10 +1,11 @@
 //! Requests that supersede the waiter with their key, in one command with a promotion.
 
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Declaration, Operation, Refusal, SupersedeKey,
+    AcquireOutcome, AcquireRequest, Answers, Declaration, Operation, Refusal, RenewOutcome, RenewRequest,
+    SupersedeKey,
 };
 
-use crate::fixture::{Both, in_lane, release, request};
+use crate::fixture::{Both, in_lane, release, renewal, request};
 
 fn with_key(request: AcquireRequest) -> AcquireRequest {
     let mut keyed = AcquireRequest { supersedes: true, ..request };
@@ -102,4 +103,20 @@ fn a_key_is_that_of_a_waiter() {
     both.acquired(vec![in_lane("f", "", 2), with_key(request("g"))]);
     both.same(&release("c"));
     both.same(&release("e"));
+}
+
+/// A permit has no key, so one that is put back takes none from the waiter that has it.
+#[test]
+fn a_waiter_keeps_its_key_when_a_permit_is_put_back() {
+    let mut both = Both::start();
+    let keyed = with_key(request("a"));
+    let granted = both.acquired(vec![request("x"), keyed.clone()]);
+    let AcquireOutcome::Granted(grant) = granted[1] else { panic!("it is free: {granted:?}") };
+    both.call(&["FLUSHALL"]);
+    both.state = None;
+    both.set_time(both.now_us + 1_000);
+    assert_eq!(both.acquired(vec![request("b"), with_key(in_lane("c", "", 3))])[1], waiting(0));
+    let renew = RenewRequest { terms: keyed.terms, ..renewal("a", Some(grant)) };
+    assert_eq!(both.same(&Operation::Renew(vec![renew])), Answers::Renew(vec![RenewOutcome::Held]));
+    assert_eq!(both.acquired(vec![with_key(in_lane("d", "", 2))]), [waiting(0)]);
 }
