@@ -77,7 +77,7 @@ fn all_are_revoked_and_counted_where_a_list_has_not_all() {
 /// A list has as many of each lane, so those of a lane that has most take many lists.
 #[test]
 fn all_waiters_are_revoked_where_one_lane_has_most() {
-    const WAITING: usize = 2_000;
+    const WAITING: usize = 1_999;
     let (server, name) = fresh();
     let client = Client::connect(&server.url()).wait().expect("the server is up");
     let semaphore = client.named(&name, 1);
