@@ -1,6 +1,6 @@
 //! `permits revoke`: takes permits or places in line away.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::exit::{self, Failure};
 use crate::inspected::unlisted_waiters;
 use crate::status::{MAX_LISTED, usage};
 use crate::units::unlisted_units;
-use crate::{connect, names};
+use crate::{connect, names, report};
 
 /// Revokes one holder or waiter, or all. An unknown holder is a failure, so that a script notices a misspelt
 /// name.
@@ -51,29 +51,23 @@ pub(crate) async fn revoke(common: &Common, options: &Revoke) -> Result<u8, Fail
         (Chosen::Under(_), Some(_)) => unreachable!("--under demands --all"),
         (_, None) => {
             let what = "revoke all holders and waiters";
-            let hiding = RefCell::new(Vec::new());
+            let hides_older = Cell::new(false);
             let code = each::change(common, targets, what, false, async |client: &Client, name: String| {
                 let semaphore = client.semaphore(&name, Limit::Stored)?;
                 let revoked = revoke_all(&semaphore, reason).await?;
                 if revoked.hides_older {
-                    hiding.borrow_mut().push(name);
+                    hides_older.set(true);
+                    report::say(format_args!(
+                        "{name}: some from before may hold still, since more than {MAX_LISTED} hold, and newer \
+                         ones come first in the list: pause it, revoke again, and resume it"
+                    ));
                 } else if revoked.holders + revoked.waiters == 0 {
                     return Ok(None);
                 }
                 after(&semaphore, |inspection| format!("{revoked} revoked, {}", usage(inspection))).await
             })
             .await?;
-            match &hiding.into_inner()[..] {
-                [] => Ok(code),
-                names => Err(Failure::new(
-                    exit::NOT_NOW,
-                    format!(
-                        "{}: some from before may hold still, since more than {MAX_LISTED} hold, and newer ones \
-                         come first in the list: pause it, revoke again, and resume it",
-                        names.join(", ")
-                    ),
-                )),
-            }
+            Ok(if hides_older.get() { exit::NOT_NOW } else { code })
         }
     }
 }

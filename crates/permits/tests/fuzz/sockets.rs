@@ -64,6 +64,13 @@ async fn connect(fake: &FakeServer) -> Client {
     client.connect().await.expect("the server behaves")
 }
 
+/// A server that behaves, and a semaphore on it.
+fn started() -> (tokio::runtime::Runtime, FakeServer, Semaphore) {
+    let (runtime, fake) = (runtime(), FakeServer::start());
+    let exports = runtime.block_on(connect(&fake)).named("exports", 3);
+    (runtime, fake, exports)
+}
+
 /// Acquires and releases. Returns whether both succeeded.
 async fn use_once(exports: &Semaphore) -> Result<bool, String> {
     let options = AcquireOptions::new().timeout(Duration::from_secs(5));
@@ -86,10 +93,7 @@ async fn go_on(exports: &Semaphore) -> Result<(), String> {
 
 #[test]
 fn a_client_survives_garbage() {
-    let runtime = runtime();
-    let fake = FakeServer::start();
-    let client = runtime.block_on(connect(&fake));
-    let exports = client.named("exports", 3);
+    let (runtime, fake, exports) = started();
     let strategy = vec(garbage(&["EVALSHA", "EVALSHA", "PING", "SUBSCRIBE"]), 1..3);
     cases(25, SEEDS, &strategy, |all| {
         all.iter().for_each(|garbage| fake.send(garbage.clone()));
@@ -106,10 +110,7 @@ fn a_client_survives_garbage() {
 /// The reply may belong to another command, and so may all later replies.
 #[test]
 fn after_a_malformed_reply_the_connection_is_another_one() {
-    let runtime = runtime();
-    let fake = FakeServer::start();
-    let client = runtime.block_on(connect(&fake));
-    let exports = client.named("exports", 3);
+    let (runtime, fake, exports) = started();
     assert_eq!(runtime.block_on(use_once(&exports)), Ok(true));
     let before = fake.connections();
     fake.send(Garbage { to: "EVALSHA", bytes: b":1\r\n".to_vec(), ends: false });
@@ -147,10 +148,7 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
 /// A server that hangs up on every new connection is tried with pauses.
 #[test]
 fn a_server_that_lets_no_client_in_is_asked_with_pauses() {
-    let runtime = runtime();
-    let fake = FakeServer::start();
-    let client = runtime.block_on(connect(&fake));
-    let exports = client.named("exports", 3);
+    let (runtime, fake, exports) = started();
     let (connections, began) = (fake.connections(), Instant::now());
     let hangs_up = |to| Garbage { to, bytes: Vec::new(), ends: true };
     (0..10_000).for_each(|_| fake.send(hangs_up("HELLO")));
@@ -239,10 +237,7 @@ async fn all_at_once(
 #[test]
 fn a_reply_without_end_takes_memory_for_one_call_alone() {
     const ENOUGH: usize = 256 << 20;
-    let runtime = runtime();
-    let fake = FakeServer::start();
-    let client = runtime.block_on(connect(&fake));
-    let exports = client.named("exports", 3);
+    let (runtime, fake, exports) = started();
     runtime.block_on(use_once(&exports)).expect("the server behaves");
     fake.send_without_end(true);
     let (mut most, before) = (0, resident_memory());

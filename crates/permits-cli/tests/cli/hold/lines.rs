@@ -45,7 +45,7 @@ const UNTIMELY: &[(&str, Option<u64>, &str)] = &[
         "a count is for a permit that was acquired with at_least",
     ),
     (r#"{"id":2,"renew":true}"#, Some(2), "nothing is held yet"),
-    (r#"{"id":9,"release":true}"#, Some(9), "no request has this id"),
+    (r#"{"id":9,"release":true,"count":null}"#, Some(9), "no request has this id"),
     (r#"{"id":9,"renew":true}"#, Some(9), "no request has this id"),
     (r#"{"id":"1","release":true}"#, None, "no request has this id"),
 ];
@@ -55,10 +55,11 @@ fn an_invalid_line_is_answered_and_has_no_effect() {
     let store = Local::new();
     crate::support::prepare(&store, "x");
     let mut many = Hold::start(&store);
-    many.write_text(
-        r#"{"id":1,"acquire":"x","limit":1,"require_limit":null,"weight":null,"at_least_ms":null}"#,
-    );
-    many.event(1, "granted");
+    let mut request = json!({"id": 1, "acquire": "x", "limit": 1, "require_limit": null});
+    for option in permits::AcquireOptions::FIELDS {
+        request[option] = Value::Null;
+    }
+    many.granted(request);
     many.write(json!({"id": 2, "acquire": "x"}));
     many.event(2, "waiting");
     let lines: Vec<_> = INVALID.iter().chain(UNTIMELY).collect();
