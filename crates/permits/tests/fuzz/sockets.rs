@@ -145,24 +145,6 @@ fn a_server_that_keeps_sending_garbage_is_called_with_pauses() {
     assert_eq!(runtime.block_on(go_on(&client.named("bad", 3))), Ok(()));
 }
 
-/// A server that hangs up on every new connection is tried with pauses.
-#[test]
-fn a_server_that_lets_no_client_in_is_asked_with_pauses() {
-    let (runtime, fake, exports) = started();
-    let (connections, began) = (fake.connections(), Instant::now());
-    let hangs_up = |to| Garbage { to, bytes: Vec::new(), ends: true };
-    (0..10_000).for_each(|_| fake.send(hangs_up("HELLO")));
-    fake.send(hangs_up("EVALSHA"));
-    let options = AcquireOptions::new().timeout(Duration::from_secs(3));
-    let acquiring = async { timeout(HANGS, exports.acquire_with(options)).await };
-    assert!(runtime.block_on(acquiring).expect("it does not hang").is_err(), "it has no connection");
-    let connections = fake.connections() - connections;
-    let most = 8 * began.elapsed().as_secs() as usize;
-    assert!(connections > 1 && connections <= most, "{connections} connections, {most} at most");
-    fake.behave();
-    assert_eq!(runtime.block_on(go_on(&exports)), Ok(()));
-}
-
 /// Connects to a server that sends garbage meanwhile.
 async fn connecting(url: String) -> Result<(), String> {
     let client = Client::builder(url).lease(Duration::from_millis(900)).store_timeout(Duration::from_secs(1));

@@ -193,11 +193,8 @@ fn damaged_files_are_read_or_refused_and_can_be_deleted() {
     let sound = FILES.map(|name| fs::read(path.join(name)).expect("it is there"));
     let number = prop_oneof![Just(0), Just(u64::MAX), Just(1 << 63), Just((1 << 63) - 1), any::<u64>()];
     let numbers = vec((0_usize..3, 0_usize..20, any::<bool>(), number), 0..4);
-    cases(
-        150,
-        SEEDS,
-        &(numbers, 0_usize..3, changes(), any::<bool>()),
-        |(numbers, cut, changes, is_forged)| {
+    let check =
+        |(numbers, cut, changes, is_forged): &(Vec<(usize, usize, bool, u64)>, usize, Vec<_>, bool)| {
             let mut files = sound.clone();
             files[*cut] = damaged(&sound[*cut], changes);
             for (file, place, is_second, number) in numbers {
@@ -223,8 +220,14 @@ fn damaged_files_are_read_or_refused_and_can_be_deleted() {
                 }
                 use_and_mend(&client).await
             }))
-        },
-    );
+        };
+    // Each of the numbers in both headers of a file.
+    for (file, place) in (0..FILES.len()).flat_map(|file| (6..=16).step_by(2).map(move |place| (file, place)))
+    {
+        let numbers = [false, true].map(|is_second| (file, place, is_second, u64::MAX));
+        check(&(numbers.to_vec(), 0, Vec::new(), true)).expect("the files are refused");
+    }
+    cases(150, SEEDS, &(numbers, 0_usize..3, changes(), any::<bool>()), check);
 }
 
 /// Forged messages name the entries of the session, and say what has not happened.
