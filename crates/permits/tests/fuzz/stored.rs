@@ -139,6 +139,9 @@ async fn connect(path: &Path) -> Result<Client, ConnectError> {
     Client::builder(format!("local:{}", path.display())).lease(HOUR).connect().await
 }
 
+/// A number of a header: its file, its place in words of four bytes, true in the second header, its value.
+type Number = (usize, usize, bool, u64);
+
 /// Makes the checksums in both headers of a file right. `docs/protocol.md` has their places.
 fn mend_checksums(bytes: &mut [u8]) {
     for place in [0, 512] {
@@ -193,34 +196,33 @@ fn damaged_files_are_read_or_refused_and_can_be_deleted() {
     let sound = FILES.map(|name| fs::read(path.join(name)).expect("it is there"));
     let number = prop_oneof![Just(0), Just(u64::MAX), Just(1 << 63), Just((1 << 63) - 1), any::<u64>()];
     let numbers = vec((0_usize..3, 0_usize..20, any::<bool>(), number), 0..4);
-    let check =
-        |(numbers, cut, changes, is_forged): &(Vec<(usize, usize, bool, u64)>, usize, Vec<_>, bool)| {
-            let mut files = sound.clone();
-            files[*cut] = damaged(&sound[*cut], changes);
-            for (file, place, is_second, number) in numbers {
-                let place = 4 * place + if *is_second { 512 } else { 0 };
-                if let Some(bytes) = files[*file].get_mut(place..place + 8) {
-                    bytes.copy_from_slice(&number.to_le_bytes());
-                }
+    let check = |(numbers, cut, changes, is_forged): &(Vec<Number>, usize, Vec<_>, bool)| {
+        let mut files = sound.clone();
+        files[*cut] = damaged(&sound[*cut], changes);
+        for (file, place, is_second, number) in numbers {
+            let place = 4 * place + if *is_second { 512 } else { 0 };
+            if let Some(bytes) = files[*file].get_mut(place..place + 8) {
+                bytes.copy_from_slice(&number.to_le_bytes());
             }
-            for (name, mut bytes) in FILES.iter().zip(files) {
-                if *is_forged {
-                    mend_checksums(&mut bytes);
-                }
-                fs::write(path.join(name), bytes).map_err(|error| error.to_string())?;
+        }
+        for (name, mut bytes) in FILES.iter().zip(files) {
+            if *is_forged {
+                mend_checksums(&mut bytes);
             }
-            runtime.block_on(in_time(async {
-                match connect(path).await {
-                    Ok(client) => {
-                        use_and_mend(&client).await?;
-                        client.close().await.map_err(|error| error.to_string())?;
-                    }
-                    Err(ConnectError::Store(StoreError::OtherLayout { .. })) => {}
-                    Err(error) => return Err(error.to_string()),
+            fs::write(path.join(name), bytes).map_err(|error| error.to_string())?;
+        }
+        runtime.block_on(in_time(async {
+            match connect(path).await {
+                Ok(client) => {
+                    use_and_mend(&client).await?;
+                    client.close().await.map_err(|error| error.to_string())?;
                 }
-                use_and_mend(&client).await
-            }))
-        };
+                Err(ConnectError::Store(StoreError::OtherLayout { .. })) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            use_and_mend(&client).await
+        }))
+    };
     // Each of the numbers in both headers of a file.
     for (file, place) in (0..FILES.len()).flat_map(|file| (6..=16).step_by(2).map(move |place| (file, place)))
     {
