@@ -88,9 +88,10 @@ async fn the_end_of_either_subscription_of_a_semaphore_is_noticed() {
         let used = [("kept", &node, true), ("used", &node, false), ("elsewhere", &other, true)];
         let shared = session(Arc::default(), used);
         let channels = shared.channels(&Name::new("kept").expect("valid"), true);
-        shared.channel_lost(&channels[at], &other);
+        let owner = |node: &Node| NodeOwner { shared: Arc::downgrade(&shared), node: node.clone() };
+        owner(&other).channel_lost(&channels[at]);
         assert_eq!(left(&shared), ["elsewhere", "kept", "used"], "it had moved already");
-        shared.channel_lost(&channels[at], &node);
+        owner(&node).channel_lost(&channels[at]);
         assert_eq!(left(&shared), ["elsewhere", "used"]);
     }
 }

@@ -379,12 +379,15 @@ impl Incoming {
 mod tests {
     use std::time::Duration;
 
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
-    use crate::protocol::SessionId;
+    use crate::protocol::{Command, Declaration, Name, Operation, Recovery, SessionId};
     use crate::store::redis::address::Address;
     use crate::store::redis::script::Scripts;
     use crate::store::redis::sentinel::Endpoint;
-    use crate::store::{Sink, StoreOptions};
+    use crate::store::{Request, Sink, StoreOptions};
 
     /// Keeps the reports.
     #[derive(Default)]
@@ -407,10 +410,14 @@ mod tests {
     }
 
     fn shared(owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared> {
+        shared_to("127.0.0.1:1", owner, replaces)
+    }
+
+    fn shared_to(server: &str, owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared> {
         let session = SessionId::new("session").expect("it is plain");
         let (lease, sink) = (Duration::from_secs(15), Arc::<Keeper>::default());
         let options = StoreOptions { session, prefix: "p".into(), lease, sink };
-        let Ok((Address::Server(server), _)) = Address::parse("redis://127.0.0.1:1") else {
+        let Ok((Address::Server(server), _)) = Address::parse(&format!("redis://{server}")) else {
             panic!("a server")
         };
         let config = ConnectConfig::new(Endpoint::Server(Box::new(server)), false, &options);
@@ -447,5 +454,46 @@ mod tests {
             let reports = std::mem::take(&mut *owner.0.lock().expect("no panic"));
             assert_eq!(reports.len(), believed, "{reports:?}");
         }
+    }
+
+    /// A server that answers the login of one connection, and closes it with the last reply.
+    async fn closes_after_login(listener: TcpListener) {
+        let info = "redis_version:7.0.0";
+        let replies = format!("+OK\r\n${}\r\n{info}\r\n$0\r\n\r\n*0\r\n$-1\r\n$-1\r\n$-1\r\n", info.len());
+        let (mut stream, _) = listener.accept().await.expect("it connects");
+        let mut read = Vec::new();
+        while String::from_utf8_lossy(&read).matches("EVALSHA").count() < 3 || !read.ends_with(b"\r\n0\r\n") {
+            assert!(stream.read_buf(&mut read).await.expect("it can be read") > 0, "it logs in");
+        }
+        stream.write_all(replies.as_bytes()).await.expect("it can be written");
+    }
+
+    /// The connection ends before it can be seen, so the call is in the hands of no connection.
+    #[tokio::test]
+    async fn a_call_that_waits_for_a_connection_which_ends_at_once_has_an_outcome() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let owner = Arc::<Keeper>::default();
+        let shared = shared_to(&address, &owner, false);
+        let command = Command {
+            semaphore: Name::new("exports").expect("valid"),
+            session: shared.config.session.clone(),
+            lease_ms: 15_000,
+            recovery: Recovery::Off,
+            declaration: Declaration::Stored,
+            operation: Operation::Renew(Vec::new()),
+        };
+        let call = Call::new(Request { id: 7, command, timeout: Duration::from_secs(300), replicas: 0 });
+        shared.lock().waiting.push_back(Waiting { call, channels: Vec::new() });
+        let (connected, ()) = tokio::join!(shared.connect(), closes_after_login(listener));
+        connected.expect("the login was answered");
+        let connection = shared.lock().connection.clone();
+        if let Some(connection) = connection {
+            connection.ended().await;
+        }
+        let reports = std::mem::take(&mut *owner.0.lock().expect("no panic"));
+        let [Report::Outcome { id: 7, result: Err(StoreError::Unreachable { .. }) }] = &reports[..] else {
+            panic!("not one outcome: {reports:?}")
+        };
     }
 }
