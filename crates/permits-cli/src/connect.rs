@@ -48,34 +48,22 @@ impl Target {
         if url.is_empty() {
             return Err(Failure::new(USAGE, "--url is empty: name a store, or leave it out"));
         }
-        let file = url.strip_prefix("file:").map(|path| path.strip_prefix("//").unwrap_or(path));
-        if let Some(file) = file
-            && std::fs::metadata(file).is_ok_and(|found| !found.is_file())
-        {
-            // A pipe gives its text once, and to wait for it would hang.
-            let wrong = "is no regular file, and the URL is read again for each connection";
-            return Err(Failure::new(USAGE, format!("the URL is not valid: {file:?} {wrong}")));
-        }
         let builder = Client::builder(&url).prefix(prefix(common)?);
         // Before the URL is shown, because no part of one that is not valid is known to be no password.
-        let address = builder.address()?;
-        let url = match file {
-            Some(file) => {
-                let text = std::fs::read_to_string(file);
-                let wrong = |error| format!("the URL is not valid: {file:?} cannot be read: {error}");
-                text.map_err(|error| Failure::new(USAGE, wrong(error)))?.trim().to_owned()
-            }
-            None => url,
-        };
-        if requires_server()? && ["local:", "memory:"].iter().any(|scheme| url.starts_with(scheme)) {
-            let asks = format!("{SERVER_VARIABLE} asks for a server");
-            return Err(Failure::new(USAGE, format!("{asks}, and the store is {url:?}: set {URL_VARIABLE}")));
-        }
-        let store = match url.strip_prefix("local:") {
+        let (address, is_server) = (builder.address()?, builder.uses_server()?);
+        let store = match is_server {
+            true if !url.starts_with("file:") => report::redacted(&url).trim_end_matches("?***").to_owned(),
             // With the path, which `local:` leaves out.
-            Some(_) => format!("local:{address}"),
-            None => report::redacted(&url).trim_end_matches("?***").to_owned(),
+            false if !address.starts_with("memory:") => format!("local:{address}"),
+            _ => address,
         };
+        if requires_server()? && !is_server {
+            let asks = format!("{SERVER_VARIABLE} asks for a server");
+            return Err(Failure::new(
+                USAGE,
+                format!("{asks}, and the store is {store:?}: set {URL_VARIABLE}"),
+            ));
+        }
         Ok(Self { builder, store })
     }
 

@@ -376,6 +376,12 @@ impl ClientBuilder {
         Ok(self.checked_address()?.0.to_string())
     }
 
+    /// Returns true if the store is a server, not `local:` or `memory:`.
+    #[doc(hidden)]
+    pub fn uses_server(&self) -> Result<bool, ConnectError> {
+        Ok(self.checked_address()?.0.uses_sockets())
+    }
+
     /// Connects.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! The connection of a session to a server: there is one, for calls and messages, and it bears more than
 //! buffers hold.
 
+use std::io::Read as _;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use permits::{AcquireOptions, Client, Limit, Permit, Recovery};
@@ -57,6 +59,25 @@ async fn a_session_has_one_connection() {
     assert!(matches!(&connections[..], [one] if one.starts_with("1+")), "{connections:?}");
     permit.release().succeeds().await;
     next.await.expect("no panic").expect("it is granted").release().succeeds().await;
+}
+
+/// Subscribed connections stay, even while they send nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_closes_idle_connections_leaves_that_of_a_session() {
+    let server = Server::builder().arg("timeout", "1").start();
+    let client = connect(&server.url()).await;
+    let _permit = client.named("exports", 1).acquire().succeeds().await;
+    let subscribed = || {
+        let list = server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        list.text().split(' ').next().filter(|id| id.starts_with("id=")).expect("it is connected").to_owned()
+    };
+    let before = subscribed();
+    for _ in 0..2 {
+        let mut idle = TcpStream::connect(server.address()).expect("it listens");
+        idle.set_read_timeout(Some(HANGS)).expect("it is no zero");
+        assert_eq!(idle.read(&mut [0]).expect("it is closed"), 0);
+    }
+    assert_eq!(subscribed(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ impl Execution<'_> {
             holders: holders.collect(),
             waiters: waiters.collect(),
             lanes: lanes.map(|(lane, waiting)| InspectedLane { lane, waiting }).collect(),
-            changes: state.changes.iter().rev().take(max).cloned().collect(),
+            changes: state.last_changes(max),
         }))
     }
 }

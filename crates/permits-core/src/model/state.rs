@@ -252,6 +252,13 @@ impl State {
         }
     }
 
+    /// The last changes, and the last one of each part, the newest first; with 0 none.
+    pub(super) fn last_changes(&self, max: usize) -> Vec<ChangeRecord> {
+        let count = self.changes.len();
+        let is_listed = |at: &usize| max > 0 && (count - at <= max || !self.is_followed(*at));
+        (0..count).rev().filter(is_listed).map(|at| self.changes[at].clone()).collect()
+    }
+
     fn is_followed(&self, at: usize) -> bool {
         let effect = &self.changes[at].effect;
         self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))

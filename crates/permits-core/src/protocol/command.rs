@@ -200,7 +200,8 @@ pub enum Operation {
     },
     /// List holders and waiters.
     Inspect {
-        /// The most holders, and the most waiters, to list.
+        /// The most holders, the most waiters, and the most changes by operators to list: with the last
+        /// change of each part besides, unless it is 0.
         max: u32,
     },
 }

@@ -14,6 +14,10 @@ pub(super) fn file_of(url: &str) -> Option<PathBuf> {
 /// The URL in a file, which has one line. The error repeats nothing of it.
 pub(super) fn url_in(file: &Path) -> Result<String, String> {
     let wrong = |problem: &str| format!("{file:?} {problem}");
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        // A pipe gives its text once, and to wait for it would hang.
+        return Err(wrong("is no regular file, and the URL is read again for each connection"));
+    }
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     let url = text.trim();
     match url.lines().count() {

@@ -164,7 +164,10 @@ pub(crate) async fn an_inspection_says_which_operator_made_the_last_changes(fixt
     }
     let in_force = [seen.closed_by(), seen.paused_by(), seen.pinned_by()];
     assert_eq!(in_force, [2, 3, 4].map(|number| Some(&seen.changes[number])));
-
+    // Also if few are listed.
+    let few = administered.inspect_up_to(1).succeeds().await;
+    let listed: Vec<&OperatorChange> = few.changes.iter().map(|info| &info.change).collect();
+    assert_eq!(listed, changes);
     let other = client.named(fixture.name(), Limit::Stored);
     other.open_line().succeeds().await;
     other.resume().succeeds().await;

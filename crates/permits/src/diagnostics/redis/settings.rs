@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use crate::diagnostics::finding::Finding;
 use crate::store::redis::server::info::{check_version, field, mode};
-use crate::timing::{ping_every, renew_every};
+use crate::timing::renew_every;
 
 /// The names of the settings that the findings depend on.
-pub(super) const NAMES: [&str; 7] = [
+pub(super) const NAMES: [&str; 6] = [
     "appendfsync",
     "save",
     "stop-writes-on-bgsave-error",
     "min-replicas-to-write",
     "min-replicas-max-lag",
-    "timeout",
     "maxclients",
 ];
 
@@ -249,18 +248,7 @@ impl Settings<'_> {
                            most (CLIENT LIST).";
             return Finding::problem("connections", observed, advice);
         }
-        let pings = ping_every(self.lease);
-        match self.setting_count("timeout") {
-            Some(seconds @ 1..) if Duration::from_secs(seconds) <= pings => {
-                let advice = format!(
-                    "The server closes connections that are idle for that time, and by your lease sessions send a ping only \
-                     every {} s: they have to reconnect again and again. CONFIG SET timeout 0.",
-                    pings.as_secs_f64()
-                );
-                Finding::note("connections", format!("{observed}; closed when idle for {seconds} s"), advice)
-            }
-            _ => Finding::fine("connections", observed),
-        }
+        Finding::fine("connections", observed)
     }
 }
 
@@ -303,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_server_without_faults_is_fine() {
-        let findings = found("", &[("appendfsync", "everysec"), ("timeout", "0"), ("maxclients", "100")]);
+        let findings = found("", &[("appendfsync", "everysec"), ("maxclients", "100")]);
         assert!(findings.iter().all(|(_, severity)| *severity == Fine), "{findings:?}");
         let subjects: Vec<_> = findings.iter().map(|(subject, _)| *subject).collect();
         let expected = ["version", "role", "eviction", "persistence", "replication", "connections"];
@@ -332,13 +320,7 @@ mod tests {
         ] {
             assert_found(info, &[], expected);
         }
-        for (setting, expected) in [
-            (("timeout", "5"), ("connections", Note)),
-            (("timeout", "6"), ("connections", Fine)),
-            (("maxclients", "1"), ("connections", Problem)),
-        ] {
-            assert_found("", &[setting], expected);
-        }
+        assert_found("", &[("maxclients", "1")], ("connections", Problem));
         let followed = "connected_slaves:2\r\nmin_slaves_good_slaves:2";
         for (lag, severity) in [("2", Fine), ("15", Note)] {
             let settings = [("min-replicas-to-write", "2"), ("min-replicas-max-lag", lag)];

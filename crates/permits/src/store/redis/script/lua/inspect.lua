@@ -1,7 +1,8 @@
 -- inspect: lists holders by the end of their lease, waiters in order, and changes by operators, the last one
 -- first.
 -- KEYS      as in read.lua
--- ARGV      8 the most to list of each; at most INSPECT_MAX
+-- ARGV      8 the most to list of each; at most INSPECT_MAX. The last change of each part is listed besides,
+--           unless it is 0
 -- Returns   held, cooling, waiting, 1 if it is paused or 0, the ms until its end or -1, the reason, 1 if the
 --           line is closed or 0, the reason, the longest wait in ms and the most waiters of the alert or 0,
 --           grants, refused, expired, revoked, 7 numbers of waits as in
@@ -45,10 +46,14 @@ if max > 0 then
       local name = tab and string.sub(holder, 1, tab - 1) or holder
       list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label, lane)
     end)
-  local shown = math.min(#changes, max)
-  reply[NUMBERS], reply[NUMBERS + 1] = listed, shown
-  for i = #changes, #changes - shown + 1, -1 do list(changes[i]) end
-  listed = 0
+  reply[NUMBERS], listed = listed, 0
+  local followed = {}
+  for i = #changes, 1, -1 do
+    local _, _, part = change_fields(changes[i])
+    if #changes - i < max or not followed[part] then list(changes[i]) end
+    followed[part] = true
+  end
+  reply[NUMBERS + 1], listed = listed, 0
   local waiters, lanes = waiters_in_order(max)
   list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, _, queued)
     list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
