@@ -37,8 +37,8 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most lanes of a semaphore that have metrics.
 const MAX_LANES: usize = 10;
 
-/// The least number of holders and waiters of each semaphore that are asked for: a waiter of each lane that is
-/// listed is among so many.
+/// The least number of holders and waiters of each semaphore that are asked for: a waiter of each lane that
+/// is listed is among so many.
 const LEAST_LISTED: u32 = 32;
 
 /// The most changes that a slow client may miss before it gets all rows again.

@@ -290,8 +290,14 @@ fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), S
                 return Err(format!("{first:?}, and the second time {second:?}"));
             }
         }
-        // The grant that it invents may be the one that the command itself makes to the waiter.
-        (Answers::Adopt(false), Answers::Adopt(true)) if !step.fresh().is_empty() => return Ok(()),
+        // The grant is invented: its request waits. The command may make this very grant to it, or send it
+        // away, and then the grant looks like one that was forgotten.
+        (Answers::Adopt(false), Answers::Adopt(true))
+            if matches!(&step.command.operation, Operation::Adopt(adopt)
+                if step.events.iter().any(|event| event.request == adopt.request)) =>
+        {
+            return Ok(());
+        }
         (first, second) if first != second => {
             return Err(format!("{first:?}, and the second time {second:?}"));
         }

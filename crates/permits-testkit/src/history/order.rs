@@ -107,7 +107,9 @@ pub(super) fn superseding<'a>(
 /// The lane of a request that is called, and its ticket: that of the waiter which it supersedes in its lane,
 /// or the last one of another lane.
 fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
-    let (lane, entry) = match (step.entry_before(holder), superseding(step, holder)) {
+    // The name may have been that of a holder whose lease has ended.
+    let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
+    let (lane, entry) = match (waited, superseding(step, holder)) {
         (Some(entry), _) => (&entry.terms.lane, entry),
         (None, Some((asked, _, entry))) => (&asked.terms.lane, entry),
         (None, None) => return None,

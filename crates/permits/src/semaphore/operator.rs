@@ -244,8 +244,8 @@ impl Semaphore {
         self.inspect_up_to(INSPECT_MAX)
     }
 
-    /// Like [`Semaphore::inspect`], with at most `max` of each, and at most 1,000; of the changes the last one
-    /// of each kind besides. With 0, the counts alone.
+    /// Like [`Semaphore::inspect`], with at most `max` of each, and at most 1,000; of the changes the last
+    /// one of each kind besides. With 0, the counts alone.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -224,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_password_is_not_named_as_a_scheme() {
+        for url in ["redis//:secret@a://b", "user:secret@a", "se cret://a", "_secret://a"] {
+            let Err(AddressError::Invalid { reason }) = Address::parse(url) else {
+                panic!("{url}: it is none")
+            };
+            assert!(!reason.contains("cret"), "{url}: {reason}");
+        }
+    }
+
+    #[test]
     fn a_store_that_the_build_lacks_is_named_with_its_feature() {
         for (url, scheme, feature) in [
             ("local:", "local:", "local"),
