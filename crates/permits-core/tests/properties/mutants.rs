@@ -71,10 +71,10 @@ fn every_check_rejects_a_mutant() {
 
 #[test]
 fn counts_and_inspections_that_change_something_are_seen() {
-    let few = histories(150).boxed();
+    let (few, mut runner) = (histories(150).boxed(), TestRunner::default());
     assert!(sees("counts", counts_a_grant_twice, &few));
     assert!((0..MOST).any(|_| {
-        let history = few.new_tree(&mut TestRunner::default()).expect("no history is filtered out").current();
+        let history = few.new_tree(&mut runner).expect("no history is filtered out").current();
         let verdict = Run::on(looks_and_writes, None, &mut Coverage::default(), &history);
         verdict.is_err_and(|reason| reason.contains("P12"))
     }));

@@ -6,14 +6,14 @@ use std::io::{self, Write as _};
 
 use permits_testkit::random;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestCaseError, TestError, TestRunner};
 
 /// The time for which a history that fails is made shorter, in milliseconds, unless proptest's variable sets
 /// another one: other suites run meanwhile.
 const SHRINKS_FOR: u32 = 60_000;
 
 /// The runs after which [`cases_until`] gives up.
-const RUNS: usize = 40;
+const RUNS: u64 = 40;
 
 /// Runs [`cases`] until `met`, because rare events do not come in every run.
 pub(crate) fn cases_until<S>(
@@ -26,8 +26,8 @@ pub(crate) fn cases_until<S>(
     S: Strategy,
     S::Value: Debug,
 {
-    for _ in 0..RUNS {
-        cases(count, regressions, strategy, &check);
+    for number in 0..RUNS {
+        run(number, count, regressions, strategy, &check);
         if met() {
             return;
         }
@@ -48,8 +48,26 @@ pub(crate) fn cases<S>(
     S: Strategy,
     S::Value: Debug,
 {
+    run(0, count, regressions, strategy, check);
+}
+
+/// The run of this number, which has histories of its own.
+fn run<S>(
+    number: u64,
+    count: u32,
+    regressions: &'static str,
+    strategy: &S,
+    check: impl Fn(&S::Value) -> Result<(), String>,
+) where
+    S: Strategy,
+    S::Value: Debug,
+{
     let by_default = Config::default();
     let config = Config {
+        rng_seed: match by_default.rng_seed {
+            RngSeed::Fixed(seed) => RngSeed::Fixed(seed.wrapping_add(number)),
+            RngSeed::Random => RngSeed::Random,
+        },
         cases: count * random::cases(),
         max_shrink_iters: 4_000,
         max_shrink_time: if by_default.max_shrink_time == 0 {
