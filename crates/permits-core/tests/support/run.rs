@@ -12,8 +12,13 @@ use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestCaseErr
 /// another one: other suites run meanwhile.
 const SHRINKS_FOR: u32 = 60_000;
 
+thread_local! {
+    /// The number of runs of this test. With one seed for all, each has histories of its own.
+    static RUN: Cell<u64> = const { Cell::new(0) };
+}
+
 /// The runs after which [`cases_until`] gives up.
-const RUNS: u64 = 40;
+const RUNS: usize = 40;
 
 /// Runs [`cases`] until `met`, because rare events do not come in every run.
 pub(crate) fn cases_until<S>(
@@ -26,8 +31,8 @@ pub(crate) fn cases_until<S>(
     S: Strategy,
     S::Value: Debug,
 {
-    for number in 0..RUNS {
-        run(number, count, regressions, strategy, &check);
+    for _ in 0..RUNS {
+        cases(count, regressions, strategy, &check);
         if met() {
             return;
         }
@@ -48,21 +53,8 @@ pub(crate) fn cases<S>(
     S: Strategy,
     S::Value: Debug,
 {
-    run(0, count, regressions, strategy, check);
-}
-
-/// The run of this number, which has histories of its own.
-fn run<S>(
-    number: u64,
-    count: u32,
-    regressions: &'static str,
-    strategy: &S,
-    check: impl Fn(&S::Value) -> Result<(), String>,
-) where
-    S: Strategy,
-    S::Value: Debug,
-{
     let by_default = Config::default();
+    let number = RUN.replace(RUN.get() + 1);
     let config = Config {
         rng_seed: match by_default.rng_seed {
             RngSeed::Fixed(seed) => RngSeed::Fixed(seed.wrapping_add(number)),

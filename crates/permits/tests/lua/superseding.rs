@@ -66,6 +66,19 @@ fn a_key_is_of_all_lanes() {
     both.same(&release("a"));
 }
 
+/// In its lane, and in another one, where it is queued again.
+#[test]
+fn a_request_has_waited_since_the_one_that_it_supersedes_was_queued() {
+    for (lane, waited_ms) in [("first", 100), ("second", 0)] {
+        let mut both = Both::start();
+        both.acquired(vec![in_lane("a", "", 3), with_key(in_lane("b", "first", 1))]);
+        both.set_time(both.now_us + 100_000);
+        assert_eq!(both.acquired(vec![with_key(in_lane("c", lane, 1))]), [waiting(0)]);
+        let Answers::Inspect(seen) = both.same(&Operation::Inspect { max: 1 }) else { panic!("no list") };
+        assert_eq!(both.now_us - seen.waiters[0].queued_us, 1000 * waited_ms, "{lane}");
+    }
+}
+
 /// One that supersedes needs no place of its own.
 #[test]
 fn a_request_that_supersedes_joins_a_full_queue() {

@@ -9,7 +9,7 @@ use super::http::Request;
 use super::metrics::Metrics;
 use crate::support::{
     CLOSED_PORT, Holder, Local, Store, assert_matches_schema, on_a_server, on_both_stores, output, permits,
-    prepare, run, status, waiter,
+    prepare, run, status, until_counts, waiter,
 };
 
 on_both_stores! {
@@ -65,10 +65,14 @@ fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
 /// The oldest waiter is the first of its lane, and the last change may be about something else than a pause.
 fn the_oldest_waiter_and_the_author_of_a_pause_are_shown(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 1");
-    let _oldest = waiter(store, name, "--lane batch", (1, 1));
+    let _first = waiter(store, name, "--lane interactive --holder first", (1, 1));
+    let _oldest = waiter(store, name, "--lane batch", (1, 2));
     let oldest = || status(store, name)["oldest_waiter_age_ms"].as_u64().expect("one waits");
     assert!(wait::until(|| oldest() > 2_000));
-    let _next = waiter(store, name, "--lane interactive=1000", (1, 2));
+    let _next = waiter(store, name, "--lane interactive", (1, 3));
+    // Then the first lane of the line has the younger waiter.
+    assert_eq!(output(&mut permits(&store.url(), ["revoke", name, "first"])).code, 0);
+    until_counts(store, name, (1, 2));
     for (verb, options) in [("pause", &["--by", "dana"][..]), ("alert", &["--wait", "8h", "--by", "erik"])] {
         let mut command = permits(&store.url(), [verb, name]);
         assert_eq!(output(command.args(options)).code, 0, "{verb}");
