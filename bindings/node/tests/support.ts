@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createConnection, createServer } from 'node:net';
+import { createConnection, createServer, type Server as NetServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -88,14 +88,37 @@ export class Server implements AsyncDisposable {
   }
 }
 
-function freePort(): Promise<number> {
+// The blocks of ports of the tests, in every language: `ports.rs` of the test kit says why.
+const [FIRST_PORT, BLOCKS, BLOCK] = [11_000, 500, 20];
+const left: number[] = [];
+
+/** Listens on a port of loopback, unless the port is taken. */
+function listener(port: number): Promise<NetServer | undefined> {
   return new Promise((resolve) => {
-    const listener = createServer().listen(0, '127.0.0.1', () => {
-      const address = listener.address();
-      assert.ok(address !== null && typeof address === 'object');
-      listener.close(() => resolve(address.port));
-    });
+    const server = createServer();
+    server.once('error', () => resolve(undefined));
+    server.listen(port, '127.0.0.1', () => resolve(server));
   });
+}
+
+/** A port that no other server of any test gets before this process ends. */
+async function freePort(): Promise<number> {
+  const start = Math.floor(Math.random() * BLOCKS);
+  for (let step = 0; step < BLOCKS; step++) {
+    for (let port = left.pop(); port !== undefined; port = left.pop()) {
+      const free = await listener(port);
+      if (free) {
+        await new Promise((resolve) => free.close(resolve));
+        return port;
+      }
+    }
+    const first = FIRST_PORT + ((start + step) % BLOCKS) * BLOCK;
+    // The lock of the block stays open until the process ends, and does not keep it from ending.
+    if ((await listener(first))?.unref()) {
+      left.push(...Array.from({ length: BLOCK - 1 }, (_, index) => first + 1 + index));
+    }
+  }
+  throw new Error('no block of ports is free');
 }
 
 /** A program of a test: a module that prints lines, and ends. */

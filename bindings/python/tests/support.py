@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -24,10 +25,42 @@ LIMIT = 300.0
 """The time in seconds after which what must come hangs: the limit of every wait."""
 
 
+FIRST_PORT, BLOCKS, BLOCK = 11_000, 500, 20
+"""The blocks of ports of the tests, in every language: `ports.rs` of the test kit says why."""
+
+_locks: list[socket.socket] = []
+_ports: list[int] = []
+
+
+def _listener(port: int) -> socket.socket | None:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        return None
+    return listener
+
+
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that no other server of any test gets before this process ends."""
+    while True:
+        while _ports:
+            port = _ports.pop()
+            if listener := _listener(port):
+                listener.close()
+                return port
+        start = random.randrange(BLOCKS)
+        for step in range(BLOCKS):
+            first = FIRST_PORT + (start + step) % BLOCKS * BLOCK
+            if lock := _listener(first):
+                _locks.append(lock)
+                _ports.extend(range(first + 1, first + BLOCK))
+                break
+        else:
+            raise AssertionError("no block of ports is free")
 
 
 class Server:

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::Cluster;
 use super::slot::SLOTS;
 use crate::group::{self, Options, deployment_options};
-use crate::server::launch::{BUS_OFFSET, ServerBuilder};
+use crate::server::launch::ServerBuilder;
+use crate::server::ports::BUS_OFFSET;
 
 /// The silence after which the others consider a node dead where a replica can take over, which it does about
 /// a second after that. Below 1 s, a busy machine alone causes failovers.

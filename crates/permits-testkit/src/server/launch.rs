@@ -4,14 +4,12 @@
 //! file and not the command line, because a value of several words (`client-output-buffer-limit`) would
 //! arrive as one quoted word, and because `CONFIG REWRITE` and Sentinel need a file.
 
-use std::collections::hash_map::RandomState;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -19,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::Server;
+use super::{Server, ports};
 use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use crate::tls::{Certificates, ClientCertificates};
@@ -33,15 +31,6 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// The ports that are tried when the server exits at once.
 const START_ATTEMPTS: usize = 8;
-
-/// The range of ports: below the range from which systems serve outgoing connections. Within that range, a
-/// client that reconnects could be given the very port of a server that is down, and prevent its restart.
-const FIRST_PORT: u16 = 11_000;
-const PORTS: u16 = 10_000;
-
-/// The distance of the port on which a node of a cluster listens for the other nodes. The option to set it is
-/// younger than the oldest server that these tests serve.
-pub(crate) const BUS_OFFSET: u16 = 10_000;
 
 /// A server to be configured; made by [`Server::builder`].
 #[derive(Debug)]
@@ -209,7 +198,7 @@ impl ServerBuilder {
         if self.unix_socket {
             Endpoint::Unix(socket(dir))
         } else {
-            Endpoint::Tcp(free_address(self.role == Role::Node))
+            Endpoint::Tcp(ports::own(self.role == Role::Node))
         }
     }
 }
@@ -404,20 +393,6 @@ fn program() -> PathBuf {
 /// The Unix socket of the server in `dir`.
 fn socket(dir: &Path) -> PathBuf {
     dir.join("server.sock")
-}
-
-/// An address on loopback without a listener, also, if the server takes a second port, at that one.
-fn free_address(second: bool) -> SocketAddr {
-    // The start of the search differs from call to call, so that test processes side by side seldom meet.
-    let start = RandomState::new().build_hasher().finish() % u64::from(PORTS);
-    let start = u16::try_from(start).expect("it is less than the number of ports");
-    (0..PORTS)
-        .map(|step| SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_PORT + (start + step) % PORTS)))
-        .find(|address| {
-            let bus = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port() + BUS_OFFSET));
-            TcpListener::bind(address).is_ok() && (!second || TcpListener::bind(bus).is_ok())
-        })
-        .expect("one of thousands of ports is free")
 }
 
 /// A value between quotes, in the syntax of the configuration file.

@@ -5,6 +5,7 @@
 //! it. Configuration and launch are in `launch`.
 
 pub(crate) mod launch;
+pub(crate) mod ports;
 
 use std::io;
 use std::net::SocketAddr;
