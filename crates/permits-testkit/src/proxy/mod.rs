@@ -36,7 +36,13 @@ impl Proxy {
     ///
     /// A server need not listen at `upstream` yet; a connection that cannot be passed on is closed.
     pub fn start(upstream: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), upstream)
+    }
+
+    /// Starts a proxy at the address of a server that was killed: the address now leads to `upstream`.
+    #[track_caller]
+    pub fn start_at(address: SocketAddr, upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("the address is free");
         let address = listener.local_addr().expect("a bound listener has an address");
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
         let shared = Arc::new(Shared::new(upstream));

@@ -6,9 +6,9 @@ use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Permit,
 use permits_testkit::cluster::{Cluster, ClusterBuilder, slot};
 use permits_testkit::real_time::awaited_in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Server, skip, wait};
+use permits_testkit::{Proxy, Server, skip, wait};
 
-use crate::{builder, connect, granted, in_line, in_time, is_at_rest, until};
+use crate::{builder, connect, granted, in_line, in_time, is_at_rest, renewed, still_waits, until};
 
 /// The hash slot of a semaphore's keys.
 fn slot_of(name: &str) -> u16 {
@@ -53,6 +53,63 @@ async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
     }
 }
 
+/// Waits until the replicas of a node have all that the node has written.
+fn replicated(cluster: &Cluster, node: usize) {
+    let offset =
+        |info: &str, server: &Server| server.info(info).and_then(|offset| offset.parse::<u64>().ok());
+    let (primary, replicas) = (&cluster.nodes()[node], cluster.replicas_of(node));
+    let has_all = |replica: &usize| {
+        let (written, has) =
+            (offset("master_repl_offset", primary), offset("slave_repl_offset", &cluster.nodes()[*replica]));
+        written.is_some() && has >= written
+    };
+    assert!(wait::until(|| replicas.iter().all(has_all)), "replicas {replicas:?} of node {node} lag");
+}
+
+/// The second cluster serves the same hash slots at the address of the dead node, and has the same semaphore
+/// free. It refuses to be copied: otherwise the dead node's replica, which connects to that address, too,
+/// would replace its own data by those of the second cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_cluster_at_the_address_of_a_dead_one_is_not_used() {
+    let Some(cluster) = started(Cluster::builder()) else { return };
+    let not_copied = "default on nopass ~* &* +@all -psync -sync";
+    let other = Cluster::builder().replicas(0).arg("user", not_copied).start();
+    let name = name_on(&cluster, 0);
+    let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let permit = holder.named(&name, 1).acquire().succeeds().await;
+    let next = in_line(&waiter.named(&name, 1), "next").await;
+    replicated(&cluster, 0);
+    cluster.nodes()[0].kill();
+    let stranger = Proxy::start_at(cluster.nodes()[0].address(), other.nodes()[0].address());
+    let commands = || other.nodes()[0].command(&["INFO", "commandstats"]).text().to_owned();
+    let asked = || commands().contains("cmdstat_cluster|slots");
+    assert!(wait::until(asked), "no session has tried the address: {} have", stranger.accepted());
+    cluster.wait_for_new_primary(slot_of(&name), 0);
+    renewed(&permit).await;
+    let next = still_waits(next).await;
+    permit.release().await.expect("it is held still");
+    granted(next).await.release().succeeds().await;
+    is_at_rest(&holder.named(&name, Limit::Stored)).await;
+    for node in other.nodes() {
+        assert_eq!(node.command(&["KEYS", "*"]).array().len(), 0, "{:?}", node.command(&["KEYS", "*"]));
+    }
+}
+
+/// The URL names one address, at which there is a new cluster, such as a test environment that is made again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_replaces_another_at_the_address_of_the_url_is_used() {
+    let Some(cluster) = started(Cluster::builder().primaries(1).replicas(0)) else { return };
+    let other = Cluster::builder().primaries(1).replicas(0).start();
+    let entry = Proxy::start(cluster.nodes()[0].address());
+    let client = connect(&format!("redis+cluster://{}", entry.address())).await;
+    let semaphore = client.named("exports", 1);
+    semaphore.acquire().succeeds().await.release().succeeds().await;
+    entry.lead_to(other.nodes()[0].address());
+    drop(cluster);
+    in_time(semaphore.acquire()).succeeds().await.release().succeeds().await;
+    assert_eq!(connect(&other.url()).await.list().succeeds().await, ["exports"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     let Some(cluster) = started(Cluster::builder()) else { return };
@@ -60,11 +117,12 @@ async fn the_death_of_a_primary_loses_no_permit_and_no_waiter() {
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let permit = holder.named(&name, 1).acquire().succeeds().await;
     let next = in_line(&waiter.named(&name, 1), "next").await;
+    replicated(&cluster, 0);
     cluster.nodes()[0].kill();
     let new = cluster.wait_for_new_primary(slot_of(&name), 0);
     assert_ne!(new, 0);
-    in_time(async { while permit.renew().await.is_err() {} }).await;
-    assert!(!next.is_finished(), "the place is taken");
+    renewed(&permit).await;
+    let next = still_waits(next).await;
     permit.release().await.expect("it is held still");
     granted(next).await.release().succeeds().await;
     is_at_rest(&holder.named(&name, Limit::Stored)).await;

@@ -14,7 +14,7 @@ mod waiting;
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, ClientBuilder, Permit, Recovery, RenewError, Semaphore};
 use permits_testkit::sound::Succeeds as _;
 use permits_testkit::wait::in_time;
 use tokio::task::JoinHandle;
@@ -49,6 +49,30 @@ async fn in_line(semaphore: &Semaphore, holder: &str) -> JoinHandle<Result<Permi
 /// The permit of a waiter.
 async fn granted(waiter: JoinHandle<Result<Permit, AcquireError>>) -> Permit {
     in_time(waiter).await.expect("it does not panic").expect("it is granted")
+}
+
+/// Renews until the store replies, and fails if it replies that the permit is lost.
+async fn renewed(permit: &Permit) {
+    let renewing = async {
+        loop {
+            match permit.renew().await {
+                Ok(()) => return,
+                Err(RenewError::Store(error)) if error.is_temporary() => {}
+                Err(error) => panic!("{error:?}; {:?}", permit.lost_within(Duration::ZERO)),
+            }
+        }
+    };
+    in_time(renewing).await;
+}
+
+/// Fails, with what it ended with, if the waiter does not wait any more.
+async fn still_waits(
+    waiter: JoinHandle<Result<Permit, AcquireError>>,
+) -> JoinHandle<Result<Permit, AcquireError>> {
+    if waiter.is_finished() {
+        panic!("it must wait, and ended with {:?}", waiter.await);
+    }
+    waiter
 }
 
 /// Waits until nothing is held, and nothing waits.

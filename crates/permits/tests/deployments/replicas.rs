@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions};
+use permits_testkit::real_time::awaited_in_real_time;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Proxy, Server, wait};
 
@@ -74,11 +75,15 @@ async fn what_replicas_do_not_confirm_is_given_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_replicas_than_there_are_never_confirm() {
     let (primary, _proxy, _replica) = pair();
-    let client = builder(&primary.url()).replicas(2).lease(Duration::from_secs(2)).connect().await;
-    let semaphore = client.expect("it is up").named("exports", 1);
-    let refused = in_time(semaphore.acquire()).await.expect_err("there is one");
-    assert_eq!(refused, AcquireError::NotReplicated { confirmed: 1, wanted: 2 });
-    is_at_rest(&semaphore).await;
+    // The replica has a fifth of the lease to confirm, which is a matter of real time.
+    awaited_in_real_time(async || {
+        let client = builder(&primary.url()).replicas(2).lease(Duration::from_secs(2)).connect().await;
+        let semaphore = client.expect("it is up").named("exports", 1);
+        let refused = in_time(semaphore.acquire()).await.expect_err("there is one");
+        assert_eq!(refused, AcquireError::NotReplicated { confirmed: 1, wanted: 2 });
+        is_at_rest(&semaphore).await;
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

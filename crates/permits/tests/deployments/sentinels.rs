@@ -6,7 +6,7 @@ use permits::{ConnectError, StoreError};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Sentinels, Server, wait};
 
-use crate::{builder, connect, granted, in_line, in_time, is_at_rest, packed};
+use crate::{builder, connect, granted, in_line, in_time, is_at_rest, packed, renewed, still_waits};
 
 /// One client holds, another waits, and `change` makes another server the primary.
 async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) {
@@ -20,9 +20,9 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     assert!(wait::until(|| set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;
     assert_ne!(new, old);
-    in_time(async { while permit.renew().await.is_err() {} }).await;
+    renewed(&permit).await;
     assert!(permit.is_held(), "{:?}", permit.status());
-    assert!(!next.is_finished(), "the place is taken");
+    let next = still_waits(next).await;
     permit.release().succeeds().await;
     granted(next).await.release().succeeds().await;
     is_at_rest(&semaphore).await;

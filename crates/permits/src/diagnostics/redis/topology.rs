@@ -2,7 +2,7 @@
 
 use crate::diagnostics::finding::Finding;
 use crate::store::redis::address::{Address, Sentinels, Server};
-use crate::store::redis::cluster::ask_for_map;
+use crate::store::redis::cluster::{ask_for_map, members::Members};
 use crate::store::redis::sentinel::SentinelGroup;
 
 /// The servers that semaphores live on.
@@ -38,7 +38,7 @@ async fn of_sentinels(sentinels: &Sentinels) -> (Vec<Server>, Vec<Finding>) {
 }
 
 async fn of_cluster(seeds: &[Server]) -> (Vec<Server>, Vec<Finding>) {
-    let (slots, _) = match ask_for_map(seeds.iter().cloned()).await {
+    let (slots, _) = match ask_for_map(std::iter::empty(), seeds, &Members::default()).await {
         Ok(map) => map,
         Err(error) => {
             let advice = "None of the nodes in the URL lists the cluster's nodes. One running node is enough; are they \

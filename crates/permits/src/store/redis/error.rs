@@ -90,6 +90,12 @@ pub(crate) fn of_listing(error: &RespError) -> StoreError {
     }
 }
 
+/// The error of a connection to a node of another cluster than the one that the session uses.
+pub(crate) fn other_cluster() -> StoreError {
+    let reason = "a node of another cluster answers at this address, which may have been given away";
+    StoreError::Unreachable { reason: reason.into() }
+}
+
 /// The meaning of `error`, returned while connecting. An error that is not known to last counts as temporary.
 pub(crate) fn of_connecting(error: &RespError) -> StoreError {
     if error.code().is_some() {

@@ -63,7 +63,7 @@ impl RedisStore {
             }
         };
         let channel = keys::channel(&prefix, None, &options.session);
-        let config = ConnectConfig::new(endpoint, false, &options);
+        let config = ConnectConfig::new(endpoint, None, &options);
         let owner = Arc::new(OneServer(options.sink));
         let managed = ManagedConnection::connect(config, wire, owner, channel).await?;
         Ok(Self { route: Route::One(managed, Mutex::default()), prefix })

@@ -9,6 +9,7 @@
 //! a channel for each semaphore that it uses, and to another if it keeps permits, on the connection and right
 //! before its first command there. Channels follow their hash slots.
 
+pub(crate) mod members;
 pub(crate) mod slot_map;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use self::members::Members;
 use self::slot_map::{Node, SlotMap, hash_slot_of};
 use super::address::Server;
 use super::call::{Call, Wire};
@@ -60,6 +62,7 @@ struct Shared {
     wire: Arc<Wire>,
     runtime: Handle,
     inner: Mutex<Inner>,
+    members: Arc<Members>,
     /// The map may be out of date.
     stale: Notify,
 }
@@ -101,7 +104,8 @@ impl Cluster {
         // An attempt may time out before it has reached the last of many.
         fastrand::shuffle(&mut seeds);
         let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
-        let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, stale });
+        let members = Arc::default();
+        let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, members, stale });
         let (map, server) = shared.ask_for_map().await?;
         shared
             .config(Endpoint::Server(Box::new(server)))
@@ -227,7 +231,7 @@ impl Shared {
     }
 
     fn config(&self, endpoint: Endpoint) -> ConnectConfig {
-        ConnectConfig::new(endpoint, true, &self.options)
+        ConnectConfig::new(endpoint, Some(self.members.clone()), &self.options)
     }
 
     /// The connection to a node, which is begun if the node is new.
@@ -259,7 +263,7 @@ impl Shared {
         };
         fastrand::shuffle(&mut known);
         known.sort_by_key(|(up, _)| !up);
-        ask_for_map(known.into_iter().map(|(_, server)| server).chain(self.seeds.iter().cloned())).await
+        ask_for_map(known.into_iter().map(|(_, server)| server), &self.seeds, &self.members).await
     }
 
     /// Takes a new map: drops nodes that no longer serve a hash slot, and moves channels with their hash
@@ -406,13 +410,29 @@ fn address(text: &str, sender: &Node) -> Result<Node, StoreError> {
 }
 
 /// Asks the servers for the map, one after the other. Returns it with the server that replied.
+///
+/// The map of another cluster than that of `members` does not count, unless each of the seeds, which are the
+/// servers of the URL, replies with such a map: then the URL names a new cluster.
 pub(crate) async fn ask_for_map(
-    servers: impl Iterator<Item = Server>,
+    known: impl Iterator<Item = Server>,
+    seeds: &[Server],
+    members: &Members,
 ) -> Result<(SlotMap, Server), StoreError> {
     let mut error = StoreError::Unreachable { reason: "no node of the cluster is known".into() };
-    for server in servers {
+    let (mut elsewhere, mut other) = (0, None);
+    let asked = known.map(|server| (false, server));
+    for (is_seed, server) in asked.chain(seeds.iter().map(|seed| (true, seed.clone()))) {
         let failed = match timeout(MAP_TIMEOUT, ask_one(&server)).await {
-            Ok(Ok(map)) => return Ok((map, server)),
+            Ok(Ok((map, ids))) if members.include(&ids) => {
+                members.replace(ids);
+                return Ok((map, server));
+            }
+            Ok(Ok((map, ids))) => {
+                let failed = error::other_cluster().at(&server);
+                elsewhere += usize::from(is_seed);
+                other = Some((map, ids, server));
+                failed
+            }
             Ok(Err(mismatch @ StoreError::Mismatch { .. })) => return Err(mismatch),
             Ok(Err(failed)) => failed,
             Err(_) => {
@@ -425,16 +445,26 @@ pub(crate) async fn ask_for_map(
             error = failed;
         }
     }
-    Err(error)
+    match other {
+        Some((map, ids, server)) if elsewhere == seeds.len() => {
+            members.replace(ids);
+            Ok((map, server))
+        }
+        _ => Err(error),
+    }
 }
 
-async fn ask_one(server: &Server) -> Result<SlotMap, StoreError> {
+/// The map of a server, and the ids of the nodes in it.
+async fn ask_one(server: &Server) -> Result<(SlotMap, BTreeSet<String>), StoreError> {
     let connection = connect(server, Times::default()).await.map_err(|error| error.at(server))?;
     let asked = server.host_and_port().map(|(host, _)| host).unwrap_or_default();
     match connection.query::<Value>(cmd("CLUSTER").arg("SLOTS")).await {
-        Ok(value) => SlotMap::read(&value, asked).ok_or_else(|| StoreError::Unreachable {
-            reason: format!("{server}: the cluster serves no hash slots"),
-        }),
+        Ok(value) => {
+            let map = SlotMap::read(&value, asked).ok_or_else(|| StoreError::Unreachable {
+                reason: format!("{server}: the cluster serves no hash slots"),
+            })?;
+            Ok((map, members::ids(&value)))
+        }
         Err(error) if error.detail().is_some_and(|text| text.contains("cluster support disabled")) => {
             let reason = format!("{server} is not in a cluster: connect with redis://");
             Err(StoreError::Mismatch { reason })

@@ -22,7 +22,8 @@ fn session(sink: Arc<Keeper>, used: [(&str, &Node, bool); 3]) -> Arc<Shared> {
     let options = StoreOptions { session, prefix: prefix.clone(), lease, sink };
     let wire = Arc::new(Wire { scripts: Scripts::new(true), prefix, sharded: true });
     let (runtime, inner, stale) = (Handle::current(), Mutex::default(), Notify::new());
-    let shared = Arc::new(Shared { seeds: Vec::new(), options, wire, runtime, inner, stale });
+    let (seeds, members) = (Vec::new(), Arc::default());
+    let shared = Arc::new(Shared { seeds, options, wire, runtime, inner, members, stale });
     for (name, node, keeps) in used {
         let channels = Channels { hash_slot: 0, node: Some(node.clone()), keeps };
         let name = Name::new(name).expect("valid");

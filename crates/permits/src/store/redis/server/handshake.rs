@@ -19,6 +19,7 @@ use crate::observe::events;
 use crate::protocol::SessionId;
 use crate::store::redis::acl::missing_rights;
 use crate::store::redis::call::Wire;
+use crate::store::redis::cluster::members::{self, Members};
 use crate::store::redis::resp::{Cmd, FromValue, RespResult, Value, cmd};
 use crate::store::redis::sentinel::Endpoint;
 use crate::store::redis::{error, keys, script};
@@ -32,8 +33,8 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct ConnectConfig {
     pub(super) endpoint: Endpoint,
-    /// True if the server is a node of a cluster.
-    pub(super) in_cluster: bool,
+    /// The nodes of the cluster, if the server is one of them.
+    members: Option<Arc<Members>>,
     pub(super) session: SessionId,
     pub(super) backoff_max: Duration,
     prefix: String,
@@ -41,17 +42,23 @@ pub(crate) struct ConnectConfig {
 }
 
 impl ConnectConfig {
-    pub(crate) fn new(endpoint: Endpoint, in_cluster: bool, options: &StoreOptions) -> Self {
+    /// `members` are the nodes of the cluster, if the server is one of them.
+    pub(crate) fn new(endpoint: Endpoint, members: Option<Arc<Members>>, options: &StoreOptions) -> Self {
         let lease = options.lease;
         let ping = Some((timing::ping_every(lease), timing::ping_timeout(lease)));
         Self {
             endpoint,
-            in_cluster,
+            members,
             session: options.session.clone(),
             backoff_max: timing::reconnect_pause_max(lease),
             prefix: options.prefix.clone(),
             times: Times { ping, query: None },
         }
+    }
+
+    /// True if the server is a node of a cluster.
+    pub(super) fn in_cluster(&self) -> bool {
+        self.members.is_some()
     }
 
     /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`.
@@ -67,6 +74,11 @@ impl ConnectConfig {
         let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
         let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
         commands.extend(has_sentinels.then(|| info("replication")));
+        commands.extend(self.in_cluster().then(|| {
+            let mut slots = cmd("CLUSTER");
+            slots.arg("SLOTS");
+            slots
+        }));
         commands.extend(wire.checks(false));
         commands.extend(channels.iter().map(|channel| self.subscription(channel)));
         let connecting = async {
@@ -74,16 +86,22 @@ impl ConnectConfig {
             let mut replies = replies.into_iter();
             let (version, memory, denied) = (replies.next(), replies.next(), replies.next());
             let replication = if has_sentinels { replies.next() } else { None };
+            let slots = if self.in_cluster() { replies.next() } else { None };
             let checks: Vec<_> = replies.by_ref().take(wire.checks(false).len()).collect();
             // Checked first, because a server of another kind has other commands.
             let version: String = read(version)?;
-            check_mode(&version, self.in_cluster)?;
-            check_version(&version, self.in_cluster)?;
+            check_mode(&version, self.in_cluster())?;
+            check_version(&version, self.in_cluster())?;
             let (memory, denied): (String, Vec<String>) = (read(memory)?, read(denied)?);
             let role = replication.map(|info| read::<String>(Some(info))).transpose()?;
             if !denied.is_empty() {
                 let reason = missing_rights(&denied, &self.prefix);
                 return Err(StoreError::Denied { reason });
+            }
+            if let (Some(members), Some(slots)) = (&self.members, slots)
+                && !members.include(&members::ids(&read(Some(slots))?))
+            {
+                return Err(error::other_cluster());
             }
             let moved = subscribed(channels, replies)?;
             load(&connection, wire, checks).await?;
@@ -109,14 +127,14 @@ impl ConnectConfig {
 
     /// The command that ends the subscription to a channel.
     pub(super) fn end_of_subscription(&self, channel: &str) -> Cmd {
-        let mut end = cmd(if self.in_cluster { "SUNSUBSCRIBE" } else { "UNSUBSCRIBE" });
+        let mut end = cmd(if self.in_cluster() { "SUNSUBSCRIBE" } else { "UNSUBSCRIBE" });
         end.arg(channel);
         end
     }
 
     /// The command that subscribes to a channel.
     pub(super) fn subscription(&self, channel: &str) -> Cmd {
-        let mut subscribe = cmd(if self.in_cluster { "SSUBSCRIBE" } else { "SUBSCRIBE" });
+        let mut subscribe = cmd(if self.in_cluster() { "SSUBSCRIBE" } else { "SUBSCRIBE" });
         subscribe.arg(channel);
         subscribe
     }
@@ -127,8 +145,8 @@ impl ConnectConfig {
             .arg(script::ACL_PROBE)
             .arg(0)
             .arg(keys::some_key(&self.prefix))
-            .arg(keys::some_channel(&self.prefix, self.in_cluster, &self.session))
-            .arg(if self.in_cluster { "S" } else { "" });
+            .arg(keys::some_channel(&self.prefix, self.in_cluster(), &self.session))
+            .arg(if self.in_cluster() { "S" } else { "" });
         probe
     }
 }

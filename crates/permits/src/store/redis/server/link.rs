@@ -420,7 +420,7 @@ mod tests {
         let Ok((Address::Server(server), _)) = Address::parse(&format!("redis://{server}")) else {
             panic!("a server")
         };
-        let config = ConnectConfig::new(Endpoint::Server(Box::new(server)), false, &options);
+        let config = ConnectConfig::new(Endpoint::Server(Box::new(server)), None, &options);
         let wire = Wire { scripts: Scripts::new(false), prefix: "p".into(), sharded: false };
         Shared::new(config, Arc::new(wire), owner.clone(), replaces)
     }

@@ -77,7 +77,7 @@ impl ManagedConnection {
         if call.request.replicas > 0 {
             return self.confirm(call, channels);
         }
-        let in_cluster = self.shared.config.in_cluster;
+        let in_cluster = self.shared.config.in_cluster();
         let mut link = self.shared.lock();
         match &link.connection {
             // Elsewhere the session itself waits for room. One node of many must not keep it waiting.
@@ -104,7 +104,7 @@ impl ManagedConnection {
 
     /// Executes a call and waits for replicas.
     fn confirm(&self, call: Box<Call>, channels: Vec<String>) -> Result<(), StoreError> {
-        if !self.shared.config.in_cluster {
+        if !self.shared.config.in_cluster() {
             self.connection()?;
         }
         let shared = self.shared.clone();
