@@ -11,7 +11,7 @@ const TYPES = {
   'a function': (value: unknown) => typeof value === 'function',
   'a plain object': (value: unknown) => isObject(value) && isPlain(prototype(value)),
   'an iterable': (value: unknown) => typeof (value as Iterable<unknown> | null)?.[Symbol.iterator] === 'function',
-  'an AbortSignal': (value: unknown) => typeof (value as AbortSignal | null)?.throwIfAborted === 'function',
+  'an AbortSignal': isSignal,
 };
 
 /** The argument, with its name: `argument('a string', { name })`. */
@@ -32,7 +32,9 @@ export function optional<T>(type: keyof typeof TYPES, named: Record<string, T>):
 /** The options of an acquisition, which the native half checks, except for the signal. */
 export function request<T extends { signal?: AbortSignal | undefined }>(options: T): T {
   const { signal } = argument('a plain object', { options });
-  optional('an AbortSignal', { signal })?.throwIfAborted();
+  if (optional('an AbortSignal', { signal })?.aborted) {
+    throw reasonOf(signal as AbortSignal);
+  }
   return options;
 }
 
@@ -75,6 +77,20 @@ export function invalid(name: string, expected: string, value: unknown): Invalid
     : inspect(value, { maxStringLength: 40 });
   const kind = typeof value === 'string' ? 'the string ' : '';
   return new InvalidInputError('INVALID_INPUT', `${name} is ${expected}, not ${kind}${found}`, {});
+}
+
+/**
+ * Is it a signal of any kind: Node's, that of a DOM such as jsdom, or one of the package abort-controller? Older ones have neither
+ * `throwIfAborted` nor `reason`.
+ */
+function isSignal(value: unknown): boolean {
+  const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
+  return typeof aborted === 'boolean' && typeof addEventListener === 'function' && typeof removeEventListener === 'function';
+}
+
+/** The reason of a signal that is aborted. */
+export function reasonOf(signal: AbortSignal): unknown {
+  return signal.reason ?? new DOMException('This operation was aborted', 'AbortError');
 }
 
 function isObject(value: unknown): value is object {

@@ -5,11 +5,12 @@ import { inspect, type InspectOptions } from 'node:util';
 import { argument, invalid, json, number, request } from './arguments.js';
 import { type Diagnosis, parsed } from './diagnosis.js';
 import { translated } from './errors.js';
+import { native } from './library.js';
 import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
 import { type AcquireOptions, Semaphore } from './semaphore.js';
 import { shown } from './shown.js';
-import { native, result } from './waiting.js';
+import { result } from './waiting.js';
 
 /** Settings of a client. Times are milliseconds. One that is absent has its default. */
 export interface ConnectOptions {
@@ -42,18 +43,29 @@ export interface SemaphoreOptions {
   keep?: number | undefined;
 }
 
-// The clients that are open. They are closed with the process, or with the worker thread.
-const open = new Set<WeakRef<Native.Client>>();
-const dropped = new FinalizationRegistry<WeakRef<Native.Client>>((client) => open.delete(client));
+/** The clients that are open. They are closed with the process, or with the worker thread. */
+interface Clients {
+  open: Set<WeakRef<Native.Client>>;
+  dropped: FinalizationRegistry<WeakRef<Native.Client>>;
+}
 
-function closeAll(): void {
+// All copies of this module in a thread share it: a development server that loads the package again and again
+// would otherwise add a listener of `exit` each time.
+const CLIENTS = Symbol.for('permits.clients');
+const { open, dropped } = ((process as { [CLIENTS]?: Clients })[CLIENTS] ??= clients());
+
+function clients(): Clients {
+  const open: Clients['open'] = new Set();
+  process.on('exit', () => closeAll(open));
+  return { open, dropped: new FinalizationRegistry((client) => open.delete(client)) };
+}
+
+function closeAll(open: Clients['open']): void {
   const clients = [...open].map((client) => client.deref());
   const calls = clients.filter((client) => client !== undefined).map((client) => client.call('close'));
   calls.forEach((call) => call.start());
   calls.forEach((call) => call.block());
 }
-
-process.on('exit', closeAll);
 
 /**
  * Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
@@ -161,7 +173,8 @@ export class Client implements AsyncDisposable {
 /** A request of `acquireAll`: a semaphore, and its own options. */
 function pair(one: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [Semaphore, AcquireOptions] {
   const [semaphore, own = {}] = Array.isArray(one) ? one : [one];
-  if (!(semaphore instanceof Semaphore)) {
+  // The native half is loaded once, also where a test runner loads this module once more, with another `Semaphore`.
+  if (!(semaphore?.native instanceof native.Semaphore)) {
     throw invalid('a request', 'a semaphore, or one and its options', semaphore);
   }
   return [semaphore, own];

@@ -1,5 +1,7 @@
 // The errors: `code` is the reason, the class is the kind of reason. All of them are a `PermitsError`.
 
+import { types } from 'node:util';
+
 /** The reason of an error. */
 export type ErrorCode = NotNowCode | NeverCode | StoreCode | EndedCode | 'LOST';
 
@@ -153,6 +155,14 @@ export function translated<T>(call: () => T): T {
   try {
     return call();
   } catch (error) {
-    throw error instanceof Error && error.message.startsWith('{') ? fromJson(error.message) : error;
+    throw isNative(error) ? fromJson(error.message) : error;
   }
+}
+
+/**
+ * Does it come from the native half? Node makes such an error in the main realm, and a test runner such as Jest gives this module
+ * a realm of its own: there, `error instanceof Error` is false.
+ */
+function isNative(error: unknown): error is Error {
+  return types.isNativeError(error) && (error as { code?: unknown }).code === 'GenericFailure' && error.message.startsWith('{');
 }

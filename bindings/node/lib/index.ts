@@ -2,7 +2,7 @@
 
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import { native } from './waiting.js';
+import { native } from './library.js';
 
 export { Client, connect, diagnose } from './client.js';
 export type { ConnectOptions, SemaphoreOptions } from './client.js';

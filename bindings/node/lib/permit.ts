@@ -5,7 +5,7 @@ import { argument, number } from './arguments.js';
 import { fromJson, type LostError, translated } from './errors.js';
 import type * as Native from './native.js';
 import { shown } from './shown.js';
-import { result } from './waiting.js';
+import { allowListeners, result } from './waiting.js';
 
 if (Symbol.asyncDispose === undefined) {
   Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol('Symbol.asyncDispose') });
@@ -56,6 +56,7 @@ export abstract class Held implements AsyncDisposable {
     if (this.#signal === undefined) {
       const controller = new AbortController();
       this.#signal = controller.signal;
+      allowListeners(controller.signal);
       void this.lost.then((lost) => lost && controller.abort(lost));
     }
     return this.#signal;

@@ -4,29 +4,11 @@
 // calls are waited for, except those that run in the background.
 
 import { setMaxListeners } from 'node:events';
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import * as timers from 'node:timers';
+import { reasonOf } from './arguments.js';
 import { translated } from './errors.js';
+import { native } from './library.js';
 import type * as Native from './native.js';
-
-/** The native half, for this platform. */
-export const native = loaded();
-
-function loaded(): typeof Native {
-  const directory = join(__dirname, '../..');
-  const platform = `${process.platform}-${process.arch}`;
-  try {
-    return require(join(directory, `permits.${platform}.node`)) as typeof Native;
-  } catch (cause) {
-    const libraries = readdirSync(directory).flatMap((file) => /^permits\.(.*)\.node$/.exec(file)?.[1] ?? []);
-    const problem = libraries.includes(platform)
-      ? `its library for ${platform} cannot be loaded: ${(cause as Error).message}`
-      : `it has no library for ${platform}, only for ${libraries.join(', ') || 'no platform'}`;
-    const remedy = 'with Rust 1.88 and a C compiler, `npm install && npm run build && npm pack` in bindings/node of the';
-    throw new Error(`the package permits cannot run: ${problem}. To build one: ${remedy} source of permits`, { cause });
-  }
-}
 
 // Taken when the package is loaded: a test of a program that replaces the timers later does not stop it.
 const { setImmediate, setInterval } = timers;
@@ -67,27 +49,35 @@ function ended(call: Native.Call, { signal, background = false }: Waiting): Prom
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       call.cancel();
-      reject(signal.reason);
+      reject(reasonOf(signal));
       return;
     }
     const key = nextKey();
     const abort = (): void => {
       settled(key);
       call.cancel();
-      reject(signal?.reason);
+      reject(reasonOf(signal as AbortSignal));
     };
     const end = (): void => signal?.removeEventListener('abort', abort);
-    if (signal instanceof EventTarget) {
-      // Many requests may wait with one signal: Node would warn of a leak.
-      setMaxListeners(0, signal);
+    if (signal) {
+      allowListeners(signal);
+      signal.addEventListener('abort', abort, { once: true });
     }
-    signal?.addEventListener('abort', abort, { once: true });
     pending.set(key, { call, resolve, background, end });
     if (!background && foreground++ === 0) {
       alive.ref();
     }
     poll(key);
   });
+}
+
+/** Many requests may wait with one signal: Node would warn of a leak. */
+export function allowListeners(signal: AbortSignal): void {
+  try {
+    setMaxListeners(0, signal);
+  } catch {
+    // It is no EventTarget of Node, so Node does not count its listeners.
+  }
 }
 
 function nextKey(): number {

@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createConnection, createServer, type Server as NetServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Semaphore } from 'permits';
 
@@ -13,7 +13,7 @@ import type { Semaphore } from 'permits';
 export const LIMIT = 300_000;
 
 /** The directory of the package: programs that run there import it by name. */
-export const PACKAGE = join(__dirname, '../..');
+export const PACKAGE = dirname(require.resolve('permits/package.json'));
 
 /** Waits until the condition holds. */
 export async function until(condition: () => unknown): Promise<void> {

@@ -184,13 +184,16 @@ fn what_a_release_is_built_by_is_named_by_its_hash() {
         assert!(image == "scratch" || hash.is_some_and(|hash| is_hash(hash, 64)), "{base}");
     }
 
-    let lock: Value = serde_json::from_str(&read("bindings/node/package-lock.json")).expect("it is JSON");
-    for (name, package) in lock["packages"].as_object().expect("an object") {
-        assert!(name.is_empty() || package["integrity"].is_string(), "{name}: {package}");
-        assert!(package["resolved"].is_null(), "the registry is that of the machine: {package}");
+    for lock in ["bindings/node/package-lock.json", "bindings/node/runners/package-lock.json"] {
+        let lock: Value = serde_json::from_str(&read(lock)).expect("it is JSON");
+        for (name, package) in lock["packages"].as_object().expect("an object") {
+            assert!(name.is_empty() || package["integrity"].is_string(), "{name}: {package}");
+            assert!(package["resolved"].is_null(), "the registry is that of the machine: {package}");
+        }
     }
-    for script in ["scripts/package-npm", "scripts/test-node"] {
-        assert!(read(script).contains(r#"npm --prefix "$built" ci "#), "{script} does not use the lock file");
+    for (script, directory) in [("scripts/package-npm", "$built"), ("scripts/test-node", "$built/$tools")] {
+        let install = format!(r#"npm --prefix "{directory}" ci "#);
+        assert!(read(script).contains(&install), "{script} does not use the lock file");
     }
     assert!(
         read("scripts/check").contains("cargo deny --all-features check\n"),
