@@ -7,7 +7,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use permits::error::{Lost, ReleaseError, RenewError};
@@ -44,15 +43,17 @@ enum State {
     Ended(u32, Duration),
 }
 
-/// The loss of a permit, if it is lost.
+/// The loss of a permit, if it is lost: not its signal, which comes later. The session ends a permit, and sets the reason
+/// some instructions later, which are waited for, so a permit that is not held always has its loss.
 fn loss(permit: &Permit) -> Option<Lost> {
-    if permit.is_held() {
-        return None;
+    while !permit.is_held() {
+        let lost = permit.lost_within(Duration::ZERO);
+        if lost.is_some() {
+            return lost;
+        }
+        std::thread::yield_now();
     }
-    match pin!(permit.lost()).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(lost) => Some(lost),
-        Poll::Pending => None,
-    }
+    None
 }
 
 impl Held {

@@ -290,6 +290,18 @@ def test_a_callback_that_fails_is_logged_and_silences_no_other(
     assert is_idle(semaphore)
 
 
+def test_a_permit_that_is_not_held_has_its_loss_in_the_same_moment(client: permits.Client, url: str, name: str) -> None:
+    semaphore = client.semaphore(name, 2)
+
+    with permits.connect(url, recovery="off") as operator:
+        for number in range(1000):
+            permit = semaphore.acquire(holder=f"{number}").wait()
+            operator.semaphore(name, 2).revoke(permit.holder, "maintenance")
+            while permit.is_held:
+                pass
+            assert permit.lost is not None, f"permit {number}: {permit.status}"
+
+
 def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> None:
     permit = client.semaphore(name, 1).acquire().wait()
     permit.on_lost(lambda lost: pytest.fail("it is not lost"))
