@@ -43,8 +43,9 @@ enum State {
     Ended(u32, Duration),
 }
 
-/// The loss of a permit, if it is lost: not its signal, which comes later. The session ends a permit, and sets the reason
-/// some instructions later, which are waited for, so a permit that is not held always has its loss.
+/// The loss of a permit, if the permit is lost. The signal of the loss comes later. The session ends a permit
+/// and sets the reason some instructions later. This function waits for the reason, so a permit that is not
+/// held always has its loss.
 fn loss(permit: &Permit) -> Option<Lost> {
     while !permit.is_held() {
         let lost = permit.lost_within(Duration::ZERO);

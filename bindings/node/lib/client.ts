@@ -173,7 +173,7 @@ export class Client implements AsyncDisposable {
 /** A request of `acquireAll`: a semaphore, and its own options. */
 function pair(one: Semaphore | readonly [Semaphore, AcquireOptions]): readonly [Semaphore, AcquireOptions] {
   const [semaphore, own = {}] = Array.isArray(one) ? one : [one];
-  // The native half is loaded once, also where a test runner loads this module once more, with another `Semaphore`.
+  // A test runner may load this module twice, with two classes `Semaphore`. The native half is loaded once.
   if (!(semaphore?.native instanceof native.Semaphore)) {
     throw invalid('a request', 'a semaphore, or one and its options', semaphore);
   }

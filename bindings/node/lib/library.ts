@@ -1,7 +1,7 @@
 // The native half of the package: a library, one for each platform, beside `dist`.
 //
-// It is looked for from the place of this file. A bundler that copies this file elsewhere takes no library along, so a
-// failure first asks whether this is the package at all.
+// This file looks for it from its own place. A bundler copies this file elsewhere without the library, so a
+// failure first asks whether the directory is the package at all.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

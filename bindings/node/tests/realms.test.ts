@@ -1,4 +1,4 @@
-// The package in a realm of its own, as test runners load it: its errors and its answers are those of this realm.
+// The package in a realm of its own, as test runners load it. Errors and answers must be of that realm.
 // Other tests run in Jest and Vitest, by ../runners; this one needs neither.
 
 import assert from 'node:assert/strict';

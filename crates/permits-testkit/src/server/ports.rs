@@ -3,9 +3,8 @@
 //! A test kills a server, and its clients try the address again and again. If the port went back to the
 //! system meanwhile, the next server of another test could be given it, and the clients would go on there:
 //! with the wrong server, without an error. So a process owns a block of ports. The first port of a block is
-//! its lock: a socket stays bound there until the process ends, however it ends, and every checkout and
-//! language of the machine respects it (`support.py` and `support.ts` have the same numbers). The process hands
-//! out each of the other ports once.
+//! its lock: a socket stays bound there until the process ends, however it ends. The tests in Python and
+//! Node use the same blocks (`support.py`, `support.ts`). The process hands out each of the other ports once.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
