@@ -138,7 +138,7 @@ fn a_permit_that_was_lost_fails_the_post_step() {
     job.main();
     revoke(&store, NAME, "job-7", "maintenance");
     let post = job.post();
-    assert_eq!(post.code, 1);
+    post.ends(1);
     assert!(post.stdout.contains("::error::the permit was lost during the job"), "{}", post.stdout);
     job.leaves_nothing(NAME);
 }
@@ -160,16 +160,16 @@ fn a_step_without_a_permit_fails_and_its_post_step_does_nothing() {
         let main = output(&mut job.script("main"));
         assert_eq!((main.code, main.stdout.lines().count()), (1, 1), "{main:?}");
         assert!(main.stdout.contains(says), "{}", main.stdout);
-        assert_eq!(job.post().code, 0);
+        job.post().ends(0);
     }
     // A job that is cancelled leaves the line.
     let job = Job::new(&store, NAME, &[]);
     let waiting = Running::start(&mut job.script("main"));
     until_counts(&store, NAME, (1, 1));
     waiting.signal(Signal::INT);
-    assert_eq!(waiting.finish().code, 1);
+    waiting.finish().ends(1);
     until_counts(&store, NAME, (1, 0));
-    assert_eq!(job.post().code, 0);
+    job.post().ends(0);
     holder.release();
     job.leaves_nothing(NAME);
 }
@@ -193,7 +193,7 @@ fn the_post_step_needs_the_directory_of_the_main_step_and_deletes_no_other() {
     }
     // A file with a URL that the runner's environment names does not count.
     let main = output(job.script("main").env("PERMITS_URL_FILE", "/nowhere/url"));
-    assert_eq!(main.code, 0, "{main:?}");
+    main.ends(0);
     fs::remove_file(&job.file("STATE")["file"]).expect("it is there");
     let post = output(job.script("post").env("PERMITS_URL_FILE", "/nowhere/url"));
     assert_eq!((post.code, post.stderr.as_str()), (1, ""));

@@ -27,7 +27,7 @@ fn no_password_is_shown_when_the_server_goes_away() {
     let running = Holder::start(&server, "x", options);
     server.kill();
     let output = running.finish();
-    assert_eq!(output.code, 76, "{}", output.stderr);
+    output.ends(76);
     assert!(output.stderr.contains("connecting again"), "{}", output.stderr);
     assert!(!output.stderr.contains("t0p-secret"), "{}", output.stderr);
 }
@@ -47,7 +47,7 @@ fn a_store_that_falls_silent_during_the_wait_is_69() {
         // Else its time was over before.
         if counts(&server, &name) == (1, 1) {
             let ended = waiter.finish();
-            assert_eq!((ended.code, ended.stdout.as_str()), (69, ""), "{}", ended.stderr);
+            ended.prints(69, "");
             assert_own_lines(&ended.stderr);
             return;
         }
@@ -66,6 +66,6 @@ fn a_silent_store_does_not_delay_the_exit_code_for_long() {
     proxy.stall(true);
     drop(gate);
     let output = running.finish();
-    assert_eq!(output.code, 3, "{}", output.stderr);
+    output.ends(3);
     assert_own_lines(&output.stderr);
 }

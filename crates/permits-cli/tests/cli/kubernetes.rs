@@ -81,5 +81,5 @@ fn the_sidecar_holds_the_permits_of_its_pod() {
     drop(worker);
     until_counts(&store, "exports", (0, 0));
     sidecar.signal(Signal::TERM);
-    assert_eq!(sidecar.finish().code, 143);
+    sidecar.finish().ends(143);
 }

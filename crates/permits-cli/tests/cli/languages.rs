@@ -186,6 +186,6 @@ fn the_functions_for_node_acquire_release_and_notice_a_loss() {
     let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
     revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
     let output = program.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (0, "75 5 false\nheld\nlost\n"), "{}", output.stderr);
+    output.prints(0, "75 5 false\nheld\nlost\n");
     until_counts(&example.store, "exports", (0, 0));
 }

@@ -42,10 +42,10 @@ fn printed_json_matches_the_schemas() {
     prepare(&server, "rate");
     let _holder = Holder::start(&server, &name, "--limit 2 --label nightly --lane a");
     let _waiter = waiter(&server, &name, "--lane b", (2, 1));
-    assert_eq!(output(&mut run(&server, "rate", "--limit 1 --at-least 1h", "true")).code, 0);
+    output(&mut run(&server, "rate", "--limit 1 --at-least 1h", "true")).ends(0);
     for arguments in [["pause", &name, "--for=1h"], ["close", &name, "--reason=moved"], ["limit", &name, "3"]]
     {
-        assert_eq!(output(&mut permits(&url, arguments)).code, 0);
+        output(&mut permits(&url, arguments)).ends(0);
     }
     server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
     for name in [&name, "rate"] {

@@ -36,7 +36,7 @@ fn a_revoked_permit_ends_the_command(store: &dyn Store, name: &str) {
     let running = Running::until(&mut run(store, name, "--limit 1 --holder h", ASKED), "ready");
     revoke(store, name, "h", "the building is on fire");
     let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"));
+    output.prints(76, "ready\nasked\n");
     assert!(output.stderr.contains("the building is on fire"), "{}", output.stderr);
     assert_own_lines(&output.stderr);
     assert_eq!(counts(store, name), (0, 0));
@@ -48,7 +48,7 @@ fn a_lost_server_ends_the_command_before_the_lease_ends() {
     let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 2s", ASKED), "ready");
     server.kill();
     let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"));
+    output.prints(76, "ready\nasked\n");
     assert!(output.stderr.contains("it could not be renewed in time"), "{}", output.stderr);
     assert_own_lines(&output.stderr);
 }
@@ -72,7 +72,7 @@ fn a_command_that_ignores_sigterm_is_killed_with_its_group(store: &dyn Store, na
     let began = Instant::now();
     revoke(store, name, "h", "");
     let output = running.finish();
-    assert_eq!(output.code, 76, "{}", output.stderr);
+    output.ends(76);
     assert_eq!(output.stderr, "permits: the permit was revoked; ending the command\n");
     assert!(!is_alive(stubborn));
     assert!(began.elapsed() >= Duration::from_secs(5), "it had its time");
@@ -85,7 +85,7 @@ fn a_stopped_command_gets_sigterm_after_a_loss(store: &dyn Store, name: &str) {
     send(child, Signal::STOP);
     revoke(store, name, "h", "");
     let output = running.finish();
-    assert_eq!(output.code, 76);
+    output.ends(76);
     assert!(output.stdout.ends_with("asked\n"), "{}", output.stdout);
 }
 
@@ -95,7 +95,7 @@ fn a_command_ends_with_its_longest_hold(store: &dyn Store, name: &str) {
         let options = format!("--limit 1 --max-hold {seconds}s");
         let ended = output(&mut run(store, name, &options, "while :; do sleep 0.02; done"));
         let says = format!("{seconds}s is the longest time that its request allows; ending the command\n");
-        assert_eq!(ended.code, 76, "{}", ended.stderr);
+        ended.ends(76);
         assert!(ended.stderr.ends_with(&says), "{}", ended.stderr);
         assert!(began.elapsed() >= Duration::from_secs(seconds) * 3 / 4, "it had its time");
     }
@@ -110,7 +110,7 @@ fn a_longest_hold_is_the_reason_on_a_slow_link_too() {
         in_real_time(|| {
             let mut command = permits(&proxy.url(), ["run", &name, "--limit", "1"]);
             let ended = output(command.args(options).args(["sleep", "1000"]));
-            assert_eq!(ended.code, 76, "{}", ended.stderr);
+            ended.ends(76);
             assert!(ended.stderr.contains("is the longest time that its request allows"), "{}", ended.stderr);
         });
     }
@@ -121,10 +121,10 @@ fn a_loss_while_suspended_is_noticed_at_once(store: &dyn Store, name: &str) {
         let mut running = Running::until(&mut run(store, name, "--limit 1 --lease 2s", ASKED), "ready");
         running.guard.pause();
         // Granted when the lease has ended.
-        assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
+        output(&mut run(store, name, "--lease 2s", "echo ran")).prints(0, "ran\n");
         running.guard.resume();
         let output = running.finish();
-        assert_eq!((output.code, output.stdout.as_str()), (76, "ready\nasked\n"), "{}", output.stderr);
+        output.prints(76, "ready\nasked\n");
     });
 }
 
@@ -133,11 +133,11 @@ fn a_loss_noticed_after_the_command_has_ended_is_76(store: &dyn Store, name: &st
     let gate = gate(&mut command);
     let mut running = Running::until(&mut command, "ready");
     running.guard.pause();
-    assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
+    output(&mut run(store, name, "--lease 2s", "echo ran")).prints(0, "ran\n");
     drop(gate);
     running.guard.resume();
     let output = running.finish();
-    assert_eq!(output.code, 76, "{}", output.stderr);
+    output.ends(76);
     assert_own_lines(&output.stderr);
 }
 
@@ -194,7 +194,7 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
         let last = fs::metadata(&beat).and_then(|beat| beat.modified()).expect("it was written");
         let worked = last.duration_since(silent_since).expect("it went on for a while");
         assert!(worked <= lease, "it worked for {worked:?} after a renewal was last possible");
-        assert_eq!(output(&mut run(&server, &name, "", "echo ran")).stdout, "ran\n");
+        output(&mut run(&server, &name, "", "echo ran")).prints(0, "ran\n");
         assert!(!is_alive(process));
     });
 }
@@ -211,7 +211,7 @@ fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
         let output = running.finish();
         // The lease was last extended before the server fell silent.
         assert!(silent_since.elapsed() < Duration::from_secs(15), "permits has ended, too");
-        assert_eq!((output.code, output.stdout.as_str()), (76, "ready\ndone\n"), "{}", output.stderr);
+        output.prints(76, "ready\ndone\n");
         assert!(
             output.stderr.contains("it could not be renewed in time; ending the command"),
             "{}",

@@ -41,7 +41,7 @@ fn printed_to(stdout: impl Into<Stdio>, store: &Local, arguments: &[&str]) -> (i
 /// A store with a semaphore.
 fn store() -> Local {
     let store = Local::new();
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "x", "1", "--new"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "x", "1", "--new"])).ends(0);
     store
 }
 

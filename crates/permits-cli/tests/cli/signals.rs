@@ -59,7 +59,7 @@ fn signals_reach_the_whole_group(store: &dyn Store, name: &str) {
     let running = Running::until(&mut run(store, name, "--limit 1", script), "ready");
     running.signal(Signal::TERM);
     let output = running.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (0, "ready\ninner\nouter\n"));
+    output.prints(0, "ready\ninner\nouter\n");
 }
 
 fn a_command_that_dies_of_a_signal_is_128_and_its_number(store: &dyn Store, name: &str) {
@@ -106,7 +106,7 @@ fn a_signal_cancels_the_connection_attempt() {
     assert!(wait::until(|| proxy.accepted() > 0));
     waiter.signal(Signal::TERM);
     let output = waiter.finish();
-    assert_eq!((output.code, output.stdout.as_str()), (143, ""), "{}", output.stderr);
+    output.prints(143, "");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_directory_that_stays_locked_is_named() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("no other process has it");
     let socket = format!("unix:{}", directory.path().join("socket").display());
     let refused = output(&mut permits("memory:", ["hold", "--listen", &socket]));
-    assert_eq!(refused.code, 71, "{}", refused.stderr);
+    refused.ends(71);
     assert!(refused.stderr.contains("another process keeps its directory locked"), "{}", refused.stderr);
 }
 
@@ -182,7 +182,7 @@ fn blocked_signals_are_received_and_stay_blocked_in_the_command(store: &dyn Stor
     let _gate = gate(&mut hold);
     let running = Running::until(&mut hold, "granted");
     running.signal(Signal::TERM);
-    assert_eq!(running.finish().code, 143);
+    running.finish().ends(143);
     assert_eq!(counts(store, name), (0, 0));
 }
 
@@ -196,12 +196,12 @@ fn the_command_does_not_outlive_a_killed_permits(store: &dyn Store, name: &str) 
     assert!(wait::until(|| !is_alive(child)), "the command died with permits");
     // The permit was not released; its lease ends.
     let next = output(&mut run(store, name, options, "echo ran"));
-    assert_eq!((next.code, next.stdout.as_str()), (0, "ran\n"));
+    next.prints(0, "ran\n");
 }
 
 fn background_processes_of_the_command_are_left_alone(store: &dyn Store, name: &str) {
     let output = output(&mut run(store, name, "--limit 1", "sleep 1000 & echo $!"));
-    assert_eq!(output.code, 0);
+    output.ends(0);
     let left: u32 = output.stdout.trim().parse().expect("a process id");
     assert!(is_alive(left));
     assert_eq!(counts(store, name), (0, 0));

@@ -177,6 +177,20 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
+impl Output {
+    /// Asserts the exit code; a failure prints what the command said.
+    #[track_caller]
+    pub(crate) fn ends(&self, code: i32) {
+        assert_eq!(self.code, code, "it ended so: {self:?}");
+    }
+
+    /// Asserts the exit code and standard output; a failure prints what the command said.
+    #[track_caller]
+    pub(crate) fn prints(&self, code: i32, stdout: &str) {
+        assert_eq!((self.code, &*self.stdout), (code, stdout), "on standard error: {}", self.stderr);
+    }
+}
+
 impl Running {
     #[track_caller]
     pub(crate) fn start(command: &mut Command) -> Self {

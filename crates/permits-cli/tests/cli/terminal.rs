@@ -267,7 +267,7 @@ fn a_command_suspended_beyond_its_lease_is_ended(store: &dyn Store, name: &str) 
     terminal.types(CTRL_Z);
     terminal.shows("Stopped");
     terminal.shows("prompt> ");
-    assert_eq!(output(&mut run(store, name, "--lease 2s", "echo ran")).stdout, "ran\n");
+    output(&mut run(store, name, "--lease 2s", "echo ran")).prints(0, "ran\n");
     terminal.types("fg\n");
     terminal.shows("asked");
     terminal.shows("prompt> ");

@@ -28,10 +28,10 @@ fn semaphores_are_watched_from_their_beginning(store: &dyn Store, _: &str) {
     prepare_tenants(store);
     let mut watch = permits(&store.url(), ["watch", "--under", "api/", "--interval", "100ms"]);
     let watch = Running::until(&mut watch, "Z  api/tenant-3: 0 of 1 held, 0 waiting\n");
-    assert_eq!(call(store, &["pause", "api/tenant-2"]).code, 0);
+    call(store, &["pause", "api/tenant-2"]).ends(0);
     watch.prints("Z  api/tenant-2: ");
     watch.prints(" paused\n");
-    assert_eq!(call(store, &["limit", "api/tenant-4", "2", "--declare"]).code, 0);
+    call(store, &["limit", "api/tenant-4", "2", "--declare"]).ends(0);
     watch.prints("Z  api/tenant-4: 0 of 2 held, 0 waiting");
     watch.signal(rustix::process::Signal::TERM);
     let ended = watch.finish();

@@ -73,7 +73,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     let revoked = until(&watch, "changed", &[("change", json!("revoked")), ("holder", json!("web-2"))]);
     assert_eq!((&revoked["text"], &revoked["limit"]), (&json!("revoked the waiter web-2"), &json!(null)));
     until(&watch, "state", &[("waiting", json!(0)), ("revoked", json!(1))]);
-    assert_eq!(waiter.finish().code, 75);
+    waiter.finish().ends(75);
     holder.release();
     until(&watch, "state", &[("held", json!(0)), ("revoked", json!(1))]);
     let operations: &[(&[&str], &str, Value)] = &[
@@ -86,7 +86,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
         (&["alert", name, "--wait", "1h"], "alert", json!({ "wait_ms": 3_600_000, "waiting": null })),
     ];
     for (arguments, field, value) in operations {
-        assert_eq!(output(&mut permits(&store.url(), *arguments)).code, 0);
+        output(&mut permits(&store.url(), *arguments)).ends(0);
         let shown = || events(&watch.stdout()).last().is_some_and(|last| last[*field] == *value);
         assert!(wait::until(shown), "{field} {value}: {}", watch.stdout());
     }
@@ -99,7 +99,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     );
     // Every grant is counted, whether a read saw its permit or not.
     for _ in 0..3 {
-        assert_eq!(output(&mut run(store, name, "", "true")).code, 0);
+        output(&mut run(store, name, "", "true")).ends(0);
     }
     until(&watch, "state", &[("held", json!(0)), ("grants", json!(grants + 4))]);
     // What differs in times alone has no line.
@@ -131,7 +131,7 @@ fn a_signal_ends_it_with_0(store: &dyn Store, name: &str) {
 fn an_unused_semaphore_is_watched_too(store: &dyn Store, _: &str) {
     let watch = watch(store, "later");
     assert_eq!(events(&watch.stdout())[0]["limit"], Value::Null);
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "later", "2"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "later", "2"])).ends(0);
     until(&watch, "state", &[("limit", json!(2)), ("pinned", json!(true))]);
     ended(watch);
 }
@@ -147,7 +147,7 @@ fn an_unreachable_store_is_reported_once_and_read_again() {
     until(&watch, "state", &[("limit", Value::Null)]);
     watch.signal(Signal::TERM);
     let ended = watch.finish();
-    assert_eq!(ended.code, 0);
+    ended.ends(0);
     let unreachable = events(&ended.stdout).iter().filter(|event| event["event"] == "unreachable").count();
     assert_eq!(unreachable, 1, "{}", ended.stdout);
     assert_own_lines(&ended.stderr);
@@ -174,7 +174,7 @@ fn a_reader_that_has_gone_ends_it_quietly() {
         std::io::BufRead::read_line(&mut reader, &mut String::new()).expect("it prints the state");
         drop(reader);
         if changes {
-            assert_eq!(output(&mut permits(&store.url(), ["pause", "x"])).code, 0);
+            output(&mut permits(&store.url(), ["pause", "x"])).ends(0);
         }
         let status = guard.wait_timeout(HANGS).expect("it ends");
         assert_eq!(crate::support::code(status), 0);
@@ -187,7 +187,7 @@ fn a_store_that_cannot_be_used_is_69_and_a_full_disk_71() {
     let (server, name) = fresh();
     server.command(&["SET", &format!("permits:{{{name}}}:state"), "not ours"]);
     let foreign = output(&mut command(&server, &name, &[]));
-    assert_eq!((foreign.code, foreign.stdout.as_str()), (69, ""), "{}", foreign.stderr);
+    foreign.prints(69, "");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the system has one");
     let mut watch = command(&Local::new(), &name, &[]);
     let mut guard = ChildGuard::spawn(watch.stdout(full).stderr(std::process::Stdio::null()));
@@ -205,7 +205,7 @@ fn people_get_sentences() {
     client.named(&name, Limit::Stored).close_line("moved").wait().expect("it is ours");
     watch.prints(" closed the line: moved\n");
     let refused = output(&mut run(&server, &name, "--no-wait", "true"));
-    assert_eq!(refused.code, 75);
+    refused.ends(75);
     watch.prints("CLOSED (moved)");
     watch.prints("; 1 refused\n");
     ended(watch);

@@ -140,7 +140,7 @@ fn permits_are_granted_renewed_and_released_by_id(store: &dyn Store, name: &str)
     many.event(3, "granted");
     until_counts(store, name, (2, 0));
     let (output, events) = many.finish();
-    assert_eq!(output.code, 0, "{}", output.stderr);
+    output.ends(0);
     assert_eq!(names_of(&events, &json!(1)), ["granted", "held", "released"]);
     assert_eq!(names_of(&events, &json!("é\"")), ["granted", "released"]);
     assert_eq!(names_of(&events, &json!(3)), ["waiting", "granted", "released"]);

@@ -59,7 +59,7 @@ impl Listening {
     #[track_caller]
     fn end(self) {
         self.running.signal(Signal::TERM);
-        assert_eq!(self.running.finish().code, 143);
+        self.running.finish().ends(143);
         assert!(!self.path.exists(), "the socket is removed");
     }
 }
@@ -135,7 +135,7 @@ fn a_signal_ends_all(store: &dyn Store, name: &str) {
             assert_eq!(released["reason"], format!("signal {}", signal.as_raw()), "{released}");
             assert_eq!(program.read(), Value::Null);
         }
-        assert_eq!(listening.running.finish().code, code);
+        listening.running.finish().ends(code);
         assert!(!listening.path.exists(), "the socket is removed");
         assert_eq!(counts(store, name), (0, 0));
     }
@@ -153,7 +153,7 @@ fn only_the_user_can_connect() {
     assert!(file.file_type().is_socket());
     assert_eq!(file.permissions().mode() & 0o7777, 0o600);
     running.signal(Signal::TERM);
-    assert_eq!(running.finish().code, 143);
+    running.finish().ends(143);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn the_socket_of_a_dead_process_is_replaced_and_no_other_file() {
     prepare(&store, "x");
     let first = Listening::start(&store);
     let refused = output(&mut listen(&store, &first.path));
-    assert_eq!(refused.code, 71);
+    refused.ends(71);
     assert!(refused.stderr.contains("another process listens there: end it"), "{}", refused.stderr);
     first.connect().expect(&json!({"id": 1, "acquire": "x", "limit": 1}), "granted");
 
@@ -176,12 +176,12 @@ fn the_socket_of_a_dead_process_is_replaced_and_no_other_file() {
     let file = directory.path().join("file");
     fs::write(&file, "text").expect("it can be written");
     let refused = output(&mut listen(&store, &file));
-    assert_eq!(refused.code, 71);
+    refused.ends(71);
     assert!(refused.stderr.contains("the file is no socket: remove it"), "{}", refused.stderr);
     assert_eq!(fs::read_to_string(&file).expect("it is there"), "text");
 
     let refused = output(&mut listen(&store, &directory.path().join("none/socket")));
-    assert_eq!(refused.code, 71);
+    refused.ends(71);
     assert!(refused.stderr.contains("its directory cannot be opened"), "{}", refused.stderr);
 }
 

@@ -26,7 +26,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert!(all["error"].is_null() && all["store"].is_string(), "{all}");
         at_first = all["at_ms"].clone();
     }
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "other", "3"])).ends(0);
     let holder = Holder::start(store, name, "--limit 3 --weight 2");
     let row = |change: &serde_json::Value| {
         let rows = change["changed"].as_array().expect("an array").clone();
@@ -39,7 +39,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
         assert_eq!((&granted["limit"], &granted["waiting"]), (&3.into(), &0.into()));
         assert!(granted["oldest_holder_age_ms"].is_u64(), "{granted}");
     }
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "4"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "other", "4"])).ends(0);
     for events in &mut clients {
         let mut has_changed = false;
         while !has_changed {
@@ -65,7 +65,7 @@ fn a_refusal_is_an_event(store: &dyn Store, name: &str) {
     let mut events = serve.get("/api/v1/events").open();
     let row = &events.event("all")["semaphores"][0];
     assert_eq!((&row["held"], &row["refused"]), (&1.into(), &0.into()));
-    assert_eq!(output(&mut run(store, name, "--limit 1 --no-wait", "true")).code, 75);
+    output(&mut run(store, name, "--limit 1 --no-wait", "true")).ends(75);
     let row = &events.event("change")["changed"][0];
     assert_eq!((&row["held"], &row["refused"]), (&1.into(), &1.into()), "the counter alone has changed");
 }
@@ -73,7 +73,7 @@ fn a_refusal_is_an_event(store: &dyn Store, name: &str) {
 #[test]
 fn an_outage_of_the_store_and_its_end_are_events() {
     let server = Server::start();
-    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    output(&mut permits(&server.url(), ["limit", "exports", "3"])).ends(0);
     let serve = Serve::start(&server, &["--store-timeout", "1s"]);
     let mut events = serve.get("/api/v1/events").open();
     events.event("all");
@@ -88,18 +88,18 @@ fn an_outage_of_the_store_and_its_end_are_events() {
     let end =
         repeat_with(|| events.event("change")).find(|change| change["error"].is_null()).expect("endless");
     assert_eq!((&end["changed"], &end["removed"]), (&json!([]), &json!(["exports"])));
-    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "4"])).code, 0);
+    output(&mut permits(&server.url(), ["limit", "exports", "4"])).ends(0);
     assert_eq!(events.event("change")["changed"][0]["limit"], 4);
 }
 
 #[test]
 fn a_deleted_semaphore_is_an_event() {
     let store = Local::new();
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "other", "3"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "other", "3"])).ends(0);
     let serve = Serve::start(&store, &[]);
     let mut events = serve.get("/api/v1/events").open();
     assert_eq!(events.event("all")["semaphores"][0]["name"], "other");
-    assert_eq!(output(&mut permits(&store.url(), ["delete", "other"])).code, 0);
+    output(&mut permits(&store.url(), ["delete", "other"])).ends(0);
     let change = events.event("change");
     assert_eq!((&change["removed"], &change["changed"]), (&json!(["other"]), &json!([])));
 }

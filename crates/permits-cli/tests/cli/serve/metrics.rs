@@ -136,14 +136,14 @@ fn each_semaphore_has_its_numbers(store: &dyn Store, name: &str) {
     let _waiters = [1, 2].map(|place| waiter(store, name, "--weight 2", (1, place)));
     let hostile = r#"a"b\c <script>"#;
     for arguments in [["limit", hostile, "12"], ["pause", "paused", "--for=1h"], ["close", "closed", "-v"]] {
-        assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
+        output(&mut permits(&store.url(), arguments)).ends(0);
     }
-    assert_eq!(output(&mut run(store, "rate", "--limit 3 --at-least 1h", "true")).code, 0);
+    output(&mut run(store, "rate", "--limit 3 --at-least 1h", "true")).ends(0);
     prepare(store, "moved");
     let first = Holder::start(store, "moved", "--limit 1");
     let second = waiter(store, "moved", "", (1, 1));
     first.release();
-    assert_eq!(second.finish().code, 0);
+    second.finish().ends(0);
     let serve = Serve::start(store, &[]);
     let reply = serve.read("/metrics");
     assert_eq!(reply.status, 200);
@@ -280,7 +280,7 @@ pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
     let _holder = Holder::start(store, name, "--limit 1");
     let _waiter = waiter(store, name, "--lane a", (1, 1));
     let alert = ["alert", name, "--wait", "90s", "--waiting", "7"];
-    assert_eq!(output(&mut permits(&store.url(), alert)).code, 0);
+    output(&mut permits(&store.url(), alert)).ends(0);
     let serve = Serve::start(store, &[]);
     Metrics::parse(&serve.read("/metrics").body, "")
 }

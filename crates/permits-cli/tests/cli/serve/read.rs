@@ -46,7 +46,7 @@ fn timeless(mut value: Value) -> Value {
 fn lists_are_those_of_the_other_verbs(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 3 --weight 2 --label nightly");
     let _waiter = waiter(store, name, "--weight 2", (1, 1));
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "another name", "12"])).code, 0);
+    output(&mut permits(&store.url(), ["limit", "another name", "12"])).ends(0);
     let serve = Serve::start(store, &[]);
 
     let list = serve.read("/api/v1/semaphores");
@@ -71,7 +71,7 @@ fn the_oldest_waiter_and_the_author_of_a_pause_are_shown(store: &dyn Store, name
     assert!(wait::until(|| oldest() > 2_000));
     let _next = waiter(store, name, "--lane interactive", (1, 3));
     // Then the first lane of the line has the younger waiter.
-    assert_eq!(output(&mut permits(&store.url(), ["revoke", name, "first"])).code, 0);
+    output(&mut permits(&store.url(), ["revoke", name, "first"])).ends(0);
     until_counts(store, name, (1, 2));
     for (verb, options) in [("pause", &["--by", "dana"][..]), ("alert", &["--wait", "8h", "--by", "erik"])] {
         let mut command = permits(&store.url(), [verb, name]);
@@ -164,7 +164,7 @@ fn grants(history: &Value) -> u64 {
 fn a_counter_that_falls_or_begins_again_shows_no_grants() {
     let server = Server::start();
     prepare(&server, "exports");
-    let run_one = || assert_eq!(output(&mut run(&server, "exports", "--limit 3", "true")).code, 0);
+    let run_one = || output(&mut run(&server, "exports", "--limit 3", "true")).ends(0);
     let [state, copy] = ["permits:{exports}:state", "{exports}:copy"];
     assert_eq!(server.command(&["COPY", state, copy]).int(), 1);
     (0..5).for_each(|_| run_one());
@@ -258,7 +258,7 @@ fn a_port_in_use_is_71_and_says_what_to_do() {
     let serve = Serve::start(&store, &[]);
     let listen = serve.address.to_string();
     let second = output(&mut permits(&store.url(), ["serve", "--listen", &listen]));
-    assert_eq!((second.code, second.stdout.as_str()), (71, ""));
+    second.prints(71, "");
     assert!(second.stderr.contains(&format!("cannot listen on {listen}: ")), "{}", second.stderr);
     assert!(second.stderr.contains("take another port with --listen"), "{}", second.stderr);
 }
@@ -271,7 +271,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
     server.command(&damage);
     // The one that health checks inspect.
     server.command(&["HSET", "permits:{permits serve: health}:state", "\tstate", "abc"]);
-    assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).code, 0);
+    output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).ends(0);
     let serve = Serve::start(&server, &[]);
     let mut events = serve.get("/api/v1/events").open();
     let all = events.event("all");
@@ -295,7 +295,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
     assert_eq!((status, refused.as_str()), (503, reason(1)));
 
     for limit in ["4", "5"] {
-        assert_eq!(output(&mut permits(&server.url(), ["limit", "one of ours", limit])).code, 0);
+        output(&mut permits(&server.url(), ["limit", "one of ours", limit])).ends(0);
         events.event("change");
     }
     for name in ["alien", "bad"] {

@@ -27,8 +27,8 @@ fn the_file_is_replaced_as_a_whole() {
     let first = write(&path);
     assert_eq!((first.code, first.stdout.as_str(), first.stderr.as_str()), (0, "", ""));
     let reader = fs::File::open(&path).expect("it is there");
-    assert_eq!(output(&mut permits(&store.url(), ["limit", "exports", "3"])).code, 0);
-    let between = seconds_around(|| assert_eq!(write(&path).code, 0));
+    output(&mut permits(&store.url(), ["limit", "exports", "3"])).ends(0);
+    let between = seconds_around(|| write(&path).ends(0));
     let text = fs::read_to_string(&path).expect("it is there");
     let limit = ("permits_semaphore_limit".to_owned(), Some("exports".to_owned()));
     let metrics = Metrics::parse(&text, "");
@@ -43,7 +43,7 @@ fn the_file_is_replaced_as_a_whole() {
     let failed = write(&directory.path().join("missing/permits.prom"));
     assert!(failed.code == 71 && failed.stderr.contains("cannot write "), "{}", failed.stderr);
     fs::create_dir(directory.path().join("directory")).expect("ours");
-    assert_eq!(write(&directory.path().join("directory")).code, 71);
+    write(&directory.path().join("directory")).ends(71);
     assert_eq!(names(), 2, "no temporary file is left");
 }
 
@@ -61,14 +61,14 @@ fn a_line_that_moves_does_not_stall_and_one_may_wait_by_design() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("permits.prom");
     let stall_and_wait = || {
-        assert_eq!(output(permits(&store.url(), ["serve", "--textfile"]).arg(&path)).code, 0);
+        output(permits(&store.url(), ["serve", "--textfile"]).arg(&path)).ends(0);
         let metrics = Metrics::parse(&fs::read_to_string(&path).expect("it is there"), "");
         let wait = metrics.of("oldest_waiter_age_seconds", "batch").expect("one waits");
         (metrics.store("longest_stall_seconds"), wait)
     };
     let (stall, wait) = stall_and_wait();
     assert!(0.0 < stall && stall < wait, "the first grant came after the second waiter: {stall}, {wait}");
-    assert_eq!(output(&mut permits(&store.url(), ["alert", "batch", "--wait", "8h"])).code, 0);
+    output(&mut permits(&store.url(), ["alert", "batch", "--wait", "8h"])).ends(0);
     assert_eq!(stall_and_wait().0, 0.0);
 }
 
@@ -82,7 +82,7 @@ fn only_a_regular_file_is_replaced() {
     let to_nothing = write("link.prom");
     assert_eq!(to_nothing.code, 71, "{}", to_nothing.stderr);
     fs::write(path("real.prom"), "old").expect("ours");
-    assert_eq!(write("link.prom").code, 0);
+    write("link.prom").ends(0);
     assert!(fs::read_to_string(path("real.prom")).expect("it is there").contains("permits_store_up 1"));
     assert!(fs::symlink_metadata(path("link.prom")).expect("it is there").is_symlink(), "the link stays");
     let _socket = UnixListener::bind(path("socket")).expect("ours");
@@ -102,7 +102,7 @@ fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
     let path = directory.path().join("permits.prom");
     let write =
         || output(permits(&server.url(), ["serve", "--store-timeout", "0s", "--textfile"]).arg(&path)).code;
-    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    output(&mut permits(&server.url(), ["limit", "exports", "3"])).ends(0);
     assert_eq!(write(), 0);
     server.kill();
     assert_eq!(write(), 69);
@@ -115,11 +115,11 @@ fn a_store_that_cannot_be_reached_is_in_the_file_and_in_the_exit_code() {
 fn a_semaphore_that_cannot_be_read_leaves_the_metrics_of_the_others() {
     let server = Server::start();
     server.command(&["HSET", "permits:{bad}:state", "\tstate", "abc"]);
-    assert_eq!(output(&mut permits(&server.url(), ["limit", "exports", "3"])).code, 0);
+    output(&mut permits(&server.url(), ["limit", "exports", "3"])).ends(0);
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("permits.prom");
     let written = output(permits(&server.url(), ["serve", "--textfile"]).arg(&path));
-    assert_eq!(written.code, 0);
+    written.ends(0);
     assert!(written.stderr.starts_with("permits: \"bad\" is UNREADABLE: "), "{}", written.stderr);
     let metrics = Metrics::parse(&fs::read_to_string(&path).expect("it is there"), "");
     assert_eq!((metrics.store("up"), metrics.store("semaphores_unreadable")), (1.0, 1.0));

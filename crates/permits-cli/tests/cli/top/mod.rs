@@ -119,7 +119,7 @@ fn a_revoked_holder_is_named_and_loses_the_permit() {
     view.shows(r#": revoke web-3: take its place in line away? (y/n)"#);
     view.types("y");
     view.shows(r#": revoke web-3: done"#);
-    assert_eq!(waiter.finish().code, 75);
+    waiter.finish().ends(75);
     view.types("kr");
     view.shows(r#": revoke web-"#);
     view.types("\r");

@@ -54,7 +54,7 @@ fn names_labels_and_states_are_visible_in_every_width() {
         &["limit", "api/tenant-1", "3"],
         &["limit", "api/tenant-2", "3"],
     ] {
-        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+        output(&mut permits(&server.url(), arguments)).ends(0);
     }
     server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
     let serve = Serve::start(&server, &[]);
@@ -112,9 +112,9 @@ fn states_differ_in_colour_and_cooling_units_are_not_at_work() {
     let api = client.named("api", 4).keep(Duration::from_secs(3_600));
     let _permit = api.acquire_many(2).wait().expect("it is free");
     let cooling = "--limit 3 --weight 2 --at-least 1h";
-    assert_eq!(output(&mut run(&server, "mails", cooling, "true")).code, 0);
+    output(&mut run(&server, "mails", cooling, "true")).ends(0);
     for arguments in [["limit", "imports", "2"], ["pause", "imports", "-v"]] {
-        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+        output(&mut permits(&server.url(), arguments)).ends(0);
     }
     server.command(&["HSET", "permits:{reports}:state", "\tstate", "abc"]);
     let Some((_serve, browser)) = opened(&server, "#/mails") else { return };
@@ -163,7 +163,7 @@ fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     let store = Local::new();
     let bidirectional = "abc \u{202e}gnp.exe";
     for name in [HOSTILE, bidirectional, &"wide ".repeat(40), "a/b", "plain"] {
-        assert_eq!(output(&mut permits(&store.url(), ["limit", "--", name.trim_end(), "3"])).code, 0);
+        output(&mut permits(&store.url(), ["limit", "--", name.trim_end(), "3"])).ends(0);
     }
     let _holder = Holder::start(&store, HOSTILE, "");
     let Some((_serve, browser)) = opened(&store, "") else { return };

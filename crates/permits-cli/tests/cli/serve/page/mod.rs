@@ -132,7 +132,7 @@ fn scene(server: &Server) -> Vec<Running> {
         &["limit", "exports", "4", "--by", "admin@ops-1"],
         &["close", "imports", "--reason", "moved to imports-2", "--by", "admin@ops-2"],
     ] {
-        assert_eq!(output(&mut permits(&server.url(), arguments)).code, 0);
+        output(&mut permits(&server.url(), arguments)).ends(0);
     }
     running
 }

@@ -116,7 +116,7 @@ fn an_operator_works_with_the_page() {
 fn a_group_is_changed_after_one_question() {
     let store = Local::new();
     for number in 1..=5 {
-        assert_eq!(output(&mut permits(&store.url(), ["limit", &format!("api/{number}"), "2"])).code, 0);
+        output(&mut permits(&store.url(), ["limit", &format!("api/{number}"), "2"])).ends(0);
     }
     let holder = Holder::start(&store, "api/1", "");
     let Some((_serve, browser)) = opened_by_operator(&store, "") else { return };

@@ -14,7 +14,7 @@ fn until_names(browser: &Browser, expected: &[&str]) {
 #[test]
 fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     let store = Local::new();
-    let set = |arguments: &[&str]| assert_eq!(output(&mut permits(&store.url(), arguments)).code, 0);
+    let set = |arguments: &[&str]| output(&mut permits(&store.url(), arguments)).ends(0);
     for number in 1..=9 {
         set(&["limit", &format!("idle-{number}"), "2"]);
     }

@@ -89,7 +89,7 @@ fn no_text_is_cut_without_a_sign_and_no_number_at_all() {
         held.push(semaphore.acquire_with(options).wait().expect("it is free"));
     }
     let _waiter = waiter(&server, names[0], "--holder x", (1, 1));
-    assert_eq!(output(&mut permits(&server.url(), ["pause", names[1], "--reason", names[2]])).code, 0);
+    output(&mut permits(&server.url(), ["pause", names[1], "--reason", names[2]])).ends(0);
     let Some((_serve, browser)) = opened_by_operator(&server, "") else { return };
     for width in [320, 360, 390, 430, 600, 768, 1024, 1280, 1440, 1920] {
         browser.emulate(width, 900, "light");
@@ -116,7 +116,7 @@ fn a_wall_shows_thirty_rows() {
     }
     let store = Local::new();
     for number in 0..40 {
-        assert_eq!(output(&mut permits(&store.url(), ["limit", &format!("s{number:02}"), "3"])).code, 0);
+        output(&mut permits(&store.url(), ["limit", &format!("s{number:02}"), "3"])).ends(0);
     }
     let serve = Serve::start(&store, &[]);
     let browser = Browser::start();
@@ -130,7 +130,7 @@ fn a_wall_shows_thirty_rows() {
     browser.until("document.querySelector('#store-held-graph path.curve')");
     assert_eq!(browser.script("return document.title"), "permits");
     let _holder = Holder::start(&store, "s07", "");
-    assert_eq!(output(&mut permits(&store.url(), ["pause", "s07"])).code, 0);
+    output(&mut permits(&store.url(), ["pause", "s07"])).ends(0);
     let _waiter = waiter(&store, "s07", "--limit 3 --weight 3", (1, 1));
     browser.until("document.title === '(1) permits'");
 }
