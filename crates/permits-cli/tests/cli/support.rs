@@ -38,7 +38,10 @@ pub(crate) struct Local {
 impl Local {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir().expect("a directory") }
+        // In memory, where the system has such a place: a disk that other programs write to may hold a command
+        // up for seconds, which then says that the store does not answer.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self { directory: directory.expect("a directory") }
     }
 }
 

@@ -59,7 +59,17 @@ async fn a_password_is_never_shown() {
     assert_secret(&format!("{settings:?} {settings:#?}"));
     let client = in_time(settings.connect()).succeeds().await;
     let semaphore = client.named("exports", 1);
-    let permit = semaphore.acquire().succeeds().await;
+    // The timeout is short for the calls below, which must fail. On a busy machine it may end this one, too.
+    let acquired = async {
+        loop {
+            match semaphore.acquire().await {
+                Ok(permit) => return permit,
+                Err(AcquireError::Store(error)) if error.is_temporary() => {}
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let permit = in_time(acquired).await;
     assert_secret(&format!("{client:?} {semaphore:?} {permit:?}"));
     assert_secret(&format!("{:?}", semaphore.inspect().await));
 
@@ -234,32 +244,36 @@ async fn a_young_server_refuses_with_the_rest_of_its_window_whatever_the_lease()
 /// "Not now" would send callers away as if others held the units.
 #[tokio::test]
 async fn a_store_that_is_gone_or_silent_is_not_busy() {
+    // The waiter must be seen within its timeout, while the server answers.
+    awaited_in_real_time(async || is_not_busy(false).await).await;
+    awaited_in_real_time(async || is_not_busy(true).await).await;
+}
+
+async fn is_not_busy(silent: bool) {
     let within = |milliseconds| AcquireOptions::new().timeout(Duration::from_millis(milliseconds));
-    for silent in [false, true] {
-        let server = Server::start();
-        let client = connect(&server.url()).await;
-        let semaphore = client.named("exports", 1);
-        let _held = in_time(semaphore.acquire()).succeeds().await;
-        let waiter = tokio::spawn(semaphore.acquire_with(within(2000)));
-        while semaphore.inspect().succeeds().await.waiting == 0 {
-            assert!(!waiter.is_finished(), "it waits in the queue");
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let semaphore = client.named("exports", 1);
+    let _held = in_time(semaphore.acquire()).succeeds().await;
+    let waiter = tokio::spawn(semaphore.acquire_with(within(2000)));
+    while semaphore.inspect().succeeds().await.waiting == 0 {
+        assert!(!waiter.is_finished(), "it waits in the queue");
+    }
+    if silent {
+        server.pause();
+    } else {
+        server.kill();
+    }
+    for _ in 0..2 {
+        let timed_out = semaphore.acquire_with(within(500));
+        for refused in [in_time(timed_out).await, in_time(semaphore.try_acquire()).await] {
+            let error = refused.expect_err("the server does not answer");
+            assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
         }
-        if silent {
-            server.pause();
-        } else {
-            server.kill();
-        }
-        for _ in 0..2 {
-            let timed_out = semaphore.acquire_with(within(500));
-            for refused in [in_time(timed_out).await, in_time(semaphore.try_acquire()).await] {
-                let error = refused.expect_err("the server does not answer");
-                assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
-            }
-        }
-        let error = in_time(waiter).await.expect("it has not panicked").expect_err("no answer");
-        assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
-        if silent {
-            server.resume();
-        }
+    }
+    let error = in_time(waiter).await.expect("it has not panicked").expect_err("no answer");
+    assert!(matches!(&error, AcquireError::Store(store) if store.is_temporary()), "{error:?}");
+    if silent {
+        server.resume();
     }
 }

@@ -88,7 +88,7 @@ fn a_process_stopped_in_a_command_holds_the_others_up_until_it_goes_on() {
     writer.pause();
     let hasty = permits::Client::builder(fixture.url()).store_timeout(Duration::from_millis(500));
     let hasty = hasty.connect().wait().expect("to look needs no lock");
-    let seen = fixture.semaphore(&hasty).inspect().wait().expect("to look needs no lock");
+    let seen = fixture.semaphore(&client).inspect().wait().expect("to look needs no lock");
     assert_eq!((seen.held, seen.holders[0].token), (1, held.token()));
     match fixture.semaphore(&hasty).try_acquire().wait() {
         Err(AcquireError::Store(StoreError::Unreachable { reason })) => {

@@ -77,7 +77,8 @@ fn what_an_operator_has_set_outlasts_the_file_of_the_state() {
 #[test]
 fn without_its_directory_the_store_cannot_be_reached_until_it_is_made_again() {
     let fixture = Fixture::new(1, HOUR);
-    let hasty = Client::builder(fixture.url()).store_timeout(Duration::from_millis(300)).lease(HOUR);
+    // Long enough for the steps that must succeed, on a busy machine, too.
+    let hasty = Client::builder(fixture.url()).store_timeout(Duration::from_secs(3)).lease(HOUR);
     let client = hasty.connect().wait().expect("the directory can be made");
     let semaphore = client.named(SEMAPHORE, 1);
     let held = semaphore.acquire().wait().expect("it is free");

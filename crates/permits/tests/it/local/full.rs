@@ -20,7 +20,7 @@ use crate::local::child_task;
 use crate::local::fixture::{Fixture, refusal, url};
 
 fn client(path: &Path) -> ClientBuilder {
-    Client::builder(url(path)).lease(HOUR).store_timeout(Duration::from_millis(500))
+    Client::builder(url(path)).lease(HOUR).store_timeout(Duration::from_secs(5))
 }
 
 fn connect(path: &Path) -> Client {
