@@ -67,10 +67,15 @@ While waiting:
   waits for itself, and says so at once.
 
 Signals:
-  INT, TERM, HUP and QUIT end the wait. While the command runs, they and
-  USR1, USR2 and TSTP are forwarded to its process group. On a terminal
-  Ctrl-C and Ctrl-Z work as without permits. A suspended permits renews
-  nothing: if the lease ends before it is continued, the command is ended.
+  INT, TERM, HUP, QUIT and others that end a program, but USR1 and USR2, end
+  the wait. While the command runs, every signal that can be caught is
+  forwarded to its process group, also WINCH, TTIN and the real-time ones;
+  not CHLD, PIPE and those of a fault (ILL, TRAP, BUS, FPE, SEGV, SYS). CONT
+  continues it. On a terminal Ctrl-C and Ctrl-Z work as without permits.
+  TSTP, TTIN and TTOU stop permits only after they have stopped the command.
+  A stopped permits renews nothing: if the lease ends before it is
+  continued, the command is ended. STOP stops permits alone, and the command
+  runs on without a permit: send it to the command instead.
 
 When the permit is lost:
   If it cannot be renewed, the command's process group gets SIGTERM while

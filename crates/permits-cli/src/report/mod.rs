@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::clock::unix_ms;
+use crate::run::posix;
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;
@@ -160,7 +161,7 @@ fn write_queued(mut stderr: File) {
         locked.writing = true;
         CHANGED.notify_all();
         drop(locked);
-        let _ = stderr.write_all(piece.as_bytes());
+        let _ = posix::while_writing(|| stderr.write_all(piece.as_bytes()));
         locked = state();
         locked.writing = false;
         locked.written += 1;
@@ -174,7 +175,7 @@ pub(crate) fn flush() {
     while !locked.is_idle() {
         if !locked.started {
             let piece = locked.next().unwrap_or_default();
-            let _ = io::stderr().write_all(piece.as_bytes());
+            let _ = posix::while_writing(|| io::stderr().write_all(piece.as_bytes()));
             continue;
         }
         let before = (locked.writing, locked.written);

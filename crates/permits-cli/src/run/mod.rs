@@ -108,9 +108,8 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     }
     signals.listen_to_child().map_err(Failure::system)?;
     let terminal = Terminal::controlling();
-    // A command that does not read from the terminal gets it on demand, because it may run beside others that
-    // read.
-    let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin);
+    // Any other command gets the terminal on demand, because it may run beside others that use it.
+    let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin) && terminal::is_alone();
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
     let environment = environment(permits, &options.name);
     let child = Child::spawn(&options.command, &environment, in_front.clone()).map_err(|error| {

@@ -7,13 +7,12 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::process::Signal;
 
-/// True if this process ignores `signal`. The parent chose that (`nohup`, a shell's `&`) for the command as
-/// well, so this process must not listen to the signal.
-pub(crate) fn is_ignored(signal: Signal) -> bool {
+/// The reaction of this process to `signal`.
+fn reaction(signal: Signal) -> libc::sighandler_t {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action, the old one is written to a place that is ours and large enough, and
     // nothing else is done. All zeros is a valid value, should the call fail.
@@ -21,7 +20,86 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
         libc::sigaction(signal.as_raw(), ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
-    action.sa_sigaction == libc::SIG_IGN
+    action.sa_sigaction
+}
+
+/// True if this process ignores `signal`. The parent chose that (`nohup`, a shell's `&`) for the command as
+/// well, so this process must not listen to the signal.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    reaction(signal) == libc::SIG_IGN
+}
+
+/// The signals from SIGRTMIN to SIGRTMAX. The C library keeps the ones below for itself.
+#[cfg(target_os = "linux")]
+pub(super) fn real_time_signals() -> Vec<Signal> {
+    let all = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    // SAFETY: the numbers are ones of signals that the C library leaves to programs.
+    all.map(|raw| unsafe { Signal::from_raw_unchecked(raw) }).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn real_time_signals() -> Vec<Signal> {
+    Vec::new()
+}
+
+/// The signals below 64 that came from processes, a bit each, of those of [`note_senders`].
+static SENT: AtomicU64 = AtomicU64::new(0);
+
+/// As [`SENT`], from the kernel: the driver of a terminal.
+static RAISED: AtomicU64 = AtomicU64::new(0);
+
+/// Who sent a signal since it was last asked for.
+pub(super) struct Senders {
+    pub(super) process: bool,
+    pub(super) kernel: bool,
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << signal.as_raw()
+}
+
+/// Notes from now on who sends `signal`, which this process catches for good.
+pub(super) fn note_senders(signal: Signal) -> io::Result<()> {
+    if is_ignored(signal) {
+        return Ok(());
+    }
+    let bit = bit(signal);
+    // SAFETY: the action changes an atomic number, and so is async-signal-safe.
+    unsafe {
+        signal_hook_registry::register_sigaction(signal.as_raw(), move |info| {
+            let is_sent = matches!(info.si_code, libc::SI_USER | libc::SI_QUEUE) || is_to_thread(info);
+            let senders = if is_sent { &SENT } else { &RAISED };
+            senders.fetch_or(bit, Ordering::SeqCst);
+        })?;
+    }
+    Ok(())
+}
+
+/// True if a process sent the signal to one thread of this process.
+#[cfg(target_os = "linux")]
+fn is_to_thread(info: &libc::siginfo_t) -> bool {
+    info.si_code == libc::SI_TKILL
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_to_thread(_: &libc::siginfo_t) -> bool {
+    false
+}
+
+/// Who sent `signal` since the last call.
+pub(super) fn senders(signal: Signal) -> Senders {
+    let take = |senders: &AtomicU64| senders.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0;
+    Senders { process: take(&SENT), kernel: take(&RAISED) }
+}
+
+/// Runs `write`, which may write to a terminal. A terminal with `stty tostop` signals a process in the
+/// background that writes, and the system then repeats the write of a process that catches the signal, for
+/// ever. So it is blocked meanwhile.
+pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
+    match reaction(Signal::TTOU) {
+        libc::SIG_DFL | libc::SIG_IGN => write(),
+        _ => with_blocked(Signal::TTOU, write),
+    }
 }
 
 /// True if this process ignored SIGPIPE when it started.

@@ -1,4 +1,9 @@
-//! Signals, in order of arrival: those that end any verb, and those that `permits run` forwards.
+//! Signals: the ones that end any verb, and the ones that `permits run` forwards.
+//!
+//! `permits run` forwards each signal that a program can catch, because it cannot know which ones its command
+//! uses: a server may be stopped by SIGWINCH or SIGRTMIN+3. It leaves out SIGCHLD, SIGPIPE, and the signals
+//! of a fault (SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS), which the kernel sends to the process that
+//! made it: with a handler, this process would repeat the fault for ever.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,15 +16,25 @@ use tokio::time::timeout;
 
 use super::posix;
 
-/// Signals that end a verb: those of a terminal, and SIGTERM. While a command runs, they are forwarded to it.
+/// Signals that end a verb: the ones of a terminal, and SIGTERM. While a command runs, they are forwarded to it.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
-/// Other signals that are forwarded. Their default ends a process, so they are listened to from the start and
-/// ignored before the command runs.
-const OTHER: [Signal; 2] = [Signal::USR1, Signal::USR2];
+/// Signals for the command that do not end the wait for its permit.
+const FOR_COMMAND: [Signal; 2] = [Signal::USR1, Signal::USR2];
+
+/// More signals that are forwarded, with the real-time ones. Their default ends a process, so they are
+/// listened to from the start, and end the wait.
+const OTHER: [Signal; 7] =
+    [Signal::ALARM, Signal::ABORT, Signal::IO, Signal::PROF, Signal::VTALARM, Signal::XCPU, Signal::XFSZ];
+
+#[cfg(target_os = "linux")]
+const OF_LINUX: [Signal; 2] = [Signal::POWER, Signal::STKFLT];
+#[cfg(not(target_os = "linux"))]
+const OF_LINUX: [Signal; 0] = [];
 
 /// Signals that matter while the command runs. Before that, Ctrl-Z suspends this process as any other.
-const WITH_CHILD: [Signal; 3] = [Signal::CHILD, Signal::CONT, Signal::TSTP];
+const WITH_CHILD: [Signal; 7] =
+    [Signal::CHILD, Signal::CONT, Signal::TSTP, Signal::TTIN, Signal::TTOU, Signal::URG, Signal::WINCH];
 
 /// Listeners, from their creation to the end of the process. Signals ignored by the parent stay ignored.
 /// Those that it blocked are received: without them the end of the command would not be noticed.
@@ -43,12 +58,18 @@ impl Signals {
     /// Listens to the signals that other processes send.
     pub(crate) fn listen() -> io::Result<Self> {
         let mut signals = Self::ending()?;
+        signals.add(&FOR_COMMAND)?;
         signals.add(&OTHER)?;
+        signals.add(&OF_LINUX)?;
+        signals.add(&posix::real_time_signals())?;
         Ok(signals)
     }
 
     /// Listens also to the signals of having a child.
     pub(super) fn listen_to_child(&mut self) -> io::Result<()> {
+        // First, so that the sender of each is known.
+        posix::note_senders(Signal::TTIN)?;
+        posix::note_senders(Signal::TTOU)?;
         self.add(&WITH_CHILD)
     }
 
@@ -81,7 +102,7 @@ impl Signals {
     pub(crate) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            if ENDING.contains(&signal) {
+            if !FOR_COMMAND.contains(&signal) {
                 return signal;
             }
         }

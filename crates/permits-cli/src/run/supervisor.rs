@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Child, ChildChange, Ended};
-use super::posix::ByDefault;
+use super::posix::{self, ByDefault};
 use super::signals::Signals;
 use super::terminal::Terminal;
 use crate::report;
@@ -54,8 +54,8 @@ pub(super) struct Supervisor {
     terminal: Option<Terminal>,
     /// The command gets the terminal whenever this process could have it.
     wants_terminal: bool,
-    /// A SIGTSTP came to this process and was forwarded.
-    forwarded_stop: bool,
+    /// The last of SIGTSTP, SIGTTIN and SIGTTOU that came to this process and was forwarded.
+    forwarded_stop: Option<Signal>,
     /// A SIGINT came to this process and was forwarded.
     forwarded_interrupt: bool,
 }
@@ -138,7 +138,7 @@ impl Supervisor {
         terminal: Option<Terminal>,
         wants_terminal: bool,
     ) -> Self {
-        Self { child, signals, terminal, wants_terminal, forwarded_stop: false, forwarded_interrupt: false }
+        Self { child, signals, terminal, wants_terminal, forwarded_stop: None, forwarded_interrupt: false }
     }
 
     /// Supervises the command until it has ended or has to be ended. `max_hold` is the longest time for which
@@ -198,13 +198,36 @@ impl Supervisor {
                 }
             }
             Signal::CONT => self.continue_child(permits).await?,
+            Signal::TTIN | Signal::TTOU => {
+                let senders = posix::senders(signal);
+                // A neighbour in the background has stopped the whole job, as far as this process can see.
+                if senders.process || (senders.kernel && !self.give_way()) {
+                    self.forward(signal);
+                }
+            }
             _ => self.forward(signal),
         }
         Ok(None)
     }
 
+    /// Gives the foreground back to the group of this process, of which a process has asked for it and was
+    /// stopped. Returns false if the foreground is elsewhere, so that this process cannot give it.
+    fn give_way(&mut self) -> bool {
+        let group = self.child.group();
+        let Some(terminal) = self.terminal.as_ref().filter(|it| it.is_of(group) || it.is_ours()) else {
+            return false;
+        };
+        // From now on the command gets it when it asks.
+        self.wants_terminal = false;
+        terminal.take_back_from(group);
+        let _ = kill_current_process_group(Signal::CONT);
+        true
+    }
+
     fn forward(&mut self, signal: Signal) {
-        self.forwarded_stop |= signal == Signal::TSTP;
+        if matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU) {
+            self.forwarded_stop = Some(signal);
+        }
         self.forwarded_interrupt |= signal == Signal::INT;
         if let Err(error) = self.child.signal(signal) {
             report::say(format_args!("signal {} could not be forwarded: {error}", signal.as_raw()));
@@ -219,6 +242,7 @@ impl Supervisor {
         let by = |other: Signal| signal == other.as_raw();
         if let Some(terminal) = &self.terminal
             && (by(Signal::TTIN) || by(Signal::TTOU))
+            && !self.forwarded_stop.is_some_and(by)
             && terminal.is_ours()
         {
             // The command asks for the terminal, and this process is in the foreground.
@@ -227,7 +251,7 @@ impl Supervisor {
         }
         // Stopped from outside, say, by a debugger: the permit is renewed meanwhile.
         let not_ours = by(Signal::STOP) && !in_front;
-        if not_ours || (self.terminal.is_none() && !self.forwarded_stop) {
+        if not_ours || (self.terminal.is_none() && self.forwarded_stop.is_none()) {
             return Ok(());
         }
         if let Some(terminal) = &self.terminal {
@@ -243,7 +267,7 @@ impl Supervisor {
         let Ok(_by_default) = ByDefault::set(signal) else { return };
         // A signal of the terminal or the kernel to the command was meant for the whole group of this
         // process. A signal to this process was sent to the others as well.
-        let stopped = if std::mem::take(&mut self.forwarded_stop) {
+        let stopped = if self.forwarded_stop.take().is_some() {
             kill_process(getpid(), signal)
         } else {
             kill_current_process_group(signal)
@@ -307,6 +331,11 @@ impl Supervisor {
                 signal = self.signals.next() => match signal {
                     Signal::CHILD => while self.child.next_change().is_some() {},
                     Signal::CONT | Signal::TSTP => {}
+                    Signal::TTIN | Signal::TTOU => {
+                        if posix::senders(signal).kernel {
+                            self.give_way();
+                        }
+                    }
                     _ => drop(self.child.signal(signal)),
                 },
                 () = sleep(POLL_INTERVAL), if self.child.ended().is_some() => {}
@@ -320,6 +349,10 @@ impl Supervisor {
         let Some(terminal) = &self.terminal else { return (ended, Interrupt::None) };
         let in_front = terminal.is_of(self.child.group());
         terminal.take_back_from(self.child.group());
+        if posix::senders(Signal::TTIN).kernel || posix::senders(Signal::TTOU).kernel {
+            // A neighbour asked just before the end.
+            let _ = kill_current_process_group(Signal::CONT);
+        }
         let interrupted = ended.is_some_and(|ended| ended.is_by(Signal::INT));
         let interrupt = match interrupted {
             true if in_front => Interrupt::Group,

@@ -4,7 +4,14 @@
 //! Ctrl-Z. The command has a process group of its own, so that it can be signalled as a whole. So if this
 //! process is in the foreground, it puts the command's group there, and its own again when the command has
 //! ended or is suspended, as a shell does for its jobs.
+//!
+//! Other processes of this process's group, such as a pager in the same pipeline, are in the background
+//! meanwhile. If one of them uses the terminal, the kernel stops the whole group. So a command gets the
+//! foreground at once only if this process is [alone](is_alone) in its group, and otherwise when it asks. A
+//! neighbour that asks gets it back.
 
+#[cfg(target_os = "linux")]
+use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -14,6 +21,40 @@ use rustix::process::{Pid, Signal, getpgrp, getpid};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use super::posix;
+
+/// True if no other process is in this process's group.
+///
+/// A neighbour may be started later, since a shell starts the members of a pipeline one after the other, or
+/// be hidden from this user. So a wrong answer does no harm: the neighbour gets the foreground when it asks.
+/// A process that has ended, and that its parent has not waited for, is no neighbour.
+#[cfg(target_os = "linux")]
+pub(super) fn is_alone() -> bool {
+    let (own, group) = (getpid(), getpgrp());
+    // The first process of a job gives its group the number. Mostly true, and spares a look at all processes.
+    if own != group {
+        return false;
+    }
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    !numbers.filter(|number| *number != own.as_raw_pid()).any(|number| is_member(number, group))
+}
+
+/// True if the process is alive and in `group`. The line is `pid (name) state parent group …`, where the name
+/// may have any character.
+#[cfg(target_os = "linux")]
+fn is_member(process: i32, group: Pid) -> bool {
+    let Ok(line) = fs::read(format!("/proc/{process}/stat")) else { return false };
+    let line = String::from_utf8_lossy(&line);
+    let mut fields = line.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
+    is_alive && fields.nth(1) == Some(&group.as_raw_pid().to_string())
+}
+
+/// Unknown here. A neighbour gets the foreground when it asks.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_alone() -> bool {
+    getpid() == getpgrp()
+}
 
 /// The terminal that controls this process. Cheap to clone.
 #[derive(Clone)]

@@ -306,9 +306,13 @@ pub(crate) fn send(pid: u32, signal: Signal) {
 
 /// True if a process runs. A zombie does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
+    !matches!(state(pid), ' ' | 'Z' | 'X')
+}
+
+/// The letter of a process's state, and a blank if there is no such process.
+pub(crate) fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).unwrap_or(' ')
 }
 
 /// `permits status --json`, also of a semaphore that the store does not know.

@@ -123,7 +123,7 @@ impl Terminal {
         tcgetpgrp(&self.keyboard).expect("there is a session")
     }
 
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("not poisoned")).into_owned()
     }
 

@@ -1,0 +1,175 @@
+//! A terminal that the command shares with other processes of its job: a pager, a chooser, another run.
+//!
+//! `permits` must not be stopped while its command runs, because nothing would renew the permit, and another
+//! holder would be granted beside the command.
+
+use std::fs;
+use std::path::Path;
+
+use permits_testkit::wait;
+
+use crate::support::{Holder, Local, Store, counts, fresh, on_both_stores, output, run};
+use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
+
+on_both_stores! {
+    a_neighbour_in_the_pipeline_may_use_the_terminal,
+    a_command_and_its_neighbour_take_turns_at_the_terminal,
+}
+
+const RUN: &str = "\"$P\" run semaphore --limit 2 --recovery off";
+
+/// Writes until its reader ends.
+const WRITES: &str = "trap 'exit 0' PIPE; while echo line; do sleep 0.02; done 2> /dev/null";
+
+/// Reads a line of the terminal, as a chooser does, which stops its group if that is in the background.
+const CHOOSES: &str = "read line; read answer < /dev/tty; echo \"chosen: $answer\" > /dev/tty";
+
+/// A shell in a directory with these scripts.
+struct Session {
+    terminal: Terminal,
+    _directory: tempfile::TempDir,
+}
+
+impl Session {
+    #[track_caller]
+    fn start(store: &dyn Store, scripts: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, script) in scripts {
+            fs::write(directory.path().join(name), script).expect("it is ours");
+        }
+        let mut terminal = Terminal::shell(store);
+        terminal.types(&format!("cd {}; mkfifo gate\n", directory.path().display()));
+        terminal.shows("prompt> ");
+        Self { terminal, _directory: directory }
+    }
+
+    /// Types a line, and leaves its echo behind.
+    #[track_caller]
+    fn types(&mut self, line: &str) {
+        self.terminal.types(&format!("{line}\n"));
+        self.terminal.shows("\n");
+    }
+
+    /// Ends the shell, which has no stopped jobs.
+    #[track_caller]
+    fn finish(mut self) {
+        self.types("jobs; echo none' 'left");
+        self.terminal.shows("none left");
+        let screen = self.terminal.screen();
+        assert!(!screen.contains("Stopped"), "{screen}");
+        self.terminal.types("exit 0\n");
+        assert_eq!(self.terminal.finish(), 0);
+    }
+}
+
+fn a_neighbour_in_the_pipeline_may_use_the_terminal(store: &dyn Store, _: &str) {
+    let scripts = [("writes", WRITES), ("chooses", CHOOSES)];
+    for line in [
+        format!("{RUN} -- sh writes | sh chooses"),
+        format!("{RUN} -- sh writes > >(sh chooses)"),
+        format!("{RUN} -- sh writes | {RUN} -- sh chooses"),
+        format!("{RUN} -- sh writes < /dev/null | sh chooses"),
+        format!("stty tostop; {RUN} -- sh writes | sh chooses; stty -tostop"),
+        // A script has one group for itself and all that it starts.
+        format!("sh -c '{RUN} -- sh writes | sh chooses; exit'"),
+        format!("script -qec '{RUN} -- sh writes | sh chooses' /dev/null"),
+    ] {
+        let mut session = Session::start(store, &scripts);
+        session.types(&line);
+        assert!(wait::until(|| counts(store, "semaphore").0 > 0), "{line}: {}", session.terminal.screen());
+        session.types("the second");
+        session.terminal.shows("chosen: the second");
+        session.terminal.shows("prompt> ");
+        assert_eq!(counts(store, "semaphore"), (0, 0), "{line}");
+        session.finish();
+    }
+}
+
+fn a_command_and_its_neighbour_take_turns_at_the_terminal(store: &dyn Store, _: &str) {
+    let command = "read answer; echo \"first: $answer\"; read go < gate
+        read answer; echo \"third: $answer\"";
+    let neighbour = "read line; echo \"$line\"; read answer < /dev/tty; echo \"second: $answer\"
+        echo go > gate; cat";
+    let mut session = Session::start(store, &[("command", command), ("neighbour", neighbour)]);
+    session.types(&format!("{RUN} -- sh command | sh neighbour"));
+    for (order, answer) in [("first", "one"), ("second", "two"), ("third", "three")] {
+        session.types(answer);
+        session.terminal.shows(&format!("{order}: {answer}"));
+    }
+    session.terminal.shows("prompt> ");
+    session.finish();
+}
+
+#[test]
+fn a_job_in_the_background_is_stopped_with_its_command() {
+    let (server, name) = fresh();
+    let beats = "trap 'exit 0' PIPE; while echo line; do echo . >> beats; sleep 0.02; done 2> /dev/null";
+    let mut session = Session::start(&server, &[("beats", beats), ("chooses", CHOOSES)]);
+    session.types("pwd; echo ';'");
+    session.terminal.shows("\r\n;");
+    let screen = session.terminal.screen();
+    let directory = screen.lines().map(Path::new).rfind(|line| line.is_dir()).expect("pwd has shown it");
+    session.types(&format!("{RUN} -- sh beats | sh chooses &"));
+    let length = || fs::read(directory.join("beats")).unwrap_or_default().len();
+    assert!(wait::until(|| length() > 0), "{screen}");
+    // The shell reports jobs only before a prompt.
+    let stopped = || {
+        session.types("jobs; echo listed");
+        session.terminal.shows("listed");
+        session.terminal.screen().contains("Stopped")
+    };
+    assert!(wait::until(stopped), "{screen}");
+    // The command is stopped when permits is: it beats no more.
+    let before = length();
+    assert_eq!(output(&mut run(&server, &name, "--limit 2", "echo ran")).stdout, "ran\n");
+    assert_eq!(length(), before);
+    session.types("fg");
+    session.types("both");
+    session.terminal.shows("chosen: both");
+    session.terminal.shows("prompt> ");
+    session.terminal.types("exit 0\n");
+    assert_eq!(session.terminal.finish(), 0);
+}
+
+/// Whether the command is in the foreground at its start. The neighbour is there before the permit is granted,
+/// since a shell starts the members of a pipeline one after the other.
+#[test]
+fn a_command_gets_the_terminal_at_once_only_without_neighbours() {
+    let (server, name) = fresh();
+    // The fifth number is the group of the process, and the eighth the one in the foreground.
+    let shows =
+        "set -- $(cat /proc/$$/stat); test $5 = $8 && echo in front > /dev/tty || echo behind > /dev/tty";
+    let mut session = Session::start(&server, &[("shows", shows)]);
+    for (neighbour, place) in [("", "in front"), ("| sh -c 'echo he''re; cat'", "behind")] {
+        let holder = Holder::start(&server, &name, "--limit 1");
+        session.types(&format!("\"$P\" run {name} -- sh shows {neighbour}"));
+        session.terminal.shows("first in line");
+        if !neighbour.is_empty() {
+            assert!(wait::until(|| session.terminal.screen().contains("here")));
+        }
+        holder.release();
+        session.terminal.shows(place);
+        session.terminal.shows("prompt> ");
+    }
+    session.finish();
+}
+
+#[test]
+fn keys_reach_a_command_that_shares_the_foreground() {
+    let store = Local::new();
+    let mut session = Session::start(&store, &[("writes", "echo ready > /dev/tty; exec sleep 1000")]);
+    session.types(&format!("{RUN} -- sh writes | cat"));
+    session.terminal.shows("ready");
+    session.terminal.types(CTRL_Z);
+    session.terminal.shows("Stopped");
+    session.terminal.shows("prompt> ");
+    session.types("fg");
+    session.terminal.shows("cat");
+    session.terminal.types(CTRL_C);
+    session.terminal.shows("prompt> ");
+    session.types("echo \"codes ${PIPESTATUS[*]}.\"");
+    session.terminal.shows("codes 130.");
+    assert!(wait::until(|| counts(&store, "semaphore") == (0, 0)));
+    session.terminal.types("exit 0\n");
+    assert_eq!(session.terminal.finish(), 0);
+}
