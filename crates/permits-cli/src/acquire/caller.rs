@@ -6,8 +6,9 @@ use std::path::Path;
 
 use permits::check;
 
-use crate::connect;
+use crate::args::value::cut_label;
 use crate::exit::{self, Failure};
+use crate::{connect, report};
 
 /// The environment variable with the label. An empty one means none.
 const LABEL: &str = "PERMITS_LABEL";
@@ -21,13 +22,24 @@ pub(crate) enum Caller<'a> {
     Verb(&'static str),
 }
 
+/// The label as it is shown, with a warning if `source` gave a longer one.
+fn cut(source: &str, label: &str) -> String {
+    let shown = cut_label(label);
+    if shown.len() < label.len() {
+        let (bytes, most) = (label.len(), shown.len());
+        report::say(format_args!("{source} has {bytes} bytes: the first {most} are shown as the label"));
+    }
+    shown.to_owned()
+}
+
 impl Caller<'_> {
     /// The label of the acquisitions: `given`, else that of the environment, else the user and the program's
     /// name. Arguments may contain secrets, and every user of the store can read a label.
     pub(crate) fn label(self, given: Option<&str>) -> Result<String, Failure> {
         match (given, env::var(LABEL)) {
-            (Some(given), _) => Ok(given.to_owned()),
+            (Some(given), _) => Ok(cut("--label", given)),
             (None, Ok(label)) => {
+                let label = cut(LABEL, &label);
                 let wrong = |error| Failure::new(exit::USAGE, format!("{LABEL}: {error}"));
                 check::label(&label).map(|()| label.clone()).map_err(wrong)
             }

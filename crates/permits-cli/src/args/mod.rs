@@ -10,7 +10,7 @@ mod names;
 mod request;
 mod serve;
 mod tip;
-mod value;
+pub(crate) mod value;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

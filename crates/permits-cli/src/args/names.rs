@@ -43,7 +43,7 @@ pub(crate) enum Chosen<'a> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Author {
     /// The name to show as the author of this change, at most 120 bytes [default: the user and the host]
-    #[arg(long, value_name = "TEXT", value_parser = value::label)]
+    #[arg(long, value_name = "TEXT", value_parser = value::author)]
     pub(crate) by: Option<String>,
 }
 

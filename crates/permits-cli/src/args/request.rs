@@ -62,7 +62,8 @@ pub(crate) struct Request {
     #[arg(long, value_name = "KEY", value_parser = value::supersede)]
     pub(crate) supersede: Option<String>,
 
-    /// A text shown with the holder's name, at most 120 bytes; it need not be unique. An empty one shows none
+    /// A text shown with the holder's name; it need not be unique. It is cut after 120 bytes, with a warning.
+    /// An empty one shows none
     /// [default: $PERMITS_LABEL, else the user and the name of the command]
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
@@ -107,7 +108,7 @@ impl Request {
             options = options.holder(holder);
         }
         if let Some(label) = &self.label {
-            options = options.label(label);
+            options = options.label(value::cut_label(label));
         }
         if let Some(LaneArg { name, share }) = lane {
             options = options.lane(name).share(*share);

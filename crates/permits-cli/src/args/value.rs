@@ -49,8 +49,23 @@ pub(super) fn supersede(text: &str) -> Result<String, String> {
     checked(json!({ "supersede": text })).map(|()| text.to_owned())
 }
 
-pub(super) fn label(text: &str) -> Result<String, InvalidInput> {
+/// The most bytes of a label.
+const MAX_LABEL: usize = 120;
+
+pub(super) fn author(text: &str) -> Result<String, InvalidInput> {
     check::label(text).map(|()| text.to_owned())
+}
+
+/// A label of any length: [`cut_label`] gives what is shown of it.
+pub(super) fn label(text: &str) -> Result<String, InvalidInput> {
+    check::label(cut_label(text)).map(|()| text.to_owned())
+}
+
+/// The part of a label that a store takes. A job must not fail because of a text that is only shown, such as
+/// the subject of a commit.
+pub(crate) fn cut_label(text: &str) -> &str {
+    let mut ends = (0..=text.len().min(MAX_LABEL)).rev();
+    &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or_default()]
 }
 
 pub(super) fn prefix(text: &str) -> Result<String, InvalidInput> {

@@ -1,7 +1,7 @@
 //! Wrong usage: refused with 64 and a reason before a store is asked. Wrong options of a request are those of
 //! [`requests`](crate::requests).
 
-use crate::support::{CLOSED_PORT, Running, assert_own_lines, output, permits, shell};
+use crate::support::{CLOSED_PORT, Running, assert_own_lines, fresh, output, permits, shell, status};
 
 #[test]
 fn wrong_usage_is_64_and_says_why() {
@@ -261,4 +261,30 @@ fn an_option_of_another_program_gets_the_tip_that_is_meant() {
     }
     let other = output(&mut permits(CLOSED_PORT, ["status", "x", "-c"]));
     assert!(!other.stderr.contains("--limit"), "{}", other.stderr);
+}
+
+#[test]
+fn a_label_that_is_too_long_is_cut() {
+    let (server, name) = fresh();
+    let long = format!("x{}", "ü".repeat(64));
+    let shown = format!("x{}", "ü".repeat(59));
+    for (arguments, variable, source) in
+        [(&["--label", &long][..], "short", "--label"), (&[], long.as_str(), "PERMITS_LABEL")]
+    {
+        let mut command = permits(&server.url(), ["run", &name, "--limit", "1"]);
+        command.args(arguments).env("PERMITS_LABEL", variable).args([
+            "--",
+            "sh",
+            "-c",
+            "echo ready; exec sleep 1000",
+        ]);
+        let running = Running::until(&mut command, "ready");
+        assert_eq!(status(&server, &name)["holders"][0]["label"], shown);
+        running.signal(rustix::process::Signal::TERM);
+        let warned = format!("permits: {source} has 129 bytes: the first 119 are shown as the label\n");
+        assert_eq!(running.finish().stderr, warned);
+    }
+    let refused =
+        output(&mut permits(&server.url(), ["run", &name, "--label", "a\nb", "--limit", "1", "true"]));
+    assert_eq!(refused.code, 64, "{}", refused.stderr);
 }
