@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process_group, test_kill_process_group, wait,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process_group, wait,
 };
 
 use super::posix;
@@ -126,6 +126,16 @@ impl Child {
     /// Signals the process group.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process_group(self.pid, signal)?)
+    }
+
+    /// Signals the process group. An error also if the command itself was not signalled, such as `sudo`, of
+    /// whose group the others were.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        kill_process_group(self.pid, Signal::KILL)?;
+        if self.ended.is_none() {
+            kill_process(self.pid, Signal::KILL)?;
+        }
+        Ok(())
     }
 
     /// True while the process group has members.

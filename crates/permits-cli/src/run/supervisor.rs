@@ -230,6 +230,7 @@ impl Supervisor {
         }
         self.forwarded_interrupt |= signal == Signal::INT;
         if let Err(error) = self.child.signal(signal) {
+            let error = not_signalled(&error);
             report::say(format_args!("signal {} could not be forwarded: {error}", signal.as_raw()));
         }
     }
@@ -310,7 +311,7 @@ impl Supervisor {
         let kill_at = Instant::now() + kill_after;
         report::say_with(format_args!("{reason}; ending the command"), reason.fields());
         if let Err(error) = asked {
-            report::say(format_args!("the command could not be signalled: {error}"));
+            report::say(format_args!("the command could not be signalled: {}", not_signalled(&error)));
         }
         let mut killed = false;
         while self.child.ended().is_none() || self.child.group_is_alive() {
@@ -325,8 +326,16 @@ impl Supervisor {
                         return;
                     }
                     killed = true;
-                    // Fails if the group has ended, or may not be signalled.
-                    let _ = self.child.signal(Signal::KILL);
+                    // Fails also if the group has ended.
+                    if let Err(error) = self.child.kill()
+                        && error.kind() == io::ErrorKind::PermissionDenied
+                    {
+                        report::say(format_args!(
+                            "the command runs on without a permit. It could not be killed: {}",
+                            not_signalled(&error)
+                        ));
+                        return;
+                    }
                 }
                 signal = self.signals.next() => match signal {
                     Signal::CHILD => while self.child.next_change().is_some() {},
@@ -360,6 +369,18 @@ impl Supervisor {
             _ => Interrupt::None,
         };
         (ended, interrupt)
+    }
+}
+
+/// The error of a signal, with its remedy.
+fn not_signalled(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "it runs as another user, as sudo and su do, and this user may not \
+            signal it. Run permits as that user: sudo permits run …"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -1,17 +1,18 @@
 //! A lost permit: the command is ended, the exit code is 76, and standard error has the reason.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::PipeReader;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use permits_testkit::{ChildGuard, HANGS, Proxy, in_real_time, wait};
-use rustix::process::Signal;
+use rustix::process::{Signal, getuid};
 
 use crate::support::{
     Holder, Running, Store, assert_own_lines, code, counts, fresh, full_pipe, gate, is_alive, on_a_server,
-    on_both_stores, output, permits, revoke, run, send,
+    on_both_stores, output, permits, revoke, run, send, without_home,
 };
 
 on_both_stores! {
@@ -218,4 +219,58 @@ fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
             output.stderr
         );
     });
+}
+
+/// As `sudo` by a user who is not root. Only root can make such a program.
+#[test]
+fn a_command_that_may_not_be_signalled_is_not_said_to_be_killed() {
+    let (server, name) = fresh();
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("it is ours");
+    let as_root = directory.path().join("as-root");
+    let copied = fs::copy("/usr/bin/setpriv", &as_root)
+        .and_then(|_| fs::set_permissions(&as_root, Permissions::from_mode(0o4755)));
+    let as_user = |program: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=54321", "--regid=54321", "--clear-groups"]).arg(program);
+        without_home(&mut command);
+        command
+    };
+    let mut probe = as_user(&as_root);
+    let works = copied.is_ok()
+        && getuid().is_root()
+        && probe.args(["--reuid=0", "true"]).output().is_ok_and(|probe| probe.status.success())
+        && as_user(Path::new(env!("CARGO_BIN_EXE_permits")))
+            .arg("--version")
+            .output()
+            .is_ok_and(|it| it.status.success());
+    if !works {
+        println!("SKIPPED: not root, no setpriv, or a directory without setuid programs");
+        return;
+    }
+    let mut command = as_user(Path::new(env!("CARGO_BIN_EXE_permits")));
+    command.args(["run", &name, "--limit", "1", "--holder", "h", "--url", &server.url(), "--"]);
+    command.arg(&as_root).args(["--reuid=0", "sh", "-c", "echo $$.; exec sleep 1000"]);
+    let running = Running::until(&mut command, ".");
+    let child = running.stdout().trim_end().trim_end_matches('.').parse().expect("a process id");
+    running.signal(Signal::USR1);
+    assert!(
+        wait::until(|| running
+            .stderr()
+            .contains("signal 10 could not be forwarded: it runs as another user")),
+        "{}",
+        running.stderr()
+    );
+    revoke(&server, &name, "h", "");
+    let output = running.finish();
+    let is_alive = is_alive(child);
+    send(child, Signal::KILL);
+    assert!(is_alive, "{}", output.stderr);
+    assert_eq!(output.code, 76, "{}", output.stderr);
+    assert!(
+        output.stderr.contains("the command runs on without a permit. It could not be killed"),
+        "{}",
+        output.stderr
+    );
+    assert!(!output.stderr.contains("was killed"), "{}", output.stderr);
 }
