@@ -9,14 +9,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, test_kill_process_group, wait,
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, setpgid, test_kill_process_group,
+    wait,
 };
 
-use super::posix;
+use super::posix::{self, NumberedExec};
 use super::terminal::Terminal;
 use crate::exit;
 
@@ -58,6 +58,51 @@ impl fmt::Display for Ended {
     }
 }
 
+/// Why a command was not started.
+pub(super) enum NotStarted {
+    /// The program cannot be executed.
+    Program(io::Error),
+    /// The system refuses this call, which prepares the child for any program.
+    Call(&'static str, io::Error),
+}
+
+impl NotStarted {
+    fn of(error: io::Error) -> Self {
+        let step = |step: &Step| error.raw_os_error().is_some_and(|raw| raw / Step::UNIT == *step as i32);
+        match [Step::Group, Step::Death].into_iter().find(step) {
+            None => Self::Program(error),
+            Some(step) => {
+                let raw = error.raw_os_error().unwrap_or_default() % Step::UNIT;
+                Self::Call(step.call(), io::Error::from_raw_os_error(raw))
+            }
+        }
+    }
+}
+
+/// A step between fork and exec. Of an error there only the number reaches the parent, so the number has the
+/// step, too.
+#[derive(Clone, Copy)]
+enum Step {
+    Group = 1,
+    Death = 2,
+}
+
+impl Step {
+    /// More than any error number of a system.
+    const UNIT: i32 = 1 << 16;
+
+    fn failed(self, error: rustix::io::Errno) -> io::Error {
+        io::Error::from_raw_os_error(self as i32 * Self::UNIT + error.raw_os_error())
+    }
+
+    fn call(self) -> &'static str {
+        match self {
+            Self::Group => "setpgid, which gives the command a process group",
+            Self::Death => "prctl(PR_SET_PDEATHSIG), by which the command ends if permits is killed",
+        }
+    }
+}
+
 /// A change of a command's state.
 pub(super) enum ChildChange {
     /// The command has ended and has been waited for.
@@ -67,29 +112,37 @@ pub(super) enum ChildChange {
 }
 
 impl Child {
-    /// Starts `command` (the program, then its arguments) with `environment` added to this process's own, in
-    /// the foreground of `terminal` if there is one. Call it on the main thread.
+    /// Starts `command` (the program, then its arguments) with `environment` added to this process's own, and
+    /// its own number in the variables `numbered`, in the foreground of `terminal` if there is one. Call it on
+    /// the main thread.
     pub(super) fn spawn(
         command: &[OsString],
         environment: &[(&str, String)],
+        numbered: &[&str],
         terminal: Option<Terminal>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NotStarted> {
         let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
         let mut command_line = Command::new(program);
-        command_line.args(command.iter().skip(1)).process_group(0);
+        command_line.args(command.iter().skip(1));
         command_line.envs(environment.iter().map(|(name, value)| (name, value)));
+        let mut numbered_exec = match numbered {
+            [] => None,
+            names => Some(NumberedExec::new(command, environment, names).map_err(NotStarted::Program)?),
+        };
         let parent = rustix::process::getpid();
         // System calls only, as `before_exec` demands.
         posix::before_exec(&mut command_line, move || {
-            die_with_parent(parent)?;
+            setpgid(None, None).map_err(|error| Step::Group.failed(error))?;
+            die_with_parent(parent).map_err(|error| Step::Death.failed(error))?;
             posix::inherit();
             if let Some(terminal) = &terminal {
                 // The command runs without the foreground, too.
                 let _ = terminal.give_to_caller();
             }
-            Ok(())
+            // The number is known only here, when the standard library has made the environment.
+            numbered_exec.as_mut().map_or(Ok(()), |exec| Err(exec.exec()))
         });
-        let child = command_line.spawn()?;
+        let child = command_line.spawn().map_err(NotStarted::of)?;
         let pid = Pid::from_child(&child);
         Ok(Self { pid, ended: None })
     }
@@ -165,16 +218,16 @@ pub(super) fn adopt_orphans() {}
 /// Makes the kernel kill the calling process when the thread that forked it ends: the main thread of
 /// `parent`.
 #[cfg(target_os = "linux")]
-fn die_with_parent(parent: Pid) -> io::Result<()> {
+fn die_with_parent(parent: Pid) -> rustix::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the call; then no signal will come.
     if rustix::process::getppid() != Some(parent) {
-        return Err(rustix::io::Errno::SRCH.into());
+        return Err(rustix::io::Errno::SRCH);
     }
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent(_: Pid) -> io::Result<()> {
+fn die_with_parent(_: Pid) -> rustix::io::Result<()> {
     Ok(())
 }

@@ -27,13 +27,17 @@ use crate::acquire::{self, Caller, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Common, Run};
 use crate::exit::{self, Failure};
 use crate::report;
-use child::{Child, Ended};
+use child::{Child, Ended, NotStarted};
 use signals::Signals;
 use supervisor::{Interrupt, Supervisor};
 use terminal::Terminal;
 
 /// Time for the release after the command was ended, when the permit is lost or about to end by itself.
 pub(crate) const LOST_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The variables by which systemd tells a service that something is for it, with the number of its process:
+/// its sockets, its watchdog, and that it was started by systemd itself.
+const OF_PROCESS: [&str; 3] = ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"];
 
 /// The bytes of a script of which the kernel reads its interpreter.
 const MAX_FIRST_LINE: u64 = 256;
@@ -112,12 +116,22 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     let wants_terminal = terminal.as_ref().is_some_and(Terminal::is_stdin) && terminal::is_alone();
     let in_front = terminal.clone().filter(|terminal| wants_terminal && terminal.is_ours());
     let environment = environment(permits, &options.name);
-    let child = Child::spawn(&options.command, &environment, in_front.clone()).map_err(|error| {
+    let numbered = OF_PROCESS.into_iter().filter(|name| is_own_number(name));
+    let numbered: Vec<_> = numbered.collect();
+    let child = Child::spawn(&options.command, &environment, &numbered, in_front.clone()).map_err(|error| {
         // The child may have taken the foreground before it failed.
         if let Some(terminal) = in_front {
             terminal.take_back();
         }
-        not_started(&options.command[0], &error, options)
+        match error {
+            NotStarted::Program(error) => not_started(&options.command[0], &error, options),
+            NotStarted::Call(call, error) => {
+                let message = format!(
+                    "the system refuses {call}: {error}. A seccomp filter may be the reason, as of an old container runtime"
+                );
+                Failure::new(exit::SYSTEM, message)
+            }
+        }
     })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permits, options.request.max_hold).await;
@@ -126,6 +140,11 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     }
     let (ended, interrupt) = supervisor.finish();
     Ok(Finished { ended, interrupt, was_ended: watched.is_err() })
+}
+
+/// True if the variable has the number of this process. Then it is meant for the command.
+fn is_own_number(name: &str) -> bool {
+    env::var(name).is_ok_and(|number| number == std::process::id().to_string())
 }
 
 /// The variables of the command: those of the permit of `name`, a list of the others, and a list of all, with

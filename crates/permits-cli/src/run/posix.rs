@@ -1,8 +1,11 @@
 //! The calls that have no safe form: a process's reaction to a signal, its state before `main`, and a child's
 //! work between fork and exec. All of the crate's `unsafe` is here.
 
-use std::io;
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, Write as _};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
@@ -223,4 +226,90 @@ pub(super) fn before_exec(
 ) {
     // SAFETY: the only caller passes a closure that keeps to the rule above.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// The bytes of a number of a process, as text, with the zero at the end.
+const NUMBER: usize = 12;
+
+/// A call of exec whose environment has the number of the calling process.
+pub(super) struct NumberedExec {
+    /// The program and its arguments, then the variables, each with a zero at the end.
+    strings: Vec<Vec<u8>>,
+    /// The strings for the system, then a null pointer, for the arguments and for the variables.
+    pointers: [Vec<*const libc::c_char>; 2],
+    /// The places in `strings` of the variables that get the number, and where it begins in each.
+    numbers: Vec<(usize, usize)>,
+}
+
+// SAFETY: the pointers are to `strings`, whose bytes are on the heap and which no method but `exec` changes.
+unsafe impl Send for NumberedExec {}
+// SAFETY: a shared reference gives no access.
+unsafe impl Sync for NumberedExec {}
+
+impl NumberedExec {
+    /// `environment` is added to this process's own, and so are the variables of these `names`.
+    ///
+    /// # Errors
+    /// A word of the command that has a zero.
+    pub(super) fn new(
+        command: &[OsString],
+        environment: &[(&str, String)],
+        names: &[&str],
+    ) -> io::Result<Self> {
+        let is_new = |name: &OsStr| {
+            environment.iter().any(|(new, _)| name == *new) || names.iter().any(|new| name == *new)
+        };
+        let own = env::vars_os().filter(|(name, _)| !is_new(name));
+        let added = environment.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let word = |word: &OsStr| Ok(CString::new(word.as_bytes())?.into_bytes_with_nul());
+        let mut strings = command.iter().map(|it| word(it)).collect::<io::Result<Vec<_>>>()?;
+        let arguments = strings.len();
+        for (mut variable, value) in own.chain(added) {
+            variable.push("=");
+            variable.push(value);
+            strings.push(word(&variable)?);
+        }
+        let mut numbers = Vec::new();
+        for name in names {
+            numbers.push((strings.len(), name.len() + 1));
+            strings.push([name.as_bytes(), b"=", &[0; NUMBER]].concat());
+        }
+        Ok(Self { strings, pointers: [Vec::new(), Vec::new()], numbers }.pointing(arguments))
+    }
+
+    fn pointing(mut self, arguments: usize) -> Self {
+        // Mutable ones, because `exec` writes the number.
+        let mut all: Vec<_> =
+            self.strings.iter_mut().map(|it| it.as_mut_ptr().cast_const().cast::<libc::c_char>()).collect();
+        let mut variables = all.split_off(arguments);
+        all.push(ptr::null());
+        variables.push(ptr::null());
+        self.pointers = [all, variables];
+        self
+    }
+
+    /// Executes the program. Returns only an error. Call it between fork and exec.
+    pub(super) fn exec(&mut self) -> io::Error {
+        let own = rustix::process::getpid().as_raw_pid();
+        for &(variable, at) in &self.numbers {
+            let mut place = &mut self.strings[variable][at..];
+            // Neither allocates nor fails: the place has room for any number.
+            let _ = write!(place, "{own}");
+        }
+        let [arguments, variables] = &self.pointers;
+        // SAFETY: this process has one thread, and it ends by exec or at once, so that nothing reads the
+        // environment meanwhile. Both lists end with a null pointer, and their strings with a zero. The
+        // standard library calls the same two.
+        unsafe {
+            environ = variables.as_ptr();
+            libc::execvp(arguments[0], arguments.as_ptr());
+        }
+        io::Error::last_os_error()
+    }
+}
+
+// SAFETY: the C library's list of variables has this name and type on every Unix but for programs of macOS in
+// a library, which this one is not.
+unsafe extern "C" {
+    static mut environ: *const *const libc::c_char;
 }

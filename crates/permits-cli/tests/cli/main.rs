@@ -23,6 +23,7 @@ mod revoke;
 mod runbook;
 mod serve;
 mod signals;
+mod start;
 mod store;
 mod support;
 mod terminal;

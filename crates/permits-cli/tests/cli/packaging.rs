@@ -362,7 +362,7 @@ fn the_units_are_valid() {
         return;
     }
     let [programs, directory] = [(); 2].map(|()| TempDir::new().expect("a directory"));
-    for name in ["backup-nightly", "exporter"] {
+    for name in ["backup-nightly", "exporter", "worker"] {
         add_program(programs.path(), name, "#!/bin/sh\n");
     }
     let mut verify = Command::new("systemd-analyze");
@@ -388,13 +388,14 @@ fn the_commands_of_the_crontab_and_of_the_units_run() {
         .filter_map(|(_, text)| text.lines().find_map(|line| line.strip_prefix("ExecStart=")))
         .map(|line| line.replace("%H", "host").replace("/usr/local/bin/", "") + "\n")
         .collect();
-    assert_eq!((of_cron.len(), of_units.len()), (2, 2), "{of_cron:?} {of_units:?}");
+    assert_eq!((of_cron.len(), of_units.len()), (2, 3), "{of_cron:?} {of_units:?}");
 
     for (command, program, runs) in [
         (&of_cron[0], "backup-nightly", 1),
         (&of_cron[1], "report-hourly", 4),
         (&of_units[0], "exporter", 4),
         (&of_units[1], "backup-nightly", 1),
+        (&of_units[2], "worker", 4),
     ] {
         // The examples have their programs in the path.
         let command = command.replace(program, &format!("./{program}"));
