@@ -138,7 +138,7 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     if let Err(reason) = &watched {
         supervisor.end_command(reason).await;
     }
-    let (ended, interrupt) = supervisor.finish();
+    let (ended, interrupt) = supervisor.finish(watched.is_err());
     Ok(Finished { ended, interrupt, was_ended: watched.is_err() })
 }
 

@@ -352,12 +352,17 @@ impl Supervisor {
         }
     }
 
-    /// Takes the terminal back after the command's end. Returns the end, and the receivers of an interrupt.
-    pub(super) fn finish(&self) -> (Option<Ended>, Interrupt) {
+    /// Takes the terminal back after the command's end, and restores its modes if this process ended the
+    /// command: a shell leaves them to a program that ends by itself. Returns the end, and the receivers of an
+    /// interrupt.
+    pub(super) fn finish(&self, was_ended: bool) -> (Option<Ended>, Interrupt) {
         let ended = self.child.ended();
         let Some(terminal) = &self.terminal else { return (ended, Interrupt::None) };
         let in_front = terminal.is_of(self.child.group());
         terminal.take_back_from(self.child.group());
+        if was_ended && terminal.is_ours() {
+            terminal.restore_modes();
+        }
         if posix::senders(Signal::TTIN).kernel || posix::senders(Signal::TTOU).kernel {
             // A neighbour asked just before the end.
             let _ = kill_current_process_group(Signal::CONT);

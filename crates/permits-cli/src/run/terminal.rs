@@ -13,12 +13,12 @@
 #[cfg(target_os = "linux")]
 use std::fs;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, getpgrp, getpid};
-use rustix::termios::{tcgetpgrp, tcsetpgrp};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use super::posix;
 
@@ -56,11 +56,17 @@ pub(super) fn is_alone() -> bool {
     getpid() == getpgrp()
 }
 
+/// Leaves the alternate screen and shows the cursor. Changes nothing for a program that has done neither: the
+/// usual 1049 would move the cursor then.
+const LEAVE_SCREEN: &[u8] = b"\x1b[?1047l\x1b[?25h";
+
 /// The terminal that controls this process. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Terminal {
     device: Arc<File>,
     own_group: Pid,
+    /// The modes at the start, such as echo.
+    modes: Option<Termios>,
 }
 
 impl Terminal {
@@ -69,7 +75,8 @@ impl Terminal {
     pub(super) fn controlling() -> Option<Self> {
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
         let device = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty").ok()?;
-        Some(Self { device: Arc::new(device), own_group: getpgrp() })
+        let modes = tcgetattr(&device).ok();
+        Some(Self { device: Arc::new(device), own_group: getpgrp(), modes })
     }
 
     /// True if this process is in the foreground.
@@ -105,6 +112,21 @@ impl Terminal {
     pub(super) fn take_back_from(&self, group: Pid) {
         if self.is_of(group) {
             self.take_back();
+        }
+    }
+
+    /// Restores the modes of the start, after the end of a command that could not do so itself. If it had
+    /// raw mode, it may have left the alternate screen and a hidden cursor, too. For a process in the
+    /// foreground: the modes of other jobs are theirs.
+    pub(super) fn restore_modes(&self) {
+        let (Some(before), Ok(now)) = (&self.modes, tcgetattr(&*self.device)) else { return };
+        // Not after the output, which Ctrl-S may hold up.
+        let set = || tcsetattr(&*self.device, OptionalActions::Now, before);
+        // Fails if the terminal is gone.
+        let _ = posix::with_blocked(Signal::TTOU, set);
+        let was_raw = |modes: &Termios| !modes.local_modes.contains(LocalModes::ICANON);
+        if was_raw(&now) && !was_raw(before) {
+            let _ = posix::with_blocked(Signal::TTOU, || (&*self.device).write_all(LEAVE_SCREEN));
         }
     }
 

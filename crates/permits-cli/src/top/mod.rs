@@ -93,6 +93,8 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
 async fn show(mut model: Model, mut fetcher: Fetcher, signals: &mut Signals) -> Result<End, Failure> {
     let mut screen = Screen::open().map_err(Failure::system)?;
     let end = event_loop(&mut model, &mut fetcher, &mut screen, signals).await;
+    // The signal comes after the errors, or is ignored.
+    let end = if end.is_err() && screen::is_gone() { Ok(End::Signal(Signal::HUP)) } else { end };
     drop(screen);
     if let Some(action) = fetcher.finish(model.pending.take(), LEAVE_TIMEOUT).await {
         report::say(format_args!("the store did not confirm: {action}"));

@@ -4,6 +4,7 @@
 //! is dropped, before a panic is reported, and while the process is suspended.
 
 use std::io::{self, BufWriter, Stdout};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +29,9 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The terminal, taken over. There is one at a time.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// Not dropped: its drop would write to a terminal that may be gone, and then panics because standard error
+    /// is gone, too. [`leave`] restores everything.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -39,7 +42,7 @@ impl Screen {
             before(info);
         }));
         let terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))?;
-        let mut screen = Self { terminal };
+        let mut screen = Self { terminal: ManuallyDrop::new(terminal) };
         screen.enter()?;
         Ok(screen)
     }
@@ -89,6 +92,11 @@ pub(super) async fn raise_with_default(signal: Signal, signals: &mut Signals) ->
     kill_current_process_group(signal)?;
     signals.continued(STOP_TIMEOUT).await;
     Ok(())
+}
+
+/// True if the terminal has been closed, or its connection is lost.
+pub(super) fn is_gone() -> bool {
+    rustix::termios::tcgetattr(io::stdout()).is_err_and(|error| error == rustix::io::Errno::IO)
 }
 
 fn leave() {

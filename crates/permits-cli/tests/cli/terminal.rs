@@ -28,6 +28,7 @@ on_a_server! {
     a_command_can_be_suspended_and_continued,
     a_command_suspended_beyond_its_lease_is_ended,
     a_revoked_command_ends_though_the_terminal_is_stopped,
+    the_modes_of_the_terminal_are_restored_after_a_loss_alone,
 }
 
 pub(crate) const CTRL_C: &str = "\x03";
@@ -292,6 +293,27 @@ fn a_revoked_command_ends_though_the_terminal_is_stopped(store: &dyn Store, name
     revoke(store, name, "h", "");
     assert!(wait::until(|| !is_alive(child)), "the command has ended");
     assert_eq!(terminal.finish(), 76);
+}
+
+fn the_modes_of_the_terminal_are_restored_after_a_loss_alone(store: &dyn Store, name: &str) {
+    let mut terminal = Terminal::shell(store);
+    terminal.types("cd $(mktemp -d); stty -g > before\n");
+    terminal.shows("prompt> ");
+    let full_screen = "stty raw -echo; printf '\\033[?1047hre''ady'; exec sleep 1000";
+    terminal.types(&format!("\"$P\" run {name} --limit 1 --holder h -- sh -c \"{full_screen}\"\n"));
+    terminal.shows("\u{1b}[?1047hready");
+    revoke(store, name, "h", "");
+    terminal.shows("\u{1b}[?1047l\u{1b}[?25h");
+    terminal.shows("prompt> ");
+    terminal.types("stty -g | cmp - before && echo the sa''me\n");
+    terminal.shows("the same");
+    // What a command that ends by itself leaves is meant.
+    terminal.types(&format!("\"$P\" run {name} --limit 1 -- stty -echo\n"));
+    terminal.shows("prompt> ");
+    terminal.types("stty -g | cmp -s - before || echo cha''nged\n");
+    terminal.shows("changed");
+    terminal.types("rm before; rmdir $PWD; exit 0\n");
+    assert_eq!(terminal.finish(), 0);
 }
 
 #[test]

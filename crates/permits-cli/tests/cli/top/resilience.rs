@@ -3,10 +3,11 @@
 
 use std::process::Command;
 
+use permits_testkit::wait;
 use rustix::process::Signal;
 
 use super::view::View;
-use crate::support::{CLOSED_PORT, Holder, assert_own_lines, fresh, output, permits, send};
+use crate::support::{CLOSED_PORT, Holder, Running, assert_own_lines, fresh, output, permits, send};
 use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
 
 #[test]
@@ -142,4 +143,28 @@ fn without_a_terminal_it_names_the_alternatives() {
     assert_eq!(code, 0);
     assert!(said.contains("dumb 64.") && said.contains("none 64."), "{said}");
     assert_eq!(said.matches("permits: top needs a terminal").count(), 2, "{said}");
+}
+
+/// A window that is closed: `script` has the other end of the terminal, and is killed.
+#[test]
+fn the_end_of_the_terminal_is_129() {
+    let (server, name) = fresh();
+    let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1");
+    let directory = tempfile::tempdir().expect("a directory");
+    let code = directory.path().join("code");
+    // The shell between survives, and the program is hung up or ignores that, as under nohup.
+    for reaction in [":", "''"] {
+        let inner = format!(
+            "trap {reaction} HUP; stty rows 24 cols 80; \"$P\" top; echo $? > \"$CODE.new\"; mv \"$CODE.new\" \"$CODE\""
+        );
+        let mut script = Command::new("script");
+        script.args(["-qfc", "sh -c \"$INNER\"; exit", "/dev/null"]).env("INNER", inner).env("CODE", &code);
+        script.env("P", env!("CARGO_BIN_EXE_permits")).env("PERMITS_URL", server.url()).env("TERM", "xterm");
+        let mut running = Running::until(&mut script, &name);
+        running.guard.kill();
+        assert!(wait::until(|| code.exists()), "with trap {reaction}");
+        let found = std::fs::read_to_string(&code).expect("it is there");
+        assert_eq!(found, "129\n", "with trap {reaction}");
+        std::fs::remove_file(&code).expect("it is ours");
+    }
 }
