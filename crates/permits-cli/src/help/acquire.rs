@@ -67,15 +67,17 @@ While waiting:
   waits for itself, and says so at once.
 
 Signals:
-  INT, TERM, HUP, QUIT and others that end a program, but USR1 and USR2, end
-  the wait. While the command runs, every signal that can be caught is
-  forwarded to its process group, also WINCH, TTIN and the real-time ones;
-  not CHLD, PIPE and those of a fault (ILL, TRAP, BUS, FPE, SEGV, SYS). CONT
-  continues it. On a terminal Ctrl-C and Ctrl-Z work as without permits.
-  TSTP, TTIN and TTOU stop permits only after they have stopped the command.
-  A stopped permits renews nothing: if the lease ends before it is
-  continued, the command is ended. STOP stops permits alone, and the command
-  runs on without a permit: send it to the command instead.
+  While permits waits, INT, TERM, HUP, QUIT and other signals that end a
+  program also end the wait. USR1 and USR2 do not.
+  While the command runs, permits forwards every signal that it can catch
+  to the command's process group: also WINCH, TTIN and the real-time ones,
+  but not CHLD, PIPE, or the signals of a fault (such as SEGV). On a
+  terminal, Ctrl-C and Ctrl-Z work as they do without permits.
+  TSTP, TTIN and TTOU stop permits only after they have stopped the
+  command. While permits is stopped it renews nothing: if the lease ends
+  before you continue it, permits ends the command. STOP cannot be caught.
+  It stops permits alone, and the command runs on without a permit: send
+  STOP to the command instead.
 
 When the permit is lost:
   If it cannot be renewed, the command's process group gets SIGTERM while

@@ -112,9 +112,9 @@ pub(super) enum ChildChange {
 }
 
 impl Child {
-    /// Starts `command` (the program, then its arguments) with `environment` added to this process's own, and
-    /// its own number in the variables `numbered`, in the foreground of `terminal` if there is one. Call it on
-    /// the main thread.
+    /// Starts `command` (the program, then its arguments) with `environment` added to this process's own. The
+    /// variables `numbered` get the process id of the command. If there is a `terminal`, the command gets its
+    /// foreground. Call it on the main thread.
     pub(super) fn spawn(
         command: &[OsString],
         environment: &[(&str, String)],

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::posix;
 
-/// Signals that end a verb: the ones of a terminal, and SIGTERM. While a command runs, they are forwarded to it.
+/// Signals that end a verb: the ones of a terminal, and SIGTERM. While a command runs, they are forwarded.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 
 /// Signals for the command that do not end the wait for its permit.

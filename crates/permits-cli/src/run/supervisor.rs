@@ -353,7 +353,7 @@ impl Supervisor {
     }
 
     /// Takes the terminal back after the command's end, and restores its modes if this process ended the
-    /// command: a shell leaves them to a program that ends by itself. Returns the end, and the receivers of an
+    /// command. A program that ends by itself does that itself. Returns the end, and the receivers of an
     /// interrupt.
     pub(super) fn finish(&self, was_ended: bool) -> (Option<Ended>, Interrupt) {
         let ended = self.child.ended();

@@ -29,8 +29,8 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The terminal, taken over. There is one at a time.
 pub(super) struct Screen {
-    /// Not dropped: its drop would write to a terminal that may be gone, and then panics because standard error
-    /// is gone, too. [`leave`] restores everything.
+    /// Never dropped. The drop would write to the terminal, and if the terminal is gone, it would panic
+    /// because standard error is gone, too. [`leave`] restores everything.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 

@@ -131,8 +131,8 @@ fn a_job_in_the_background_is_stopped_with_its_command() {
     assert_eq!(session.terminal.finish(), 0);
 }
 
-/// Whether the command is in the foreground at its start. The neighbour is there before the permit is granted,
-/// since a shell starts the members of a pipeline one after the other.
+/// Whether the command is in the foreground at its start. The neighbour is there before the permit is
+/// granted, since a shell starts the members of a pipeline one after the other.
 #[test]
 fn a_command_gets_the_terminal_at_once_only_without_neighbours() {
     let (server, name) = fresh();

@@ -38,8 +38,8 @@ pub(crate) struct Local {
 impl Local {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        // In memory, where the system has such a place: a disk that other programs write to may hold a command
-        // up for seconds, which then says that the store does not answer.
+        // In memory, where the system has such a place. A disk to which other programs write may hold a
+        // command up for seconds, and the command then says that the store does not answer.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self { directory: directory.expect("a directory") }
     }

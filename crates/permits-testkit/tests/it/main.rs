@@ -5,4 +5,5 @@ mod inspections;
 mod limits;
 mod links;
 mod proxy;
+mod second_try;
 mod tidy;
