@@ -278,6 +278,10 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             continue;
         }
         let ended = before.deadline.unsigned_abs() <= step.now_ms();
+        // Of two renewals with other grants, the second ends what the first put back: it cools anew.
+        if ended && holder.is_cooling() && named.contains(&(holder.original(), before.request.clone())) {
+            continue;
+        }
         let published =
             step.events.iter().find(|event| event.holder == *holder && event.request == before.request);
         let wanted = match published.map(|event| &event.kind) {
