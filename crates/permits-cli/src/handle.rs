@@ -165,7 +165,7 @@ async fn finish(
     if done? {
         return Ok(exit::SUCCESS);
     }
-    let why = "its lease ended, or it was released, revoked or adopted";
+    let why = "its lease ended, it was released, revoked or adopted, or the store lost it";
     let name = handle.semaphore();
     Err(Failure::new(exit::LOST, format!("the store no longer has this permit of {name:?}: {why}")))
 }

@@ -347,7 +347,7 @@ pub enum RenewError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The store does not have it: its lease ended, or it was released.
+    /// The store does not have it: its lease ended, it was released, or the store lost it.
     #[error("the permit cannot be adopted: the store no longer has it")]
     Gone,
     /// The text is not a permit handle.

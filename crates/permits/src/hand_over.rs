@@ -18,7 +18,8 @@ impl Client {
     /// A handle is valid once: the first process that adopts it has the permit.
     ///
     /// # Errors
-    /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already.
+    /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already; also if the store
+    /// lost it and does not know that it did: see [`PermitHandle`].
     ///
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
@@ -38,7 +39,8 @@ impl Client {
     }
 
     /// Renews the permit of a handle for another lease, and leaves it to the handle. Returns false if the
-    /// store no longer has the permit: its lease ended, or it was released, revoked or adopted.
+    /// store no longer has the permit: its lease ended, it was released, revoked or adopted, or the store
+    /// lost it and does not know that it did: see [`PermitHandle`].
     ///
     /// The handle must be renewed before each end of the lease, since no client does so in the background.
     ///

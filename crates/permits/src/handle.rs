@@ -17,6 +17,12 @@ use crate::sys::percent;
 /// another lease, and [`Client::release`](crate::Client::release) ends it. Any process that has the text can
 /// do so: treat it as a secret.
 ///
+/// Once its lease has ended, a handle is gone, and it stays gone when the store has forgotten the idle
+/// semaphore. A store that lost its state puts the permit of a handle back only if it knows of the loss:
+/// for one lease after the server was restarted, or after some of the semaphore's keys have vanished, and
+/// until it grants another permit of that semaphore. After `FLUSHALL` the handle is gone. A session that
+/// holds a permit renews it all the time, and so keeps it in either case.
+///
 /// # Examples
 /// ```
 /// let text = "permits9:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
@@ -72,7 +78,7 @@ impl PermitHandle {
     pub(crate) fn renewal(&self) -> RenewRequest {
         let Self { holder, request, terms, grant, .. } = self.clone();
         // The handle has the lease that it was handed over with.
-        RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant) }
+        RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant), by_handle: true }
     }
 }
 

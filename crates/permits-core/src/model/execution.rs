@@ -21,6 +21,8 @@ pub(super) struct Execution<'a> {
     pub(super) command: &'a Command,
     pub(super) now_us: u64,
     pub(super) now_ms: u64,
+    /// The start of the server, in microseconds.
+    pub(super) started_us: u64,
     /// The length of the recovery window that this command opens or keeps open, in milliseconds.
     pub(super) window_ms: u64,
     /// Units held after the reaping: while recovering, no more than these may be held after the command.
@@ -60,6 +62,7 @@ impl<'a> Execution<'a> {
             command,
             now_us,
             now_ms,
+            started_us: now_us.saturating_sub(server.uptime_ms.saturating_mul(1000)),
             held_at_start: 0,
             freed_slots: BTreeSet::new(),
             reap_truncated: false,

@@ -15,9 +15,15 @@
 
 use super::execution::Execution;
 use super::state::{Entry, ServerClock, signed};
+use crate::protocol::Grant;
 
 /// The interval between checks of the server's identity, in microseconds.
 pub const IDENTITY_EVERY_US: u64 = 10_000;
+
+/// [`State::era_known`](super::State::era_known) of an era that began because keys had vanished while others
+/// were left. Each token is above it, as above the 0 of an era that began with no state at all: there the
+/// store may have lost nothing.
+pub const PARTLY_LOST: u64 = 1;
 
 impl Execution<'_> {
     /// Notices a new era, of the server or after a loss of state, and opens its recovery window. After a
@@ -41,7 +47,7 @@ impl Execution<'_> {
             // Its holders are alive, and renew as ever: nothing makes them reconnect.
             state.server = server.run_id.to_owned();
             state.checked_us = now_us;
-            state.era_known = 0;
+            state.era_known = PARTLY_LOST;
             state.era_began_us = now_us;
             state.recovering_until_ms = state.recovering_until_ms.max(until_ms);
             state.expires_ms = state.expires_ms.max(state.recovering_until_ms);
@@ -64,6 +70,28 @@ impl Execution<'_> {
             state.recovering_until_ms =
                 state.recovering_until_ms.max(now_ms.min(state.era_began_us / 1000) + window_ms);
         }
+    }
+
+    /// Returns true if the store may have granted this before the era, and have forgotten it. One lease after
+    /// the era began, every surviving holder has either renewed or given up.
+    ///
+    /// A session that renews has held its permit all along, so the store has lost it, however little it knows
+    /// of that. A handle may have been forgotten as idle long after its lease, or be invented. It counts only
+    /// if the store knows of a loss since the grant. Without any state, that is a start of the server since.
+    /// And once a permit has been granted in this era, it may have been of the handle's slot.
+    pub(super) fn may_have_forgotten(&self, grant: Grant, lease_ms: u64) -> bool {
+        let state = &self.state;
+        let mut lost_us = state.era_began_us;
+        if self.command.is_by_handle() {
+            if state.era_known == 0 {
+                lost_us = lost_us.min(self.started_us);
+            }
+            if state.last_token >= state.era_began_us {
+                return false;
+            }
+        }
+        let is_earlier = state.era_known < grant.token && grant.token < lost_us;
+        is_earlier && self.now_ms < lost_us / 1000 + lease_ms
     }
 
     /// Keeps the window open for a forgotten holder that does not fit. Holders that are gone, and whose

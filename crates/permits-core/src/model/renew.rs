@@ -93,14 +93,12 @@ impl Execution<'_> {
     /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its
     /// token shows which. A forgotten holder is put back if it fits.
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
-        let state = &self.state;
-        let forgotten = state.era_known < grant.token && grant.token < state.era_began_us;
         // It was put back before, and has ended since.
-        let has_ended = state.entries.contains_key(&renew.holder.cooling(grant.token));
-        // One lease after the era began, every surviving holder has either renewed or given up.
-        if !forgotten || has_ended || self.now_ms >= state.era_began_us / 1000 + renew.terms.lease_ms {
+        let has_ended = self.state.entries.contains_key(&renew.holder.cooling(grant.token));
+        if has_ended || !self.may_have_forgotten(grant, renew.terms.lease_ms) {
             return RenewOutcome::Lost;
         }
+        let state = &self.state;
         // As long as the limit is not known either, nothing is granted that it could exceed it with.
         let fits = state.limit == 0 || state.held + u64::from(renew.terms.weight) <= state.limit.into();
         if !fits || !self.take_slot(grant.slot.into()) {
@@ -128,10 +126,15 @@ impl Execution<'_> {
                 at_least_ms: terms.at_least_ms,
                 ..PermitTerms::new(terms.weight, terms.lease_ms)
             };
-            self.reclaim(
-                &RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant) },
-                grant,
-            );
+            let renew = RenewRequest {
+                holder,
+                request,
+                terms,
+                lease_version: 0,
+                grant: Some(grant),
+                by_handle: true,
+            };
+            self.reclaim(&renew, grant);
         }
         let adopted = match self.state.entries.get_mut(&adopt.holder) {
             Some(entry)

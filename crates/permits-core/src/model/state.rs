@@ -79,7 +79,8 @@ pub struct State {
     pub server: String,
     /// The time of the last check of the server's identity, in microseconds.
     pub checked_us: u64,
-    /// The highest token known when the era began.
+    /// The highest token known when the era began: 0 if there was no state,
+    /// [`PARTLY_LOST`](super::PARTLY_LOST) if a part of it had vanished.
     pub era_known: u64,
     /// The beginning of the era, in microseconds.
     pub era_began_us: u64,

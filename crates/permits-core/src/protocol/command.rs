@@ -106,6 +106,15 @@ impl Command {
         matches!(self.operation, Operation::Inspect { .. })
     }
 
+    /// Returns true if the permits of the command may be those of handles, which no session has renewed.
+    pub fn is_by_handle(&self) -> bool {
+        match &self.operation {
+            Operation::Adopt(_) => true,
+            Operation::Renew(requests) => requests.iter().any(|renew| renew.by_handle),
+            _ => false,
+        }
+    }
+
     /// The longest time in the command for which a grant may count, in milliseconds: a lease, or what is
     /// asked for at least.
     pub fn longest_lease_ms(&self) -> u64 {
@@ -373,6 +382,10 @@ pub struct RenewRequest {
     pub lease_version: u32,
     /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
     pub grant: Option<Grant>,
+    /// True if it comes by a handle, and from no session that has held the permit all along. The store puts
+    /// such a permit back only if it knows that it has lost state since the grant. One renewal by a handle
+    /// makes its whole batch one.
+    pub by_handle: bool,
 }
 
 /// A request to take over a permit that another session hands over.

@@ -350,7 +350,8 @@ impl World {
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew => {
-                let renewal = RenewRequest { holder, request, terms, lease_version: 0, grant: call.grant };
+                let (lease_version, grant, by_handle) = (0, call.grant, false);
+                let renewal = RenewRequest { holder, request, terms, lease_version, grant, by_handle };
                 (fallback, Operation::Renew(vec![renewal]))
             }
             Kind::Release => {

@@ -3,7 +3,8 @@
 //! The differential test shows that the Redis store equals the model, so the properties hold there too. After
 //! every command `permits_testkit::history::checks` check it from outside, by the names in the guarantees.
 //! The properties that span several commands are checked here: tokens over the whole history (P4), a repeated
-//! command (P5), a withdrawn waiter (P9), the state at rest (P10), and the shares of lanes (P23, in `lanes`).
+//! command and what the holders of handles are told (P5), a withdrawn waiter (P9), the state at rest (P10),
+//! and the shares of lanes (P23, in `lanes`).
 //! `mutants` shows that each check can fail.
 //!
 //! Connected clients over a restart that forgets everything (P2) are the subject of the simulation of whole
@@ -32,6 +33,7 @@ use permits_core::protocol::{
     Operation, PermitTerms, Recovery, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestKey,
 };
 use permits_testkit::history::checks::{CHECKS, check};
+use permits_testkit::history::handles::Handles;
 use permits_testkit::history::step::Step;
 use permits_testkit::mutants::model::Store;
 
@@ -54,6 +56,7 @@ struct Run<'a> {
     /// The highest token granted in all the history.
     last_token: u64,
     shares: Shares,
+    handles: Handles,
     coverage: &'a mut Coverage,
 }
 
@@ -70,7 +73,8 @@ impl<'a> Run<'a> {
         history: &History,
     ) -> Result<(), String> {
         let (simulation, shares) = (Simulation::new(history.name), Shares::default());
-        let mut run = Run { store, only, simulation, state: None, last_token: 0, shares, coverage };
+        let handles = Handles::default();
+        let mut run = Run { store, only, simulation, state: None, last_token: 0, shares, handles, coverage };
         for (number, step) in history.steps.iter().enumerate() {
             run.step(step).map_err(|reason| format!("at step {number}, {step:?}:\n{reason}"))?;
         }
@@ -90,6 +94,7 @@ impl<'a> Run<'a> {
     /// Executes a command and checks it.
     fn execute(&mut self, command: Command) -> Result<Step, String> {
         let found = self.state.clone();
+        let is_damaged = found.as_ref().is_some_and(|state| state.damage.is_some());
         let (reply, events) = (self.store)(&mut self.state, &self.simulation.server(), &command);
         let (now_us, after) = (self.simulation.now_us, self.state.clone());
         // An inspection leaves a state that is expired or damaged as it is.
@@ -107,9 +112,19 @@ impl<'a> Run<'a> {
         }
         let (tokens, shares) = (self.tokens(&step), self.shares.note(&step));
         let repeated = repeated(&step, &self.simulation.server(), self.store);
-        for (name, verdict) in
-            [("P4", tokens), ("P23, shares", shares), ("P5, repeated", repeated), ("counts", counted(&step))]
-        {
+        // An inspection leaves a damaged state as it is.
+        let handles = if step.command.only_looks() {
+            Ok(())
+        } else {
+            self.handles.note(&step, &self.simulation.server(), is_damaged)
+        };
+        for (name, verdict) in [
+            ("P4", tokens),
+            ("P23, shares", shares),
+            ("P5, repeated", repeated),
+            ("P5, handles", handles),
+            ("counts", counted(&step)),
+        ] {
             self.judge(name, verdict)?;
         }
         Ok(step)

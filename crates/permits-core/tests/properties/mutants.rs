@@ -17,12 +17,13 @@ use crate::steps::{History, crowded_histories, histories};
 const MOST: usize = 4_000;
 
 /// The mutants that histories of a few holders show, each with the check that rejects it.
-const OF_FEW: [(&str, Store); 21] = [
+const OF_FEW: [(&str, Store); 22] = [
     ("P1", model::one_too_many),
     ("P4", model::old_tokens),
     ("P4, kept", passes_no_kept_tokens),
     ("P5", model::resurrects),
     ("P5, repeated", model::forgets_requests),
+    ("P5, handles", model::revives_handles),
     ("P6", model::lets_overtake),
     ("P6, superseded", sends_the_newest_back),
     ("P7", model::keeps_what_is_freed),

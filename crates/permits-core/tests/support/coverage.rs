@@ -53,6 +53,9 @@ pub(crate) const SMALL: &[&str] = &[
     "renew: ExceedsLimit",
     "renew: reclaimed",
     "renew: reclaimed, waiter forgotten",
+    "renew: by a handle: known",
+    "renew: by a handle: put back",
+    "renew: by a handle: lost without a state",
     "adopt: done",
     "adopt: no such permit",
     "set_limit: Done",
@@ -224,6 +227,12 @@ impl Coverage {
             self.count_answer("renew", answer);
             let held = *answer == RenewOutcome::Held;
             self.add(held && entry.is_none(), "renew: reclaimed");
+            if command.is_by_handle() && renewal.grant.is_some() {
+                self.add(held && entry.is_some(), "renew: by a handle: known");
+                self.add(held && entry.is_none(), "renew: by a handle: put back");
+                let lost = *answer == RenewOutcome::Lost && before.is_none();
+                self.add(lost, "renew: by a handle: lost without a state");
+            }
             let waited = entry.is_some_and(|entry| entry.deadline < 0);
             self.add(held && waited, "renew: reclaimed, waiter forgotten");
             let made = before.map_or(0, |state| state.slots_made);

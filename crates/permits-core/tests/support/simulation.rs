@@ -324,6 +324,7 @@ impl Simulation {
                 let version = renewal.lease_version;
                 renewal.lease_version = if later { version + 1 } else { version.saturating_sub(1) };
             }
+            Claiming::ByHandle => renewal.by_handle = true,
             Claiming::Invented { age_us, slot } => {
                 renewal.grant = Some(Grant { token: self.now_us - age_us, slot });
             }
@@ -392,7 +393,7 @@ impl Simulation {
             }
             RenewOutcome::RetryLater => {}
             RenewOutcome::Held | RenewOutcome::Granted(_) | RenewOutcome::Waiting { .. } => {
-                let mut renewal = renewal.clone();
+                let mut renewal = RenewRequest { by_handle: false, ..renewal.clone() };
                 if let RenewOutcome::Granted(grant) = answer {
                     renewal.grant = Some(*grant);
                 }
@@ -424,7 +425,7 @@ impl Simulation {
 
 fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option<Grant>) -> RenewRequest {
     let terms = PermitTerms { label: label(1), ..terms };
-    RenewRequest { holder, request, terms, lease_version: 0, grant }
+    RenewRequest { holder, request, terms, lease_version: 0, grant, by_handle: false }
 }
 
 /// A label, or none.

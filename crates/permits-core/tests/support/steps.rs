@@ -217,6 +217,8 @@ pub(crate) enum Claiming {
         lease_ms: u64,
         later: bool,
     },
+    /// By its handle, not by the session that has held it all along.
+    ByHandle,
     /// An invented grant of some time ago.
     Invented {
         age_us: u64,
@@ -354,6 +356,7 @@ fn actions() -> BoxedStrategy<Action> {
         4 => vec((naming(), claiming()), 0..=6).prop_map(Action::Renew),
         4 => Just(Action::RenewAll),
         2 => vec(forgotten(), 1..5).prop_map(Action::Renew),
+        2 => by_handle().prop_map(|renewal| Action::Renew(vec![renewal])),
         4 => set_limit(small_limit().boxed()),
         2 => (prop_oneof![1 => pausing().prop_map(Some), 2 => Just(None)], prop::bool::weighted(0.2))
             .prop_map(|(pause, again)| Action::Pause { pause, again }),
@@ -445,9 +448,17 @@ fn forgotten() -> impl Strategy<Value = (Naming, Claiming)> {
         .prop_map(|(naming, age_us, slot)| (naming, Claiming::Invented { age_us, slot }))
 }
 
+/// A renewal by the handle of a permit, that may have ended long ago.
+fn by_handle() -> impl Strategy<Value = (Naming, Claiming)> {
+    let pick = any::<u16>().prop_map(usize::from);
+    let naming = prop_oneof![pick.clone().prop_map(Naming::Known), pick.prop_map(Naming::Ended)];
+    naming.prop_map(|naming| (naming, Claiming::ByHandle))
+}
+
 fn claiming() -> impl Strategy<Value = Claiming> {
     prop_oneof![
-        10 => Just(Claiming::AsKnown),
+        8 => Just(Claiming::AsKnown),
+        2 => Just(Claiming::ByHandle),
         2 => Just(Claiming::Nothing),
         1 => Just(Claiming::OtherToken),
         1 => Just(Claiming::OtherSlot),

@@ -6,6 +6,7 @@
 //! - [`checks`] of one **command**, given the states before and after it: P1, P4 to P7, P9 to P11, P13, P15,
 //!   P17, P20 to P22. The random histories of the model, those that run on the model and the scripts side by
 //!   side, and the exhaustive search make these [steps](step::Step).
+//! - [`handles`] checks the answers to renewals and adoptions by **handles**, over a whole history.
 //! - [`verify`] checks the **clients**, from outside, by one clock of this host: the times of each permit,
 //!   its token and its slot ([`client_checks`]). It uses no information from the store.
 //!
@@ -16,6 +17,7 @@
 pub mod checks;
 pub mod client_checks;
 pub mod client_event;
+pub mod handles;
 mod operators;
 mod order;
 mod rates;

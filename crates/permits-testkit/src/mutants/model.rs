@@ -69,6 +69,15 @@ pub fn resurrects(state: &mut Option<State>, server: &Clock<'_>, command: &Comma
     outcome
 }
 
+/// Renews by a handle as by a session that has held all along.
+pub fn revives_handles(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let mut command = command.clone();
+    if let Operation::Renew(renewals) = &mut command.operation {
+        renewals.iter_mut().for_each(|renew| renew.by_handle = false);
+    }
+    apply(state, server, &command)
+}
+
 /// Treats a known request as a new one.
 pub fn forgets_requests(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     if let Operation::Acquire { requests, .. } = &command.operation {

@@ -274,7 +274,8 @@ fn unexpected(reply: &impl std::fmt::Debug) -> StoreError {
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
-    RenewRequest { holder: holder(name), request: id(request), terms: terms(), lease_version: 0, grant }
+    let (holder, request) = (holder(name), id(request));
+    RenewRequest { holder, request, terms: terms(), lease_version: 0, grant, by_handle: false }
 }
 
 fn terms() -> PermitTerms {

@@ -143,3 +143,39 @@ pub(crate) async fn a_handle_without_its_permit_changes_nothing(fixture: &Fixtur
     next.renew().await.expect("another's handle does not end it");
     next.release().succeeds().await;
 }
+
+/// The store has then no trace of the permit, nor of its end, and of another one in its slot.
+pub(crate) async fn a_handle_stays_gone_when_its_semaphore_is_forgotten(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let semaphore = client.named("forgotten", 1);
+    let lease = Duration::from_secs(60);
+    let options = AcquireOptions::new().holder("build").lease(lease);
+    let handle = semaphore.acquire_with(options).succeeds().await.hand_over().succeeds().await;
+    assert_eq!(semaphore.revoke("build", "").await, Ok(true));
+    for forgets in [true, false] {
+        if forgets {
+            assert_eq!(semaphore.delete().await, Ok(true));
+        } else {
+            semaphore.acquire().succeeds().await.release().succeeds().await;
+        }
+        assert_eq!(other.renew(&handle).await, Ok(false));
+        assert_eq!(other.adopt(&handle).await.map(drop), Err(AdoptError::Gone));
+        assert_eq!(other.release(&handle).await, Ok(false));
+    }
+}
+
+/// With a lease that has ended since the server started: until then it may have lost what it does not know.
+pub(crate) async fn an_invented_handle_is_refused(fixture: &Fixture) {
+    let client = fixture.client().await;
+    for used in [false, true] {
+        if used {
+            client.named("invented", 2).acquire().succeeds().await.release().succeeds().await;
+        }
+        for token in [5, 1_790_000_000_000_000_u64] {
+            let text = format!("permits9:invented:nobody:x.1:1:1000:{token}:1");
+            let handle: PermitHandle = text.parse().expect("it looks like a handle");
+            assert_eq!(client.renew(&handle).await, Ok(false), "{handle}");
+            assert_eq!(client.adopt(&handle).await.map(drop), Err(AdoptError::Gone), "{handle}");
+        }
+    }
+}

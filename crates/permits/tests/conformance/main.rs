@@ -237,6 +237,8 @@ macro_rules! every_case {
                 an_adopted_permit_can_be_revoked: anything,
                 a_handle_is_renewed_and_released_by_any_client: real_time,
                 a_handle_without_its_permit_changes_nothing: anything,
+                a_handle_stays_gone_when_its_semaphore_is_forgotten: anything,
+                an_invented_handle_is_refused: anything,
             }
         }
     };

@@ -254,3 +254,32 @@ fn restart_at_the_end_of_a_second() -> bool {
     fixture.assert_at_rest();
     true
 }
+
+/// No session holds it. The server started after the grant, so it may have lost what it does not know.
+#[test]
+fn a_restart_with_nothing_on_disk_loses_no_handle() {
+    in_real_time(|| {
+        let fixture = Fixture::new(1, Duration::from_secs(15));
+        let client = Client::connect(&fixture.server.url()).wait().expect("the server is up");
+        let semaphore = client.named("handed over", 1);
+        let handles = ["renewed", "adopted"].map(|holder| {
+            let semaphore = client.named(holder, 1);
+            semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held")
+        });
+        let idle = semaphore.acquire().wait().expect("it is free").hand_over().wait().expect("it is held");
+        assert_eq!(client.release(&idle).wait(), Ok(true));
+        assert_eq!(semaphore.delete().wait(), Ok(true));
+        assert_eq!(client.renew(&idle).wait(), Ok(false), "the server has lost nothing yet");
+        // The age of a server is known to two seconds.
+        let uptime = || {
+            fixture.server.info("uptime_in_seconds").expect("it has one").parse::<u64>().expect("a number")
+        };
+        let granted_at = uptime();
+        assert!(wait::until(|| uptime() > granted_at + 3), "the server does not grow old");
+        restart(&fixture, Duration::ZERO);
+        assert_eq!(client.renew(&handles[0]).wait(), Ok(true));
+        let adopted = client.adopt(&handles[1]).wait().expect("it is put back");
+        adopted.release().wait().expect("it is held");
+        assert_eq!(client.release(&handles[0]).wait(), Ok(true));
+    });
+}

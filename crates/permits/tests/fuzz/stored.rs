@@ -88,6 +88,7 @@ fn use_all(state: &State) {
         terms: PermitTerms::new(1, 15_000),
         lease_version: 0,
         grant: None,
+        by_handle: false,
     };
     let release = |number| RequestKey { holder: holder(number), request: id("s.1") };
     let operations = [

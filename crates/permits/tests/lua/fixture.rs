@@ -42,6 +42,7 @@ pub(crate) struct Both {
     pub(crate) keys: [String; 5],
     /// The server's identity: another one begins an era.
     pub(crate) run_id: &'static str,
+    pub(crate) uptime_ms: u64,
     pub(crate) recovery: Recovery,
     pub(crate) declaration: Declaration,
     // Dropped after the store, which has tasks on it.
@@ -67,6 +68,7 @@ impl Both {
             now_us,
             keys,
             run_id,
+            uptime_ms: 1_000_000_000,
             recovery,
             declaration,
             runtime,
@@ -86,7 +88,8 @@ impl Both {
 
     pub(crate) fn set_time(&mut self, now_us: u64) {
         self.now_us = now_us;
-        let fields = ["now_us", &now_us.to_string(), "run_id", self.run_id, "uptime_ms", "1000000000"];
+        let (now, uptime) = (now_us.to_string(), self.uptime_ms.to_string());
+        let fields = ["now_us", &now, "run_id", self.run_id, "uptime_ms", &uptime];
         self.call(&[&["HSET", SERVER_KEY], &fields[..]].concat());
     }
 
@@ -102,7 +105,7 @@ impl Both {
 
     /// Executes `operation` on both, and demands equal replies and states.
     pub(crate) fn same(&mut self, operation: &Operation) -> Answers {
-        let clock = ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: 1_000_000_000 };
+        let clock = ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: self.uptime_ms };
         let command = self.command(operation);
         let (wanted, _) = model::apply(&mut self.state, &clock, &command);
         self.refuse_writes(command.only_looks());

@@ -7,6 +7,7 @@ mod clock;
 mod dump;
 mod fixture;
 mod foreign_keys;
+mod handles;
 mod lanes;
 mod memory;
 #[path = "../support/operations.rs"]

@@ -68,6 +68,7 @@ pub(crate) fn renewal(name: &str, grant: Option<Grant>) -> RenewRequest {
         terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
         lease_version: 0,
         grant,
+        by_handle: false,
     }
 }
 

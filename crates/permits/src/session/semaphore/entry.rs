@@ -55,6 +55,7 @@ impl Entry {
             terms: self.spec.terms.clone(),
             lease_version: self.lease_version,
             grant: self.acquisition.grant(),
+            by_handle: false,
         }
     }
 

@@ -379,6 +379,7 @@ mod tests {
             terms: PermitTerms::new(1, 1000),
             lease_version: 0,
             grant,
+            by_handle: false,
         };
         execute(id, Operation::Renew(vec![renew]))
     }

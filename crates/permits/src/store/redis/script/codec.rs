@@ -35,6 +35,9 @@ pub(crate) fn encode(
     {
         recovery = format!("{recovery}:{known_ms}");
     }
+    if command.is_by_handle() {
+        recovery += ":handle";
+    }
     let mut lease = command.longest_lease_ms().to_string();
     if command.kept_for_ms() > 0 {
         lease = format!("{lease}:{}", command.kept_for_ms());

@@ -6,7 +6,7 @@
 
 use crate::model::{
     CHANGES_MAX, CHANGES_MIN, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX, KEPT_TOKENS,
-    LANES_MAX, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_MAX, VIEW_MAX,
+    LANES_MAX, PARTLY_LOST, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_MAX, VIEW_MAX,
 };
 use crate::protocol::{CHANGE_RETRIED_MS, MAX_BATCH, layout};
 
@@ -154,12 +154,13 @@ fn entry() -> Vec<(&'static str, String)> {
     texts
 }
 
-fn bounds() -> [(&'static str, String); 16] {
+fn bounds() -> [(&'static str, String); 17] {
     [
         ("CHANGES_MAX", CHANGES_MAX as u64),
         ("CHANGES_MIN", CHANGES_MIN as u64),
         ("FORGIVEN_MAX", FORGIVEN_MAX as u64),
         ("IDENTITY_EVERY_US", IDENTITY_EVERY_US),
+        ("PARTLY_LOST", PARTLY_LOST),
         ("INSPECT_LANES_MAX", INSPECT_LANES_MAX as u64),
         ("INSPECT_MAX", INSPECT_MAX.into()),
         ("KEPT_TOKENS", KEPT_TOKENS),

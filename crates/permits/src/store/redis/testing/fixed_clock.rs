@@ -18,7 +18,7 @@ pub const SERVER_KEY: &str = "permits-test:server";
 const CLOCK: &str = "
 local fixed = redis.call('HMGET', 'permits-test:server', 'now_us', 'run_id', 'uptime_ms')
 local now_us = tonumber(fixed[1])
-local function server_identity() return fixed[2], tonumber(fixed[3]) end
+local function server_identity() return fixed[2], tonumber(fixed[3]), now_us - 1000 * fixed[3] end
 ";
 
 /// A Redis store with a fixed clock.

@@ -35,7 +35,7 @@ if s.lost then
   end
   if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
   local id = server_identity()
-  s.server, s.checked, s.era_known, s.era_began = id, now_us, 0, now_us
+  s.server, s.checked, s.era_known, s.era_began = id, now_us, $PARTLY_LOST, now_us
   if tonumber(most) > 0 then s.recovering_until = math.max(s.recovering_until, forgotten_until) end
   s.expires, s.prolonged = math.max(s.expires, s.recovering_until), true
 elseif not s.existed then

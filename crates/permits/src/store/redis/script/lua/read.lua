@@ -4,7 +4,7 @@
 -- KEYS  1 state and entries  2 queue  3 leases  4 free  5 lanes
 -- ARGV  1 name  2 channel prefix  3 session  4 longest lease ms; behind a colon, the longest for which a
 --       grant may be kept, if one may be
---       5 recovery: divisor:least ms:most ms[:server known for ms]  6 declaration  7 declared limit
+--       5 recovery: divisor:least ms:most ms[:server known for ms][:handle]  6 declaration  7 declared limit
 --       8… the command's own; of a batch from FIRST on, 2 a request: holder, and an entry or a request id
 --
 -- The state is one packed field, and the entry of a holder is another. A holder has no control character, so

@@ -30,8 +30,19 @@ local function reclaim(holder, entry)
   local token, slot, weight, lease = parts(holder, entry)
   -- Of a waiter that has been granted meanwhile, the next renewal names the grant.
   if token == 0 then return 'again' end
-  local forgotten = s.era_known < token and token < s.era_began
-  if not forgotten or now_ms >= math.floor(s.era_began / 1000) + lease then return 'lost' end
+  local lost = s.era_began
+  if string.find(recovery, ':handle', 1, true) then
+    -- A handle may be one of a permit that was forgotten as idle, or be invented: it counts only if the store
+    -- knows of a loss since the grant. Without any state that is a start of this server.
+    if s.era_known == 0 then
+      local _, _, started = server_identity()
+      lost = math.min(lost, started)
+    end
+    -- A permit that was granted in this era may have been of the slot.
+    if s.last_token >= s.era_began then return 'lost' end
+  end
+  local forgotten = s.era_known < token and token < lost
+  if not forgotten or now_ms >= math.floor(lost / 1000) + lease then return 'lost' end
   -- It was put back before, and has ended since.
   local cooling = string.format('%s\t%.0f', holder, token)
   find({ cooling })

@@ -12,7 +12,7 @@ const COURSE: &str = include_str!("../lua/renew_ordinary.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/renew.lua")];
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, requests: &[RenewRequest]) {
-    for RenewRequest { holder, request, terms, lease_version, grant } in requests {
+    for RenewRequest { holder, request, terms, lease_version, grant, by_handle: _ } in requests {
         let entry = Entry { request, session, terms, lease_version: *lease_version, grant: *grant };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
