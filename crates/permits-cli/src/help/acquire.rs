@@ -208,8 +208,8 @@ Exit code:
    69  the store cannot be reached, denies access, or is not supported
    71  the system refuses something, such as a thread
    75  the store lost its state and cannot put the permit back yet
-   76  the store no longer has the permit: its lease ended, or it was
-       released or revoked";
+   76  the store no longer has the permit: its lease ended, it was
+       released, revoked or adopted, or the store lost it";
 
 pub(crate) const RELEASE: &str = "\
 Examples:
