@@ -83,6 +83,31 @@ impl Certificates {
         Self { files: Arc::new(files) }
     }
 
+    /// One certificate that is its own authority, for servers at these hosts, as `openssl req -x509` makes it.
+    /// It is valid until the end of the year `until`.
+    pub fn self_signed(hosts: &[&str], until: i32) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("permits-tls-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let mut params = named("server", hosts);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(until, 12, 31);
+        let key = key();
+        let certificate = params.self_signed(&key).expect("the parameters are valid");
+        let file = |name: &str| Pem::write(dir.path(), name, certificate.pem());
+        let key_file = |name: &str| Pem::write(dir.path(), name, key.serialize_pem());
+        let files = Files {
+            authority: file("authority.pem"),
+            server: file("server.pem"),
+            server_key: key_file("server.key"),
+            client: file("client.pem"),
+            client_key: key_file("client.key"),
+            _dir: dir,
+        };
+        Self { files: Arc::new(files) }
+    }
+
     /// The certificate of the authority, which a client has to trust.
     pub fn authority(&self) -> &Pem {
         &self.files.authority

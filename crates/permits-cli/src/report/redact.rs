@@ -16,7 +16,12 @@ pub(crate) fn redacted(text: &str) -> String {
         let (location, query) = query.map_or((piece, None), |(location, query)| (location, Some(query)));
         // After an `@` in a possible query, or a password with a question mark, no part is safe to show.
         let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { location };
-        let (user, shown) = shown.rfind('@').map_or(("", shown), |at| ("***", &shown[at..]));
+        let (user, shown) = match shown.rfind('@') {
+            // The words of a hint, which says how to write a password.
+            Some(at) if &shown[..at] == "USER:PASSWORD" => ("USER:PASSWORD", &shown[at..]),
+            Some(at) => ("***", &shown[at..]),
+            None => ("", shown),
+        };
         let query = if query.is_some() { "?***" } else { "" };
         let _ = write!(result, "://{user}{shown}{query}");
     }
@@ -51,6 +56,8 @@ mod tests {
             ("redis+sentinel://h/s?sentinel_password=secret", "redis+sentinel://h/s?***"),
             ("did you mean redis://host?", "did you mean redis://host?"),
             ("write to me@example.org", "write to me@example.org"),
+            ("write redis://USER:PASSWORD@HOST, both", "write redis://USER:PASSWORD@HOST, both"),
+            ("redis://USER:PASSWORD:secret@HOST", "redis://***@HOST"),
         ] {
             assert_eq!(redacted(text), expected);
             assert!(!redacted(text).contains("secret"));

@@ -148,9 +148,12 @@ fn unknown_scheme(url: &str) -> AddressError {
     if url[scheme.len()..].starts_with("://") && scheme.bytes().all(plain) {
         return AddressError::UnknownScheme { scheme: scheme.to_owned(), known };
     }
-    let reason = match is_server(url) {
-        true => format!("it has no scheme: did you mean redis://{url}?"),
-        false => format!("it begins with none of {known}: did you mean redis://HOST:PORT?"),
+    let reason = if url.starts_with(['"', '\'']) {
+        "it begins with a quotation mark: remove the quotation marks around it".to_owned()
+    } else if is_server(url) {
+        format!("it has no scheme: did you mean redis://{url}?")
+    } else {
+        format!("it begins with none of {known} (did you mean redis://HOST:PORT?)")
     };
     AddressError::Invalid { reason }
 }

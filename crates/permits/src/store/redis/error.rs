@@ -128,6 +128,8 @@ pub(crate) fn of_connecting(error: &RespError) -> StoreError {
 fn of_tls(error: &rustls::Error) -> StoreError {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
 
+    use super::address::verifier::IS_AUTHORITY;
+
     let reason = match error {
         Error::InvalidCertificate(reason) => match reason {
             Certificate::Expired | Certificate::ExpiredContext { .. } => {
@@ -144,9 +146,17 @@ fn of_tls(error: &rustls::Error) -> StoreError {
                 "the server's certificate is from an authority that is not trusted: name the authority's \
                  certificate with ?tls_ca=/path/ca.pem"
             }
-            _ => {
-                "the server's certificate is not one of a server (an authority's own certificate is none), or it \
-                 is damaged or revoked"
+            Certificate::Other(fault) if fault.to_string() == IS_AUTHORITY => {
+                "the server's certificate is an authority's, as openssl req -x509 makes it: name this very \
+                 certificate with ?tls_ca=/path/server.pem"
+            }
+            Certificate::Revoked => "the server's certificate has been revoked",
+            Certificate::InvalidPurpose | Certificate::InvalidPurposeContext { .. } => {
+                "the server's certificate is not for a server: its extendedKeyUsage lacks serverAuth"
+            }
+            other => {
+                let reason = format!("the server's certificate cannot be used: {other}");
+                return StoreError::Tls { reason };
             }
         },
         Error::AlertReceived(alert) => match alert {

@@ -6,12 +6,14 @@
 //!
 //! - `parse`: a URL as an [`Address`].
 //! - `url`: the parts of a URL, as text.
-//! - `server`: one [`Server`], with its login. `tls`: its TLS settings.
+//! - `server`: one [`Server`], with its login. `tls`: its TLS settings. `verifier`: whom they trust.
 
 mod parse;
 mod server;
 mod tls;
 mod url;
+#[cfg(feature = "tls")]
+pub(crate) mod verifier;
 
 pub(crate) use self::parse::{Address, Sentinels};
 pub(crate) use self::server::{Login, Server, ServerAddress};

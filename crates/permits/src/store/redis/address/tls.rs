@@ -78,23 +78,31 @@ impl Files {
         let read = |name: &str, path: &Option<String>| {
             let Some(path) = path else { return Ok(None) };
             let bytes = std::fs::read(path).map_err(|error| format!("{name}: {path}: {error}"))?;
-            Ok::<_, String>(Some((bytes, format!("{name}: {path} holds no"))))
+            Ok::<_, String>(Some((bytes, format!("{name}: {path}"))))
         };
         let certificates = |name: &str, path: &Option<String>| {
-            let Some((bytes, lack)) = read(name, path)? else { return Ok(None) };
+            let Some((bytes, file)) = read(name, path)? else { return Ok(None) };
             let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
             match all {
                 Ok(all) if !all.is_empty() => Ok(Some(all)),
-                _ => Err(format!("{lack} certificate in PEM form")),
+                _ if holds(&bytes, "BEGIN TRUSTED CERTIFICATE") => Err(format!(
+                    "{file} holds a certificate in OpenSSL's own form: write it with openssl x509 -in FILE -out FILE"
+                )),
+                _ => Err(format!("{file} holds no certificate in PEM form")),
             }
         };
         let authorities = certificates("tls_ca", &self.authorities)?;
         let client = certificates("tls_cert", &self.own)?;
         let key = match read("tls_key", &self.key)? {
-            Some((bytes, lack)) => Some(
-                PrivateKeyDer::from_pem_slice(&bytes)
-                    .map_err(|_| format!("{lack} private key in PEM form"))?,
-            ),
+            Some((bytes, file)) => Some(PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| {
+                if holds(&bytes, "ENCRYPTED") {
+                    return format!(
+                        "{file} holds a private key with a passphrase: write it without one, with openssl pkey \
+                         -in FILE -out FILE"
+                    );
+                }
+                format!("{file} holds no private key in PEM form")
+            })?),
             None => None,
         };
         let own = match (client, key) {
@@ -110,15 +118,22 @@ impl Files {
         if authorities.is_none() {
             trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
-        Ok(config(trusted, own))
+        Ok(config(trusted, authorities, own))
     }
 }
 
+/// Returns true if the bytes of a file contain a text.
+#[cfg(feature = "tls")]
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
 /// A configuration with this crate's provider of cryptography, or with the one that the program has
-/// installed.
+/// installed. `authorities` are the ones that the URL names.
 #[cfg(feature = "tls")]
 fn config(
     trusted: rustls::RootCertStore,
+    authorities: Option<Vec<rustls::pki_types::CertificateDer<'static>>>,
     own: Option<(Vec<rustls::pki_types::CertificateDer<'static>>, rustls::pki_types::PrivateKeyDer<'static>)>,
 ) -> Result<std::sync::Arc<rustls::ClientConfig>, StoreError> {
     use std::sync::Arc;
@@ -131,14 +146,22 @@ fn config(
     }
     let provider = rustls::crypto::CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
+    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|_| failed("the program's provider of cryptography supports neither TLS 1.2 nor 1.3"))?
-        .with_root_certificates(trusted);
+        .map_err(|_| failed("the program's provider of cryptography supports neither TLS 1.2 nor 1.3"))?;
+    let builder = match authorities {
+        Some(authorities) => {
+            let named = super::verifier::Named::new(authorities, trusted, provider);
+            let named = named.ok_or_else(|| failed("the certificates in tls_ca cannot be used"))?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(named))
+        }
+        None => builder.with_root_certificates(trusted),
+    };
     let config = match own {
-        Some((client, key)) => builder
-            .with_client_auth_cert(client, key)
-            .map_err(|_| failed("tls_cert and tls_key do not belong together"))?,
+        Some((client, key)) => builder.with_client_auth_cert(client, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => failed("tls_cert and tls_key do not belong together"),
+            other => failed(&format!("tls_cert or tls_key cannot be used: {other}")),
+        })?,
         None => builder.with_no_client_auth(),
     };
     Ok(Arc::new(config))
