@@ -41,7 +41,7 @@ const ACTS = {
     words: "Limit…", shows: () => true,
     question: ({ status }) => ({
       title: `Limit of ${status.name}`, done: "Set and pin",
-      text: `${many(status.held, "unit")} held. With a lower limit nothing is granted until what is held fits. The limit is pinned: those that programs declare do not count until it is unpinned.`,
+      text: `${many(status.held, "unit")} held. With a lower limit nothing is granted until what is held fits. Setting it pins it: limits that programs declare are ignored until you unpin it.`,
       fields: [
         { name: "limit", label: "New limit", type: "number", value: String(status.limit ?? ""), min: 1, max: 4294967295 },
         ...(status.mutexes > 0 ? [{ name: "several", label: `${status.members ? `${status.mutexes} of them admit one at a time` : "It is a mutex"}: admit several at once, in place of one`, type: "checkbox", unless: ({ limit }) => Number(limit) <= 1 }] : []),

@@ -84,7 +84,7 @@ fn an_operator_works_with_the_page() {
     browser.press(ENTER);
     is(&format!("!{}", fact("CLOSED")), json!({ "closed": null }));
 
-    act("#set_limit", "The limit is pinned");
+    act("#set_limit", "Setting it pins it");
     browser.script("document.querySelector('#confirm-limit').value = ''");
     browser.press(&format!("5{ENTER}"));
     assert_eq!(status(&server, "exports")["limit"], 1, "a mutex stays one unless that is confirmed");
