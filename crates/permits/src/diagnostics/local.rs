@@ -17,7 +17,7 @@ use crate::store::local::access::is_shared;
 use crate::store::local::directory::Directory;
 #[cfg(target_os = "linux")]
 use crate::store::local::directory::network_file_system;
-use crate::store::local::{LocalDirectory, mailbox, semaphores};
+use crate::store::local::{LocalDirectory, idle, mailbox, semaphores};
 use crate::store::{Address, StoreError};
 
 /// The free space, in bytes, below which the disk is about to be full.
@@ -151,7 +151,7 @@ fn of_space(path: &Path) -> Option<Finding> {
 /// The findings about the files, which are not changed.
 fn of_contents(directory: &Directory) -> Result<Vec<Finding>, StoreError> {
     let marker = directory.marker()?;
-    let names = semaphores::list(directory)?;
+    let names = idle::list(directory)?;
     let errors: Vec<StoreError> =
         names.iter().filter_map(|name| semaphores::check(directory, name).err()).collect();
     let mut findings: Vec<Finding> = errors.iter().map(of_error).collect();

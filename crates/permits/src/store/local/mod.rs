@@ -7,8 +7,9 @@
 //! - `backend`: `local:` URLs.
 //! - `directory`: the names of files, and how they are opened and locked; `access`: the users that may use
 //!   them; `record`: a text in a file with two halves.
-//! - `semaphores`: executing commands; `mailbox`: the FIFOs of sessions; `local_store`: a session's access,
-//!   and its thread.
+//! - `semaphores`: executing commands; `idle`: the files that are over; `mailbox`: the FIFOs of sessions;
+//!   `seen`: whether what a message says has happened.
+//! - `local_store`: a session's access; `thread`: its thread; `queue`: the tasks of that.
 //! - `clock`: time that advances while the machine sleeps, is the same in every time namespace, and ends
 //!   every lease when the machine restarts.
 //!
@@ -34,9 +35,13 @@ pub(crate) mod access;
 mod backend;
 pub(crate) mod clock;
 pub(crate) mod directory;
+pub(crate) mod idle;
 mod local_store;
 pub(crate) mod mailbox;
+mod queue;
 pub(crate) mod record;
+mod seen;
 pub(crate) mod semaphores;
+mod thread;
 
 pub(crate) use self::backend::{Local, LocalDirectory};

@@ -48,6 +48,13 @@ pub(crate) struct Stamp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Mark(u64, u32);
 
+impl Mark {
+    /// The number of the write: one more than that of the write before it.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// The half that counts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {

@@ -9,19 +9,18 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::directory::{Directory, Paths, failure, is_kept, kept_beside};
+use super::directory::{Directory, Paths, failure};
+use super::idle;
 use super::mailbox::{self, Message};
-use super::record::{Fault, Mark, Prepared, Record, Stamp, Writing};
+use super::record::{Fault, Prepared, Record, Stamp, Writing};
+use super::seen::Seen;
 use crate::clock::Moment;
-use crate::model::{self, EntryState, ServerClock, State};
-use crate::protocol::{
-    Answers, Command, DeleteOutcome, Event, EventKind, Name, Operation, Reply, SessionId, layout,
-};
+use crate::model::{self, ServerClock, State};
+use crate::protocol::{Answers, Command, DeleteOutcome, Name, Operation, Reply, SessionId, layout};
 use crate::store::error::StoreError;
 
-/// The average number of commands between two sweeps, and the most files that a sweep reads.
+/// The average number of commands between two sweeps.
 const SWEEP_EVERY: u32 = 256;
-const SWEEP_FILES: usize = 256;
 
 /// The attempts of a look to read a file while others write it.
 const LOOKS: u32 = 100;
@@ -36,20 +35,28 @@ struct Loaded {
     last_us: i64,
 }
 
-/// Executes a command. Waits for other processes until `deadline`. Returns the reply, and the messages for
-/// `session` itself.
+/// A command that was executed.
+pub(super) struct Done {
+    pub(super) reply: Reply,
+    /// The messages for the session that has sent it.
+    pub(super) messages: Vec<Message>,
+    /// The semaphore as the command found it under the lock; `None` if it took no lock.
+    pub(super) before: Option<Seen>,
+}
+
+/// Executes a command. Waits for other processes until `deadline`.
 pub(super) fn execute(
     directory: &Directory,
     command: &Command,
     session: &SessionId,
     deadline: Moment,
-) -> Result<(Reply, Vec<Message>), StoreError> {
+) -> Result<Done, StoreError> {
     if command.only_looks() {
-        return Ok((look(directory, command)?, Vec::new()));
+        return Ok(Done { reply: look(directory, command)?, messages: Vec::new(), before: None });
     }
     let executed = write(directory, command, session, deadline)?;
     if fastrand::u32(..SWEEP_EVERY) == 0 {
-        sweep(directory);
+        idle::sweep(directory);
     }
     Ok(executed)
 }
@@ -59,7 +66,7 @@ fn write(
     command: &Command,
     session: &SessionId,
     deadline: Moment,
-) -> Result<(Reply, Vec<Message>), StoreError> {
+) -> Result<Done, StoreError> {
     let (semaphore, operation) = (&command.semaphore, &command.operation);
     let paths = directory.paths(semaphore);
     let file = directory.lock(&paths.state, deadline)?;
@@ -107,61 +114,7 @@ fn write(
         Some(half) => half.count().map_err(failed)?,
         None => fs::remove_file(&paths.state).map_err(failed)?,
     }
-    Ok((reply, own))
-}
-
-/// A semaphore after all commands that messages have announced, to check which of these events have come to
-/// pass: a process may have died before the half that has its event counted.
-#[derive(Default)]
-pub(super) struct Seen {
-    mark: Option<Mark>,
-    text: Vec<u8>,
-    /// The state in the text, once it was needed. With thousands of waiters that takes milliseconds.
-    state: Option<Option<State>>,
-}
-
-impl Seen {
-    /// Reads a semaphore when the commands that have begun are over. Waits for them until `deadline`.
-    pub(super) fn of(directory: &Directory, semaphore: &Name, deadline: Moment) -> Result<Self, StoreError> {
-        let paths = directory.paths(semaphore);
-        let Some(file) = directory.lock_existing(&paths.state, deadline)? else { return Ok(Self::default()) };
-        let record = read(semaphore, &file, &paths.state)?;
-        let record = record.filter(|record| record.stamp.boot == directory.boot.id);
-        Ok(record.map_or_else(Self::default, |Record { mark, text, .. }| Self {
-            mark: Some(mark),
-            text,
-            state: None,
-        }))
-    }
-
-    /// Returns true if an event that `half` has came to pass, and nothing has undone it.
-    pub(super) fn has(
-        &mut self,
-        directory: &Directory,
-        event: &Event,
-        half: Option<Mark>,
-    ) -> Result<bool, StoreError> {
-        if half.is_some() && self.mark == half {
-            return Ok(true);
-        }
-        // Another command has followed.
-        if self.state.is_none() {
-            let state = || state(directory, &event.semaphore, &self.text);
-            self.state = Some(self.mark.is_some().then(state).transpose()?);
-        }
-        let entry = self.state.iter().flatten().find_map(|state| state.entries.get(&event.holder));
-        let place = entry.filter(|entry| entry.request == event.request).map(|entry| &entry.place);
-        Ok(match (&event.kind, place) {
-            (EventKind::Granted(grant), Some(EntryState::Holding(held))) => held == grant,
-            (EventKind::Granted(_), _) => false,
-            // A look without a result is harmless.
-            (EventKind::Turn(_), _) => true,
-            (
-                EventKind::Revoked(_) | EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_),
-                place,
-            ) => !matches!(place, Some(EntryState::Waiting(_) | EntryState::Holding(_))),
-        })
-    }
+    Ok(Done { reply, messages: own, before: Some(Seen::of_record(directory, record)) })
 }
 
 /// The reply to a command that only reads. It waits for no lock, and needs no room on the disk.
@@ -193,62 +146,6 @@ fn loaded(directory: &Directory, semaphore: &Name) -> Result<Loaded, StoreError>
         if tries == LOOKS || !matches!(loaded, Err(StoreError::Unreadable { .. })) {
             return loaded;
         }
-    }
-}
-
-/// The semaphores of this prefix that are in use or kept, and those that cannot be read.
-pub(crate) fn list(directory: &Directory) -> Result<Vec<Name>, StoreError> {
-    let mut names = directory.semaphores().map_err(|error| directory.failed(&error))?;
-    names.retain(|name| is_listed(directory, name));
-    Ok(names)
-}
-
-fn is_listed(directory: &Directory, name: &Name) -> bool {
-    let Paths { state, kept } = directory.paths(name);
-    [state, kept].iter().any(|path| {
-        match directory.open_to_read(path).map(|file| file.map(|file| Record::read(&file))) {
-            Ok(None | Some(Ok(Ok(None)))) => false,
-            Ok(Some(Ok(Ok(Some(record))))) => !is_over(directory, &record.stamp, path),
-            Ok(Some(Ok(Err(_)) | Err(_))) | Err(_) => true,
-        }
-    })
-}
-
-/// Returns true if a file with this stamp has nothing left that counts.
-fn is_over(directory: &Directory, stamp: &Stamp, path: &Path) -> bool {
-    let is_current = stamp.boot == directory.boot.id;
-    let base_us = if is_current { stamp.base_us } else { directory.base_us };
-    let now_ms = (base_us + directory.boot.elapsed_us()).max(stamp.last_us) / 1000;
-    !is_current && !is_kept(path) || stamp.expires_ms <= u64::try_from(now_ms).unwrap_or_default()
-}
-
-/// Deletes the files of idle semaphores, and those of sessions that were killed.
-fn sweep(directory: &Directory) {
-    let _ = mailbox::leftovers(directory, true);
-    let Ok(mut files) = directory.texts() else { return };
-    if files.len() > SWEEP_FILES {
-        let first = fastrand::usize(..files.len());
-        files.rotate_left(first);
-        files.truncate(SWEEP_FILES);
-    }
-    let record = |file: &fs::File| Record::read(file).ok().and_then(Result::ok);
-    for path in files {
-        // One without a record is of a command that was killed, or had no room.
-        let is_idle = |record: &Option<Record>| {
-            record.as_ref().is_none_or(|record| is_over(directory, &record.stamp, &path))
-        };
-        let Ok(Some(file)) = directory.open_to_read(&path) else { continue };
-        if !record(&file).is_some_and(|record| is_idle(&record)) {
-            continue;
-        }
-        // Without a wait: another process uses it. Locked until it is deleted, so that no command is lost.
-        let Ok(Some(locked)) = directory.lock_existing(&path, Moment::now()) else { continue };
-        let Some(record) = record(&locked).filter(is_idle) else { continue };
-        if !is_kept(&path) && record.is_some_and(|record| record.stamp.boot == directory.boot.id) {
-            // Of an operation that was killed before its state counted: nothing stays, or the state would.
-            let _ = fs::remove_file(kept_beside(&path));
-        }
-        let _ = fs::remove_file(path);
     }
 }
 
@@ -338,7 +235,7 @@ fn lasts(operation: &Operation) -> bool {
     }
 }
 
-fn read(semaphore: &Name, file: &fs::File, path: &Path) -> Result<Option<Record>, StoreError> {
+pub(super) fn read(semaphore: &Name, file: &fs::File, path: &Path) -> Result<Option<Record>, StoreError> {
     Record::read(file).map_err(|error| failure(path, &error))?.map_err(|fault| match fault {
         Fault::OtherLayout(found) => {
             let what = path.display().to_string();
@@ -348,7 +245,7 @@ fn read(semaphore: &Name, file: &fs::File, path: &Path) -> Result<Option<Record>
     })
 }
 
-fn state(directory: &Directory, semaphore: &Name, text: &[u8]) -> Result<State, StoreError> {
+pub(super) fn state(directory: &Directory, semaphore: &Name, text: &[u8]) -> Result<State, StoreError> {
     let key = directory.key(semaphore);
     let Some(json) = text.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")) else {
         return Err(unreadable(semaphore, "its file is of another semaphore".into()));
@@ -374,48 +271,4 @@ fn unreadable(semaphore: &Name, reason: String) -> StoreError {
 /// The store loses no state while the machine is up, so it never recovers.
 fn clock(now_us: i64) -> ServerClock<'static> {
     ServerClock { now_us: u64::try_from(now_us).unwrap_or_default(), run_id: "local", uptime_ms: u64::MAX }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sweep_deletes_what_is_over_and_nothing_else() {
-        let place = tempfile::TempDir::new().expect("there is room");
-        let directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
-        let now_us = directory.base_us + directory.boot.elapsed_us();
-        let (current, earlier) = (directory.boot.id, directory.boot.id ^ 1);
-        let (over, ahead) = (now_us as u64 / 1000 - 1, now_us as u64 / 1000 + 3_600_000);
-        let write = |name: &str, kept: bool, boot, expires_ms| {
-            let Paths { state, kept: stays } = directory.paths(&Name::new(name).expect("valid"));
-            let file = directory.lock(if kept { &stays } else { &state }, Moment::now()).expect("it is new");
-            let stamp = Stamp { boot, base_us: directory.base_us, last_us: 0, expires_ms };
-            Record::write(&file, None, stamp, b"", Writing::Plain).expect("there is room");
-        };
-        write("used", false, current, ahead);
-        write("idle", false, current, over);
-        write("idle", true, current, u64::MAX);
-        write("of an earlier boot", false, earlier, ahead);
-        write("kept", true, earlier, u64::MAX);
-        write("paused until now", true, earlier, over);
-        fs::write(place.path().join("p:damaged.state"), "?").expect("there is room");
-        for (name, age_s) in [(".new-1", 3600), (".new-2", 0), ("notes", 3600)] {
-            let file = fs::File::create(place.path().join(name)).expect("there is room");
-            let changed = std::time::SystemTime::now() - std::time::Duration::from_secs(age_s);
-            file.set_modified(changed).expect("it is ours");
-        }
-        let locked = directory.paths(&Name::new("locked").expect("valid")).state;
-        write("locked", false, current, over);
-        let locked = directory.lock(&locked, Moment::now()).expect("it is there");
-        sweep(&directory);
-        let mut left: Vec<_> = directory.semaphores().expect("it can be read");
-        left.retain(|name| directory.paths(name).state.exists() || directory.paths(name).kept.exists());
-        assert_eq!(left.iter().map(Name::as_str).collect::<Vec<_>>(), ["damaged", "kept", "locked", "used"]);
-        drop(locked);
-        assert_eq!(
-            [".new-1", ".new-2", "notes"].map(|name| place.path().join(name).exists()),
-            [false, true, true]
-        );
-    }
 }
