@@ -2,7 +2,8 @@
 //! and by which its own threads wake the one that works with the files.
 //!
 //! A message is a line, written at once. An empty line only wakes. What cannot be read, and a full FIFO, mean
-//! that messages may be lost: then the session renews all that it has, which gets the same answers.
+//! that messages may be lost: then the session renews all that it has, which gets the same answers. See
+//! [`Untold`](super::untold::Untold) for the ends of which a renewal would not learn.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -118,25 +119,35 @@ impl Drop for Mailbox {
     }
 }
 
-/// Sends messages to a session, without waiting. If it does not take them, its next renewal gets the same
-/// answers.
-pub(super) fn send(directory: &Directory, session: &SessionId, messages: &[Message]) {
+/// Sends messages to a session, without waiting. Returns those that it does not take: a recall or a grant is
+/// learnt by its next renewal.
+pub(super) fn send<'a>(
+    directory: &Directory,
+    session: &SessionId,
+    messages: &'a [Message],
+) -> Vec<&'a Message> {
+    let all = || messages.iter().collect();
     let path = path(directory, session);
     let mut fifo = match open(&path, OFlags::WRONLY) {
         Ok(file) if is_fifo(&file) => file,
         // Its process is gone.
-        Err(error) if has_no_reader(&error) => return drop(fs::remove_file(path)),
-        _ => return,
+        Err(error) if has_no_reader(&error) => {
+            let _ = fs::remove_file(path);
+            return Vec::new();
+        }
+        _ => return all(),
     };
     // Its reader may go meanwhile. Of a FIFO that this process itself can read, the system then makes no
     // signal (SIGPIPE), which would end some programs.
-    let Ok(_reader) = open(&path, OFlags::RDONLY) else { return };
-    for message in messages {
+    let Ok(_reader) = open(&path, OFlags::RDONLY) else { return all() };
+    let mut is_taken = |message: &Message| {
         let text = serde_json::to_string(message).unwrap_or_default();
-        let text = if text.is_empty() || text.len() >= LINE_BYTES { LOST } else { &text };
+        let is_short = !text.is_empty() && text.len() < LINE_BYTES;
+        let line = format!("{}\n", if is_short { &text } else { LOST });
         // Full: its reader finds it so.
-        let _ = fifo.write(format!("{text}\n").as_bytes());
-    }
+        fifo.write(line.as_bytes()).is_ok() && is_short
+    };
+    messages.iter().filter(|message| !is_taken(message)).collect()
 }
 
 fn is_fifo(file: &File) -> bool {

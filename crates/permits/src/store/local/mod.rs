@@ -8,7 +8,7 @@
 //! - `directory`: the names of files, and how they are opened and locked; `access`: the users that may use
 //!   them; `record`: a text in a file with two halves.
 //! - `semaphores`: executing commands; `idle`: the files that are over; `mailbox`: the FIFOs of sessions;
-//!   `seen`: whether what a message says has happened.
+//!   `seen`: whether what a message says has happened; `untold`: what no message could say.
 //! - `local_store`: a session's access; `thread`: its thread; `queue`: the tasks of that.
 //! - `clock`: time that advances while the machine sleeps, is the same in every time namespace, and ends
 //!   every lease when the machine restarts.
@@ -43,5 +43,6 @@ pub(crate) mod record;
 mod seen;
 pub(crate) mod semaphores;
 mod thread;
+mod untold;
 
 pub(crate) use self::backend::{Local, LocalDirectory};

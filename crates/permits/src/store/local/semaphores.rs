@@ -14,6 +14,7 @@ use super::idle;
 use super::mailbox::{self, Message};
 use super::record::{Fault, Prepared, Record, Stamp, Writing};
 use super::seen::Seen;
+use super::untold::Untold;
 use crate::clock::Moment;
 use crate::model::{self, ServerClock, State};
 use crate::protocol::{Answers, Command, DeleteOutcome, Name, Operation, Reply, SessionId, layout};
@@ -28,6 +29,7 @@ const LOOKS: u32 = 100;
 /// The state of a semaphore, as its files have it.
 struct Loaded {
     state: Option<State>,
+    untold: Untold,
     /// The content of the file of the state, of whichever boot.
     record: Option<Record>,
     /// The clock of the file, or of a new one.
@@ -73,7 +75,7 @@ fn write(
     let read = load(directory, semaphore, &file, &paths);
     let discards = matches!(read, Err(StoreError::Unreadable { .. } | StoreError::OtherLayout { .. }))
         && *operation == (Operation::Delete { unreadable: true });
-    let Loaded { mut state, record, base_us, last_us } =
+    let Loaded { mut state, mut untold, record, base_us, last_us } =
         if discards { Loaded::new(directory) } else { read? };
     // The time is read under the lock, so that it rises from one command to the next.
     let now_us = (base_us + directory.boot.elapsed_us()).max(last_us + 1);
@@ -83,6 +85,7 @@ fn write(
     if discards {
         reply.answers = Answers::Delete(DeleteOutcome::Deleted);
     }
+    let mut told = untold.take(session, semaphore, server.now_us / 1000);
     let failed = |error| failure(&paths.state, &error);
     let expires_ms =
         state.as_ref().map_or(0, |state| if state.is_kept() { u64::MAX } else { state.expires_ms });
@@ -92,9 +95,10 @@ fn write(
     }
     let takes_room = matches!(operation, Operation::Acquire { .. });
     let writing = if takes_room { Writing::LeavesRoom } else { Writing::Plain };
-    let text = state.as_ref().map(|state| text(directory, semaphore, state)).transpose()?;
-    let prepare = |text: Vec<u8>| Record::prepare(&file, record.as_ref(), stamp, &text, writing);
-    let half = text.map(prepare).transpose().map_err(failed)?;
+    let prepare =
+        |text: &[u8], writing| Record::prepare(&file, record.as_ref(), stamp, text, writing).map_err(failed);
+    let text = state.as_ref().map(|state| text(directory, semaphore, state, &untold)).transpose()?;
+    let mut half = text.as_ref().map(|text| prepare(text, writing)).transpose()?;
     let mut messages: BTreeMap<SessionId, Vec<Message>> = BTreeMap::new();
     for event in events {
         let of_session = messages.entry(event.session.clone()).or_default();
@@ -105,16 +109,26 @@ fn write(
             messages.entry(keeper.clone()).or_default().push(Message::Recall(semaphore.clone()));
         }
     }
-    let own = messages.remove(session).unwrap_or_default();
+    told.extend(messages.remove(session).unwrap_or_default());
+    // A session that runs renews, and so asks, within a lease.
+    let until_ms = state.as_ref().map_or(0, |state| server.now_us / 1000 + state.lease_max_ms);
+    let mut is_kept = false;
     // As late as possible, because the readers wait for the lock.
     for (to, messages) in &messages {
-        mailbox::send(directory, to, messages);
+        for message in mailbox::send(directory, to, messages) {
+            is_kept |= untold.keep(message, until_ms);
+        }
+    }
+    if let (true, Some(state), Some(without)) = (is_kept, &state, &text) {
+        let with = self::text(directory, semaphore, state, &untold)?;
+        // Where there is no room for it, the session is not told.
+        half = Some(prepare(&with, Writing::Plain).or_else(|_| prepare(without, Writing::Plain))?);
     }
     match half {
         Some(half) => half.count().map_err(failed)?,
         None => fs::remove_file(&paths.state).map_err(failed)?,
     }
-    Ok(Done { reply, messages: own, before: Some(Seen::of_record(directory, record)) })
+    Ok(Done { reply, messages: told, before: Some(Seen::of_record(directory, record)) })
 }
 
 /// The reply to a command that only reads. It waits for no lock, and needs no room on the disk.
@@ -152,7 +166,7 @@ fn loaded(directory: &Directory, semaphore: &Name) -> Result<Loaded, StoreError>
 impl Loaded {
     /// Of a semaphore without a file.
     fn new(directory: &Directory) -> Self {
-        Self { state: None, record: None, base_us: directory.base_us, last_us: 0 }
+        Self { state: None, untold: Untold::default(), record: None, base_us: directory.base_us, last_us: 0 }
     }
 
     /// Makes its time later than an earlier one.
@@ -173,8 +187,8 @@ fn load(
     };
     let Stamp { boot, base_us, last_us, .. } = record.stamp;
     if boot == directory.boot.id {
-        let state = Some(state(directory, semaphore, &record.text)?);
-        return Ok(Loaded { state, record: Some(record), base_us, last_us });
+        let (state, untold) = parse(directory, semaphore, &record.text)?;
+        return Ok(Loaded { state: Some(state), untold, record: Some(record), base_us, last_us });
     }
     if directory.marker()?.is_some_and(|marker| marker.boot != directory.boot.id) {
         let reason =
@@ -217,7 +231,7 @@ fn keep(
         };
     };
     state.clear_entries();
-    let text = text(directory, &command.semaphore, &state)?;
+    let text = text(directory, &command.semaphore, &state, &Untold::default())?;
     // The file of the state is locked, so only a sweep can have it.
     let file = directory.lock(&kept, deadline)?;
     // A damaged one is replaced.
@@ -246,21 +260,37 @@ pub(super) fn read(semaphore: &Name, file: &fs::File, path: &Path) -> Result<Opt
 }
 
 pub(super) fn state(directory: &Directory, semaphore: &Name, text: &[u8]) -> Result<State, StoreError> {
-    let key = directory.key(semaphore);
-    let Some(json) = text.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")) else {
-        return Err(unreadable(semaphore, "its file is of another semaphore".into()));
-    };
-    let state: State =
-        serde_json::from_slice(json).map_err(|error| unreadable(semaphore, error.to_string()))?;
-    state.check_invariants().map_err(|reason| unreadable(semaphore, reason))?;
-    Ok(state)
+    parse(directory, semaphore, text).map(|(state, _)| state)
 }
 
-fn text(directory: &Directory, semaphore: &Name, state: &State) -> Result<Vec<u8>, StoreError> {
+/// The state in a text, and what sessions were not told of it. Each is a line.
+fn parse(directory: &Directory, semaphore: &Name, text: &[u8]) -> Result<(State, Untold), StoreError> {
+    let key = directory.key(semaphore);
+    let Some(lines) = text.strip_prefix(key.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n")) else {
+        return Err(unreadable(semaphore, "its file is of another semaphore".into()));
+    };
+    let mut lines = lines.splitn(2, |byte| *byte == b'\n');
+    let failed = |error: serde_json::Error| unreadable(semaphore, error.to_string());
+    let state: State = serde_json::from_slice(lines.next().unwrap_or_default()).map_err(failed)?;
+    state.check_invariants().map_err(|reason| unreadable(semaphore, reason))?;
+    let untold = lines.next().map(serde_json::from_slice).transpose().map_err(failed)?;
+    Ok((state, untold.unwrap_or_default()))
+}
+
+fn text(
+    directory: &Directory,
+    semaphore: &Name,
+    state: &State,
+    untold: &Untold,
+) -> Result<Vec<u8>, StoreError> {
     let mut text = directory.key(semaphore).into_bytes();
     text.push(b'\n');
-    serde_json::to_writer(&mut text, state)
-        .map_err(|error| StoreError::Rejected { reason: error.to_string() })?;
+    let failed = |error: serde_json::Error| StoreError::Rejected { reason: error.to_string() };
+    serde_json::to_writer(&mut text, state).map_err(failed)?;
+    if !untold.is_empty() {
+        text.push(b'\n');
+        serde_json::to_writer(&mut text, untold).map_err(failed)?;
+    }
     Ok(text)
 }
 

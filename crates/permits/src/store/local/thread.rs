@@ -227,6 +227,7 @@ mod tests {
     };
     use crate::store::local::directory::Locked;
     use crate::store::local::local_store::tests::Told;
+    use crate::store::local::mailbox;
 
     const LEASE_MS: u64 = 3_600_000;
 
@@ -286,6 +287,12 @@ mod tests {
             let result = self.thread.execute(&command, far, None).expect("the file is not locked");
             self.thread.report_outcome(1, &command, result);
             std::mem::take(&mut self.thread.reports)
+        }
+
+        /// Sends a message that changes nothing; false if the pipe is full.
+        fn send_recall(&self) -> bool {
+            let recall = [Message::Recall(name(Name::new("other")))];
+            mailbox::send(&self.operator, &self.thread.session, &recall).is_empty()
         }
 
         /// Reads the mailbox and checks what was there, as the thread does before each command.
@@ -415,5 +422,33 @@ mod tests {
         assert_eq!(told(&story.receive()), ["Up"], "everything is to be renewed");
         drop(locked);
         assert_eq!(told(&story.execute(renew("waiter", None))), ["waiter revoked: no", "unknown"]);
+    }
+
+    /// The pipe is full, the message is longer than a pipe takes at once, or the pipe is gone.
+    #[test]
+    fn what_a_pipe_does_not_take_is_told_before_the_next_reply() {
+        type Loss = fn(&Story);
+        let losses: [(&str, &str, Loss); 3] = [
+            ("full", "no", |story| while story.send_recall() {}),
+            ("long", &"\u{1}".repeat(1000), |_| {}),
+            ("gone", "no", |story| {
+                let fifo = format!(".to-{}", story.thread.session);
+                std::fs::remove_file(story.place.path().join(fifo)).expect("it is there");
+            }),
+        ];
+        for (what, reason, lose) in losses {
+            let mut story = Story::begin();
+            story.operate(acquire("operator", ""));
+            for waiter in ["one", "two", "left"] {
+                story.execute(acquire(waiter, ""));
+            }
+            lose(&story);
+            story.revoke("one", reason);
+            story.revoke("two", reason);
+            story.receive();
+            let [one, two] = ["one", "two"].map(|waiter| format!("{waiter} revoked: {reason}"));
+            assert_eq!(told(&story.execute(renew("left", None))), [&one, &two, "waits"], "{what}");
+            assert_eq!(told(&story.execute(renew("one", None))), ["unknown"], "{what}: once");
+        }
     }
 }
