@@ -164,7 +164,7 @@ impl Directory {
     pub(crate) fn marker(&self) -> Result<Option<Stamp>, StoreError> {
         let path = self.path.join(MARKER);
         let Some(file) = self.open_to_read(&path)? else { return Ok(None) };
-        match Record::read(&file).map_err(|error| failure(&path, &error))? {
+        match Record::look(&file).map_err(|error| failure(&path, &error))? {
             Ok(record) => Ok(record.map(|record| record.stamp)),
             Err(Fault::OtherLayout(found)) => {
                 let what = self.path.display().to_string();
@@ -322,7 +322,7 @@ impl Directory {
             let Some(name) = name.strip_suffix(STATE).or(name.strip_suffix(KEPT)) else { continue };
             let name = match name.contains('~') {
                 false => name.strip_prefix(&prefix).and_then(percent::decode),
-                true => open(&path, OFlags::empty()).and_then(|file| Record::read(&file)).ok().and_then(
+                true => open(&path, OFlags::empty()).and_then(|file| Record::look(&file)).ok().and_then(
                     |record| {
                         let text = String::from_utf8(record.ok()??.text).ok()?;
                         Some(text.lines().next()?.split_once('\t')?.1.to_owned())

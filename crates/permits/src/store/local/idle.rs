@@ -23,7 +23,7 @@ pub(crate) fn list(directory: &Directory) -> Result<Vec<Name>, StoreError> {
 fn is_listed(directory: &Directory, name: &Name) -> bool {
     let Paths { state, kept } = directory.paths(name);
     [state, kept].iter().any(|path| {
-        match directory.open_to_read(path).map(|file| file.map(|file| Record::read(&file))) {
+        match directory.open_to_read(path).map(|file| file.map(|file| Record::look(&file))) {
             Ok(None | Some(Ok(Ok(None)))) => false,
             Ok(Some(Ok(Ok(Some(record))))) => !is_over(directory, &record.stamp, path),
             Ok(Some(Ok(Err(_)) | Err(_))) | Err(_) => true,

@@ -1,9 +1,13 @@
 //! [`Record`]: a text in a file with two halves, of which a writer overwrites the older one.
 //!
 //! The file begins with two headers, each in a disk sector of its own. A header says where its text is, and
-//! has checksums of the text and of itself; of two valid halves the one with the higher sequence number
-//! counts. A writer puts the new text beside the one that counts, and then writes the other header. So a
-//! process may be killed at any moment, and the file has the text of before or the new one.
+//! has checksums of the text and of itself; the one with the higher sequence number counts. A writer puts the
+//! new text beside the one that counts, and then writes the other header. So a process may be killed at any
+//! moment, and the file has the text of before or the new one.
+//!
+//! A writer that is killed leaves a text without a header. It never leaves a wrong header, because a header is
+//! written at once, nor a header with a wrong text. So either is damage, and the file is refused. To take the
+//! older half instead would undo a command: a permit that was granted would be free again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,13 +18,16 @@ use crate::protocol::layout;
 /// The first bytes of a header.
 const MAGIC: [u8; 4] = *b"prmt";
 
-/// The places of the headers. A disk writes a sector whole.
+/// The places of the headers. A disk writes a sector whole, and a system so few bytes of a page.
 const HEADERS: [u64; 2] = [0, 512];
 
 const HEADER_BYTES: usize = 80;
 
 /// The first place of a text.
 const TEXTS: u64 = 1024;
+
+/// The attempts of a look to read a file while others write it.
+const LOOKS: u32 = 100;
 
 /// The highest number in a header, so that no sum overflows: microseconds until the year 2255.
 const MOST: u64 = 1 << 53;
@@ -65,7 +72,7 @@ pub(super) struct Record {
     offset: u64,
 }
 
-/// The fault of a file that has no valid half, and is not empty.
+/// The fault of a file that is neither sound nor empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It is damaged, or another program's.
@@ -92,27 +99,38 @@ impl Record {
         let mut start = vec![0; READ_BYTES];
         let length = read_up_to(file, &mut start, 0)?;
         start.truncate(length);
-        let mut faults = Vec::new();
-        let mut halves: Vec<Header> = Vec::new();
+        let mut last: Option<Header> = None;
         for place in HEADERS {
             let bytes = start.get(place as usize..).unwrap_or_default();
             match Header::parse(&bytes[..bytes.len().min(HEADER_BYTES)]) {
-                Ok(header) => halves.extend(header),
-                Err(fault) => faults.push(fault),
+                // Without a header its first writer was killed, or has not written yet.
+                Ok(None) => {}
+                Ok(Some(header)) if last.as_ref().is_some_and(|last| last.sequence > header.sequence) => {}
+                Ok(Some(header)) => last = Some(header),
+                Err(fault) => return Ok(Err(fault)),
             }
         }
-        halves.sort_by_key(|header| std::cmp::Reverse(header.sequence));
-        for header in halves {
-            match header.text(file, &start)? {
-                Some(text) => {
-                    let Header { stamp, offset, .. } = header;
-                    return Ok(Ok(Some(Self { stamp, text, mark: header.mark(), offset })));
-                }
-                None => faults.push(Fault::Unreadable("its content is damaged".into())),
+        let Some(header) = last else { return Ok(Ok(None)) };
+        Ok(match header.text(file, &start)? {
+            Some(text) => {
+                let Header { stamp, offset, .. } = header;
+                Ok(Some(Self { stamp, text, mark: header.mark(), offset }))
+            }
+            None => Err(Fault::Unreadable("its content is damaged".into())),
+        })
+    }
+
+    /// Reads the half that counts, without a lock. Others may write meanwhile, and what was read before and
+    /// after that does not fit together. So the file is read again, if it seems to be damaged.
+    pub(super) fn look(file: &File) -> io::Result<Result<Option<Self>, Fault>> {
+        let mut looks = 0;
+        loop {
+            let read = Self::read(file)?;
+            looks += 1;
+            if looks == LOOKS || !matches!(read, Err(Fault::Unreadable(_))) {
+                return Ok(read);
             }
         }
-        // Without a header its first writer was killed, or has not written yet.
-        Ok(faults.into_iter().next().map_or(Ok(None), Err))
     }
 
     /// Writes the half that does not count, so that it counts. `before` is what [`Record::read`] has
@@ -329,7 +347,7 @@ mod tests {
         assert!(length <= 1 << 19, "it grows with its longest text, not with each: {length}");
     }
 
-    /// A write that is cut off at any byte, of its text or of its header.
+    /// A writer that is killed before it writes the header.
     #[test]
     fn what_was_half_written_never_was() {
         let file = tempfile::tempfile().expect("there is room");
@@ -340,18 +358,12 @@ mod tests {
             read_up_to(&file, &mut kept, 0).expect("it can be read");
             let record = write(&file, &next).expect("it had one");
             let header = HEADERS[((record.mark.0 + 1) % 2) as usize];
-            // As if the header had not been written, or only a part of it.
-            for part in [0, 1, 40, HEADER_BYTES - 1] {
-                let mut half = vec![0; HEADER_BYTES];
-                read_up_to(&file, &mut half, header).expect("it can be read");
-                file.write_all_at(
-                    &kept[header as usize + part..header as usize + HEADER_BYTES],
-                    header + part as u64,
-                )
+            let mut half = vec![0; HEADER_BYTES];
+            read_up_to(&file, &mut half, header).expect("it can be read");
+            file.write_all_at(&kept[header as usize..header as usize + HEADER_BYTES], header)
                 .expect("there is room");
-                assert_eq!(text(&file).expect("the other half is sound"), before, "{at}: {part}");
-                file.write_all_at(&half, header).expect("there is room");
-            }
+            assert_eq!(text(&file).expect("the other half is sound"), before, "{at}");
+            file.write_all_at(&half, header).expect("there is room");
             assert_eq!(text(&file), Ok(Some(next)));
         }
     }
@@ -367,8 +379,10 @@ mod tests {
             text(&file)
         };
         let unreadable = |found: Result<Option<String>, Fault>| matches!(found, Err(Fault::Unreadable(_)));
-        assert_eq!(damage(b"x", 20), Ok(Some("first".into())), "the second is in the first half");
-        assert_eq!(damage(b"x", TEXTS + 6), Ok(Some("first".into())));
+        assert!(unreadable(damage(b"x", 20)), "the header that counts: the second is in the first half");
+        assert!(unreadable(damage(b"x", HEADERS[1] + 20)), "the other header");
+        assert!(unreadable(damage(b"x", TEXTS + 6)), "the text that counts");
+        assert_eq!(damage(b"x", TEXTS), Ok(Some("second".into())), "the other text may be half written");
         assert!(unreadable(damage(&[1; 600], 0)));
         assert!(unreadable(damage(&[1; 64], TEXTS)), "both texts");
         file.set_len(1030).expect("it can be cut");

@@ -216,8 +216,6 @@ fn report(message: Message) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use tempfile::TempDir;
 
     use super::*;

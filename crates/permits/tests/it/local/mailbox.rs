@@ -119,6 +119,40 @@ fn a_waiter_whose_fifo_was_replaced_is_granted_by_its_renewal() {
     }
 }
 
+/// A pipe takes some seventy such messages. If the others were lost, the renewals of their waiters would find
+/// nothing in the store, and they would join the line again.
+#[test]
+fn all_waiters_of_a_stopped_session_stay_revoked() {
+    const WAITERS: u64 = 150;
+    let fixture = Fixture::new(1, HOUR);
+    let client = fixture.client();
+    let semaphore = fixture.semaphore(&client);
+    let held = semaphore.acquire().wait().expect("it is free");
+    let mut waiters = fixture.worker("waiters");
+    let tags: Vec<String> = (0..WAITERS).map(|number| format!("waiter{number}")).collect();
+    tags.iter().for_each(|tag| waiters.ask(tag));
+    fixture.await_waiting(WAITERS);
+    waiters.pause();
+    let reason = "x".repeat(900);
+    for waiter in semaphore.inspect().wait().expect("the directory can be used").waiters {
+        semaphore.revoke(&waiter.holder, &reason).wait().expect("the directory can be used");
+    }
+    waiters.resume();
+    for tag in &tags {
+        let ended = waiters.await_event(tag, |event| {
+            matches!(event, ClientEvent::Failed(_) | ClientEvent::GaveUp(_) | ClientEvent::Acquired { .. })
+        });
+        let is_revoked = matches!(&ended.event, ClientEvent::Failed(why) | ClientEvent::GaveUp(why) if why.contains("xxx"));
+        assert!(is_revoked, "{tag}: {:?}", ended.event);
+    }
+    assert_eq!(fixture.waiting(), 0);
+    held.release().wait().expect("it is held");
+    waiters.close();
+    client.close().wait().expect("the directory can be used");
+    fixture.assert_safe();
+    fixture.assert_at_rest();
+}
+
 #[test]
 fn the_fifo_of_a_killed_waiter_is_removed_by_whoever_grants_it() {
     let mut story = Story::begin(HOUR);
