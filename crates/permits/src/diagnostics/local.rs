@@ -17,7 +17,7 @@ use crate::store::local::access::is_shared;
 use crate::store::local::directory::Directory;
 #[cfg(target_os = "linux")]
 use crate::store::local::directory::network_file_system;
-use crate::store::local::{LocalDirectory, idle, mailbox, semaphores};
+use crate::store::local::{LocalDirectory, idle, machine, mailbox, semaphores};
 use crate::store::{Address, StoreError};
 
 /// The free space, in bytes, below which the disk is about to be full.
@@ -154,7 +154,9 @@ fn of_contents(directory: &Directory) -> Result<Vec<Finding>, StoreError> {
     let names = idle::list(directory)?;
     let errors: Vec<StoreError> =
         names.iter().filter_map(|name| semaphores::check(directory, name).err()).collect();
-    let mut findings: Vec<Finding> = errors.iter().map(of_error).collect();
+    let is_of_another_boot = marker.is_some_and(|marker| directory.ahead_us(&marker).is_none());
+    let elsewhere = is_of_another_boot.then(|| machine::check(directory).err()).flatten();
+    let mut findings: Vec<Finding> = errors.iter().chain(&elsewhere).map(of_error).collect();
     if findings.is_empty() {
         let mut observed = match marker {
             None if names.is_empty() => "nothing yet".to_owned(),
@@ -166,7 +168,8 @@ fn of_contents(directory: &Directory) -> Result<Vec<Finding>, StoreError> {
         }
         findings.push(Finding::fine("contents", observed));
     }
-    findings.extend(marker.map(|marker| of_clock(directory.ahead_us(&marker))));
+    findings
+        .extend(marker.filter(|_| elsewhere.is_none()).map(|marker| of_clock(directory.ahead_us(&marker))));
     Ok(findings)
 }
 
@@ -179,6 +182,9 @@ fn of_error(error: &StoreError) -> Finding {
         ),
         StoreError::OtherLayout { .. } => {
             "Another version of this library made it: use that version, or another directory (docs/upgrading.md)."
+        }
+        StoreError::Unsupported { .. } => {
+            "Programs get the same error. Use Redis or Valkey, or a directory for each machine."
         }
         _ => "Programs get the same error. Check the rights of the files, and the disk.",
     };

@@ -18,8 +18,11 @@ use crate::clock::Clock;
 /// A boot of the machine, and the time since it.
 pub(crate) struct Boot {
     pub(crate) id: u128,
-    /// The offset of this process's time namespace, in microseconds.
+    /// The offset of this process's time namespace, in microseconds: of the time without sleep.
     offset_us: i64,
+    /// The same of the time with sleep.
+    #[cfg(target_os = "linux")]
+    asleep_offset_us: i64,
 }
 
 impl Boot {
@@ -33,7 +36,8 @@ impl Boot {
         })?;
         let id = u128::from_str_radix(&text.trim().replace('-', ""), 16)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {text:?}")))?;
-        Ok(Self { id, offset_us: namespace::offset_us()? })
+        let [offset_us, asleep_offset_us] = namespace::offsets_us()?;
+        Ok(Self { id, offset_us, asleep_offset_us })
     }
 
     /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by
@@ -50,6 +54,19 @@ impl Boot {
         here_us.saturating_sub(self.offset_us)
     }
 
+    /// The moment at which the machine started, by the wall clock as it is set now: microseconds since 1970.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn started_us(&self) -> i64 {
+        let here_us = i64::try_from(Clock::Sleepless.now().as_micros()).unwrap_or(i64::MAX);
+        wall_us() - here_us.saturating_sub(self.asleep_offset_us)
+    }
+
+    /// No file is of another boot here.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn started_us(&self) -> i64 {
+        wall_us()
+    }
+
     /// Microseconds since 1970.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn elapsed_us(&self) -> i64 {
@@ -63,12 +80,13 @@ mod namespace {
     use std::fs;
     use std::io::{self, ErrorKind};
 
-    /// The offset that the system adds to the time since the machine started, in microseconds.
-    pub(super) fn offset_us() -> io::Result<i64> {
+    /// The offsets that the system adds to the time since the machine started, without sleep and with it, in
+    /// microseconds.
+    pub(super) fn offsets_us() -> io::Result<[i64; 2]> {
         let text = match fs::read_to_string("/proc/self/timens_offsets") {
             Ok(text) => text,
             // A kernel without time namespaces.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok([0; 2]),
             Err(error) => return Err(error),
         };
         // The file shows the offsets of the namespace of future children. A process that has made a new
@@ -80,15 +98,18 @@ mod namespace {
                 "this process has made a time namespace that it is not in: start a process in it instead";
             return Err(io::Error::new(ErrorKind::Unsupported, reason));
         }
-        parse(&text).ok_or_else(|| {
-            let reason = format!("the offsets of the time namespace cannot be read: {text:?}");
-            io::Error::new(ErrorKind::InvalidData, reason)
-        })
+        match ["monotonic", "boottime"].map(|clock| parse(&text, clock)) {
+            [Some(awake_us), Some(asleep_us)] => Ok([awake_us, asleep_us]),
+            _ => {
+                let reason = format!("the offsets of the time namespace cannot be read: {text:?}");
+                Err(io::Error::new(ErrorKind::InvalidData, reason))
+            }
+        }
     }
 
     /// Reads lines such as `monotonic 100000 0`: seconds and nanoseconds.
-    pub(super) fn parse(text: &str) -> Option<i64> {
-        let offset = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
+    pub(super) fn parse(text: &str, clock: &str) -> Option<i64> {
+        let offset = text.lines().find_map(|line| line.strip_prefix(clock))?;
         let mut numbers = offset.split_whitespace().map(|number| number.parse::<i64>().ok());
         let (seconds, nanoseconds) = (numbers.next()??, numbers.next()??);
         seconds.checked_mul(1_000_000)?.checked_add(nanoseconds / 1000)
@@ -108,8 +129,9 @@ mod tests {
     #[test]
     fn the_offset_of_a_time_namespace_is_read_in_microseconds() {
         let text = "monotonic      100000         2000\nboottime           5         7\n";
-        assert_eq!(parse(text), Some(100_000_000_002));
-        assert_eq!(parse("monotonic -10 999999000\nboottime 0 0\n"), Some(-9_000_001));
-        assert_eq!([parse(""), parse("monotonic 1"), parse("monotonic x 0")], [None; 3]);
+        assert_eq!(parse(text, "monotonic"), Some(100_000_000_002));
+        assert_eq!(parse(text, "boottime"), Some(5_000_000));
+        assert_eq!(parse("monotonic -10 999999000\nboottime 0 0\n", "monotonic"), Some(-9_000_001));
+        assert_eq!(["", "monotonic 1", "monotonic x 0"].map(|text| parse(text, "monotonic")), [None; 3]);
     }
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::access;
 use super::clock::{Boot, wall_us};
+use super::machine;
 use super::record::{Fault, Record, Stamp, Writing};
 use crate::clock::Moment;
 use crate::protocol::{Name, layout};
@@ -140,8 +141,8 @@ impl Directory {
         }
     }
 
-    /// Notes in the marker that the machine has restarted, unless another process has. Returns the store's
-    /// time at the start of this boot.
+    /// Notes in the marker that the machine has restarted, unless another process has, or another machine uses
+    /// the directory. Returns the store's time at the start of this boot.
     fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
         let current = |marker: &Stamp| marker.boot == self.boot.id;
         if let Some(marker) = self.marker()?.filter(current) {
@@ -153,6 +154,9 @@ impl Directory {
         let earlier = before.as_ref().map(|before| before.stamp);
         if let Some(made) = earlier.filter(current) {
             return Ok(made.base_us);
+        }
+        if earlier.is_some() {
+            machine::check(self)?;
         }
         let base_us = self.base_us.max(earlier.map_or(i64::MIN, |earlier| earlier.base_us));
         let stamp = Stamp { boot: self.boot.id, base_us, ..Stamp::default() };

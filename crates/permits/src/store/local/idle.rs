@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::directory::{Directory, Paths, is_kept, kept_beside};
+use super::machine;
 use super::mailbox;
 use super::record::{Record, Stamp};
 use crate::clock::Moment;
@@ -61,6 +62,10 @@ pub(super) fn sweep(directory: &Directory) {
         // Without a wait: another process uses it. Locked until it is deleted, so that no command is lost.
         let Ok(Some(locked)) = directory.lock_existing(&path, Moment::now()) else { continue };
         let Some(record) = record(&locked).filter(is_idle) else { continue };
+        let is_free = |record: &Record| machine::check_file(directory, &path, &locked, record).is_ok();
+        if !record.as_ref().is_none_or(is_free) {
+            continue;
+        }
         if !is_kept(&path) && record.is_some_and(|record| record.stamp.boot == directory.boot.id) {
             // Of an operation that was killed before its state counted: nothing stays, or the state would.
             let _ = fs::remove_file(kept_beside(&path));
@@ -93,6 +98,8 @@ mod tests {
         write("of an earlier boot", false, earlier, ahead);
         write("kept", true, earlier, u64::MAX);
         write("paused until now", true, earlier, over);
+        write("set before a restart", false, earlier, ahead);
+        write("set before a restart", true, earlier, u64::MAX);
         fs::write(place.path().join("p:damaged.state"), "?").expect("there is room");
         for (name, age_s) in [(".new-1", 3600), (".new-2", 0), ("notes", 3600)] {
             let file = fs::File::create(place.path().join(name)).expect("there is room");
@@ -105,7 +112,8 @@ mod tests {
         sweep(&directory);
         let mut left: Vec<_> = directory.semaphores().expect("it can be read");
         left.retain(|name| directory.paths(name).state.exists() || directory.paths(name).kept.exists());
-        assert_eq!(left.iter().map(Name::as_str).collect::<Vec<_>>(), ["damaged", "kept", "locked", "used"]);
+        let left: Vec<&str> = left.iter().map(Name::as_str).collect();
+        assert_eq!(left, ["damaged", "kept", "locked", "set before a restart", "used"]);
         drop(locked);
         assert_eq!(
             [".new-1", ".new-2", "notes"].map(|name| place.path().join(name).exists()),

@@ -164,6 +164,12 @@ pub(super) fn wake(mut waker: &File) {
     let _ = waker.write(b"\n");
 }
 
+/// Returns true if some process reads a FIFO of this directory.
+pub(super) fn has_reader(directory: &Directory) -> io::Result<bool> {
+    let paths = directory.files(|name| name.starts_with(PREFIX))?;
+    Ok(paths.iter().any(|path| open(path, OFlags::WRONLY).is_ok_and(|file| is_fifo(&file))))
+}
+
 /// Removes the FIFOs of sessions that were killed, and files that were never named. Returns how many there
 /// are.
 pub(crate) fn leftovers(directory: &Directory, remove: bool) -> io::Result<usize> {

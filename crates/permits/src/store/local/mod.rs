@@ -29,7 +29,7 @@
 //! - Every wait is bounded, whichever lock another program has.
 //!
 //! For one machine only: the store refuses the network file systems that it recognizes, and notices another
-//! machine by its boot.
+//! machine by its boot (`machine`).
 
 pub(crate) mod access;
 mod backend;
@@ -37,6 +37,7 @@ pub(crate) mod clock;
 pub(crate) mod directory;
 pub(crate) mod idle;
 mod local_store;
+pub(crate) mod machine;
 pub(crate) mod mailbox;
 mod queue;
 pub(crate) mod record;

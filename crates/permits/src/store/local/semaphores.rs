@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::directory::{Directory, Paths, failure};
 use super::idle;
+use super::machine;
 use super::mailbox::{self, Message};
 use super::record::{Fault, Prepared, Record, Stamp, Writing};
 use super::seen::Seen;
@@ -191,10 +192,9 @@ fn load(
         return Ok(Loaded { state: Some(state), untold, record: Some(record), base_us, last_us });
     }
     if directory.marker()?.is_some_and(|marker| marker.boot != directory.boot.id) {
-        let reason =
-            format!("another machine uses {} too: share a server instead", directory.path().display());
-        return Err(StoreError::Unsupported { reason });
+        return Err(machine::another(directory, "it was the last that began to use it"));
     }
+    machine::check_file(directory, &paths.state, file, &record)?;
     // Of before a restart of the machine.
     let mut loaded = with_kept(directory, semaphore, paths)?;
     loaded.begin_after(last_us, directory);
@@ -301,4 +301,55 @@ fn unreadable(semaphore: &Name, reason: String) -> StoreError {
 /// The store loses no state while the machine is up, so it never recovers.
 fn clock(now_us: i64) -> ServerClock<'static> {
     ServerClock { now_us: u64::try_from(now_us).unwrap_or_default(), run_id: "local", uptime_ms: u64::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{
+        AcquireOutcome, AcquireRequest, Declaration, Holder, PermitTerms, Recovery, RequestId,
+    };
+
+    /// The time since the start begins anew, and the wall clock is behind, as without a battery.
+    #[test]
+    fn tokens_rise_over_a_restart_with_a_wall_clock_that_is_behind() {
+        let place = tempfile::TempDir::new().expect("there is room");
+        let mut directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
+        let session = SessionId::new("session").expect("valid");
+        let mut tokens = Vec::new();
+        for boot in 0..3 {
+            let request = AcquireRequest {
+                holder: Holder::new("holder").expect("valid"),
+                request: RequestId::new(&format!("session.{boot}")).expect("valid"),
+                terms: PermitTerms::new(1, 1000),
+                wait: false,
+                supersedes: false,
+            };
+            let command = Command {
+                semaphore: Name::new("s").expect("valid"),
+                session: session.clone(),
+                lease_ms: 1000,
+                recovery: Recovery::Off,
+                declaration: Declaration::Declare(1),
+                operation: Operation::Acquire { queue_max: 0, requests: vec![request] },
+            };
+            let path = directory.paths(&command.semaphore).state;
+            let done = execute(&directory, &command, &session, Moment::now()).expect("there is room");
+            match done.reply.answers {
+                Answers::Acquire(outcomes) => match outcomes[..] {
+                    [AcquireOutcome::Granted(grant)] => tokens.push(grant.token),
+                    _ => panic!("it is free: {outcomes:?}"),
+                },
+                other => panic!("it was asked for a permit: {other:?}"),
+            }
+            // The next boot: no file was written since it began.
+            let file = fs::File::options().write(true).open(path).expect("it is there");
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours");
+            directory.boot.id += 1;
+            directory.base_us = -directory.boot.elapsed_us();
+            // It would be that of the boot before.
+            let _ = fs::remove_file(place.path().join(".permits"));
+        }
+        assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
 }

@@ -89,10 +89,7 @@ fn one_damaged_bit_is_refused_and_grants_nothing() {
             "{what}: {refused:?}"
         );
         let seen = fixture.semaphore(&other).inspect().wait();
-        assert!(
-            matches!(seen, Err(AdminError::Store(StoreError::Unreadable { .. }))),
-            "{what}: {seen:?}"
-        );
+        assert!(matches!(seen, Err(AdminError::Store(StoreError::Unreadable { .. }))), "{what}: {seen:?}");
         drop(held);
     }
 }

@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::ops::Deref;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use permits::{Client, Semaphore};
 use permits::{ConnectError, StoreError};
 use permits_testkit::faults::at_rest;
 use permits_testkit::sound::Named as _;
-use permits_testkit::wait;
 use permits_testkit::worker::{SEMAPHORE, Worker, WorkerPool, WorkerSettings, test_command};
+use permits_testkit::{HOUR, wait};
 use tempfile::TempDir;
 
 /// A directory that does not exist yet, in one that does, and the workers that use it.
@@ -100,15 +101,38 @@ impl Fixture {
         rest.unwrap_or_else(|left| panic!("{left}\n{}", self.tail()));
     }
 
-    /// Makes all files look as if written in another boot of the machine, whose clock was ahead by so many
-    /// microseconds.
+    /// Makes all files look as if the machine had restarted since: written in an earlier boot, whose clock was
+    /// ahead by so many microseconds. Of the processes that have used the directory, the last may be ending.
     pub(crate) fn restart(&self, ahead_us: i64) {
-        for entry in fs::read_dir(self.path()).expect("it is there") {
-            let path = entry.expect("it can be read").path();
-            if path.is_file() {
-                restart(&path, ahead_us);
-            }
+        assert!(wait::until(|| !self.has_reader()), "a session is open: {:?}", self.entries());
+        for path in self.entries().into_iter().filter(|path| path.is_file()) {
+            from_another_boot(&path, ahead_us);
+            let file = fs::File::options().write(true).open(&path).expect("it is ours");
+            file.set_modified(SystemTime::UNIX_EPOCH + HOUR).expect("it is ours");
         }
+    }
+
+    /// Makes all files look as if another machine, which runs now, had written them.
+    pub(crate) fn use_elsewhere(&self) {
+        for path in self.entries().into_iter().filter(|path| path.is_file()) {
+            from_another_boot(&path, 0);
+        }
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path()).expect("it is there");
+        entries.map(|entry| entry.expect("it can be read").path()).collect()
+    }
+
+    /// Some process reads a FIFO of the directory.
+    fn has_reader(&self) -> bool {
+        let is_read = |path: &PathBuf| {
+            let is_fifo = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+            let mut options = fs::File::options();
+            options.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+            is_fifo && options.open(path).is_ok()
+        };
+        self.entries().iter().any(is_read)
     }
 }
 
@@ -118,7 +142,7 @@ pub(crate) fn state(directory: &Path, semaphore: &str) -> PathBuf {
 }
 
 /// Makes a file look as if written in another boot. `docs/protocol.md` has the places in its two headers.
-fn restart(path: &Path, ahead_us: i64) {
+pub(crate) fn from_another_boot(path: &Path, ahead_us: i64) {
     let mut bytes = fs::read(path).expect("it is there");
     for header in [0, 512].map(|at| at..at + 80) {
         let Some(header) = bytes.get_mut(header).filter(|header| header.starts_with(b"prmt")) else {

@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use permits::{AcquireError, Alert, Client, RenewError, StoreError};
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
-use permits_testkit::{HOUR, in_real_time};
+use permits_testkit::{HOUR, in_real_time, wait};
 
 use crate::local::child_task;
-use crate::local::fixture::{Fixture, url};
+use crate::local::fixture::{Fixture, from_another_boot, refusal, url};
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -131,7 +131,7 @@ fn another_machine_that_uses_the_directory_is_noticed() {
     let fixture = Fixture::small();
     let client = fixture.client();
     let held = fixture.semaphore(&client).acquire().wait().expect("it is free");
-    fixture.restart(0);
+    fixture.use_elsewhere();
     match held.renew().wait() {
         Err(RenewError::Store(StoreError::Unsupported { reason })) => {
             assert!(reason.contains("another machine"), "{reason}");
@@ -139,7 +139,81 @@ fn another_machine_that_uses_the_directory_is_noticed() {
         other => panic!("it is another's now: {other:?}"),
     }
     drop((held, client));
+    fixture.restart(0);
     fixture.assert_at_rest();
+}
+
+/// What says that the store refuses because of another machine.
+#[track_caller]
+fn assert_elsewhere(error: &StoreError, sign: &str) {
+    let StoreError::Unsupported { reason } = error else { panic!("it is another's: {error:?}") };
+    assert!(reason.contains("another machine") && reason.contains(sign), "{reason}");
+}
+
+/// A machine that begins to use the directory later, or a container with a boot of its own.
+#[test]
+fn a_directory_with_holders_of_another_machine_is_refused() {
+    let fixture = Fixture::new(1, HOUR);
+    let mut worker = fixture.worker("elsewhere");
+    worker.acquire("held");
+    worker.kill();
+    fixture.use_elsewhere();
+    let marker = fs::read(fixture.path().join(".permits")).expect("it is there");
+    assert_elsewhere(&refusal(fixture.connect()), "try again in");
+    let unchanged = fs::read(fixture.path().join(".permits")).expect("it is there") == marker;
+    assert!(unchanged, "the other machine goes on");
+    fixture.restart(0);
+    fixture.assert_at_rest();
+}
+
+/// Within a lease whoever is alive there has written again: it was a container that has restarted, or the
+/// wall clock of this machine was behind when it started.
+#[test]
+fn a_directory_of_another_boot_is_used_when_its_leases_are_over() {
+    let fixture = Fixture::new(1, Duration::from_secs(2));
+    let mut worker = fixture.worker("elsewhere");
+    worker.acquire("held");
+    worker.kill();
+    fixture.use_elsewhere();
+    let mut refused = 0;
+    let connected = wait::until(|| match fixture.connect() {
+        Ok(_) => true,
+        Err(_) => {
+            refused += 1;
+            false
+        }
+    });
+    assert!(connected && refused > 0, "refused {refused} times, and then: {:?}", fixture.connect());
+    fixture.assert_at_rest();
+}
+
+/// As of a container: its kernel is this one.
+#[test]
+fn a_directory_in_which_a_session_of_another_boot_is_open_is_refused() {
+    let fixture = Fixture::small();
+    let client = fixture.client();
+    fixture.use_elsewhere();
+    assert_elsewhere(&refusal(fixture.connect()), "has a session open");
+    client.close().wait().expect("it has nothing");
+    fixture.restart(0);
+    fixture.assert_at_rest();
+}
+
+/// Both began to use the directory before either had holders.
+#[test]
+fn a_semaphore_that_another_machine_uses_is_refused() {
+    let fixture = Fixture::new(1, HOUR);
+    let client = fixture.client();
+    let mut worker = fixture.worker("elsewhere");
+    worker.acquire("held");
+    worker.kill();
+    from_another_boot(&fixture.state(), 0);
+    match fixture.semaphore(&client).try_acquire().wait() {
+        Err(AcquireError::Store(error)) => assert_elsewhere(&error, "try again in"),
+        other => panic!("it is held elsewhere: {other:?}"),
+    }
+    client.named("other", 1).acquire().wait().expect("it is free").release().wait().expect("it is held");
+    client.close().wait().expect("the directory can be used");
 }
 
 /// In a time namespace, which a container may have, the boot is the same and the time since it is another.
