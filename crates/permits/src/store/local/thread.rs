@@ -325,6 +325,7 @@ mod tests {
             terms: PermitTerms::new(1, LEASE_MS),
             lease_version: 0,
             grant,
+            by_handle: false,
         }])
     }
 
