@@ -18,9 +18,9 @@ use crate::args::{Acquire, Common, Handle, Release, Renew, Request};
 use crate::clock::milliseconds;
 use crate::connect::{self, Target};
 use crate::exit::{self, Failure};
+use crate::posix::is_stdout_closed;
 use crate::report;
 use crate::run;
-use crate::run::posix::is_stdout_closed;
 use crate::run::signals::Signals;
 
 /// The default lease of a permit that no process renews.

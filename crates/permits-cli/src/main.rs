@@ -29,6 +29,7 @@ mod list;
 mod names;
 mod order;
 mod output;
+mod posix;
 mod reader;
 mod report;
 mod revoke;

@@ -27,7 +27,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::clock::unix_ms;
-use crate::run::posix;
+use crate::posix;
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;

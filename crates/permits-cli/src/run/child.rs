@@ -16,9 +16,9 @@ use rustix::process::{
     wait,
 };
 
-use super::posix::{self, NumberedExec};
 use super::terminal::Terminal;
 use crate::exit;
+use crate::posix::{self, NumberedExec};
 
 /// A running command, leader of its process group.
 pub(super) struct Child {

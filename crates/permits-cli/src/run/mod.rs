@@ -6,7 +6,6 @@
 //! bounded time, even if the store is gone. When the permit is released, the command has ended.
 
 mod child;
-pub(crate) mod posix;
 pub(crate) mod signals;
 mod supervisor;
 mod terminal;

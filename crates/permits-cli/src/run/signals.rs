@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::timeout;
 
-use super::posix;
+use crate::posix;
 
 /// Signals that end a verb: the ones of a terminal, and SIGTERM. While a command runs, they are forwarded.
 const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];

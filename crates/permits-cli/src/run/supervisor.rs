@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Child, ChildChange, Ended};
-use super::posix::{self, ByDefault};
 use super::signals::Signals;
 use super::terminal::Terminal;
+use crate::posix::{self, ByDefault};
 use crate::report;
 
 /// The longest time between SIGTERM and SIGKILL.

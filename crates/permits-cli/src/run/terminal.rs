@@ -20,7 +20,7 @@ use std::sync::Arc;
 use rustix::process::{Pid, Signal, getpgrp, getpid};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-use super::posix;
+use crate::posix;
 
 /// True if no other process is in this process's group.
 ///

@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal};
 use rustix::process::{Signal, kill_current_process_group};
 
-use crate::run::posix::{ByDefault, is_ignored};
+use crate::posix::{ByDefault, is_ignored};
 use crate::run::signals::Signals;
 
 /// True while the screen is shown. Restoring twice would move the cursor back twice, over later output.

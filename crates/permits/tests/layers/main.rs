@@ -97,7 +97,7 @@ const COMMAND: Layered = Layered {
         ("ways to a store", &["acquire", "connect", "each", "names", "reader"]),
         ("arguments", &["args", "help"]),
         ("output", &["exit", "output", "report"]),
-        ("values", &["clock", "holder", "inspected", "order", "table", "text", "units"]),
+        ("values", &["clock", "holder", "inspected", "order", "posix", "table", "text", "units"]),
     ],
 };
 

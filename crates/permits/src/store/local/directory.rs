@@ -15,15 +15,14 @@ use rustix::io::Errno;
 
 use super::access;
 use super::clock::{Boot, wall_us};
-use super::machine;
-use super::record::{Fault, Record, Stamp, Writing};
+use super::record::{Fault, Record, Stamp};
 use crate::clock::Moment;
 use crate::protocol::{Name, layout};
 use crate::store::error::StoreError;
 use crate::sys::percent;
 
 /// The file that marks a directory of this library. It has the clock of new files.
-const MARKER: &str = ".permits";
+pub(super) const MARKER: &str = ".permits";
 
 /// The file of a store by versions that were never released.
 const UNRELEASED: &str = "semaphores.db";
@@ -81,13 +80,6 @@ impl Drop for Locked {
 }
 
 impl Directory {
-    /// Makes the directory if there is none, and its marker. Waits for other processes until `deadline`.
-    pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
-        let mut directory = Self::prepare(path, prefix).map_err(|error| failure(path, &error))?;
-        directory.base_us = directory.begin_boot(deadline)?;
-        Ok(directory)
-    }
-
     /// The directory as it is; makes nothing.
     pub(crate) fn existing(path: &Path, prefix: &str) -> io::Result<Self> {
         let link = fs::symlink_metadata(path)?;
@@ -124,7 +116,8 @@ impl Directory {
         Ok(Self { path: path.to_owned(), prefix: prefix.to_owned(), metadata, boot, base_us })
     }
 
-    fn prepare(path: &Path, prefix: &str) -> io::Result<Self> {
+    /// The directory, which is made if there is none.
+    pub(super) fn prepare(path: &Path, prefix: &str) -> io::Result<Self> {
         match Self::existing(path, prefix) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
@@ -139,29 +132,6 @@ impl Directory {
             }
             made => made,
         }
-    }
-
-    /// Notes in the marker that the machine has restarted, unless another process has, or another machine uses
-    /// the directory. Returns the store's time at the start of this boot.
-    fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
-        let current = |marker: &Stamp| marker.boot == self.boot.id;
-        if let Some(marker) = self.marker()?.filter(current) {
-            return Ok(marker.base_us);
-        }
-        let failed = |error: io::Error| self.failed(&error);
-        let file = self.lock(&self.path.join(MARKER), deadline)?;
-        let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
-        let earlier = before.as_ref().map(|before| before.stamp);
-        if let Some(made) = earlier.filter(current) {
-            return Ok(made.base_us);
-        }
-        if earlier.is_some() {
-            machine::check(self)?;
-        }
-        let base_us = self.base_us.max(earlier.map_or(i64::MIN, |earlier| earlier.base_us));
-        let stamp = Stamp { boot: self.boot.id, base_us, ..Stamp::default() };
-        Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)?;
-        Ok(base_us)
     }
 
     /// The stamp of the marker; `None` if there is no marker, or it is damaged.

@@ -4,20 +4,19 @@
 //! thread. The thread sleeps until its [`Mailbox`] has something: a message of another process, or a byte
 //! that says that the session has sent a command.
 
-use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::directory::Directory;
-use super::mailbox::{self, Mailbox};
+use super::mailbox::Mailbox;
 use super::queue::{Task, counts};
-use super::thread::Thread;
+use super::thread::{FULL, Shared, Thread};
 use crate::clock::Moment;
 use crate::protocol::Name;
 use crate::store::backend::{Executed, Report, Request, Store, StoreOptions};
@@ -29,10 +28,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time that a session which ends waits for its thread, while other processes have locks.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The number of commands of a session in the thread from which on the session keeps what it has to send.
-/// Kept requests travel together in fewer commands.
-pub(super) const FULL: usize = 16;
-
 /// A session's access to a directory.
 pub(super) struct LocalStore {
     /// `None` only while it is dropped.
@@ -40,17 +35,6 @@ pub(super) struct LocalStore {
     shared: Arc<Shared>,
     /// Closes when the thread has ended.
     ended: Mutex<mpsc::Receiver<()>>,
-}
-
-/// The state that a session and its thread share.
-pub(super) struct Shared {
-    /// The number of commands that the thread has to execute, without renewals: a session sends few of them
-    /// at once, and the thread never keeps it from sending one.
-    pub(super) commands: AtomicUsize,
-    /// The thread has been woken, and has not looked since.
-    pub(super) woken: AtomicBool,
-    /// Wakes the thread.
-    waker: Mutex<File>,
 }
 
 impl LocalStore {
@@ -80,22 +64,6 @@ impl LocalStore {
         let told = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
         self.shared.wake();
         told
-    }
-}
-
-impl Shared {
-    pub(super) fn new(waker: File) -> Self {
-        Self { commands: AtomicUsize::new(0), woken: AtomicBool::new(false), waker: Mutex::new(waker) }
-    }
-
-    fn wake(&self) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            mailbox::wake(&self.waker());
-        }
-    }
-
-    pub(super) fn waker(&self) -> MutexGuard<'_, File> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,11 +21,44 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::clock::wall_us;
-use super::directory::{Directory, failure};
+use super::directory::{Directory, MARKER, failure};
 use super::mailbox;
-use super::record::{Record, Stamp};
+use super::record::{Record, Stamp, Writing};
+use crate::clock::Moment;
 use crate::model::State;
 use crate::store::error::StoreError;
+
+impl Directory {
+    /// Makes the directory if there is none, and its marker. Waits for other processes until `deadline`.
+    pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
+        let mut directory = Self::prepare(path, prefix).map_err(|error| failure(path, &error))?;
+        directory.base_us = directory.begin_boot(deadline)?;
+        Ok(directory)
+    }
+
+    /// Notes in the marker that the machine has restarted, unless another process has, or another machine uses
+    /// the directory. Returns the store's time at the start of this boot.
+    fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
+        let current = |marker: &Stamp| marker.boot == self.boot.id;
+        if let Some(marker) = self.marker()?.filter(current) {
+            return Ok(marker.base_us);
+        }
+        let failed = |error: io::Error| self.failed(&error);
+        let file = self.lock(&self.path().join(MARKER), deadline)?;
+        let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
+        let earlier = before.as_ref().map(|before| before.stamp);
+        if let Some(made) = earlier.filter(current) {
+            return Ok(made.base_us);
+        }
+        if earlier.is_some() {
+            check(self)?;
+        }
+        let base_us = self.base_us.max(earlier.map_or(i64::MIN, |earlier| earlier.base_us));
+        let stamp = Stamp { boot: self.boot.id, base_us, ..Stamp::default() };
+        Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)?;
+        Ok(base_us)
+    }
+}
 
 /// Refuses the directory, which nobody of this boot has used yet, if another machine uses it.
 pub(crate) fn check(directory: &Directory) -> Result<(), StoreError> {

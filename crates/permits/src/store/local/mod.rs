@@ -6,7 +6,7 @@
 //!
 //! - `backend`: `local:` URLs.
 //! - `directory`: the names of files, and how they are opened and locked; `access`: the users that may use
-//!   them; `record`: a text in a file with two halves.
+//!   them; `record`: a text in a file with two halves; `content`: that text.
 //! - `semaphores`: executing commands; `idle`: the files that are over; `mailbox`: the FIFOs of sessions;
 //!   `seen`: whether what a message says has happened; `untold`: what no message could say.
 //! - `local_store`: a session's access; `thread`: its thread; `queue`: the tasks of that.
@@ -34,6 +34,7 @@
 pub(crate) mod access;
 mod backend;
 pub(crate) mod clock;
+mod content;
 pub(crate) mod directory;
 pub(crate) mod idle;
 mod local_store;

@@ -3,9 +3,9 @@
 //! A message is sent before the state that has its event counts, and its sender may die in between. So its
 //! reader looks at the semaphore, once the sender has unlocked the file.
 
+use super::content::{read, state};
 use super::directory::Directory;
 use super::record::{Mark, Record};
-use super::semaphores::{read, state};
 use crate::clock::Moment;
 use crate::model::{EntryState, State};
 use crate::protocol::{Event, EventKind, Name};

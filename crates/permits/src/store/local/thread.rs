@@ -9,15 +9,15 @@
 //! write, which each message has, tells what was sent before it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::directory::Directory;
 use super::idle;
-use super::local_store::{FULL, Shared};
-use super::mailbox::{Mailbox, Message, Received};
+use super::mailbox::{self, Mailbox, Message, Received};
 use super::queue::{Queue, Task, counts};
 use super::seen::Seen;
 use super::semaphores::{self, Done};
@@ -35,6 +35,37 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(20);
 
 /// The most messages of senders that have a lock for too long. A pipe holds fewer.
 const LOCKED_MAX: usize = 1024;
+
+/// The number of commands of a session in the thread from which on the session keeps what it has to send.
+/// Kept requests travel together in fewer commands.
+pub(super) const FULL: usize = 16;
+
+/// The state that a session and its thread share.
+pub(super) struct Shared {
+    /// The number of commands that the thread has to execute, without renewals: a session sends few of them
+    /// at once, and the thread never keeps it from sending one.
+    pub(super) commands: AtomicUsize,
+    /// The thread has been woken, and has not looked since.
+    pub(super) woken: AtomicBool,
+    /// Wakes the thread.
+    waker: Mutex<File>,
+}
+
+impl Shared {
+    pub(super) fn new(waker: File) -> Self {
+        Self { commands: AtomicUsize::new(0), woken: AtomicBool::new(false), waker: Mutex::new(waker) }
+    }
+
+    pub(super) fn wake(&self) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            mailbox::wake(&self.waker());
+        }
+    }
+
+    pub(super) fn waker(&self) -> MutexGuard<'_, File> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The state of the thread.
 pub(super) struct Thread {

@@ -34,14 +34,14 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
 
 /// The signals from SIGRTMIN to SIGRTMAX. The C library keeps the ones below for itself.
 #[cfg(target_os = "linux")]
-pub(super) fn real_time_signals() -> Vec<Signal> {
+pub(crate) fn real_time_signals() -> Vec<Signal> {
     let all = libc::SIGRTMIN()..=libc::SIGRTMAX();
     // SAFETY: the numbers are ones of signals that the C library leaves to programs.
     all.map(|raw| unsafe { Signal::from_raw_unchecked(raw) }).collect()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn real_time_signals() -> Vec<Signal> {
+pub(crate) fn real_time_signals() -> Vec<Signal> {
     Vec::new()
 }
 
@@ -52,9 +52,9 @@ static SENT: AtomicU64 = AtomicU64::new(0);
 static RAISED: AtomicU64 = AtomicU64::new(0);
 
 /// Who sent a signal since it was last asked for.
-pub(super) struct Senders {
-    pub(super) process: bool,
-    pub(super) kernel: bool,
+pub(crate) struct Senders {
+    pub(crate) process: bool,
+    pub(crate) kernel: bool,
 }
 
 fn bit(signal: Signal) -> u64 {
@@ -62,7 +62,7 @@ fn bit(signal: Signal) -> u64 {
 }
 
 /// Notes from now on who sends `signal`, which this process catches for good.
-pub(super) fn note_senders(signal: Signal) -> io::Result<()> {
+pub(crate) fn note_senders(signal: Signal) -> io::Result<()> {
     if is_ignored(signal) {
         return Ok(());
     }
@@ -90,7 +90,7 @@ fn is_to_thread(_: &libc::siginfo_t) -> bool {
 }
 
 /// Who sent `signal` since the last call.
-pub(super) fn senders(signal: Signal) -> Senders {
+pub(crate) fn senders(signal: Signal) -> Senders {
     let take = |senders: &AtomicU64| senders.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0;
     Senders { process: take(&SENT), kernel: take(&RAISED) }
 }
@@ -146,7 +146,7 @@ pub(crate) fn is_stdout_closed() -> bool {
 
 /// Ignores SIGPIPE in the command if this process was started so, as by systemd, and blocks the signals that
 /// were blocked then. Call it between fork and exec.
-pub(super) fn inherit() {
+pub(crate) fn inherit() {
     if let Some(blocked) = BLOCKED.get() {
         // SAFETY: the mask is one that the system gave us, and the call is async-signal-safe.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
@@ -203,12 +203,12 @@ fn change_mask(how: libc::c_int, signal: Signal) -> libc::sigset_t {
 }
 
 /// Lets this thread receive `signal`, which the parent may have blocked.
-pub(super) fn unblock(signal: Signal) {
+pub(crate) fn unblock(signal: Signal) {
     let _ = change_mask(libc::SIG_UNBLOCK, signal);
 }
 
 /// Runs `work` while `signal` is blocked on this thread. Safe to call between fork and exec.
-pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
     let before = change_mask(libc::SIG_BLOCK, signal);
     let result = work();
     // SAFETY: the mask is the one that was in force before.
@@ -220,7 +220,7 @@ pub(super) fn with_blocked<T>(signal: Signal, work: impl FnOnce() -> T) -> T {
 ///
 /// `prepare` runs in a copy of a process with several threads: it may make system calls, and must neither
 /// allocate nor take a lock.
-pub(super) fn before_exec(
+pub(crate) fn before_exec(
     command: &mut Command,
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) {
@@ -232,7 +232,7 @@ pub(super) fn before_exec(
 const NUMBER: usize = 12;
 
 /// A call of exec whose environment has the number of the calling process.
-pub(super) struct NumberedExec {
+pub(crate) struct NumberedExec {
     /// The program and its arguments, then the variables, each with a zero at the end.
     strings: Vec<Vec<u8>>,
     /// The strings for the system, then a null pointer, for the arguments and for the variables.
@@ -251,7 +251,7 @@ impl NumberedExec {
     ///
     /// # Errors
     /// A word of the command that has a zero.
-    pub(super) fn new(
+    pub(crate) fn new(
         command: &[OsString],
         environment: &[(&str, String)],
         names: &[&str],
@@ -289,7 +289,7 @@ impl NumberedExec {
     }
 
     /// Executes the program. Returns only an error. Call it between fork and exec.
-    pub(super) fn exec(&mut self) -> io::Error {
+    pub(crate) fn exec(&mut self) -> io::Error {
         let own = rustix::process::getpid().as_raw_pid();
         for &(variable, at) in &self.numbers {
             let mut place = &mut self.strings[variable][at..];
