@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     /// at once, and the thread never keeps it from sending one.
     pub(super) commands: AtomicUsize,
     /// The thread has been woken, and has not looked since.
-    pub(super) woken: AtomicBool,
+    woken: AtomicBool,
     /// Wakes the thread.
     waker: Mutex<File>,
 }
@@ -57,12 +57,20 @@ impl Shared {
     }
 
     pub(super) fn wake(&self) {
+        // With the fence in `look`: the thread finds the task, or this finds that it has looked.
+        fence(Ordering::SeqCst);
         if !self.woken.swap(true, Ordering::AcqRel) {
             mailbox::wake(&self.waker());
         }
     }
 
-    pub(super) fn waker(&self) -> MutexGuard<'_, File> {
+    /// Notes that the thread looks for tasks now. It must look after this.
+    fn look(&self) {
+        self.woken.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    fn waker(&self) -> MutexGuard<'_, File> {
         self.waker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,7 +111,7 @@ impl Thread {
         loop {
             self.read_mail();
             // Before the tasks are taken, so that none comes unnoticed.
-            self.shared.woken.store(false, Ordering::SeqCst);
+            self.shared.look();
             self.check_mail();
             let ended = loop {
                 match tasks.try_recv() {
