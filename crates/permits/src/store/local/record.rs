@@ -13,6 +13,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
 use crate::protocol::layout;
 
 /// The first bytes of a header.
@@ -160,10 +163,14 @@ impl Record {
         };
         // Of three texts of this size, there is always room for one beside the one that counts.
         let room = TEXTS + 3 * (length + length / 8);
-        match make_room(file, room.max(offset + length)) {
+        let longest = longest_file();
+        match make_room(file, room.max(offset + length), longest) {
             Err(error) if writing == Writing::LeavesRoom => return Err(error),
             // The write itself reports whether there is room.
             Ok(()) | Err(_) => {}
+        }
+        if longest < offset + length {
+            return Err(Errno::FBIG.into());
         }
         let sequence = before.map_or(1, |before| before.mark.0 + 1);
         let header = Header { stamp, sequence, offset, length, checksum: crc32fast::hash(text) };
@@ -195,19 +202,29 @@ impl Prepared<'_> {
     }
 }
 
-/// Makes the file at least as long as `room`, on the disk too. Does nothing where the system cannot.
-fn make_room(file: &File, room: u64) -> io::Result<()> {
+/// The longest file that this process may write (`ulimit -f`). The system ends a process that writes beyond
+/// (SIGXFSZ), unless the program handles the signal. So the store does not try.
+fn longest_file() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Makes the file at least as long as `room`, on the disk too, and not longer than `longest`. Does nothing
+/// where the system cannot.
+fn make_room(file: &File, room: u64, longest: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if file.metadata()?.len() < room {
         use rustix::fs::{FallocateFlags, fallocate};
-        use rustix::io::Errno;
 
-        return match fallocate(file, FallocateFlags::empty(), 0, room.next_power_of_two().max(ROOM)) {
+        if longest < room {
+            return Err(Errno::FBIG.into());
+        }
+        let length = room.next_power_of_two().max(ROOM).min(longest);
+        return match fallocate(file, FallocateFlags::empty(), 0, length) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         };
     }
-    let _ = (file, room);
+    let _ = (file, room, longest);
     Ok(())
 }
 
