@@ -330,7 +330,9 @@ impl ClientBuilder {
 
     /// The number of replicas of the server that must have a grant before it is reported: 0 unless set. A
     /// grant that they do not confirm within a fifth of the lease (at most 3 s) is released, and acquiring
-    /// fails with [`AcquireError::NotReplicated`].
+    /// fails with [`AcquireError::NotReplicated`]. If they cannot be asked, because the server refuses the
+    /// connection for it, the client tries again for [`store_timeout`](Self::store_timeout), and acquiring
+    /// fails with the error of the store.
     ///
     /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits
     /// another holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of

@@ -101,7 +101,10 @@ impl Outage {
     }
 
     /// The outage that has lasted longer, if there is any.
-    pub(super) fn older<'a>(one: &'a Option<Self>, other: &'a Option<Self>) -> Option<&'a Self> {
-        one.iter().chain(other).min_by_key(|outage| outage.since)
+    pub(super) fn older<'a>(
+        one: impl Into<Option<&'a Self>>,
+        other: impl Into<Option<&'a Self>>,
+    ) -> Option<&'a Self> {
+        one.into().into_iter().chain(other.into()).min_by_key(|outage| outage.since)
     }
 }

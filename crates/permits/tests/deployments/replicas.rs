@@ -86,6 +86,27 @@ async fn more_replicas_than_there_are_never_confirm() {
     .await;
 }
 
+/// As where `maxclients` of the server is reached: replicas are asked on a second connection, and the first
+/// one works. Renewals that succeed once made the request wait for ever, with its unit.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_cannot_be_asked_end_an_acquisition_with_the_error_of_the_store() {
+    let (primary, _proxy, _replica) = pair();
+    let (gone, front) = (Server::start(), Proxy::start(primary.address()));
+    gone.kill();
+    let (lease, second) = (Duration::from_secs(3), Duration::from_secs(1));
+    let client = builder(&front.url()).replicas(1).lease(lease).store_timeout(2 * second).connect();
+    let semaphore = client.succeeds().await.named("exports", 1);
+    let observed = builder(&primary.url()).connect().succeeds().await.named("exports", 1);
+    front.lead_to(gone.address());
+    for options in [AcquireOptions::new(), AcquireOptions::new().timeout(second)] {
+        let refused = in_time(semaphore.acquire_with(options)).await.expect_err("it is not confirmed");
+        assert!(matches!(&refused, AcquireError::Store(store) if store.is_temporary()), "{refused:?}");
+        is_at_rest(&observed).await;
+    }
+    front.lead_to(primary.address());
+    in_time(semaphore.acquire()).await.expect("it is confirmed").release().succeeds().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_future_dropped_before_the_confirmation_leaves_nothing() {
     let (primary, proxy, _replica) = pair();

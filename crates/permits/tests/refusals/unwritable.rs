@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, AdminError, Client, Inspection, Limit, Permit, StoreError};
+use permits::{
+    AcquireError, AcquireOptions, AdminError, Client, Inspection, Limit, Permit, RenewError, StoreError,
+};
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{HOUR, Server, wait};
 
@@ -114,4 +116,28 @@ async fn a_replica_shows_the_state_of_its_primary() {
     assert_eq!(names(&seen), (vec!["held"], vec!["waits"]));
     assert!(seen.recovering.is_zero(), "{:?}", seen.recovering);
     waiting.abort();
+}
+
+/// Nobody repeats that renewal: the waiter once failed with its error, while the store was well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_a_server_refused_for_a_moment_fails_no_waiter() {
+    let server = Server::start();
+    let (moment, within) = (Duration::from_millis(500), Duration::from_secs(2));
+    let client = in_time(builder(&server.url()).lease(HOUR).store_timeout(moment).connect()).succeeds().await;
+    let semaphore = client.named("exports", 1);
+    let held = semaphore.acquire().succeeds().await;
+    let waiter = tokio::spawn(semaphore.acquire_with(AcquireOptions::new().timeout(within)));
+    in_time(async {
+        while semaphore.inspect_up_to(0).succeeds().await.waiting == 0 {
+            assert!(!waiter.is_finished(), "it waits in the queue");
+        }
+    })
+    .await;
+    Refusal::FewReplicas.begin(&server);
+    let error = in_time(held.renew()).await.expect_err("the server refuses writes");
+    assert!(matches!(&error, RenewError::Store(store) if store.is_temporary()), "{error:?}");
+    assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).text(), "OK");
+    let refused = in_time(waiter).await.expect("it does not panic").expect_err("the unit is held");
+    assert_eq!(refused, AcquireError::TimedOut { waited: within }, "its time was up, and the store well");
+    assert!(held.is_held());
 }

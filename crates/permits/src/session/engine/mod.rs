@@ -359,7 +359,6 @@ impl Engine {
                 self.has_outage = true;
                 self.turn.outbox.tally.retry();
                 if let Some((semaphore, turn)) = self.known(&name) {
-                    semaphore.note_outage(error, now);
                     semaphore.note(Notice::Unsure, turn);
                 }
             }
@@ -448,7 +447,7 @@ impl Engine {
         self.closed = Some(if left == 0 {
             Ok(())
         } else {
-            let outages = self.semaphores.values().filter_map(|semaphore| semaphore.outage().as_ref());
+            let outages = self.semaphores.values().filter_map(SemaphoreSession::outage);
             let oldest = self.down.iter().chain(outages).min_by_key(|outage| outage.since);
             let source = oldest.map_or_else(
                 || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") },

@@ -53,7 +53,8 @@ impl SemaphoreSession {
             {
                 self.renewal_calls(now, &mut calls);
             }
-            if self.in_flight.confirming == 0 && !self.unconfirmed.is_empty() {
+            let may_confirm = self.in_flight.confirming == 0 && self.schedule.confirm_retry.at.is_none();
+            if may_confirm && !self.unconfirmed.is_empty() {
                 let items = self.next_confirmations();
                 if !items.is_empty() {
                     self.in_flight.confirming += 1;
@@ -80,6 +81,7 @@ impl SemaphoreSession {
                 permit.mark_unsure(reason);
             }
         }
+        self.end_unneeded_outages();
         self.set_timer(turn);
         self.as_calls(calls, turn)
     }

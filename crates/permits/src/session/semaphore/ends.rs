@@ -56,17 +56,18 @@ impl SemaphoreSession {
                     Wait::No => AcquireError::NoPermits,
                     Wait::Forever => return,
                 };
-                let error = self.silence(down, now).map_or(late, AcquireError::Store);
+                let stage = entry.acquisition.stage;
+                let error = self.silence(stage, down, now).map_or(late, AcquireError::Store);
                 self.fail(request, error, turn);
             }
         }
     }
 
-    /// The fault of a store that does not answer: that of the outage, also of the whole store, or that
-    /// nothing has returned for some time. A caller whose time is up then has not learned that others hold
-    /// the units.
-    fn silence(&self, down: &Option<Outage>, now: Moment) -> Option<StoreError> {
-        if let Some(Outage { error, .. }) = Outage::older(down, &self.outage) {
+    /// The fault of a store that does not answer, as a request of this stage sees it: that of the outage,
+    /// also of the whole store, or that nothing has returned for some time. A caller whose time is up then
+    /// has not learned that others hold the units.
+    fn silence(&self, stage: Stage, down: &Option<Outage>, now: Moment) -> Option<StoreError> {
+        if let Some(Outage { error, .. }) = Outage::older(down, self.outages.to_blame(stage)) {
             return Some(error.clone());
         }
         let silent = now.since(self.in_flight.unanswered_since?);
@@ -74,22 +75,30 @@ impl SemaphoreSession {
         (silent >= SILENT_AFTER).then_some(StoreError::NoAnswer { reason })
     }
 
-    /// Fails what has waited for the store for too long, in this outage or in that of the whole store.
+    /// Fails what has waited too long: in the outage of the calls that it needs, or in that of the whole
+    /// store. A call that succeeds for another stage of a request does not help this one.
     pub(in crate::session) fn fail_timed_out(&mut self, down: &Option<Outage>, turn: &mut Turn) {
         let now = turn.now;
         let timeout = turn.config.store_timeout;
-        let Some(Outage { since, error }) = Outage::older(down, &self.outage).cloned() else { return };
-        let timed_out = |entry: &Entry| {
-            !matches!(entry.acquisition.stage, Stage::Held(_) | Stage::Withdrawn { .. })
-                && now >= since.max(entry.arrived_at) + timeout
+        let fault = |entry: &Entry| {
+            let stage = entry.acquisition.stage;
+            if matches!(stage, Stage::Held(_) | Stage::Withdrawn { .. }) {
+                return None;
+            }
+            let Outage { since, error } = Outage::older(down, self.outages.at(stage))?;
+            (now >= (*since).max(entry.arrived_at) + timeout).then(|| error.clone())
         };
-        let timed_out = self.acquisitions.iter().filter(|(_, entry)| timed_out(entry));
-        let requests: Vec<RequestId> = timed_out.map(|(request, _)| request.clone()).collect();
-        for request in requests {
-            self.fail(&request, AcquireError::Store(error.clone()), turn);
+        let timed_out =
+            self.acquisitions.iter().filter_map(|(request, entry)| Some((request, fault(entry)?)));
+        let timed_out: Vec<_> = timed_out.map(|(request, error)| (request.clone(), error)).collect();
+        for (request, error) in timed_out {
+            self.fail(&request, AcquireError::Store(error), turn);
         }
-        for release in self.releases.take_late(now) {
-            self.give_up(release, &error, turn);
+        let releasing = Outage::older(down, &self.outages.releasing);
+        if let Some(error) = releasing.map(|outage| outage.error.clone()) {
+            for release in self.releases.take_late(now) {
+                self.give_up(release, &error, turn);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod ends;
 mod entry;
 mod held;
 mod kept;
+mod outages;
 mod reason;
 mod releases;
 mod replies;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use self::entry::{Entry, InFlight};
+use self::outages::Outages;
 use self::releases::Releases;
 use self::schedule::Schedule;
 pub(super) use self::view::View;
@@ -30,7 +32,7 @@ use super::outbox::Outbox;
 use super::permit_state::PermitState;
 use super::shelf::Shelf;
 use super::spec::{AcquireSpec, Wait};
-use super::timers::{self, Outage, Retry, Timer, Timers};
+use super::timers::{self, Retry, Timer, Timers};
 use super::{Map, Set};
 use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
 use crate::clock::Moment;
@@ -75,7 +77,7 @@ pub(super) struct SemaphoreSession {
     schedule: Schedule,
     /// The error of the last call, if it failed.
     failure: Option<StoreError>,
-    outage: Option<Outage>,
+    outages: Outages,
     /// The timer of the earliest time in the schedule.
     timer: Option<timers::Key>,
     /// It is in the engine's list of dirty semaphores.
@@ -100,7 +102,7 @@ impl SemaphoreSession {
             handed_over: Set::default(),
             schedule: Schedule::default(),
             failure: None,
-            outage: None,
+            outages: Outages::default(),
             timer: None,
             dirty: false,
             shortest_lease: None,
@@ -126,10 +128,6 @@ impl SemaphoreSession {
     /// The number of acquisitions and unconfirmed releases.
     pub(super) fn unreturned(&self) -> usize {
         self.acquisitions.len() + self.releases.len() + self.in_flight.releases
-    }
-
-    pub(super) fn outage(&self) -> &Option<Outage> {
-        &self.outage
     }
 
     pub(super) fn acquire(
@@ -407,6 +405,7 @@ impl SemaphoreSession {
         }
         self.schedule.renewal.is_due = true;
         self.schedule.retry = Retry::default();
+        self.schedule.confirm_retry = Retry::default();
     }
 
     /// A time of the schedule has come.
@@ -420,6 +419,7 @@ impl SemaphoreSession {
                 self.schedule.recheck.is_at_once() || self.first_waiter().is_some();
         }
         self.schedule.retry.on_time(now);
+        self.schedule.confirm_retry.on_time(now);
         if self.schedule.give_back_at.take_if(|at| *at <= now).is_some() {
             self.give_back_idle(turn);
         }

@@ -13,7 +13,6 @@ use crate::protocol::{
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
-use crate::session::timers::Outage;
 use crate::store::{Executed, StoreError};
 
 impl SemaphoreSession {
@@ -40,6 +39,7 @@ impl SemaphoreSession {
             CallKind::Single(_) => {}
         }
         self.in_flight.note(true, now);
+        self.outages.note(&kind, result.as_ref().err(), now);
         let Executed { reply, confirmed } = match result {
             Ok(executed) => executed,
             Err(error) => return self.on_failure(kind, &error, turn),
@@ -78,19 +78,17 @@ impl SemaphoreSession {
     /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
     pub(in crate::session) fn note_reply(&mut self, reply: &Reply, in_order: bool, turn: &mut Turn) {
         let now = turn.now;
-        self.schedule.retry.on_success();
+        if in_order {
+            self.schedule.retry.on_success();
+        } else {
+            self.schedule.confirm_retry.on_success();
+        }
         self.failure = None;
-        self.outage = None;
         self.view.note(&self.name, reply);
         let Reply { keepable, limit, .. } = *reply;
         self.note(Notice::Reply { keepable, limit, in_order }, turn);
         let after = reply.recheck_ms.map(Duration::from_millis);
         self.schedule.recheck.on_reply(after, reply.answers.foremost().unwrap_or(0), now);
-    }
-
-    /// Notes that a call about this semaphore has failed in a way that may pass.
-    pub(in crate::session) fn note_outage(&mut self, error: &StoreError, now: Moment) {
-        Outage::record(&mut self.outage, error.clone(), now);
     }
 
     fn on_acquired(
@@ -161,7 +159,10 @@ impl SemaphoreSession {
         if matches!(kind, CallKind::Single(_)) {
             return;
         }
-        self.schedule.retry.on_failure(now);
+        match kind {
+            CallKind::Confirm(_) => self.schedule.confirm_retry.on_failure(now),
+            _ => self.schedule.retry.on_failure(now),
+        }
         self.failure = Some(error.clone());
         let failure =
             Failure { temporary: error.is_temporary(), outcome_unknown: error.is_outcome_unknown() };

@@ -17,6 +17,8 @@ pub(super) struct Schedule {
     pub(super) renewal: Renewal,
     pub(super) recheck: Recheck,
     pub(super) retry: Retry,
+    /// As `retry`, of confirmations, which have a connection of their own.
+    pub(super) confirm_retry: Retry,
     /// Release what is kept and was not used for some time.
     pub(super) give_back_at: Option<Moment>,
 }
@@ -53,7 +55,8 @@ impl Schedule {
 
     /// The earliest of the times.
     pub(super) fn next(&self) -> Option<Moment> {
-        let times = [self.renewal.at, self.recheck.at, self.retry.at, self.give_back_at];
+        let times =
+            [self.renewal.at, self.recheck.at, self.retry.at, self.confirm_retry.at, self.give_back_at];
         times.into_iter().flatten().min()
     }
 }

@@ -1,6 +1,7 @@
 //! The engine, step by step: one session, whose calls a test answers itself, at the times that the test
 //! chooses.
 
+mod confirming;
 mod keeping;
 mod outages;
 mod terms;

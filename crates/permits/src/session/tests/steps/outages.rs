@@ -12,8 +12,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
 impl Bench {
-    fn acquire_within(&mut self, wait: Wait) -> PendingAcquire {
-        let terms = PermitTerms::new(1, millis(LEASE));
+    pub(super) fn acquire_within(&mut self, wait: Wait) -> PendingAcquire {
+        self.acquire_with_lease(LEASE, wait)
+    }
+
+    pub(super) fn acquire_with_lease(&mut self, lease: Duration, wait: Wait) -> PendingAcquire {
+        let terms = PermitTerms::new(1, millis(lease));
         let spec = spec(&self.session, "a", terms, Declaration::Declare(1));
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.set_wait(wait);
@@ -32,7 +36,7 @@ impl Bench {
 }
 
 #[track_caller]
-fn refused(pending: &mut PendingAcquire) -> AcquireError {
+pub(super) fn refused(pending: &mut PendingAcquire) -> AcquireError {
     pending.try_take().expect("its time is up").expect_err("nothing was granted")
 }
 
@@ -44,7 +48,7 @@ fn assert_silent(pending: &mut PendingAcquire) {
 }
 
 #[track_caller]
-fn assert_unreachable(pending: &mut PendingAcquire) {
+pub(super) fn assert_unreachable(pending: &mut PendingAcquire) {
     let error = refused(pending);
     assert!(matches!(error, AcquireError::Store(StoreError::Unreachable { .. })), "{error:?}");
 }

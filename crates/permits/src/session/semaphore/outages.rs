@@ -1,0 +1,90 @@
+//! The outages of one semaphore: one for each kind of call.
+//!
+//! A kind may fail for hours while the others succeed: confirmations have a connection of their own, which a
+//! server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
+//! to the kind of call that failed. It ends when such a call succeeds, or when no request needs one any more:
+//! a failure that nobody repeats says nothing about the store a minute later.
+//!
+//! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. Those that are
+//! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
+//! program asked for is not repeated.
+
+use super::SemaphoreSession;
+use super::entry::InFlight;
+use crate::acquisition::Stage;
+use crate::clock::Moment;
+use crate::session::call::CallKind;
+use crate::session::timers::Outage;
+use crate::store::StoreError;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Outages {
+    acquiring: Option<Outage>,
+    pub(super) releasing: Option<Outage>,
+    renewing: Option<Outage>,
+    confirming: Option<Outage>,
+}
+
+impl Outages {
+    fn of(&mut self, kind: &CallKind) -> Option<&mut Option<Outage>> {
+        match kind {
+            CallKind::Acquire(_) => Some(&mut self.acquiring),
+            CallKind::Release(_) => Some(&mut self.releasing),
+            CallKind::Renew(_) => Some(&mut self.renewing),
+            CallKind::Confirm(_) => Some(&mut self.confirming),
+            CallKind::Single(_) => None,
+        }
+    }
+
+    /// Notes the end of a call.
+    pub(super) fn note(&mut self, kind: &CallKind, failed: Option<&StoreError>, now: Moment) {
+        let Some(outage) = self.of(kind) else { return };
+        match failed {
+            Some(error) if error.is_temporary() => Outage::record(outage, error.clone(), now),
+            Some(_) => {}
+            None => *outage = None,
+        }
+    }
+
+    /// The outage that keeps a request of this stage from its next stage: that of the calls it waits for.
+    pub(super) fn at(&self, stage: Stage) -> &Option<Outage> {
+        match stage {
+            Stage::Unsent | Stage::InFlight => &self.acquiring,
+            Stage::Waiting => &self.renewing,
+            Stage::Unconfirmed(_) => &self.confirming,
+            Stage::Withdrawn { .. } | Stage::Held(_) | Stage::Ended => &None,
+        }
+    }
+
+    /// The longest outage that a request of this stage may blame when its own time is up: its own, or else
+    /// that of any call on the connection that it uses.
+    pub(super) fn to_blame(&self, stage: Stage) -> Option<&Outage> {
+        let of_the_store = [&self.acquiring, &self.releasing, &self.renewing].into_iter().flatten();
+        self.at(stage).iter().chain(of_the_store).min_by_key(|outage| outage.since)
+    }
+
+    pub(super) fn longest(&self) -> Option<&Outage> {
+        let Self { acquiring, releasing, renewing, confirming } = self;
+        let all = [acquiring, releasing, renewing, confirming];
+        all.into_iter().flatten().min_by_key(|outage| outage.since)
+    }
+}
+
+impl SemaphoreSession {
+    /// The longest outage of a kind of call.
+    pub(in crate::session) fn outage(&self) -> Option<&Outage> {
+        self.outages.longest()
+    }
+
+    /// Ends the outages of calls that nothing needs any more. To be called when the calls are made: whatever
+    /// is to be repeated is in flight then, or waits for the end of a pause.
+    pub(super) fn end_unneeded_outages(&mut self) {
+        let Outages { acquiring, releasing, renewing, confirming } = &mut self.outages;
+        let InFlight { acquiring: acquires, releasing: releases, renewing: renewals, .. } = self.in_flight;
+        acquiring.take_if(|_| acquires == 0 && self.unsent.is_empty());
+        releasing.take_if(|_| releases == 0 && self.releases.is_empty());
+        renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due);
+        confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
+    }
+}
