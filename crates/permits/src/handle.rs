@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::model::KEPT_TOKENS;
 use crate::protocol::{
-    Grant, Holder, InvalidInput, Name, PermitTerms, RenewRequest, RequestId, check_at_least, check_lease,
+    Grant, Holder, InvalidInput, MAX_COUNTS_MS, Name, PermitTerms, RenewRequest, RequestId, check_lease,
     layout,
 };
 use crate::sys::percent;
@@ -115,10 +115,18 @@ impl FromStr for PermitHandle {
         fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
             text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
         }
+        // It may be longer than a request may ask for: a set that has waited adds the time of its wait.
+        let counts = |at_least_ms| {
+            if at_least_ms <= MAX_COUNTS_MS {
+                Ok(at_least_ms)
+            } else {
+                Err(InvalidInput::AtLeast { at_least_ms })
+            }
+        };
         let (at_least_ms, last_token) = match rest {
             [] => (0, None),
-            [at_least] => (check_at_least(number(at_least)?)?, None),
-            [at_least, last_token] => (check_at_least(number(at_least)?)?, Some(number(last_token)?)),
+            [at_least] => (counts(number(at_least)?)?, None),
+            [at_least, last_token] => (counts(number(at_least)?)?, Some(number(last_token)?)),
             _ => return Err(broken("it has more than 10 parts")),
         };
         let grant = Grant { token: number(token)?, slot: number(slot)? };
@@ -172,8 +180,10 @@ mod tests {
             last_token: None,
             counted: None,
         };
-        let counting = PermitTerms { at_least_ms: 60_000, ..handle.terms.clone() };
-        for handle in [PermitHandle { terms: counting, ..handle.clone() }, handle] {
+        let counting = |at_least_ms| PermitTerms { at_least_ms, ..handle.terms.clone() };
+        let counted = [60_000, MAX_COUNTS_MS].map(counting);
+        let counted = counted.map(|terms| PermitHandle { terms, ..handle.clone() });
+        for handle in counted.into_iter().chain([handle.clone()]) {
             let text = handle.to_string();
             assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "{text}");
             assert_eq!(text.parse(), Ok(handle));
@@ -196,7 +206,7 @@ mod tests {
             "permits9:n:h:s.1:1:99:5:0",
             "permits9:n:h:s.1:1:100:5:4294967296",
             "permits9:n:h:s.1:1:100:5:0:x",
-            "permits9:n:h:s.1:1:100:5:0:86400001",
+            "permits9:n:h:s.1:1:100:5:0:2147483648",
             "permits9:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::millis;
-use crate::error::{Lost, ReleaseError, RenewError};
+use crate::error::{AcquireAllError, Lost, ReleaseError, RenewError};
 use crate::handle::PermitHandle;
 use crate::protocol::{InvalidInput, check_lease};
 use crate::reply::Reply;
@@ -240,6 +240,28 @@ impl Permit {
         }
         state.count(units);
         Ok(())
+    }
+
+    /// Lets its grant count from now on, and returns when the store has that. A call that fails is sent again
+    /// for this time, and for the store timeout at most.
+    pub(crate) fn count_anew(
+        &self,
+        within: Option<Duration>,
+    ) -> impl Future<Output = Result<(), AcquireAllError>> + Send + Sync + use<> {
+        let (state, session) = self.guard.parts();
+        async move {
+            let counted = session.count_anew(&state, within).await;
+            let semaphore = state.semaphore.to_string();
+            match counted {
+                Ok(result) => result.map_err(|source| AcquireAllError::Acquire { semaphore, source }),
+                Err(reason) => Err(AcquireAllError::Lost { semaphore, reason }),
+            }
+        }
+    }
+
+    /// Returns true if it was acquired with `at_least`.
+    pub(crate) fn counts(&self) -> bool {
+        self.guard.state.granted_terms().at_least_ms > 0
     }
 
     /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.

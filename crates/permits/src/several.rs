@@ -3,6 +3,11 @@
 //! They are acquired one after the other, in one order that all programs share. So no two programs wait for
 //! one another in a circle, and docs/design.md says why that admits as many as a grant of all at once would.
 //!
+//! A grant with `at_least` counts from the moment at which the whole set is held, whatever its place in that
+//! order: otherwise the units of a rate would have cooled while the set waited for a place, and many sets that
+//! get their places together would exceed the rate. So the set is not ready before the store knows that such a
+//! grant counts anew. While it waits, the units are held, and a set that is not completed counts for nothing.
+//!
 //! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped
 //! or failed, the request is withdrawn and the set is released, at any stage.
 
@@ -14,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::acquire::Acquire;
@@ -131,9 +136,13 @@ struct Progress {
     /// The time of the first poll.
     began: Option<Moment>,
     set: PermitSet,
+    /// All are granted, and the stores are told that grants with `at_least` count from now on.
+    counting: Option<Counting>,
     /// Of each permit of the set.
     losses: Vec<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
+
+type Counting = Pin<Box<dyn Future<Output = Result<(), AcquireAllError>> + Send + Sync>>;
 
 struct Request {
     semaphore: String,
@@ -160,7 +169,7 @@ impl Progress {
             checked.push_back(Request { semaphore, acquire });
         }
         let (set, losses) = (PermitSet::new(Vec::new()), Vec::new());
-        Ok(Self { requests: checked, is_begun: false, wait, began: None, set, losses })
+        Ok(Self { requests: checked, is_begun: false, wait, began: None, set, counting: None, losses })
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitSet, AcquireAllError>> {
@@ -175,6 +184,7 @@ impl Progress {
             }
             let left = self.wait_left();
             let Some(request) = self.requests.front_mut() else {
+                ready!(self.poll_counting(context))?;
                 return Poll::Ready(Ok(PermitSet::new(std::mem::take(&mut self.set.permits))));
             };
             if !self.is_begun {
@@ -187,6 +197,24 @@ impl Progress {
                 Err(error) => return Poll::Ready(Err(self.failed(error))),
             }
         }
+    }
+
+    /// Lets the grants with `at_least` count from the moment at which all are held. The last grant was made at
+    /// that moment.
+    fn poll_counting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireAllError>> {
+        let (left, permits) = (self.wait_left(), &self.set.permits);
+        let counting = self.counting.get_or_insert_with(|| {
+            let within = match left {
+                Some(Wait::Forever) => None,
+                Some(Wait::AtMost(left)) => Some(left),
+                Some(Wait::No) | None => Some(Duration::ZERO),
+            };
+            let earlier = permits.split_last().map_or(&[][..], |(_last, earlier)| earlier);
+            let counted = earlier.iter().filter(|permit| permit.counts());
+            let counted: Vec<_> = counted.map(|permit| permit.count_anew(within)).collect();
+            Box::pin(async { try_join_all(counted).await.map(drop) })
+        });
+        counting.as_mut().poll(context)
     }
 
     /// The wait limit of a request that begins now. `None` if the time is over.
@@ -215,6 +243,15 @@ impl Progress {
             (source, _) => source,
         };
         AcquireAllError::Acquire { semaphore, source }
+    }
+}
+
+impl Drop for Progress {
+    /// What was never held as a set counts for nothing.
+    fn drop(&mut self) {
+        for permit in self.set.permits.iter().filter(|permit| permit.counts()) {
+            let _ = permit.count(0);
+        }
     }
 }
 
@@ -353,7 +390,8 @@ mod tests {
     #[test]
     fn the_wait_of_a_later_line_is_what_the_earlier_ones_have_left() {
         let limit = Wait::AtMost(permits_testkit::HOUR);
-        let mut progress = Progress { wait: limit, ..Progress::new(Vec::new()).expect("it is valid") };
+        let mut progress = Progress::new(Vec::new()).expect("it is valid");
+        progress.wait = limit;
         assert_eq!(progress.wait_left(), Some(limit));
         while progress.began == Some(Moment::now()) {}
         let left = progress.wait_left().expect("it is an hour");

@@ -1,7 +1,7 @@
 //! The check of a state's invariants.
 
 use super::state::{Entry, EntryState, State};
-use crate::protocol::MAX_LEASE_MS;
+use crate::protocol::{MAX_COUNTS_MS, MAX_LEASE_MS};
 
 impl State {
     /// Checks that units, slots, queue, lanes, leases and entries agree, and that no number is out of range.
@@ -54,7 +54,7 @@ impl State {
                     entry.deadline > 0 && grant.token <= self.last_token && holder.is_cooling() == cools
                 }
             };
-            let times = entry.terms.lease_ms <= MAX_LEASE_MS && entry.terms.at_least_ms <= MAX_LEASE_MS;
+            let times = entry.terms.lease_ms <= MAX_LEASE_MS && entry.terms.at_least_ms <= MAX_COUNTS_MS;
             let bounded = entry.deadline.unsigned_abs() < 1 << 53 && times;
             let leased = self.leases.contains(&(entry.deadline, holder.clone()));
             if !known || !bounded || !leased || entry.terms.weight == 0 {

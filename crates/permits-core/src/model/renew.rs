@@ -75,14 +75,17 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder may give a part of its units back, and change its lease. Units that count for some time stay
-    /// until then: a later renewal gives them back.
+    /// A holder may give a part of its units back, change its lease, and let a grant that counts for some time
+    /// count for longer. Units that count stay until then: a later renewal gives them back.
     fn change_terms(&mut self, renew: &RenewRequest) {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {
             (entry.terms.lease_ms, entry.lease_version) = (renew.terms.lease_ms, renew.lease_version);
             // A shorter lease may be the next to end.
             self.turn_is_new = true;
+        }
+        if entry.terms.at_least_ms > 0 {
+            entry.terms.at_least_ms = entry.terms.at_least_ms.max(renew.terms.at_least_ms);
         }
         if renew.terms.weight < entry.terms.weight && entry.counts_until_ms(self.now_ms) <= self.now_ms {
             self.state.held -= u64::from(entry.terms.weight - renew.terms.weight);

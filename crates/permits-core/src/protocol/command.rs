@@ -374,8 +374,8 @@ pub struct RenewRequest {
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
-    /// Its terms. A holder whose weight is lower than the store's releases the rest. A permit that is put
-    /// back gets all of them.
+    /// Its terms. A holder whose weight is lower than the store's releases the rest. A grant that counts for
+    /// some time counts for the longer of the two times. A permit that is put back gets all of them.
     pub terms: PermitTerms,
     /// The number of changes of its lease since the grant or the adoption. A call that was sent before a
     /// change may arrive after it; the store then keeps the later lease.

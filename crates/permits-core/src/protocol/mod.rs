@@ -25,9 +25,9 @@ pub use self::layout::layout;
 #[cfg(feature = "testing")]
 pub use self::layout::pretend_layout;
 pub use self::names::{
-    Holder, InvalidInput, Label, LaneName, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name, RequestId, SessionId,
-    SupersedeKey, check_at_least, check_lease, check_max_hold, check_pause, check_prefix, check_reason,
-    check_share, label_from,
+    Holder, InvalidInput, Label, LaneName, MAX_COUNTS_MS, MAX_LEASE_MS, MAX_SHARE, MIN_LEASE_MS, Name,
+    RequestId, SessionId, SupersedeKey, check_at_least, check_lease, check_max_hold, check_pause,
+    check_prefix, check_reason, check_share, label_from,
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,

@@ -186,6 +186,10 @@ pub fn check_share(share: u32) -> Result<u32, InvalidInput> {
     if (1..=MAX_SHARE).contains(&share) { Ok(share) } else { Err(InvalidInput::Share { share }) }
 }
 
+/// The longest time for which a grant counts, in milliseconds: almost 25 days. A request asks for at most
+/// [`MAX_LEASE_MS`], and a set that waits for its other semaphores adds the time of its wait.
+pub const MAX_COUNTS_MS: u64 = (1 << 31) - 1;
+
 /// Checks the time for which a grant is to count: at most [`MAX_LEASE_MS`].
 ///
 /// # Errors

@@ -47,6 +47,14 @@ pub(crate) enum Message {
         request: RequestId,
         answer: Answer<(), RenewError>,
     },
+    /// Let a grant that counts for some time count from now on, and answer when the store has that.
+    CountAnew {
+        semaphore: Name,
+        request: RequestId,
+        /// The time after which a call that fails is not sent again, if that is before the store timeout.
+        within: Option<Duration>,
+        answer: Answer<(), AcquireError>,
+    },
     /// Another process takes over: neither renew nor release any more.
     HandOver {
         semaphore: Name,
@@ -80,6 +88,7 @@ impl Message {
     pub(super) fn refuse(self, ended: Ended) {
         match self {
             Self::Acquire(_, answer) => reply(answer, Err(ended.into())),
+            Self::CountAnew { answer, .. } => reply(answer, Err(ended.into())),
             Self::Adopt { answer, .. } => reply(answer, Err(ended.into())),
             Self::Admin { answer, .. } => reply(answer, Err(ended.into())),
             Self::List { answer } => reply(answer, Err(ended.into())),
@@ -338,6 +347,19 @@ impl Session {
         // The engine forgets a permit without a reply only when it is lost.
         let lost = |_| Err(RenewError::Lost(permit.loss().unwrap_or(Lost::Gone)));
         receiver.await.unwrap_or_else(lost)
+    }
+
+    /// Lets the grant of a permit count from now on, and returns when the store has that, or the permit is
+    /// lost.
+    pub(crate) async fn count_anew(
+        &self,
+        permit: &PermitState,
+        within: Option<Duration>,
+    ) -> Result<Result<(), AcquireError>, Lost> {
+        let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
+        let (answer, receiver) = channel();
+        self.send(Message::CountAnew { semaphore, request, within, answer });
+        receiver.await.map_err(|_| permit.loss().unwrap_or(Lost::Gone))
     }
 
     /// Changes the terms of a permit. A renewal takes them to the store.

@@ -2,7 +2,8 @@
 //! adoption.
 //!
 //! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout,
-//! except a renewal: the permit has a deadline of its own.
+//! except a renewal: the permit has a deadline of its own. The renewal by which a grant counts anew is retried
+//! as long as its caller would wait for a permit.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::outbox::Answer;
 use super::outbox::Outbox;
 use super::timers::{Outage, Retry};
 use crate::clock::Moment;
-use crate::error::{AdminError, AdoptError, Ended, RenewError};
+use crate::error::{AcquireError, AdminError, AdoptError, Ended, RenewError};
 use crate::protocol::{
     AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome,
     RenewRequest, Reply,
@@ -28,6 +29,8 @@ pub(super) struct SingleCall {
     created_at: Moment,
     /// An earlier try was sent and not answered. If the store does not know the subject, that may be why.
     sent_before: bool,
+    /// The time after which a failure is not retried, if that is before the store timeout.
+    within: Option<Duration>,
     retry: Retry,
     outage: Option<Outage>,
 }
@@ -36,6 +39,8 @@ pub(super) struct SingleCall {
 pub(super) enum ReplyTo {
     Admin(Answer<Reply, AdminError>),
     Renew(RenewRequest, Answer<(), RenewError>),
+    /// A renewal that tells the store for how long a grant counts.
+    CountAnew(RenewRequest, Answer<(), AcquireError>),
     Adopt(Box<AdoptRequest>, Answer<PermitGuard, AdoptError>),
 }
 
@@ -54,6 +59,7 @@ impl SingleCall {
             reply_to,
             created_at: now,
             sent_before: false,
+            within: None,
             retry: Retry::default(),
             outage: None,
         }
@@ -77,7 +83,20 @@ impl SingleCall {
         now: Moment,
     ) -> Self {
         let operation = Operation::Renew(vec![renewal.clone()]);
-        Self::new(semaphore, fallback, operation, ReplyTo::Renew(renewal, answer), now)
+        let call = Self::new(semaphore, fallback, operation, ReplyTo::Renew(renewal, answer), now);
+        Self { within: Some(Duration::ZERO), ..call }
+    }
+
+    pub(super) fn count_anew(
+        semaphore: Name,
+        renewal: RenewRequest,
+        fallback: Declaration,
+        (within, answer): (Option<Duration>, Answer<(), AcquireError>),
+        now: Moment,
+    ) -> Self {
+        let operation = Operation::Renew(vec![renewal.clone()]);
+        let call = Self::new(semaphore, fallback, operation, ReplyTo::CountAnew(renewal, answer), now);
+        Self { within, ..call }
     }
 
     pub(super) fn adopt(
@@ -94,8 +113,14 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::Adopt(..))
     }
 
-    pub(super) fn is_renewal(&self) -> bool {
-        matches!(self.reply_to, ReplyTo::Renew(..))
+    /// Returns true if it is the renewal by which a grant counts anew.
+    pub(super) fn counts_anew(&self) -> bool {
+        matches!(self.reply_to, ReplyTo::CountAnew(..))
+    }
+
+    /// Returns true if a failure is not retried any more.
+    pub(super) fn is_late(&self, now: Moment) -> bool {
+        self.within.is_some_and(|within| now >= self.created_at + within)
     }
 
     /// The answers to the caller, made of those to the last try: after one without an answer, an unknown
@@ -125,6 +150,7 @@ impl SingleCall {
         match self.reply_to {
             ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Store(error))),
             ReplyTo::Renew(_, answer) => outbox.reply(answer, Err(RenewError::Store(error))),
+            ReplyTo::CountAnew(_, answer) => outbox.reply(answer, Err(AcquireError::Store(error))),
             ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Store(error))),
         }
     }
@@ -134,6 +160,7 @@ impl SingleCall {
             ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
             // The permit was lost by the closing, and has the reason.
             ReplyTo::Renew(_, answer) => outbox.discard(answer),
+            ReplyTo::CountAnew(_, answer) => outbox.discard(answer),
             ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Ended(Ended::Closed))),
         }
     }
@@ -198,7 +225,7 @@ impl SingleCalls {
         for index in (0..self.waiting.len()).rev() {
             let call = &self.waiting[index];
             let Some(Outage { since, error }) = Outage::older(down, &call.outage).cloned() else { continue };
-            if call.is_renewal() || now >= since.max(call.created_at) + timeout {
+            if call.is_late(now) || now >= since.max(call.created_at) + timeout {
                 self.waiting.remove(index).fail(error, outbox);
             }
         }

@@ -184,6 +184,10 @@ macro_rules! every_case {
                 no_window_has_more_grants_than_the_limit: units_in_real_time,
                 a_grant_that_was_handed_over_counts_as_long: real_time,
                 a_time_above_a_day_is_refused: anything,
+                a_grant_of_a_set_counts_from_when_the_whole_set_is_held: real_time,
+                a_grant_of_a_set_that_is_lost_counts_from_when_the_set_was_held: real_time,
+                a_grant_of_a_set_that_was_handed_over_counts_as_long: real_time,
+                a_grant_of_a_set_that_is_never_held_counts_for_nothing: real_time,
             }
             terms {
                 a_released_part_goes_to_the_head_of_the_queue: units,

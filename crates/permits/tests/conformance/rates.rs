@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, InvalidInput, Lost, ReleaseError};
-use permits_testkit::sound::Succeeds as _;
+use permits::{
+    AcquireAllError, AcquireError, AcquireOptions, InvalidInput, Lost, PermitSet, ReleaseError, Semaphore,
+};
+use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{HANGS, HOUR};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::fixture::{Fixture, lost_within};
 
@@ -13,6 +16,9 @@ const WINDOW: Duration = Duration::from_millis(300);
 
 /// Long enough to inspect what cools.
 const LONGER: Duration = Duration::from_millis(1200);
+
+/// A semaphore that limits a rate. A set acquires it before the semaphore of the case.
+const RATE: &str = "exports/a-minute";
 
 fn counted() -> AcquireOptions {
     AcquireOptions::new().at_least(WINDOW)
@@ -253,4 +259,104 @@ pub(crate) async fn a_time_above_a_day_is_refused(fixture: &Fixture) {
         semaphore.acquire_with(AcquireOptions::new().at_least(day + Duration::from_millis(1))).await;
     let error = refused.expect_err("it is too long");
     assert!(matches!(error, AcquireError::Invalid(InvalidInput::AtLeast { .. })), "{error:?}");
+}
+
+/// A set of a unit of [`RATE`] and one of the semaphore of the case, which another client holds for
+/// [`WINDOW`] after the set has the unit of the rate. Returns the semaphore of the rate, too.
+async fn set_that_has_waited(
+    fixture: &Fixture,
+    counted: AcquireOptions,
+    keep: Duration,
+) -> (Semaphore, PermitSet) {
+    let (client, other) = (fixture.client().await, fixture.new_semaphore(1).await);
+    let (rate, places) = (client.named(RATE, 1).keep(keep), fixture.semaphore(&client, 1).keep(keep));
+    let full = other.acquire().succeeds().await;
+    let acquiring =
+        tokio::spawn(client.acquire_all([(places, AcquireOptions::new()), (rate.clone(), counted)]));
+    fixture.settles(&other, 1, 1).await;
+    tokio::time::sleep(WINDOW).await;
+    full.release().succeeds().await;
+    let set = timeout(HANGS, acquiring).await.expect("it is its turn").expect("it does not panic");
+    (rate, set.expect("both are free"))
+}
+
+/// The token of the last permit that the set was granted: it was held from then on.
+fn held_since(set: &PermitSet) -> u64 {
+    let [first, last] = set.permits() else { panic!("not two: {set:?}") };
+    assert_eq!(first.semaphore(), RATE);
+    last.token()
+}
+
+/// Acquires the rate, whose last grant was of a set that was held from `since` on.
+async fn assert_counted_from(since: u64, rate: &Semaphore) {
+    let next = rate.acquire().await.expect("it comes");
+    assert!(between(since, next.token()) >= WINDOW, "after {since}: {}", next.token());
+    next.release().succeeds().await;
+}
+
+pub(crate) async fn a_grant_of_a_set_counts_from_when_the_whole_set_is_held(fixture: &Fixture) {
+    for (options, keep) in
+        [(counted(), Duration::ZERO), (counted().lane("web").share(2), Duration::ZERO), (counted(), HOUR)]
+    {
+        let (rate, set) = set_that_has_waited(fixture, options, keep).await;
+        let since = held_since(&set);
+        set.release().succeeds().await;
+        assert_counted_from(since, &rate).await;
+    }
+}
+
+/// As after a crash: the store alone knows how long the grant counts.
+pub(crate) async fn a_grant_of_a_set_that_is_lost_counts_from_when_the_set_was_held(fixture: &Fixture) {
+    let (rate, set) = set_that_has_waited(fixture, counted().auto_renew(false), Duration::ZERO).await;
+    let since = held_since(&set);
+    let permit = set.get(RATE).expect("it is one of them");
+    permit.set_lease(Duration::from_millis(100)).succeeds().await;
+    assert_eq!(lost_within(permit, HANGS).await, Some(Lost::Expired));
+    drop(set);
+    assert_counted_from(since, &rate).await;
+
+    let (rate, set) = set_that_has_waited(fixture, counted().holder("web-3"), Duration::ZERO).await;
+    assert!(rate.revoke("web-3", "maintenance").succeeds().await);
+    assert_counted_from(held_since(&set), &rate).await;
+}
+
+pub(crate) async fn a_grant_of_a_set_that_was_handed_over_counts_as_long(fixture: &Fixture) {
+    let (rate, set) = set_that_has_waited(fixture, counted(), Duration::ZERO).await;
+    let (since, other) = (held_since(&set), fixture.client().await);
+    let permit = set.into_permits().remove(0);
+    let handle = permit.hand_over().succeeds().await.to_string().parse().expect("it is a handle");
+    other.adopt(&handle).succeeds().await.release().succeeds().await;
+    assert_counted_from(since, &rate).await;
+}
+
+/// No program has worked under it.
+pub(crate) async fn a_grant_of_a_set_that_is_never_held_counts_for_nothing(fixture: &Fixture) {
+    let (client, other) = (fixture.client().await, fixture.new_semaphore(1).await);
+    let (rate, places) = (client.named(RATE, 1), fixture.semaphore(&client, 1));
+    let full = other.acquire().succeeds().await;
+    let hour = AcquireOptions::new().at_least(HOUR);
+    let set = |places_wait: AcquireOptions| {
+        client.acquire_all([(places.clone(), places_wait), (rate.clone(), hour.clone())])
+    };
+    let refused = set(AcquireOptions::new().no_wait()).await.expect_err("the places are full");
+    let source = AcquireError::NoPermits;
+    assert_eq!(refused, AcquireAllError::Acquire { semaphore: fixture.name().to_owned(), source });
+    rate.try_acquire().succeeds().await.release().succeeds().await;
+
+    let cancelled = tokio::spawn(set(AcquireOptions::new()));
+    fixture.settles(&other, 1, 1).await;
+    cancelled.abort();
+    fixture.settles(&rate, 0, 0).await;
+    fixture.settles(&other, 1, 0).await;
+
+    // One that is lost counts as any other: the store does not know what its holder has done.
+    let named = counted().holder("web-3");
+    let lost = tokio::spawn(client.acquire_all([(places, AcquireOptions::new()), (rate.clone(), named)]));
+    fixture.settles(&other, 1, 1).await;
+    assert!(rate.revoke("web-3", "maintenance").succeeds().await);
+    let error = timeout(HANGS, lost).await.expect("it is lost").expect("it does not panic");
+    assert!(matches!(error, Err(AcquireAllError::Lost { .. })), "{error:?}");
+    let refused = rate.try_acquire().await.expect_err("it counts");
+    assert!(matches!(refused, AcquireError::Cooling { .. }), "{refused}");
+    full.release().succeeds().await;
 }

@@ -3,6 +3,7 @@
 
 mod adopting;
 mod clock;
+mod counting;
 #[path = "../support/dump.rs"]
 mod dump;
 mod fixture;

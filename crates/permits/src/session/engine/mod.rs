@@ -198,6 +198,16 @@ impl Engine {
                     None => self.turn.outbox.discard(answer),
                 }
             }
+            Message::CountAnew { semaphore, request, within, answer } => {
+                let known = self.semaphores.get_mut(&semaphore);
+                match known.and_then(|semaphore| semaphore.count_anew(&request, now)) {
+                    Some((renewal, fallback)) => {
+                        let caller = (within, answer);
+                        self.run(SingleCall::count_anew(semaphore, renewal, fallback, caller, now));
+                    }
+                    None => self.turn.outbox.discard(answer),
+                }
+            }
             Message::Adopt { semaphore, adopt, answer } => {
                 self.run(SingleCall::adopt(semaphore, adopt, answer, now));
             }
@@ -288,7 +298,7 @@ impl Engine {
                 calls.push(Call {
                     command: self.turn.command(&semaphore, call.declaration, operation),
                     timeout,
-                    replicas: 0,
+                    replicas: if call.counts_anew() { self.turn.config.replicas } else { 0 },
                     sent: SentCall {
                         semaphore,
                         sent_at: now,
@@ -350,9 +360,13 @@ impl Engine {
             Ok(executed) => {
                 self.down = None;
                 // What replicas confirm comes by a connection of its own.
-                let in_order = !matches!(kind, CallKind::Confirm(_));
+                let in_order = match &kind {
+                    CallKind::Confirm(_) => false,
+                    CallKind::Single(call) => !call.counts_anew(),
+                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) => true,
+                };
                 if let Some((semaphore, turn)) = self.known(&name) {
-                    semaphore.note_reply(&executed.reply, in_order, turn);
+                    semaphore.note_reply(&executed.reply, sent_at, in_order, turn);
                 }
             }
             Err(error) if error.is_temporary() => {
@@ -368,7 +382,7 @@ impl Engine {
             CallKind::Single(single) => {
                 self.adopting -= usize::from(single.is_adoption());
                 match result {
-                    Ok(Executed { reply, .. }) => self.on_single_reply(*single, reply, sent_at),
+                    Ok(executed) => self.on_single_reply(*single, executed, sent_at),
                     Err(error) => self.on_single_failure(*single, error),
                 }
             }

@@ -3,16 +3,19 @@
 use super::Engine;
 use crate::acquisition::ReplyTimes;
 use crate::clock::Moment;
-use crate::error::{AdoptError, Ended, RenewError};
+use crate::error::{AcquireError, AdoptError, Ended, RenewError};
 use crate::observe::events;
-use crate::protocol::{AdoptRequest, Answers, Name, Operation, RenewOutcome, Reply, RequestKey};
+use crate::protocol::{
+    AdoptRequest, Answers, Name, Operation, RenewOutcome, RenewRequest, Reply, RequestKey,
+};
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
 use crate::session::single_call::{ReplyTo, SingleCall};
-use crate::store::StoreError;
+use crate::store::{Executed, StoreError};
 
 impl Engine {
-    pub(super) fn on_single_reply(&mut self, call: SingleCall, replied: Reply, sent_at: Moment) {
+    pub(super) fn on_single_reply(&mut self, call: SingleCall, executed: Executed, sent_at: Moment) {
+        let Executed { reply: replied, confirmed } = executed;
         let replied = Reply { answers: call.answers(replied.answers), ..replied };
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
@@ -25,24 +28,32 @@ impl Engine {
                 }
                 self.turn.outbox.reply(answer, Ok(replied));
             }
-            (
-                ReplyTo::Renew(renewal, answer),
-                Reply { answers: Answers::Renew(mut outcomes), now_us, .. },
-            ) => {
-                let Some(outcome) = outcomes.pop() else { return self.turn.outbox.discard(answer) };
-                let retry_later = outcome == RenewOutcome::RetryLater;
+            (ReplyTo::Renew(renewal, answer), Reply { answers: Answers::Renew(outcomes), now_us, .. }) => {
                 let times = ReplyTimes { sent_at, server_us: now_us };
-                let known = self.known(&call.semaphore);
-                let held = known.is_some_and(|(semaphore, turn)| {
-                    semaphore.on_single_renewal(&renewal, outcome, times, turn)
-                });
+                let renewed = self.on_single_renewal(&call.semaphore, &renewal, outcomes, times);
                 let outbox = &mut self.turn.outbox;
-                match held {
-                    true => {
-                        outbox.reply(answer, if retry_later { Err(RenewError::RetryLater) } else { Ok(()) })
+                match renewed {
+                    Some(RenewOutcome::RetryLater) => outbox.reply(answer, Err(RenewError::RetryLater)),
+                    Some(_) => outbox.reply(answer, Ok(())),
+                    None => outbox.discard(answer),
+                }
+            }
+            (
+                ReplyTo::CountAnew(renewal, answer),
+                Reply { answers: Answers::Renew(outcomes), now_us, .. },
+            ) => {
+                let times = ReplyTimes { sent_at, server_us: now_us };
+                let renewed = self.on_single_renewal(&call.semaphore, &renewal, outcomes, times);
+                let wanted = self.turn.config.replicas;
+                let outbox = &mut self.turn.outbox;
+                match renewed {
+                    Some(_) if confirmed < wanted => {
+                        outbox.reply(answer, Err(AcquireError::NotReplicated { confirmed, wanted }));
                     }
-                    // The permit is lost, and has the reason.
-                    false => outbox.discard(answer),
+                    // A permit that the store has forgotten is put back by a later renewal, which carries the
+                    // time, too.
+                    Some(_) => outbox.reply(answer, Ok(())),
+                    None => outbox.discard(answer),
                 }
             }
             (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
@@ -53,6 +64,9 @@ impl Engine {
             (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
                 self.turn.outbox.reply(answer, Err(AdoptError::Gone));
             }
+            (ReplyTo::CountAnew(_, answer), _) => {
+                self.turn.outbox.reply(answer, Err(AcquireError::Store(mismatched_reply())));
+            }
             (ReplyTo::Renew(_, answer), _) => {
                 self.turn.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
             }
@@ -60,6 +74,20 @@ impl Engine {
                 self.turn.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
             }
         }
+    }
+
+    /// A renewal that a caller waits for has returned. Returns its outcome; `None` if the permit is lost, and
+    /// has the reason.
+    fn on_single_renewal(
+        &mut self,
+        name: &Name,
+        renewal: &RenewRequest,
+        mut outcomes: Vec<RenewOutcome>,
+        times: ReplyTimes,
+    ) -> Option<RenewOutcome> {
+        let outcome = outcomes.pop()?;
+        let (semaphore, turn) = self.known(name)?;
+        semaphore.on_single_renewal(renewal, outcome.clone(), times, turn).then_some(outcome)
     }
 
     fn on_adopted(
@@ -100,7 +128,7 @@ impl Engine {
             }
             return call.fail_closed(&mut self.turn.outbox);
         }
-        if error.is_temporary() && !call.is_renewal() {
+        if error.is_temporary() && !call.is_late(self.turn.now) {
             self.single_calls.retry(call, error, self.turn.now);
         } else {
             call.fail(error, &mut self.turn.outbox);

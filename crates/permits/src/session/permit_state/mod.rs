@@ -46,7 +46,9 @@ pub(crate) struct PermitState {
     weight: AtomicU32,
     /// In whole milliseconds.
     lease_ms: AtomicU64,
-    /// The terms of the grant. The weight and the lease may have changed since.
+    /// The time for which its grant counts, in milliseconds.
+    at_least_ms: AtomicU64,
+    /// The terms of the grant. The weight, the lease and the time for which it counts may have changed since.
     granted: PermitTerms,
     /// The grant of the store.
     grant: Grant,
@@ -123,6 +125,7 @@ impl PermitState {
             request,
             weight: AtomicU32::new(terms.weight),
             lease_ms: AtomicU64::new(terms.lease_ms),
+            at_least_ms: AtomicU64::new(terms.at_least_ms),
             granted: terms,
             grant,
             granted_again: AtomicU32::new(0),
@@ -185,7 +188,8 @@ impl PermitState {
     /// Its terms.
     pub(crate) fn terms(&self) -> PermitTerms {
         let lease_ms = self.lease_ms.load(Ordering::Relaxed);
-        PermitTerms { weight: self.weight(), lease_ms, ..self.granted.clone() }
+        let at_least_ms = self.at_least_ms.load(Ordering::Relaxed);
+        PermitTerms { weight: self.weight(), lease_ms, at_least_ms, ..self.granted.clone() }
     }
 
     /// Takes `units` from its weight. Returns the rest; `None` if no unit would be left.
@@ -193,6 +197,11 @@ impl PermitState {
         let rest = |weight: u32| weight.checked_sub(units).filter(|rest| *rest > 0);
         let before = self.weight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         before.ok().map(|before| before - units)
+    }
+
+    /// Sets the time for which its grant counts.
+    pub(super) fn count_for(&self, at_least_ms: u64) {
+        self.at_least_ms.store(at_least_ms, Ordering::Relaxed);
     }
 
     /// Corrects the units that its grant counts for.

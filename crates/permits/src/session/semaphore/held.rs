@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use super::{SemaphoreSession, Turn, terms};
-use crate::acquisition::{Acquisition, Effect, Input, Stage};
+use crate::acquisition::{Acquisition, Effect, Input, ReplyTimes, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
-use crate::protocol::{AdoptRequest, Declaration, RenewRequest, RequestId};
+use crate::protocol::{AdoptRequest, Declaration, MAX_COUNTS_MS, RenewRequest, RequestId};
 use crate::session::callers::{PermitGuard, TermsChange};
 use crate::session::permit_state::Check;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
@@ -61,6 +61,31 @@ impl SemaphoreSession {
     /// The renewal of one permit, and the declaration to send with it.
     pub(in crate::session) fn renewal_of(&self, request: &RequestId) -> Option<(RenewRequest, Declaration)> {
         Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))
+    }
+
+    /// Lets a grant that counts for some time count from now on, for as long as was asked for. Returns the
+    /// renewal that tells the store, and the declaration to send with it.
+    ///
+    /// The store counts from the grant, so the time since then is added. It must not be too short. The server
+    /// read its clock for the last reply after that call was sent, so at `now` its clock shows at most that
+    /// time plus what has passed here since the sending.
+    pub(in crate::session) fn count_anew(
+        &mut self,
+        request: &RequestId,
+        now: Moment,
+    ) -> Option<(RenewRequest, Declaration)> {
+        let entry = self.acquisitions.get_mut(request)?;
+        let permit = entry.permit.as_ref()?;
+        let granted_us = permit.stored_grant().token;
+        // A message may bring the grant before any reply. Then the request was sent before the grant was made.
+        let before_any = ReplyTimes { sent_at: entry.acquisition.extended_at, server_us: granted_us };
+        let ReplyTimes { sent_at, server_us } = self.replied.unwrap_or(before_any);
+        let server_us = server_us + now.as_micros().saturating_sub(sent_at.as_micros());
+        let since_ms = server_us.saturating_sub(granted_us).div_ceil(1000);
+        let at_least_ms = (permit.granted_terms().at_least_ms + since_ms).min(MAX_COUNTS_MS);
+        entry.spec.terms.at_least_ms = at_least_ms;
+        permit.count_for(at_least_ms);
+        self.renewal_of(request)
     }
 
     /// Changes the terms of a permit. The next renewal takes them to the store.

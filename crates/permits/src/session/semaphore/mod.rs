@@ -34,7 +34,7 @@ use super::shelf::Shelf;
 use super::spec::{AcquireSpec, Wait};
 use super::timers::{self, Retry, Timer, Timers};
 use super::{Map, Set};
-use crate::acquisition::{Acquisition, Effect, Input, Stage, Terms};
+use crate::acquisition::{Acquisition, Effect, Input, ReplyTimes, Stage, Terms};
 use crate::clock::Moment;
 use crate::error::{AcquireError, Lost};
 use crate::keeping::Notice;
@@ -84,6 +84,8 @@ pub(super) struct SemaphoreSession {
     pub(super) dirty: bool,
     /// The shortest lease that anything in it has had.
     shortest_lease: Option<Duration>,
+    /// The times of the last reply, from which the server's time of any later moment follows.
+    replied: Option<ReplyTimes>,
     /// As the last reply reported it.
     view: View,
     /// The shelf of its kept permits, once one may be kept.
@@ -106,6 +108,7 @@ impl SemaphoreSession {
             timer: None,
             dirty: false,
             shortest_lease: None,
+            replied: None,
             view,
             shelf: None,
         }

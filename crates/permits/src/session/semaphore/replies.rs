@@ -76,8 +76,15 @@ impl SemaphoreSession {
     }
 
     /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
-    pub(in crate::session) fn note_reply(&mut self, reply: &Reply, in_order: bool, turn: &mut Turn) {
+    pub(in crate::session) fn note_reply(
+        &mut self,
+        reply: &Reply,
+        sent_at: Moment,
+        in_order: bool,
+        turn: &mut Turn,
+    ) {
         let now = turn.now;
+        self.replied = Some(ReplyTimes { sent_at, server_us: reply.now_us });
         if in_order {
             self.schedule.retry.on_success();
         } else {

@@ -2,6 +2,7 @@
 //! chooses.
 
 mod confirming;
+mod counting;
 mod keeping;
 mod outages;
 mod terms;

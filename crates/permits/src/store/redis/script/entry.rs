@@ -24,7 +24,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let session_is_known = request.starts_with(session);
     let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share, supersede } = entry.terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
-        .map(|milliseconds| u32::try_from(milliseconds).expect("it is at most a day"));
+        .map(|milliseconds| u32::try_from(milliseconds).expect("both are below 2^31"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
     let is_keyed = entry.terms.is_keyed();
     let has_times = at_least_ms > 0 || entry.lease_version > 0 || is_keyed;

@@ -1,6 +1,6 @@
 -- renew: extends the lease of each entry and returns its state. Takes back units of a holder whose weight has
--- become lower, and changes its lease. Puts back a holder that the store forgot. An empty batch only lets
--- time take effect.
+-- become lower, changes its lease, and lets its grant count for longer. Puts back a holder that the store
+-- forgot. An empty batch only lets time take effect.
 -- KEYS      as in read.lua
 -- ARGV      8… 2 a request: holder, entry as in entries.lua: of a holder with its grant, of a waiter without
 -- Returns   3 a request: 'held' 0 0 | 'granted' token slot | 'waiting' position 0 | 'lost' 0 0 |
@@ -15,13 +15,15 @@ local limit = declared()
 if limit then replace_limit(limit) end
 
 -- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
--- one stays.
+-- one stays, and of two times for which a grant counts, the longer one.
 local function change_terms(holder, entry)
   local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key = parts(holder, known[holder])
-  local _, _, new_weight, new_lease, _, _, _, _, new_version = parts(holder, entry)
+  local _, _, new_weight, new_lease, _, _, _, new_at_least, new_version = parts(holder, entry)
+  local counts_longer = at_least > 0 and new_at_least > at_least
+  if counts_longer then at_least = new_at_least end
   local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
   local is_later = new_version > version
-  if not is_lighter and not is_later then return lease end
+  if not is_lighter and not is_later and not counts_longer then return lease end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
   if is_later then lease, version, s.new_turn = new_lease, new_version, true end
   put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key))
