@@ -1,14 +1,15 @@
-//! Another machine that uses the same directory, for which it is not made: neither sees the locks of the other.
+//! Another machine that uses the same directory. The store is not made for that, because neither machine
+//! sees the locks of the other.
 //!
-//! Each file has the boot in which it was last written. Another boot is an earlier one of this machine, or it
-//! is of another machine: of a virtual machine that shares the directory, or of a container with a boot of its
-//! own (systemd-nspawn, gVisor). In an earlier boot nobody is alive, and all leases have ended. A file of
-//! another machine must not be read in this way, because its holders are alive. Two signs tell:
+//! Each file has the boot in which it was last written. If that is not this boot, it may be an earlier boot
+//! of this machine: nobody of it is alive, and all its leases have ended. Or it may be of a virtual machine
+//! that shares the directory, or of a container with a boot of its own (systemd-nspawn, gVisor). Then its
+//! holders are alive, and the file must not be read in this way. Two signs tell:
 //!
 //! - A pipe of a session has a reader, and nobody of this boot has used the directory. The reader runs on
 //!   this kernel, as in a container.
-//! - A file has holders or waiters, was written after this machine started, and their leases may not be over.
-//!   An earlier boot wrote nothing after that.
+//! - A file was written after this machine started, and leases in it may not be over. An earlier boot wrote
+//!   nothing after that.
 //!
 //! The second sign needs the wall clock, which is the only clock that machines share. Assume that it was
 //! behind when this machine started, as without a battery. Then files of the boot before may seem to be
@@ -110,8 +111,6 @@ pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
 /// The microseconds for which a file may have holders or waiters of another machine.
 fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<Option<i64>> {
     let Stamp { boot, last_us, .. } = record.stamp;
-    let text = record.text.splitn(3, |byte| *byte == b'\n').nth(1);
-    let state = || serde_json::from_slice::<State>(text?).ok().filter(|state| !state.entries.is_empty());
     if boot == directory.boot.id {
         return Ok(None);
     }
@@ -122,9 +121,58 @@ fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<
     if written_us <= directory.boot.started_us() {
         return Ok(None);
     }
-    let Some(state) = state() else { return Ok(None) };
-    let lease_us = i64::try_from(state.lease_max_ms).unwrap_or(i64::MAX).saturating_mul(1000);
+    // The state is behind the line with its name. What cannot be read has no holders.
+    let text = record.text.splitn(3, |byte| *byte == b'\n').nth(1).unwrap_or_default();
+    let state: Option<State> = serde_json::from_slice(text).ok();
+    let deadlines_ms =
+        state.iter().flat_map(|state| &state.leases).map(|(deadline, _)| deadline.saturating_abs());
+    let Some(last_ms) = deadlines_ms.max() else { return Ok(None) };
+    let lease_us = last_ms.saturating_mul(1000).saturating_sub(last_us);
     let left_us = written_us.saturating_add(lease_us).saturating_sub(wall_us());
     // A clock that was set back says nothing.
     Ok((0 < left_us && left_us <= lease_us.saturating_mul(2)).then_some(left_us))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::clock::Moment;
+    use crate::protocol::{
+        AcquireRequest, Command, Declaration, Holder, Name, Operation, PermitTerms, Recovery, RequestId,
+        SessionId,
+    };
+    use crate::store::local::semaphores;
+
+    /// A machine that restarts in no time, or whose holders have long leases.
+    #[test]
+    fn a_file_that_was_written_before_the_start_is_of_an_earlier_boot() {
+        let place = tempfile::TempDir::new().expect("there is room");
+        let mut directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
+        let request = AcquireRequest {
+            holder: Holder::new("holder").expect("valid"),
+            request: RequestId::new("session.1").expect("valid"),
+            terms: PermitTerms::new(1, 3_600_000),
+            wait: false,
+            supersedes: false,
+        };
+        let command = Command {
+            semaphore: Name::new("s").expect("valid"),
+            session: SessionId::new("session").expect("valid"),
+            lease_ms: 3_600_000,
+            recovery: Recovery::Off,
+            declaration: Declaration::Declare(1),
+            operation: Operation::Acquire { queue_max: 0, requests: vec![request] },
+        };
+        semaphores::execute(&directory, &command, &command.session, Moment::now()).expect("there is room");
+        let file = File::open(directory.paths(&command.semaphore).state).expect("it was made");
+        let record =
+            Record::read(&file).expect("it can be read").expect("it is sound").expect("it was written");
+        let in_use =
+            |directory: &Directory| in_use_us(directory, &file, &record).expect("it is open").is_some();
+        assert!(!in_use(&directory), "it is of this boot");
+        directory.boot.id += 1;
+        assert!(in_use(&directory), "it was written since the start");
+        directory.boot.restart();
+        assert!(!in_use(&directory), "it was written before the start");
+    }
 }

@@ -1,13 +1,13 @@
 //! [`Record`]: a text in a file with two halves, of which a writer overwrites the older one.
 //!
 //! The file begins with two headers, each in a disk sector of its own. A header says where its text is, and
-//! has checksums of the text and of itself; the one with the higher sequence number counts. A writer puts the
-//! new text beside the one that counts, and then writes the other header. So a process may be killed at any
-//! moment, and the file has the text of before or the new one.
+//! has checksums of the text and of itself; the one with the higher sequence number counts. A writer puts
+//! the new text beside the one that counts, and then writes the other header. So a process may be killed at
+//! any moment, and the file has the text of before or the new one.
 //!
-//! A writer that is killed leaves a text without a header. It never leaves a wrong header, because a header is
-//! written at once, nor a header with a wrong text. So either is damage, and the file is refused. To take the
-//! older half instead would undo a command: a permit that was granted would be free again.
+//! A writer that is killed leaves a text without a header. It never leaves a wrong header, because a header
+//! is written at once, nor a header with a wrong text. So either is damage, and the file is refused. To take
+//! the older half instead would undo a command: a permit that was granted would be free again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

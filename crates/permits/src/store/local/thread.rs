@@ -1,12 +1,12 @@
 //! [`Thread`]: works with the files of a directory for one session.
 //!
-//! **The session learns what happened to a semaphore in the order in which it happened.** A server tells it on
-//! one connection. Here replies and messages come by two ways: the thread has the reply to its own command at
-//! once, and the messages of other processes come through the mailbox. Assume that an operator revokes a
-//! waiter and that its renewal is executed next. The renewal finds no waiter. If the session heard that first,
-//! it would ask for a new place, and the revocation would be undone. So the thread reads the mailbox after
-//! each command, and reports what others have sent before the command ahead of its reply. The number of the
-//! write, which each message has, tells what was sent before it.
+//! **The session learns what happened to a semaphore in the order in which it happened.** A server tells it
+//! on one connection. Here replies and messages come by two ways: the thread has the reply to its own
+//! command at once, and the messages of other processes come through the mailbox. Assume that an operator
+//! revokes a waiter, and that its renewal is executed next. The renewal finds no waiter. If the session
+//! heard that first, it would ask for a new place, and the revocation would be undone. So the thread reads
+//! the mailbox after each command, and reports what others have sent before the command ahead of its reply.
+//! Each message has the number of the write that it tells of, which says what was sent before.
 
 use std::collections::BTreeMap;
 use std::fs::File;

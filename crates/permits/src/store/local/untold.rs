@@ -1,7 +1,7 @@
 //! [`Untold`]: the ends of requests of which no message could tell their sessions.
 //!
-//! A pipe takes some hundred messages. If an operator revokes more waiters of one session than that while the
-//! session is busy or stopped, the rest does not fit. The session then renews everything, and its renewal of a
+//! A pipe takes some hundred messages. If an operator revokes more waiters of one session while the session
+//! is busy or stopped, the rest does not fit. The session then renews everything, and its renewal of a
 //! revoked waiter finds nothing in the store, as after a loss of state: without more it would ask for a new
 //! place, and the revocation would be undone. So the file of the semaphore keeps what did not fit. The next
 //! command of that session takes it, and hears it ahead of its reply.
