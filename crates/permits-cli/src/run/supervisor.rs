@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::child::{self, Child, ChildChange, Ended};
 use super::signals::Signals;
-use super::terminal::Terminal;
+use super::terminal::{Foreground, Terminal};
 use crate::posix::{self, ByDefault};
 use crate::report;
 
@@ -241,14 +241,11 @@ impl Supervisor {
         let group = self.child.group();
         let in_front = self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(group));
         let by = |other: Signal| signal == other.as_raw();
-        if let Some(terminal) = &self.terminal
+        if self.terminal.is_some()
             && (by(Signal::TTIN) || by(Signal::TTOU))
             && !self.forwarded_stop.is_some_and(by)
-            && terminal.is_ours()
         {
-            // The command asks for the terminal, and this process is in the foreground.
-            self.wants_terminal = true;
-            return self.continue_child(permits).await;
+            return self.on_request(permits).await;
         }
         // Stopped from outside, say, by a debugger: the permit is renewed meanwhile.
         let not_ours = by(Signal::STOP) && !in_front;
@@ -260,6 +257,31 @@ impl Supervisor {
         }
         self.stop_self(signal).await;
         self.continue_child(permits).await
+    }
+
+    /// The command was stopped because it used the terminal in the background: it asks for the foreground.
+    async fn on_request(&mut self, permits: &PermitSet) -> Result<(), EndReason> {
+        let Some(terminal) = self.terminal.clone() else { return Ok(()) };
+        match terminal.foreground(self.child.group()) {
+            // The one between, a `permits run` in the command, gives it back to the command and continues that.
+            // Stopped by now, this process would leave it without a permit.
+            Foreground::Below => return Ok(()),
+            Foreground::Own | Foreground::Command => {}
+            Foreground::Elsewhere => self.ask(&terminal).await,
+        }
+        self.wants_terminal = true;
+        self.continue_child(permits).await
+    }
+
+    /// Asks for the foreground, which stops this process's group if it is a job in the background. In another
+    /// `permits run` of this job, whose command has the foreground, it is the request of a neighbour.
+    async fn ask(&mut self, terminal: &Terminal) {
+        let Ok(_by_default) = ByDefault::set(Signal::TTOU) else { return };
+        posix::unblock(Signal::TTOU);
+        if terminal.ask().is_err() {
+            // No process could continue this one. The command asks again, but not at once.
+            self.signals.continued(STOP_TIMEOUT).await;
+        }
     }
 
     async fn stop_self(&mut self, signal: i32) {

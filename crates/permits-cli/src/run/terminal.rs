@@ -39,15 +39,57 @@ pub(super) fn is_alone() -> bool {
     !numbers.filter(|number| *number != own.as_raw_pid()).any(|number| is_member(number, group))
 }
 
-/// True if the process is alive and in `group`. The line is `pid (name) state parent group …`, where the name
-/// may have any character.
+/// True if the process is alive and in `group`.
 #[cfg(target_os = "linux")]
 fn is_member(process: i32, group: Pid) -> bool {
-    let Ok(line) = fs::read(format!("/proc/{process}/stat")) else { return false };
+    stat(process).is_some_and(|stat| stat.is_alive && stat.group == group.as_raw_pid())
+}
+
+/// What is used of a process's line `pid (name) state parent group …`.
+#[cfg(target_os = "linux")]
+struct Stat {
+    is_alive: bool,
+    parent: i32,
+    group: i32,
+}
+
+#[cfg(target_os = "linux")]
+fn stat(process: i32) -> Option<Stat> {
+    let line = fs::read(format!("/proc/{process}/stat")).ok()?;
     let line = String::from_utf8_lossy(&line);
-    let mut fields = line.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
-    let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
-    is_alive && fields.nth(1) == Some(&group.as_raw_pid().to_string())
+    // The name may have any character.
+    let mut fields = line.rsplit(')').next()?.split_ascii_whitespace();
+    let is_alive = !matches!(fields.next()?, "Z" | "X");
+    Some(Stat { is_alive, parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()? })
+}
+
+/// True if `process` is a child of `ancestor`, or of a process that is.
+#[cfg(target_os = "linux")]
+fn is_below(process: Pid, ancestor: Pid) -> bool {
+    let parent = |process: &i32| stat(*process).map(|stat| stat.parent);
+    let ancestors = std::iter::successors(Some(process.as_raw_pid()), parent).skip(1);
+    ancestors.take(MAX_DEPTH).any(|it| it == ancestor.as_raw_pid())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_below(_: Pid, _: Pid) -> bool {
+    false
+}
+
+/// More than the generations between a command and a process in it.
+#[cfg(target_os = "linux")]
+const MAX_DEPTH: usize = 1000;
+
+/// Where the foreground is.
+pub(super) enum Foreground {
+    /// At this process's group.
+    Own,
+    /// At the command's group.
+    Command,
+    /// At a group that a process of the command has made, such as the command of a `permits run` in it.
+    Below,
+    /// At another job, or nowhere.
+    Elsewhere,
 }
 
 /// Unknown here. A neighbour gets the foreground when it asks.
@@ -87,6 +129,23 @@ impl Terminal {
     /// True if `group` is in the foreground.
     pub(super) fn is_of(&self, group: Pid) -> bool {
         tcgetpgrp(&*self.device) == Ok(group)
+    }
+
+    /// Where the foreground is, seen from this process and its command, the leader of `command`.
+    pub(super) fn foreground(&self, command: Pid) -> Foreground {
+        match tcgetpgrp(&*self.device) {
+            Ok(group) if group == self.own_group => Foreground::Own,
+            Ok(group) if group == command => Foreground::Command,
+            // The first process of a group gives it the number.
+            Ok(group) if is_below(group, command) => Foreground::Below,
+            _ => Foreground::Elsewhere,
+        }
+    }
+
+    /// Puts this process into the foreground, and is stopped by SIGTTOU until it is there. The kernel signals
+    /// all of this process's group. An error if no process could continue it.
+    pub(super) fn ask(&self) -> io::Result<()> {
+        Ok(tcsetpgrp(&*self.device, self.own_group)?)
     }
 
     /// True if standard input is this terminal.

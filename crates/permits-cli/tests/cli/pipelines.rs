@@ -14,6 +14,7 @@ use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
 on_both_stores! {
     a_neighbour_in_the_pipeline_may_use_the_terminal,
     a_command_and_its_neighbour_take_turns_at_the_terminal,
+    runs_beside_and_within_each_other_take_turns_at_the_terminal,
 }
 
 const RUN: &str = "\"$P\" run semaphore --limit 2 --recovery off";
@@ -85,19 +86,37 @@ fn a_neighbour_in_the_pipeline_may_use_the_terminal(store: &dyn Store, _: &str) 
     }
 }
 
-fn a_command_and_its_neighbour_take_turns_at_the_terminal(store: &dyn Store, _: &str) {
-    let command = "read answer; echo \"first: $answer\"; read go < gate
-        read answer; echo \"third: $answer\"";
-    let neighbour = "read line; echo \"$line\"; read answer < /dev/tty; echo \"second: $answer\"
-        echo go > gate; cat";
-    let mut session = Session::start(store, &[("command", command), ("neighbour", neighbour)]);
-    session.types(&format!("{RUN} -- sh command | sh neighbour"));
+/// The first reads two lines of the terminal, and between them the second reads one.
+const TURNS: [(&str, &str); 2] = [
+    ("command", "read answer; echo \"first: $answer\"; read go < gate; read answer; echo \"third: $answer\""),
+    (
+        "neighbour",
+        "read line; echo \"$line\"; read answer < /dev/tty; echo \"second: $answer\"; echo go > gate; cat",
+    ),
+];
+
+#[track_caller]
+fn take_turns(store: &dyn Store, line: &str) {
+    let mut session = Session::start(store, &TURNS);
+    session.types(line);
     for (order, answer) in [("first", "one"), ("second", "two"), ("third", "three")] {
         session.types(answer);
         session.terminal.shows(&format!("{order}: {answer}"));
     }
     session.terminal.shows("prompt> ");
+    assert_eq!(counts(store, "semaphore"), (0, 0), "{line}");
     session.finish();
+}
+
+fn a_command_and_its_neighbour_take_turns_at_the_terminal(store: &dyn Store, _: &str) {
+    take_turns(store, &format!("{RUN} -- sh command | sh neighbour"));
+}
+
+/// None of them may be stopped alone, and the job is not.
+fn runs_beside_and_within_each_other_take_turns_at_the_terminal(store: &dyn Store, _: &str) {
+    take_turns(store, &format!("{RUN} -- sh command | {RUN} -- sh neighbour"));
+    // The shell keeps the process that the outer run watches.
+    take_turns(store, &format!("{RUN} -- sh -c '{RUN} -- sh command | sh neighbour; exit'"));
 }
 
 #[test]
