@@ -299,11 +299,11 @@ fn the_modes_of_the_terminal_are_restored_after_a_loss_alone(store: &dyn Store, 
     let mut terminal = Terminal::shell(store);
     terminal.types("cd $(mktemp -d); stty -g > before\n");
     terminal.shows("prompt> ");
-    let full_screen = "stty raw -echo; printf '\\033[?1047hre''ady'; exec sleep 1000";
+    let full_screen = "stty raw -echo; printf '\\033[?1049hre''ady'; exec sleep 1000";
     terminal.types(&format!("\"$P\" run {name} --limit 1 --holder h -- sh -c \"{full_screen}\"\n"));
-    terminal.shows("\u{1b}[?1047hready");
+    terminal.shows("\u{1b}[?1049hready");
     revoke(store, name, "h", "");
-    terminal.shows("\u{1b}[?1047l\u{1b}[?25h");
+    terminal.shows("\u{1b}7\u{1b}[?1049l\u{1b}[?25h");
     terminal.shows("prompt> ");
     terminal.types("stty -g | cmp - before && echo the sa''me\n");
     terminal.shows("the same");
