@@ -6,9 +6,10 @@
 use std::fs;
 use std::path::Path;
 
-use permits_testkit::wait;
+use permits_testkit::wait::{self, SILENCE};
+use rustix::process::Signal;
 
-use crate::support::{Holder, Local, Store, counts, fresh, on_both_stores, output, run};
+use crate::support::{Holder, Local, Store, counts, fresh, on_both_stores, output, run, send, state};
 use crate::terminal::{CTRL_C, CTRL_Z, Terminal};
 
 on_both_stores! {
@@ -28,7 +29,7 @@ const CHOOSES: &str = "read line; read answer < /dev/tty; echo \"chosen: $answer
 /// A shell in a directory with these scripts.
 struct Session {
     terminal: Terminal,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Session {
@@ -41,7 +42,7 @@ impl Session {
         let mut terminal = Terminal::shell(store);
         terminal.types(&format!("cd {}; mkfifo gate\n", directory.path().display()));
         terminal.shows("prompt> ");
-        Self { terminal, _directory: directory }
+        Self { terminal, directory }
     }
 
     /// Types a line, and leaves its echo behind.
@@ -117,6 +118,35 @@ fn runs_beside_and_within_each_other_take_turns_at_the_terminal(store: &dyn Stor
     take_turns(store, &format!("{RUN} -- sh command | {RUN} -- sh neighbour"));
     // The shell keeps the process that the outer run watches.
     take_turns(store, &format!("{RUN} -- sh -c '{RUN} -- sh command | sh neighbour; exit'"));
+}
+
+/// The inner run is held up, so that the outer one sees its command stopped before that is continued.
+#[test]
+fn a_run_is_not_stopped_while_one_within_it_has_the_terminal() {
+    let store = Local::new();
+    let command = "echo $PPID > inner; read answer; echo \"first: $answer\"; read go < gate";
+    let neighbour = "read line; echo \"$line\"; kill -STOP $(cat inner); echo $$ > second
+        read answer < /dev/tty; echo \"second: $answer\"; echo go > gate; cat";
+    let mut session = Session::start(&store, &[("command", command), ("neighbour", neighbour)]);
+    let within = format!("echo $PPID $$ > outer; {RUN} -- sh command | sh neighbour; exit");
+    session.types(&format!("{RUN} -- sh -c '{within}'"));
+    session.types("one");
+    session.terminal.shows("first: one");
+    let directory = session.directory.path().to_owned();
+    let numbers = |file: &str| -> Vec<u32> {
+        let text = fs::read_to_string(directory.join(file)).unwrap_or_default();
+        text.split_whitespace().map(|number| number.parse().expect("a process id")).collect()
+    };
+    let outer = numbers("outer");
+    assert!(wait::until(|| state(outer[1]) == 'T'), "{}", session.terminal.screen());
+    assert!(!wait::within(SILENCE, || state(outer[0]) == 'T'), "{}", session.terminal.screen());
+    // The neighbour asks again, since the first signal is lost for a stopped process.
+    send(numbers("inner")[0], Signal::CONT);
+    send(numbers("second")[0], Signal::CONT);
+    session.types("two");
+    session.terminal.shows("second: two");
+    session.terminal.shows("prompt> ");
+    session.finish();
 }
 
 #[test]
