@@ -83,8 +83,8 @@ impl Certificates {
         Self { files: Arc::new(files) }
     }
 
-    /// One certificate that is its own authority, for servers at these hosts, as `openssl req -x509` makes it.
-    /// It is valid until the end of the year `until`.
+    /// One certificate that is its own authority, for servers at these hosts, as `openssl req -x509` makes
+    /// it. It is valid until the end of the year `until`.
     pub fn self_signed(hosts: &[&str], until: i32) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("permits-tls-")

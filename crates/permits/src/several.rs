@@ -4,9 +4,10 @@
 //! one another in a circle, and docs/design.md says why that admits as many as a grant of all at once would.
 //!
 //! A grant with `at_least` counts from the moment at which the whole set is held, whatever its place in that
-//! order: otherwise the units of a rate would have cooled while the set waited for a place, and many sets that
-//! get their places together would exceed the rate. So the set is not ready before the store knows that such a
-//! grant counts anew. While it waits, the units are held, and a set that is not completed counts for nothing.
+//! order: otherwise the units of a rate would have cooled while the set waited for a place, and many sets
+//! that get their places together would exceed the rate. So the set is not ready before the store knows that
+//! such a grant counts anew. While it waits, the units are held, and a set that is not completed counts for
+//! nothing.
 //!
 //! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped
 //! or failed, the request is withdrawn and the set is released, at any stage.
@@ -199,8 +200,8 @@ impl Progress {
         }
     }
 
-    /// Lets the grants with `at_least` count from the moment at which all are held. The last grant was made at
-    /// that moment.
+    /// Lets the grants with `at_least` count from the moment at which all are held. The last grant was made
+    /// at that moment.
     fn poll_counting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireAllError>> {
         let (left, permits) = (self.wait_left(), &self.set.permits);
         let counting = self.counting.get_or_insert_with(|| {

@@ -263,8 +263,8 @@ impl Supervisor {
     async fn on_request(&mut self, permits: &PermitSet) -> Result<(), EndReason> {
         let Some(terminal) = self.terminal.clone() else { return Ok(()) };
         match terminal.foreground(self.child.group()) {
-            // The one between, a `permits run` in the command, gives it back to the command and continues that.
-            // Stopped by now, this process would leave it without a permit.
+            // The one between, a `permits run` in the command, gives it back to the command and continues
+            // that. Stopped by now, this process would leave it without a permit.
             Foreground::Below => return Ok(()),
             Foreground::Own | Foreground::Command => {}
             Foreground::Elsewhere => self.ask(&terminal).await,

@@ -98,9 +98,10 @@ pub(super) fn is_alone() -> bool {
     getpid() == getpgrp()
 }
 
-/// Leaves the alternate screen and shows the cursor. The first code saves the cursor's place, because 1049 puts
-/// the cursor at the place saved last, also for a program that was not on the alternate screen. Each screen has
-/// a place of its own. Code 1047 would leave the cursor alone, but Alacritty and Windows Terminal ignore it.
+/// Leaves the alternate screen and shows the cursor. The first code saves the cursor's place, because 1049
+/// puts the cursor at the place saved last, also for a program that was not on the alternate screen. Each
+/// screen has a place of its own. Code 1047 would leave the cursor alone, but Alacritty and Windows Terminal
+/// ignore it.
 const LEAVE_SCREEN: &[u8] = b"\x1b7\x1b[?1049l\x1b[?25h";
 
 /// The terminal that controls this process. Cheap to clone.

@@ -75,8 +75,8 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder may give a part of its units back, change its lease, and let a grant that counts for some time
-    /// count for longer. Units that count stay until then: a later renewal gives them back.
+    /// A holder may give a part of its units back, change its lease, and let a grant that counts for some
+    /// time count for longer. Units that count stay until then: a later renewal gives them back.
     fn change_terms(&mut self, renew: &RenewRequest) {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {

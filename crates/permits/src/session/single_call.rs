@@ -2,8 +2,8 @@
 //! adoption.
 //!
 //! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout,
-//! except a renewal: the permit has a deadline of its own. The renewal by which a grant counts anew is retried
-//! as long as its caller would wait for a permit.
+//! except a renewal: the permit has a deadline of its own. The renewal by which a grant counts anew is
+//! retried as long as its caller would wait for a permit.
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ async fn a_private_authority_and_a_clients_certificate_let_in() {
     client.close().succeeds().await;
 }
 
-/// As `openssl req -x509` makes it: an authority's certificate, which the rules of the web refuse as a server's.
+/// As `openssl req -x509` makes it: an authority's certificate, which the rules of the web refuse as a
+/// server's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_self_signed_certificate_that_the_url_names_is_accepted_if_name_and_time_fit() {
     if skip::without_tls() {

@@ -77,7 +77,8 @@ impl SemaphoreSession {
         let entry = self.acquisitions.get_mut(request)?;
         let permit = entry.permit.as_ref()?;
         let granted_us = permit.stored_grant().token;
-        // A message may bring the grant before any reply. Then the request was sent before the grant was made.
+        // A message may bring the grant before any reply. Then the request was sent before the grant was
+        // made.
         let before_any = ReplyTimes { sent_at: entry.acquisition.extended_at, server_us: granted_us };
         let ReplyTimes { sent_at, server_us } = self.replied.unwrap_or(before_any);
         let server_us = server_us + now.as_micros().saturating_sub(sent_at.as_micros());

@@ -37,8 +37,8 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Notes in the marker that the machine has restarted, unless another process has, or another machine uses
-    /// the directory. Returns the store's time at the start of this boot.
+    /// Notes in the marker that the machine has restarted, unless another process has, or another machine
+    /// uses the directory. Returns the store's time at the start of this boot.
     fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
         let current = |marker: &Stamp| marker.boot == self.boot.id;
         if let Some(marker) = self.marker()?.filter(current) {

@@ -101,8 +101,9 @@ impl Fixture {
         rest.unwrap_or_else(|left| panic!("{left}\n{}", self.tail()));
     }
 
-    /// Makes all files look as if the machine had restarted since: written in an earlier boot, whose clock was
-    /// ahead by so many microseconds. Of the processes that have used the directory, the last may be ending.
+    /// Makes all files look as if the machine had restarted since: written in an earlier boot, whose clock
+    /// was ahead by so many microseconds. Of the processes that have used the directory, the last may be
+    /// ending.
     pub(crate) fn restart(&self, ahead_us: i64) {
         assert!(wait::until(|| !self.has_reader()), "a session is open: {:?}", self.entries());
         for path in self.entries().into_iter().filter(|path| path.is_file()) {

@@ -1,5 +1,5 @@
-//! Grants that count anew, once a set of permits is held: the renewal that tells the store, and what becomes of
-//! it if the store does not answer.
+//! Grants that count anew, once a set of permits is held: the renewal that tells the store, and what becomes
+//! of it if the store does not answer.
 
 use tokio::sync::oneshot;
 
