@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::entry::Entry;
+use super::entry::{Entry, InFlight};
+use super::outages::Outages;
 use super::{SemaphoreSession, Turn};
 use crate::acquisition::{Input, Stage};
 use crate::clock::{Moment, millis};
@@ -19,6 +20,22 @@ use crate::store::StoreError;
 use crate::timing::SILENT_AFTER;
 
 impl SemaphoreSession {
+    /// The longest outage of a kind of call.
+    pub(in crate::session) fn outage(&self) -> Option<&Outage> {
+        self.outages.longest()
+    }
+
+    /// Ends the outages of calls that nothing needs any more. To be called when the calls are made: whatever
+    /// is to be repeated is in flight then, or waits for the end of a pause.
+    pub(super) fn end_unneeded_outages(&mut self) {
+        let Outages { acquiring, releasing, renewing, confirming } = &mut self.outages;
+        let InFlight { acquiring: acquires, releasing: releases, renewing: renewals, .. } = self.in_flight;
+        acquiring.take_if(|_| acquires == 0 && self.unsent.is_empty());
+        releasing.take_if(|_| releases == 0 && self.releases.is_empty());
+        renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due);
+        confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
+    }
+
     /// The wait limit, or the deadline, of an acquisition has come.
     pub(in crate::session) fn on_acquisition_time(
         &mut self,

@@ -9,8 +9,6 @@
 //! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
 //! program asked for is not repeated.
 
-use super::SemaphoreSession;
-use super::entry::InFlight;
 use crate::acquisition::Stage;
 use crate::clock::Moment;
 use crate::session::call::CallKind;
@@ -20,10 +18,10 @@ use crate::store::StoreError;
 /// See the module.
 #[derive(Default)]
 pub(super) struct Outages {
-    acquiring: Option<Outage>,
+    pub(super) acquiring: Option<Outage>,
     pub(super) releasing: Option<Outage>,
-    renewing: Option<Outage>,
-    confirming: Option<Outage>,
+    pub(super) renewing: Option<Outage>,
+    pub(super) confirming: Option<Outage>,
 }
 
 impl Outages {
@@ -68,23 +66,5 @@ impl Outages {
         let Self { acquiring, releasing, renewing, confirming } = self;
         let all = [acquiring, releasing, renewing, confirming];
         all.into_iter().flatten().min_by_key(|outage| outage.since)
-    }
-}
-
-impl SemaphoreSession {
-    /// The longest outage of a kind of call.
-    pub(in crate::session) fn outage(&self) -> Option<&Outage> {
-        self.outages.longest()
-    }
-
-    /// Ends the outages of calls that nothing needs any more. To be called when the calls are made: whatever
-    /// is to be repeated is in flight then, or waits for the end of a pause.
-    pub(super) fn end_unneeded_outages(&mut self) {
-        let Outages { acquiring, releasing, renewing, confirming } = &mut self.outages;
-        let InFlight { acquiring: acquires, releasing: releases, renewing: renewals, .. } = self.in_flight;
-        acquiring.take_if(|_| acquires == 0 && self.unsent.is_empty());
-        releasing.take_if(|_| releases == 0 && self.releases.is_empty());
-        renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due);
-        confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
     }
 }
