@@ -56,6 +56,9 @@ pub(crate) const SMALL: &[&str] = &[
     "renew: by a handle: known",
     "renew: by a handle: put back",
     "renew: by a handle: lost without a state",
+    "renew: counts for longer",
+    "renew: counts for no shorter",
+    "renew: does not count at all",
     "adopt: done",
     "adopt: no such permit",
     "set_limit: Done",
@@ -235,6 +238,11 @@ impl Coverage {
             }
             let waited = entry.is_some_and(|entry| entry.deadline < 0);
             self.add(held && waited, "renew: reclaimed, waiter forgotten");
+            let stored = entry.map_or(0, |entry| entry.terms.at_least_ms);
+            let asked = renewal.terms.at_least_ms;
+            self.add(held && stored > 0 && asked > stored, "renew: counts for longer");
+            self.add(held && stored > 0 && asked < stored, "renew: counts for no shorter");
+            self.add(held && stored == 0 && asked > 0, "renew: does not count at all");
             let made = before.map_or(0, |state| state.slots_made);
             let slot = renewal.grant.map_or(0, |grant| u64::from(grant.slot));
             self.add(

@@ -325,6 +325,7 @@ impl Simulation {
                 renewal.lease_version = if later { version + 1 } else { version.saturating_sub(1) };
             }
             Claiming::ByHandle => renewal.by_handle = true,
+            Claiming::Counts { at_least_ms } => renewal.terms.at_least_ms = at_least_ms,
             Claiming::Invented { age_us, slot } => {
                 renewal.grant = Some(Grant { token: self.now_us - age_us, slot });
             }

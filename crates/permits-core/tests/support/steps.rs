@@ -5,7 +5,7 @@
 //! fails.
 
 use permits_core::model::Part;
-use permits_core::protocol::{Declaration, LimitChange, Recovery};
+use permits_core::protocol::{Declaration, LimitChange, MAX_COUNTS_MS, Recovery};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -219,6 +219,10 @@ pub(crate) enum Claiming {
     },
     /// By its handle, not by the session that has held it all along.
     ByHandle,
+    /// Its grant counts for this time, if it counts at all and not already for longer.
+    Counts {
+        at_least_ms: u64,
+    },
     /// An invented grant of some time ago.
     Invented {
         age_us: u64,
@@ -465,6 +469,7 @@ fn claiming() -> impl Strategy<Value = Claiming> {
         1 => Just(Claiming::OtherWeight),
         2 => Just(Claiming::Lighter),
         2 => (leases(), any::<bool>()).prop_map(|(lease_ms, later)| Claiming::Lease { lease_ms, later }),
+        2 => prop_oneof![20 => 1_u64..6_000, 1 => Just(MAX_COUNTS_MS)].prop_map(|at_least_ms| Claiming::Counts { at_least_ms }),
         2 => (1_u64..5_000_000, prop_oneof![4 => 0_u32..12, 1 => 0_u32..3_000])
             .prop_map(|(age_us, slot)| Claiming::Invented { age_us, slot }),
     ]

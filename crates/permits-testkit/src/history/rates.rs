@@ -1,12 +1,15 @@
 //! Checks of grants that count for some time, and of the ends in refusals.
 
 use permits_core::model::EntryState;
-use permits_core::protocol::{AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome};
+use permits_core::protocol::{
+    AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome, RenewOutcome,
+};
 
 use super::step::Step;
 
 /// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
-/// operator frees them or the state is lost. A release may correct their number, to the limit at most.
+/// operator frees them or the state is lost. A release may correct their number, to the limit at most, and a
+/// renewal lets them count for the longer of two times.
 pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
     for (holder, before) in step.entries_before() {
         let Some(grant) = before.place.taken() else { continue };
@@ -15,7 +18,31 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
             EntryState::Cooling(_) => before.deadline.unsigned_abs(),
             _ => grant.token.div_ceil(1000).min(step.now_ms() + 1) + before.terms.at_least_ms,
         };
-        if before.terms.at_least_ms == 0 || until <= step.now_ms() {
+        if before.terms.at_least_ms == 0 {
+            continue;
+        }
+        let asked = match (&step.command.operation, &step.reply.answers) {
+            (Operation::Renew(requests), Answers::Renew(answers)) => requests
+                .iter()
+                .zip(answers)
+                .filter(|(renew, was)| {
+                    renew.holder == *holder && renew.request == before.request && **was == RenewOutcome::Held
+                })
+                .map(|(renew, _)| renew.terms.at_least_ms)
+                .max(),
+            _ => None,
+        };
+        let at_least_ms = asked.unwrap_or(0).max(before.terms.at_least_ms);
+        // One whose lease has ended may be put back on other terms.
+        let is_held = before.deadline > 0 && before.deadline.unsigned_abs() > step.now_ms();
+        if let Some(after) =
+            step.entry_after(holder).filter(|after| after.place == EntryState::Holding(grant))
+            && is_held
+            && after.terms.at_least_ms != at_least_ms
+        {
+            return Err(format!("{holder} is to count for {at_least_ms} ms: {before:?}, {after:?}"));
+        }
+        if until <= step.now_ms() {
             continue;
         }
         let freed = match &step.command.operation {
