@@ -356,7 +356,9 @@ pub enum AdoptError {
     /// The client has ended.
     #[error(transparent)]
     Ended(#[from] Ended),
-    /// The store refused or could not be reached.
+    /// The store refused or could not be reached. If no try was answered, the store may have given the permit
+    /// to this client, which then releases it in the background. You may adopt by the same handle again: that
+    /// succeeds if no try was executed, and is [`Gone`](Self::Gone) otherwise.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -138,6 +138,16 @@ impl SingleCall {
         }
     }
 
+    /// The adoption that it is, if the store may have executed it: in an earlier try, or in this one, which
+    /// failed with `error`.
+    pub(super) fn possible_adoption(&self, error: Option<&StoreError>) -> Option<&AdoptRequest> {
+        let is_possible = self.sent_before || error.is_some_and(StoreError::is_outcome_unknown);
+        match &self.reply_to {
+            ReplyTo::Adopt(adopt, _) if is_possible => Some(adopt),
+            _ => None,
+        }
+    }
+
     /// Returns true if it is a change whose first try may have been executed, and so long ago that the store
     /// may not remember it when this one arrives.
     fn may_be_forgotten(&self, now: Moment) -> bool {
@@ -213,27 +223,26 @@ impl SingleCalls {
         self.waiting.iter().any(|call| call.outage.is_some())
     }
 
-    /// Fails the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be
-    /// reached.
-    pub(super) fn fail_timed_out(
+    /// Takes the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be
+    /// reached, each with the error.
+    pub(super) fn take_timed_out(
         &mut self,
         down: &Option<Outage>,
         timeout: Duration,
         now: Moment,
-        outbox: &mut Outbox,
-    ) {
+    ) -> Vec<(SingleCall, StoreError)> {
+        let mut timed_out = Vec::new();
         for index in (0..self.waiting.len()).rev() {
             let call = &self.waiting[index];
             let Some(Outage { since, error }) = Outage::older(down, &call.outage).cloned() else { continue };
             if call.is_late(now) || now >= since.max(call.created_at) + timeout {
-                self.waiting.remove(index).fail(error, outbox);
+                timed_out.push((self.waiting.remove(index), error));
             }
         }
+        timed_out
     }
 
-    pub(super) fn close(&mut self, outbox: &mut Outbox) {
-        for call in self.waiting.drain(..) {
-            call.fail_closed(outbox);
-        }
+    pub(super) fn take_all(&mut self) -> Vec<SingleCall> {
+        std::mem::take(&mut self.waiting)
     }
 }

@@ -427,8 +427,9 @@ impl Engine {
             semaphore.fail_timed_out(&self.down, &mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
-        let Turn { config, outbox, .. } = &mut self.turn;
-        self.single_calls.fail_timed_out(&self.down, config.store_timeout, now, outbox);
+        for (call, error) in self.single_calls.take_timed_out(&self.down, self.store_timeout(), now) {
+            self.fail_single(call, Some(error));
+        }
     }
 
     /// Releases everything, replies to all callers, and ends when the store has confirmed it or
@@ -441,7 +442,9 @@ impl Engine {
             return;
         }
         self.turn.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
-        self.single_calls.close(&mut self.turn.outbox);
+        for call in self.single_calls.take_all() {
+            self.fail_single(call, None);
+        }
         for (name, semaphore) in &mut self.semaphores {
             semaphore.close(&mut self.turn);
             mark_dirty(&mut self.dirty, name, semaphore);

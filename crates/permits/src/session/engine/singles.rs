@@ -70,7 +70,8 @@ impl Engine {
             (ReplyTo::Renew(_, answer), _) => {
                 self.turn.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
             }
-            (ReplyTo::Adopt(_, answer), _) => {
+            (ReplyTo::Adopt(adopt, answer), _) => {
+                self.release_adopted(&call.semaphore, *adopt);
                 self.turn.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
             }
         }
@@ -104,7 +105,7 @@ impl Engine {
         semaphore.adopt(adopt, sent_at, turn)
     }
 
-    /// Releases an adopted permit, since a closing session does not renew.
+    /// Releases what an adoption brought, or may have brought, and no caller gets.
     fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest) {
         let (semaphore, turn) = self.semaphore(name);
         let release = PendingRelease {
@@ -119,19 +120,30 @@ impl Engine {
     }
 
     pub(super) fn on_single_failure(&mut self, call: SingleCall, error: StoreError) {
-        if self.closing.is_some() {
-            if let ReplyTo::Adopt(adopt, _) = &call.reply_to
-                && error.is_outcome_unknown()
-            {
-                // The adoption may have succeeded.
-                self.release_adopted(&call.semaphore, (**adopt).clone());
-            }
-            return call.fail_closed(&mut self.turn.outbox);
-        }
-        if error.is_temporary() && !call.is_late(self.turn.now) {
+        if error.is_temporary() && !call.is_late(self.turn.now) && self.closing.is_none() {
             self.single_calls.retry(call, error, self.turn.now);
         } else {
-            call.fail(error, &mut self.turn.outbox);
+            self.fail_single(call, Some(error));
+        }
+    }
+
+    /// Replies with the error, or that the session closes.
+    ///
+    /// An adoption that the store may have executed is released, as an acquisition is: otherwise its unit
+    /// would be held by nobody until the end of its lease.
+    ///
+    /// The caller may try the same handle again meanwhile. The second adoption has a request of its own,
+    /// which this release does not name: however late the release arrives, it cannot end the second one. If
+    /// the first one was executed, the second finds the permit gone. To repeat the first request was ruled
+    /// out: a release of it that is delayed on its way would take the permit from the second caller.
+    pub(super) fn fail_single(&mut self, call: SingleCall, error: Option<StoreError>) {
+        if let Some(adopt) = call.possible_adoption(error.as_ref()) {
+            let adopt = adopt.clone();
+            self.release_adopted(&call.semaphore, adopt);
+        }
+        match error {
+            Some(error) if self.closing.is_none() => call.fail(error, &mut self.turn.outbox),
+            _ => call.fail_closed(&mut self.turn.outbox),
         }
     }
 }

@@ -45,8 +45,10 @@ impl SemaphoreSession {
             // The reply took longer than the lease.
             _ => None,
         };
-        if permit.is_none() {
-            self.forget(&request, turn);
+        if permit.is_none()
+            && let Some(entry) = self.forget(&request, turn)
+        {
+            self.queue_release(entry.to_release(), turn);
         }
         permit.ok_or(AdoptError::Gone)
     }

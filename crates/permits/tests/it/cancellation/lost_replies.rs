@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
-use permits::{AcquireOptions, Client, Limit, Lost, PermitHandle, Recovery};
+use permits::{AcquireOptions, AdoptError, Client, Limit, Lost, PermitHandle, Recovery};
 use permits_testkit::sound::Named as _;
 use permits_testkit::{HANGS, wait};
 
@@ -109,4 +109,30 @@ fn a_grant_whose_message_is_lost_is_learned_by_the_next_renewal() {
     let permit = waiting.join().expect("it does not panic").expect("it was granted");
     permit.release().wait().expect("it is held");
     fixture.all_units_come_back();
+}
+
+/// Until the store timeout, and then as an acquisition: its unit is given back. The lease is longer than the
+/// test.
+#[test]
+fn an_adoption_whose_replies_are_all_lost_gives_its_unit_back() {
+    let fixture = Fixture::new();
+    let builder = Client::builder(fixture.proxy.url()).recovery(Recovery::Off);
+    let client = builder.lease(Duration::from_secs(1)).store_timeout(Duration::from_secs(1)).connect();
+    let client = client.wait().expect("the server is up");
+    let hand_over = || {
+        let permit = fixture.semaphore().acquire().wait().expect("it is free");
+        permit.hand_over().wait().expect("it is held")
+    };
+    // So that the server knows the script, and executes the next adoption.
+    client.adopt(&hand_over()).wait().expect("it is held").release().wait().expect("it is held");
+
+    let handle = hand_over();
+    fixture.proxy.swallow_replies(true);
+    let error = client.adopt(&handle).wait().expect_err("no reply arrives");
+    assert!(matches!(&error, AdoptError::Store(store) if store.is_temporary()), "{error:?}");
+    fixture.proxy.refuse(true);
+    fixture.proxy.swallow_replies(false);
+    fixture.heal();
+    fixture.all_units_come_back();
+    assert_eq!(client.adopt(&handle).wait().map(drop), Err(AdoptError::Gone), "it was released");
 }

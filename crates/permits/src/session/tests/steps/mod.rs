@@ -1,6 +1,7 @@
 //! The engine, step by step: one session, whose calls a test answers itself, at the times that the test
 //! chooses.
 
+mod adopting;
 mod confirming;
 mod counting;
 mod keeping;
@@ -437,34 +438,6 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
     }
     let sent_for = last_sent.since(began);
     assert!((Duration::from_secs(50)..Duration::from_secs(57)).contains(&sent_for), "{sent_for:?}");
-}
-
-/// An adoption that the store answers when the client is closing already: the permit was once handed out all
-/// the same, by an engine that then ended and renewed nothing.
-#[test]
-fn an_adoption_answered_while_closing_is_given_back() {
-    let mut bench = Bench::new();
-    let handle: PermitHandle = "permits9:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
-    let (answer, mut adopted) = channel();
-    let request = bench.session.new_request();
-    let PermitHandle { semaphore, holder, request: old, terms, grant, .. } = handle.clone();
-    let new_request = request.clone();
-    let adopt = Box::new(AdoptRequest { holder, request: old, terms, grant, new_request, last_token: None });
-    bench.session.send(Message::Adopt { semaphore, adopt, answer });
-    let call = bench.call();
-
-    let (answer, mut closed) = channel();
-    bench.engine.on_message(Message::Close { answer: Some(answer) }, bench.now);
-    bench.answer(call, Answers::Adopt(true));
-    assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Ended(Ended::Closed)))));
-    let release = bench.call();
-    assert_releases(&release, &(handle.semaphore, handle.holder, request));
-    bench.answer_closed();
-    assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
-    bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
-    assert!(bench.calls().is_empty());
-    bench.answer_closed();
-    assert!(matches!(closed.try_recv(), Ok(Ok(()))));
 }
 
 /// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant
