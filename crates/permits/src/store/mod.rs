@@ -153,7 +153,7 @@ fn unknown_scheme(url: &str) -> AddressError {
     } else if is_server(url) {
         format!("it has no scheme: did you mean redis://{url}?")
     } else {
-        format!("it begins with none of {known} (did you mean redis://HOST:PORT?)")
+        format!("it begins with none of {known}; did you mean redis://HOST:PORT?")
     };
     AddressError::Invalid { reason }
 }

@@ -369,7 +369,7 @@ mod tests {
         for (error, expected) in [
             (
                 Error::InvalidCertificate(CertificateError::Other(other)),
-                "an authority's own certificate is none",
+                "the server's certificate is an authority's",
             ),
             (Error::InvalidCertificate(CertificateError::Expired), "has expired"),
             (
