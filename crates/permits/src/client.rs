@@ -148,8 +148,9 @@ impl Client {
     ///
     /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
     /// Leases begin with the grants: one that is [not renewed](crate::AcquireOptions::auto_renew) can end
-    /// while others are waited for. A grant with [`at_least`](crate::AcquireOptions::at_least) counts also if
-    /// another semaphore then refuses.
+    /// while others are waited for. A grant with [`at_least`](crate::AcquireOptions::at_least) counts from
+    /// the moment at which all are held; the store is told so before the set is ready. A set that is not
+    /// completed counts for nothing.
     ///
     /// # Errors
     /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. What was

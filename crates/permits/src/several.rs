@@ -4,10 +4,9 @@
 //! one another in a circle, and docs/design.md says why that admits as many as a grant of all at once would.
 //!
 //! A grant with `at_least` counts from the moment at which the whole set is held, whatever its place in that
-//! order: otherwise the units of a rate would have cooled while the set waited for a place, and many sets
+//! order. Otherwise the units of a rate would have cooled while the set waited for a place, and many sets
 //! that get their places together would exceed the rate. So the set is not ready before the store knows that
-//! such a grant counts anew. While it waits, the units are held, and a set that is not completed counts for
-//! nothing.
+//! the grant counts anew. A set that is not completed counts for nothing: no permit of it was given out.
 //!
 //! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped
 //! or failed, the request is withdrawn and the set is released, at any stage.
@@ -84,7 +83,8 @@ impl AcquireAll {
     }
 
     /// The semaphore that is acquired now: the next one of those that are not yet held. `None` if it is
-    /// ready.
+    /// ready, or only tells the store that grants with [`at_least`](AcquireOptions::at_least) count from now
+    /// on.
     pub fn semaphore(&self) -> Option<&str> {
         Some(&self.progress.as_ref().ok()?.requests.front()?.semaphore)
     }
@@ -200,8 +200,8 @@ impl Progress {
         }
     }
 
-    /// Lets the grants with `at_least` count from the moment at which all are held. The last grant was made
-    /// at that moment.
+    /// Lets the grants with `at_least` count from the moment at which all are held. The last one was made at
+    /// that moment. A program that crashes before the store has answered has not worked under the set.
     fn poll_counting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireAllError>> {
         let (left, permits) = (self.wait_left(), &self.set.permits);
         let counting = self.counting.get_or_insert_with(|| {
@@ -248,7 +248,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// What was never held as a set counts for nothing.
+    /// A set that is not completed counts for nothing. What was handed to the caller is no longer here.
     fn drop(&mut self) {
         for permit in self.set.permits.iter().filter(|permit| permit.counts()) {
             let _ = permit.count(0);
