@@ -31,8 +31,9 @@ impl SemaphoreSession {
         self.release_kept(idle, turn);
         let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
-        let longest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).max();
-        if let Some(at) = next.or(longest) {
+        // What is put back meanwhile is not announced, and two requests may have two times.
+        let shortest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).min();
+        if let Some(at) = next.into_iter().chain(shortest).min() {
             self.schedule.give_back_by(at);
         }
     }

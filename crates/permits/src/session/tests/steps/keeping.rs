@@ -90,6 +90,30 @@ fn what_no_request_takes_is_released_in_time() {
     assert_released(&mut bench);
 }
 
+/// The next look once came after the longest time of any permit in use, or when the one that is kept was due.
+#[test]
+fn a_permit_with_a_short_time_is_released_in_time_beside_one_with_a_long_time() {
+    for other_is_kept in [false, true] {
+        let mut bench = Bench::new();
+        let (mut other, _) = request(&mut bench, 5 * IDLE);
+        let call = bench.call();
+        answer_keepable(&mut bench, call, granted());
+        let mut other = taken(&mut other);
+        let (mut short, shelf) = keepable(&mut bench);
+        assert!(!other_is_kept || other.put_back(bench.now), "it is kept");
+        for _ in 0..5 {
+            assert!(bench.calls().is_empty(), "both are in use, or to be kept");
+            bench.pass(IDLE / 2);
+        }
+        assert!(short.put_back(bench.now));
+        bench.pass(IDLE / 2);
+        assert!(bench.calls().is_empty(), "its time is not up, beside one that is kept: {other_is_kept}");
+        bench.pass(IDLE / 2);
+        assert_released(&mut bench);
+        assert_eq!(shelf.is_empty(), !other_is_kept, "the other one stays");
+    }
+}
+
 /// As when a hash slot of a cluster has moved: a recall may have been missed.
 #[test]
 fn a_connection_that_comes_up_releases_what_is_kept() {
