@@ -55,7 +55,15 @@ pub(crate) async fn change(common: &Common, changed: &Changed, change: Change) -
 /// shown as it is.
 fn state(change: &Change, inspection: &Inspection) -> String {
     let state = match change {
-        Change::Pause { .. } => paused(inspection.pause_remaining, inspection.pause_reason.as_deref()),
+        Change::Pause { time, .. } => {
+            let state = paused(inspection.pause_remaining, inspection.pause_reason.as_deref());
+            match (time, inspection.pause_remaining) {
+                (Some(time), remaining) if remaining.is_none_or(|left| left > *time) => {
+                    format!("{state}, by an earlier pause that ends later")
+                }
+                _ => state.replacen("for another ", "for ", 1),
+            }
+        }
         Change::Resume => "resumed".to_owned(),
         Change::CloseLine { .. } => {
             closed(inspection.closed.as_deref().unwrap_or_default()).replacen("CLOSED", "closed", 1)

@@ -108,7 +108,18 @@ pub(crate) fn user_and_host() -> String {
 pub(crate) fn user() -> String {
     let named = |variable| env::var(variable).ok().map(|name| plain(&name)).filter(|name| !name.is_empty());
     let user = ["USER", "LOGNAME"].into_iter().find_map(named);
-    user.unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
+    user.or_else(registered_user).unwrap_or_else(|| format!("uid-{}", rustix::process::getuid().as_raw()))
+}
+
+/// The name of this process's user in /etc/passwd. In a container and under systemd no variable may have it.
+fn registered_user() -> Option<String> {
+    let (id, users) = (rustix::process::getuid().as_raw(), std::fs::read_to_string("/etc/passwd").ok()?);
+    let mut users = users.lines().map(|line| line.split(':'));
+    let user = users.find_map(|mut user| {
+        let name = user.next()?;
+        (user.nth(1)?.parse() == Ok(id)).then(|| plain(name))
+    })?;
+    Some(user).filter(|user| !user.is_empty())
 }
 
 /// A name short enough for half a label.

@@ -106,7 +106,11 @@ impl FromStr for PermitHandle {
         match mark {
             Some(Ok(found)) if found == u32::from(layout()) => {}
             Some(Ok(found)) => return Err(InvalidInput::HandleLayout { found, supported: layout().into() }),
-            _ => return Err(broken("it does not begin with permits and a number")),
+            _ => {
+                return Err(broken(
+                    "it does not begin with permits and a number, as what `permits acquire` prints does",
+                ));
+            }
         }
         let [_, semaphore, holder, request, weight, lease, token, slot, ref rest @ ..] = parts[..] else {
             return Err(broken("it has fewer than 8 parts"));

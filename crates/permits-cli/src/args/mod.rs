@@ -319,7 +319,7 @@ pub(crate) struct Alert {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
-    /// The longest wait that needs no look, 1ms to 366 days (8784h)
+    /// The longest wait that needs no look, 1ms to 366d
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::alert_wait)]
     pub(crate) wait: Option<Duration>,
 
@@ -349,7 +349,7 @@ pub(crate) struct Pause {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
-    /// Time after which the pause ends by itself, 1ms to 366 days (8784h) [default: none: until permits
+    /// Time after which the pause ends by itself, 1ms to 366d [default: none: until permits
     /// resume]
     #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true, value_parser = value::pause)]
     pub(crate) time: Option<Duration>,

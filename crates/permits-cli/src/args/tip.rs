@@ -3,7 +3,11 @@
 
 use std::env;
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use permits::check::similar;
+
+use super::Args;
 
 /// The verbs that request a permit.
 const REQUESTS: [&str; 3] = ["permits run", "permits hold", "permits acquire"];
@@ -18,6 +22,7 @@ const OPTIONS: [(&[&str], &str); 14] = [
             "--concurrency",
             "--count",
             "--jobs",
+            "--limits",
             "--max",
             "--max-concurrency",
             "--permits",
@@ -119,9 +124,14 @@ fn of_option(given: &str) -> Option<String> {
 }
 
 fn of_verb(given: &str, is_similar: bool) -> Option<String> {
-    match VERBS.iter().find(|(others, _)| others.contains(&given)) {
-        Some((_, call)) => Some(format!("did you mean: {call}?")),
-        None if is_similar => None,
+    if let Some((_, call)) = VERBS.iter().find(|(others, _)| others.contains(&given)) {
+        return Some(format!("did you mean: {call}?"));
+    }
+    // The parser finds none for a short word with two letters in the wrong order.
+    let verbs = Args::command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    match similar(given, verbs).first() {
+        _ if is_similar => None,
+        Some(verb) => Some(format!("did you mean: permits {verb}?")),
         None => Some(format!("a semaphore comes after a verb: permits status {given}")),
     }
 }

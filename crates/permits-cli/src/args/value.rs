@@ -251,8 +251,9 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 /// Parses numbers with `ms`, `s`, `m` or `h`, the larger unit first, such as `1h30m`, or seconds without a
 /// unit. The last number may have a fraction.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-    let wrong = || "write numbers with ms, s, m or h, such as 500ms, 1.5s, 15s or 1h30m".to_owned();
+    const UNITS: [(&str, u64); 5] =
+        [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+    let wrong = || "write numbers with ms, s, m, h or d, such as 500ms, 1.5s, 15s or 1h30m".to_owned();
     let (mut rest, mut larger, mut total) = (text, u64::MAX, 0_u64);
     loop {
         let whole = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -301,6 +302,8 @@ mod tests {
             ("0.25", 250),
             ("1.5h", 5_400_000),
             ("1h30m", 5_400_000),
+            ("1d", 86_400_000),
+            ("2d12h", 216_000_000),
             ("1h2m3s4ms", 3_723_004),
             ("1m1.5s", 61_500),
             ("0.29s", 290),
@@ -314,8 +317,8 @@ mod tests {
     fn invalid_durations_are_refused() {
         let too_long = ["99999999999999999999", "18446744073709551615s", "6000000000000000h"];
         for text in [
-            "", "s", "ms", "-1", "+1", "1 s", "1d", "15S", "ten", "1e3", "½s", "1.", "1.s", ".5s", "1.2.3s",
-            "1m30", "30s1m", "1s1s", "1.5m1s", "1h 30m",
+            "", "s", "ms", "-1", "+1", "1 s", "1w", "1h1d", "15S", "ten", "1e3", "½s", "1.", "1.s", ".5s",
+            "1.2.3s", "1m30", "30s1m", "1s1s", "1.5m1s", "1h 30m",
         ] {
             assert!(duration(text).is_err(), "{text}");
         }

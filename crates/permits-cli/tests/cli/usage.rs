@@ -59,7 +59,10 @@ fn wrong_usage_is_64_and_says_why() {
         (&["acquire", "x", "--also", "y"], "unexpected argument '--also'"),
         (&["acquire", "x", "--limit", "1", "--max-hold", "1h"], "--max-hold is for run and hold"),
         (&["renew"], "<HANDLE>"),
-        (&["renew", "x"], "not a permit handle: it does not begin with permits and a number"),
+        (
+            &["renew", "x"],
+            "not a permit handle: it does not begin with permits and a number, as what `permits acquire` prints does",
+        ),
         (&["renew", "permits9:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
         (&["release", ""], "not a permit handle"),
         (&["release", "-", "--count", "x"], "it must be a whole number from 0 to 4294967295"),
@@ -245,12 +248,14 @@ fn an_option_of_another_program_gets_the_tip_that_is_meant() {
         (&["run", "x", "-child-exit-code", "true"], "leave it out"),
         (&["run", "x", "-pass-stdin", "true"], "leave it out"),
         (&["run", "x", "-shell=false", "true"], "leave it out"),
+        (&["run", "x", "--limits", "3", "true"], "did you mean --limit?"),
         // Other verbs
         (&["list", "api"], "did you mean --under api?"),
         (&["ps"], "did you mean: permits status NAME?"),
         (&["lock", "x", "true"], "did you mean: permits run NAME COMMAND?"),
         (&["unlock", "x"], "did you mean: permits release HANDLE"),
         (&["unpin", "x"], "did you mean: permits limit NAME --unpin?"),
+        (&["rnu", "x", "true"], "did you mean: permits run?"),
         (&["exports"], "a semaphore comes after a verb: permits status exports"),
     ] {
         let refused = output(&mut permits(CLOSED_PORT, arguments));

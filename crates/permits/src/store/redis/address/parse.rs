@@ -295,6 +295,8 @@ mod tests {
             ("rediss://a#insecure", "always verified"),
             ("redis://a/first", "the database must be a number"),
             ("redis://a/-1", "the database must be a number"),
+            ("redis://:p@ss/word@a/", "must be percent-encoded"),
+            ("redis://a/?ssl=true", "option ssl is said by the scheme: write rediss://"),
             ("redis+unix://?pass=hunter", "it names no socket"),
             ("redis+unix://u:hunter@a/x", "it names no socket"),
             ("redis://a?db=3", "write redis://HOST/DATABASE"),

@@ -112,12 +112,18 @@ pub(super) fn database(text: &str) -> Result<u32, String> {
     // Servers store the number in an int.
     let number =
         if text.is_empty() { Some(0) } else { text.parse().ok().filter(|index| *index <= i32::MAX as u32) };
-    number.ok_or_else(|| "the database must be a number, 0 unless given".into())
+    number.ok_or_else(|| {
+        let reason = "the database must be a number, 0 unless given";
+        // A slash of the password has ended the host.
+        if text.contains('@') { format!("{reason}; {ENCODE}") } else { reason.into() }
+    })
 }
 
 /// The options, each with the reason for which this kind of URL refuses it, if it does.
-fn known(kind: Kind, tls: bool) -> [Known; 10] {
+fn known(kind: Kind, tls: bool) -> [Known; 12] {
     let only_if = |taken: bool, reason| (!taken).then_some(reason);
+    // Options of other programs.
+    let as_scheme = Some("is said by the scheme: write rediss:// for TLS");
     let with_tls = only_if(tls, "needs TLS: write rediss:// instead of redis://");
     let of_sentinels = only_if(kind == Kind::Sentinel, "is for redis+sentinel:// alone");
     let unix = kind == Kind::Unix;
@@ -134,6 +140,8 @@ fn known(kind: Kind, tls: bool) -> [Known; 10] {
         (RECOVERY, None),
         // Accepted because URLs of other programs have it. The commands are the same in both protocols.
         ("protocol", None),
+        ("ssl", as_scheme),
+        ("tls", as_scheme),
         ("tls_ca", with_tls),
         ("tls_cert", with_tls),
         ("tls_key", with_tls),
