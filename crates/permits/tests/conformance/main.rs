@@ -81,7 +81,7 @@ macro_rules! every_case {
                 a_permit_is_kept_for_a_third_of_its_lease_at_most: real_time,
                 what_may_be_kept_is_seen_until_a_request_waits: anything,
                 another_client_gets_what_is_kept: anything,
-                a_try_of_another_client_waits_for_what_is_kept: anything,
+                a_try_of_another_client_waits_for_what_is_kept: real_time,
                 a_try_is_refused_if_what_may_be_kept_is_used: anything,
                 what_nobody_uses_is_given_back_in_time: real_time,
                 other_terms_are_not_met_by_what_is_kept: anything,
