@@ -139,7 +139,7 @@ export class List {
       keyOf: (row) => (row.members ? `group ${row.isIdle ? "" : row.name}` : `semaphore ${row.name}`),
       empty: () => {
         if (!this.isRead) return "Nothing has been read yet.";
-        return this.rows.size ? "None matches search and filter." : "There are no semaphores. The first request for a permit makes one.";
+        return this.rows.size ? "No semaphore matches." : "There are no semaphores. The first request for a permit makes one.";
       },
       onOpen: (row) => (row.members ? this.fold(row, !row.expanded) : onOpen(row.name)),
       onFold: (row, isOpen) => row.members && row.expanded !== isOpen && this.fold(row, isOpen),
