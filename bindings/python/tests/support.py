@@ -69,7 +69,7 @@ class Server:
     def __init__(self, directory: Path, *arguments: str) -> None:
         program = os.environ.get("PERMITS_TEST_SERVER")
         program = program or shutil.which("redis-server") or shutil.which("valkey-server")
-        assert program, "scripts/install-redis installs a server"
+        assert program, "scripts/more/install-redis installs a server"
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/"
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]

@@ -121,7 +121,7 @@ pub fn figures(aims: &[Aim]) -> String {
 }
 
 /// The place of the aims of one command, in the page on performance.
-pub(crate) const fn part(begin: &'static str) -> Part<'static> {
+pub const fn part(begin: &'static str) -> Part<'static> {
     Part { begin, end: "<!-- end of aims -->" }
 }
 

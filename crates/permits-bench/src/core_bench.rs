@@ -1,23 +1,24 @@
 //! `permits-bench core`: `permits` and the lower bounds alone, with the aims that need no other system.
 //!
-//! The comparison runs the same rounds with other systems between them, and shows these aims with its own.
-
-use std::path::Path;
+//! The comparison of the laboratory runs the same rounds with other systems between them, and shows these
+//! aims with its own.
 
 use permits_testkit::Server;
 
 use crate::Failure;
 use crate::aims::Bound::{AtLeast, AtMost};
-use crate::aims::{Aim, figures, part, table};
+use crate::aims::{Aim, table};
 use crate::modes::{Mode, available};
 use crate::results::Results;
 use crate::system::{KEEPING, OWN, System};
 use crate::workloads::{Bench, Scale};
 
-/// `[--quick] [--into FILE]`: a little of everything; every value of every round to a file, as JSON. Without
-/// either the figures go to `docs/performance.md`.
-pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let is_whole = arguments.is_empty();
+/// `[--quick] [--into FILE]`: a little of everything; every value of every round to a file, as JSON. Returns
+/// the aims that were measured, which are printed, too.
+///
+/// # Errors
+/// If a server or a workload fails, or the file cannot be written.
+pub fn run(arguments: &[&str]) -> Result<Vec<Aim>, Failure> {
     let (scale, arguments) = match arguments {
         ["--quick", rest @ ..] => (Scale::QUICK, rest),
         all => (Scale::CORE, all),
@@ -38,11 +39,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     if let Some(file) = into {
         std::fs::write(file, serde_json::to_string_pretty(&bench.results.json())? + "\n")?;
     }
-    if is_whole {
-        part("<!-- aims: figures of scripts/bench core -->")
-            .put(&figures(&aims), Path::new("docs/performance.md"))?;
-    }
-    Ok(())
+    Ok(aims)
 }
 
 /// Runs all rounds, each in all modes.

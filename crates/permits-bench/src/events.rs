@@ -46,7 +46,7 @@ pub fn parse(answers: &[Value]) -> Result<Vec<Event>, Failure> {
 
 /// The average number of permits held, from the first grant until the first process ran out of work: the
 /// throughput, as a part of what holds of this length allow.
-pub(crate) fn occupied(events: &[Event]) -> f64 {
+pub fn occupied(events: &[Event]) -> f64 {
     let begin = events.iter().map(|event| event.got).fold(f64::MAX, f64::min);
     let end = events.iter().map(|event| event.asked).fold(f64::MIN, f64::max);
     let held: f64 = events.iter().map(|event| event.freed.min(end) - event.got.min(end)).sum();
@@ -67,7 +67,7 @@ pub fn inversions(events: &[Event]) -> usize {
 
 /// For each request that waited when another process released: the time from that release to its own grant. A
 /// request that the first release after it does not serve still counts from there.
-pub(crate) fn hand_offs(events: &[Event]) -> Vec<f64> {
+pub fn hand_offs(events: &[Event]) -> Vec<f64> {
     let wait = |event: &Event| {
         let others = events.iter().filter(|other| other.process != event.process);
         let first = others.map(|other| other.freed).filter(|freed| *freed > event.asked);

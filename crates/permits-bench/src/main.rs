@@ -1,4 +1,4 @@
-//! `permits-bench COMMAND`: the benchmarks, the fault matrix at length, and the soak.
+//! `permits-bench COMMAND`: the benchmarks of a change.
 
 use std::process::ExitCode;
 

@@ -77,12 +77,12 @@ impl Meter {
     }
 
     /// Bytes of the data, without those of connections.
-    pub(crate) fn memory(&mut self) -> Result<f64, Failure> {
+    pub fn memory(&mut self) -> Result<f64, Failure> {
         Ok(self.bytes("used_memory")? - self.memory_of_connections()?)
     }
 
     /// Bytes of the connections.
-    pub(crate) fn memory_of_connections(&mut self) -> Result<f64, Failure> {
+    pub fn memory_of_connections(&mut self) -> Result<f64, Failure> {
         self.bytes("mem_clients_normal")
     }
 

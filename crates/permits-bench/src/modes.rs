@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 /// The delay of the link in one direction.
-pub(crate) const LINK_DELAY: Duration = Duration::from_micros(500);
+pub const LINK_DELAY: Duration = Duration::from_micros(500);
 
 impl Mode {
     /// All modes.

@@ -93,7 +93,7 @@ impl Results {
     }
 
     /// Returns whether the system is not made for the workload, by an earlier answer.
-    pub(crate) fn cannot(&self, system: &str, workload: &str) -> bool {
+    pub fn cannot(&self, system: &str, workload: &str) -> bool {
         self.for_good(system, workload).is_some()
     }
 

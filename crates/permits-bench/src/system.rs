@@ -133,14 +133,14 @@ pub struct Process {
 
 impl Process {
     /// Sends a command, without waiting for the answer.
-    pub(crate) fn send(&mut self, command: &str) -> Result<(), Failure> {
+    pub fn send(&mut self, command: &str) -> Result<(), Failure> {
         command.clone_into(&mut self.last_command);
         Ok(self.stdin.write_all(format!("{command}\n").as_bytes())?)
     }
 
     /// The answer to the oldest command that has none; an error of the kind [`Cannot`] if the system cannot
     /// do it.
-    pub(crate) fn answer(&self) -> Result<Value, Failure> {
+    pub fn answer(&self) -> Result<Value, Failure> {
         let line = self.lines.next_line(HANGS);
         let line = line.ok_or_else(|| format!("{} does not answer `{}`", self.name, self.last_command))?;
         let value: Value = serde_json::from_str(&line)?;
@@ -160,29 +160,30 @@ impl Process {
     }
 
     /// The answers that have arrived since the last one; the command need not have ended.
-    pub(crate) fn arrived(&self) -> Result<Vec<Value>, Failure> {
+    pub fn arrived(&self) -> Result<Vec<Value>, Failure> {
         let lines = std::iter::from_fn(|| self.lines.next_line(Duration::ZERO));
         Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
         self.guard.pid()
     }
 
     /// Kills it, as a crash would.
-    pub(crate) fn kill(mut self) {
+    pub fn kill(mut self) {
         self.guard.kill();
     }
 
     /// Kills it. Returns the answers that had arrived since the last one.
-    pub(crate) fn crash(mut self) -> Result<Vec<Value>, Failure> {
+    pub fn crash(mut self) -> Result<Vec<Value>, Failure> {
         self.guard.kill();
         let lines = std::iter::from_fn(|| self.lines.next_line(HANGS));
         Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
     }
 
     /// The processor time so far, in microseconds.
-    pub(crate) fn processor_us(&self) -> Result<f64, Failure> {
+    pub fn processor_us(&self) -> Result<f64, Failure> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.guard.pid()))?;
         // The second field, the name, may have spaces in it.
         let (_, rest) = stat.rsplit_once(')').ok_or("no name in stat")?;
@@ -194,7 +195,7 @@ impl Process {
 
 /// A workload that a system is not made for. Not a failure: the table states it.
 #[derive(Debug)]
-pub(crate) struct Cannot(pub(crate) String);
+pub struct Cannot(pub String);
 
 impl std::fmt::Display for Cannot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,7 +2,7 @@
 //!
 //! A test asks in its first line, such as `if skip::before(7, 0) { return; }`. The test harness counts a test
 //! that returns as passed. So each skipped test is reported past the harness, as a line on standard error
-//! that begins with `SKIPPED`; `scripts/test-servers` counts these.
+//! that begins with `SKIPPED`; `scripts/lab test-servers` counts these.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};

@@ -1,7 +1,7 @@
-//! `permits-bench driver KIND URL LEASE_MS`: `permits` or a lower bound, as a process with a line protocol.
+//! `driver KIND URL LEASE_MS`: `permits` or a lower bound, as a process with a line protocol.
 //!
 //! The protocol is the same for all systems of the comparison: a command is a line of words on standard
-//! input, its answer one JSON object in a line on standard output. `comparison/peers/README.md` lists the
+//! input, its answer one JSON object in a line on standard output. `lab/comparison/peers/README.md` lists the
 //! commands. This file has the loops that the drivers share.
 
 mod mix;

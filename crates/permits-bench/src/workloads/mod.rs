@@ -54,7 +54,7 @@ impl Scale {
         short_lease: Duration::from_secs(3),
     };
     /// Medians of some rounds, without the long queues: for the lower bounds and `permits` alone.
-    pub(crate) const CORE: Self = Self { rounds: 3, seconds: 1.0, idle: 6.0, recalls: 200, ..Self::QUICK };
+    pub const CORE: Self = Self { rounds: 3, seconds: 1.0, idle: 6.0, recalls: 200, ..Self::QUICK };
     /// A little of everything.
     pub const QUICK: Self = Self {
         rounds: 1,
@@ -69,7 +69,7 @@ impl Scale {
     };
 
     /// The renewal interval of `permits`: a third of a lease, which is 15 s unless set.
-    pub(crate) fn renewal(self) -> Duration {
+    pub fn renewal(self) -> Duration {
         if self.lease.is_zero() { Duration::from_secs(5) } else { self.lease / 3 }
     }
 }
@@ -79,10 +79,12 @@ pub struct Bench {
     /// The server.
     pub server: Server,
     link: Proxy,
-    pub(crate) meter: Meter,
+    /// The meter of the server.
+    pub meter: Meter,
     /// The amounts.
     pub scale: Scale,
-    pub(crate) mode: Mode,
+    /// The mode of what is measured now.
+    pub mode: Mode,
     awake: Option<Awake>,
     /// The results so far.
     pub results: Results,
@@ -180,18 +182,19 @@ impl Bench {
         Ok(())
     }
 
-    pub(crate) fn note(&mut self, system: &str, figure: &str, value: f64) {
+    /// Adds the value of a figure, in the mode of the bench.
+    pub fn note(&mut self, system: &str, figure: &str, value: f64) {
         self.results.note(self.mode, system, figure, value);
     }
 
     /// Starts a process with the lease of the scale.
-    pub(crate) fn start(&self, system: &System) -> Result<Process, Failure> {
+    pub fn start(&self, system: &System) -> Result<Process, Failure> {
         let mut processes = self.start_many(system, 1, self.scale.lease)?;
         Ok(processes.pop().ok_or("one was started")?)
     }
 
     /// Starts several processes, in the mode of the bench.
-    pub(crate) fn start_many(
+    pub fn start_many(
         &self,
         system: &System,
         count: usize,
@@ -202,7 +205,7 @@ impl Bench {
     }
 
     /// Starts several processes that use the server at `url`.
-    pub(crate) fn start_at(
+    pub fn start_at(
         &self,
         system: &System,
         count: usize,
@@ -247,7 +250,7 @@ impl Bench {
     }
 
     /// A: the time of a cycle by one task.
-    pub(crate) fn one_task(&mut self, name: &str, process: &mut Process) -> Result<(), Failure> {
+    pub fn one_task(&mut self, name: &str, process: &mut Process) -> Result<(), Failure> {
         let Scale { seconds, warm_up, .. } = self.scale;
         process.ask(&format!("cycle warm-up 4 1 {warm_up}"))?;
         let one = process.ask(&format!("cycle one 4 1 {seconds}"))?;
@@ -260,12 +263,7 @@ impl Bench {
     }
 
     /// B: the rate, and the processor time of a cycle.
-    pub(crate) fn many_tasks(
-        &mut self,
-        name: &str,
-        process: &mut Process,
-        tasks: usize,
-    ) -> Result<(), Failure> {
+    pub fn many_tasks(&mut self, name: &str, process: &mut Process, tasks: usize) -> Result<(), Failure> {
         let Scale { seconds, warm_up, .. } = self.scale;
         // The code that many tasks run has been compiled by the first of them.
         let warm_up = if tasks > 64 { warm_up / 3.0 } else { warm_up };
@@ -275,7 +273,7 @@ impl Bench {
     }
 
     /// The rate of a command that runs cycles, and the processor time of a cycle.
-    pub(crate) fn rate(
+    pub fn rate(
         &mut self,
         name: &str,
         process: &mut Process,
@@ -426,6 +424,6 @@ pub fn all(processes: &mut [Process], command: &str) -> Result<Vec<Value>, Failu
 }
 
 /// A number of an answer.
-pub(crate) fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
+pub fn number(answer: &Value, field: &str) -> Result<f64, Failure> {
     Ok(answer[field].as_f64().ok_or_else(|| format!("no {field} in {answer}"))?)
 }

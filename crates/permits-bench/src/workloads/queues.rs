@@ -33,7 +33,7 @@ impl Bench {
     }
 
     /// The cost of a grant out of a queue of `length`, in so many processes.
-    pub(crate) fn queue(
+    pub fn queue(
         &mut self,
         system: &System,
         workload: &str,
@@ -76,11 +76,7 @@ impl Bench {
     }
 
     /// The grants to processes in some time, and the server's work meanwhile.
-    pub(crate) fn grants(
-        &mut self,
-        processes: &mut [Process],
-        time: Duration,
-    ) -> Result<(f64, Spent), Failure> {
+    pub fn grants(&mut self, processes: &mut [Process], time: Duration) -> Result<(f64, Spent), Failure> {
         let granted = |processes: &mut [Process]| -> Result<f64, Failure> {
             all(processes, "count")?.iter().map(|answer| number(answer, "grants")).sum()
         };
@@ -112,7 +108,7 @@ impl Bench {
     }
 
     /// G for waiters.
-    pub(crate) fn waiters_memory(&mut self, system: &System) -> Result<(), Failure> {
+    pub fn waiters_memory(&mut self, system: &System) -> Result<(), Failure> {
         let many = self.scale.many;
         let mut holder = self.start(system)?;
         // The cost of a first waiter and its connection is not the cost of a waiter.

@@ -84,7 +84,7 @@ fn metadata(key: &str) -> Value {
 #[test]
 fn the_files_of_the_debian_package_are_there_or_are_made() {
     let made = TempDir::new().expect("a directory");
-    output(Command::new("scripts/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
+    output(Command::new("scripts/more/package-files").arg(env!("CARGO_BIN_EXE_permits")).arg(made.path()));
     let deb = metadata("deb");
     let of_crate = Path::new(env!("CARGO_MANIFEST_DIR"));
     for asset in deb["assets"].as_array().expect("a list") {
@@ -125,11 +125,11 @@ fn the_image_and_the_archive_name_the_program_and_scripts_that_can_be_executed()
     let url = binstall["pkg-url"].as_str().expect("a URL");
     assert!(url.ends_with(&format!("/{archive}.tar.gz")), "{url}");
     assert!(binstall["bin-dir"].as_str().is_some_and(|path| path.starts_with(&format!("{archive}/"))));
-    let script = read("scripts/package-archive");
+    let script = read("scripts/more/package-archive");
     assert!(script.contains("\nname=permits-$version-$target\n"), "the archive has another name");
 
     let texts = read(".github/workflows/release.yml") + &read("scripts/package");
-    for script in texts.split_whitespace().filter(|word| word.starts_with("scripts/package")) {
+    for script in texts.split_whitespace().filter(|word| word.starts_with("scripts/")) {
         let mode = fs::metadata(root().join(script)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script} cannot be executed");
     }
@@ -191,7 +191,9 @@ fn what_a_release_is_built_by_is_named_by_its_hash() {
             assert!(package["resolved"].is_null(), "the registry is that of the machine: {package}");
         }
     }
-    for (script, directory) in [("scripts/package-npm", "$built"), ("scripts/test-node", "$built/$tools")] {
+    for (script, directory) in
+        [("scripts/more/package-npm", "$built"), ("scripts/test-node", "$built/$tools")]
+    {
         let install = format!(r#"npm --prefix "{directory}" ci "#);
         assert!(read(script).contains(&install), "{script} does not use the lock file");
     }
@@ -213,7 +215,7 @@ fn the_image_of_a_release_has_what_the_dockerfile_says_and_equal_inputs_make_equ
     let image = |target: &str, name: &str| {
         let directory = made.path().join(name);
         fs::create_dir(&directory).expect("it is new");
-        let mut image = Command::new("scripts/package-image");
+        let mut image = Command::new("scripts/more/package-image");
         image.arg(&program).arg(target).arg(directory).current_dir(root());
         image
     };
@@ -275,7 +277,7 @@ fn a_release_has_its_hashes_and_says_what_it_was_made_of() {
     }
     let made = TempDir::new().expect("a directory");
     fs::write(made.path().join("permits.tar"), "an archive").expect("it can be written");
-    let mut provenance = Command::new("scripts/package-provenance");
+    let mut provenance = Command::new("scripts/more/package-provenance");
     output(provenance.arg(made.path()).args(["scripts/package --partial", "image: no certificates"]));
     let checked = output(
         Command::new("sh").arg("-c").arg("cd \"$0\" && sha256sum --check SHA256SUMS").arg(made.path()),

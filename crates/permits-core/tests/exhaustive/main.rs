@@ -12,7 +12,7 @@
 //! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`: each
 //!   property breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
 //!
-//! The short scopes run with all tests, the long ones by `scripts/check-model`.
+//! The short scopes run with all tests, the long ones by `scripts/lab check-model`.
 
 mod canonical;
 mod client;

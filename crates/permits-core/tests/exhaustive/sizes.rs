@@ -249,7 +249,7 @@ fn a_replica_that_lags_breaks_nothing_for_connected_clients() {
 
 /// One after the other, as each needs much memory.
 #[test]
-#[ignore = "takes long and is for a release build: scripts/check-model runs it"]
+#[ignore = "takes long and is for a release build: scripts/lab check-model runs it"]
 fn everything_holds_in_the_long_scopes() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let longer = |scope: Scope, name: &'static str| Scope { lease: 6, name, ..scope };

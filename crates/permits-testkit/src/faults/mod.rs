@@ -5,8 +5,8 @@
 //! [verified](verdict::Verdict) from outside, by the one clock of this host, and the writes that the fenced
 //! resource accepted with it. At the end nothing may be left behind.
 //!
-//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/faults` for a minute with
-//! several limits.
+//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/lab faults` for a minute
+//! with several limits.
 
 mod fixture;
 mod groups;
@@ -301,7 +301,7 @@ impl Cell {
         verdict
     }
 
-    /// Writes the history to a file of its own, in the format of `docs/evidence/operations.md`.
+    /// Writes the history to a file of its own, in the format of `lab/judge/operations.md`.
     fn write(&self, history: &History, directory: &Path) {
         let Self { row, limit, seed, .. } = self;
         let Promise { bound, order, keep, .. } = row.promise;

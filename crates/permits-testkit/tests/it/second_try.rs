@@ -15,7 +15,7 @@ fn second_try(place: &TempDir, commands: &[&str]) -> (bool, String) {
     fs::write(&failures, lines).expect("there is room");
     fs::create_dir_all(&outputs).expect("there is room");
     fs::write(outputs.join("permits-it"), "the first output").expect("there is room");
-    let mut script = Command::new(repository().join("scripts/second-try"));
+    let mut script = Command::new(repository().join("scripts/more/second-try"));
     script.args([&failures, &outputs]).env("CARGO_TARGET_DIR", place.path());
     let output = script.output().expect("python3 is installed");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

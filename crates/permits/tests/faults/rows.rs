@@ -1,5 +1,5 @@
-//! The rows of the fault matrix for a moment each. `scripts/faults` runs all of them for longer, with several
-//! limits.
+//! The rows of the fault matrix for a moment each. `scripts/lab faults` runs all of them for longer, with
+//! several limits.
 
 use std::time::Duration;
 
@@ -55,33 +55,33 @@ rows! {
     keys_vanish,
     script_flush,
     oom,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_kill,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_pause,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_pause_loose,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_failover,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_split,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     sentinel_split_loose,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     cluster_kill,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     cluster_failover,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     cluster_migrate,
     keep_recall_lost,
     keep_keeper_killed,
     keep_keeper_stopped,
     keep_server_restarted,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     keep_failover,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     keep_lanes_cluster_kill,
-    #[ignore = "a deployment, and slow: scripts/faults runs it"]
+    #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     keep_lanes_cluster_migrate,
     mixed,
 }

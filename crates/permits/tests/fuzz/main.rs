@@ -2,8 +2,8 @@
 //! from other processes, bytes from a server, and the contents of a file.
 //!
 //! Random input of two kinds: of any form, which mostly tests the first check, and valid input that was
-//! damaged a little, which passes most checks. `PERMITS_CASES` multiplies the number of cases; `scripts/fuzz`
-//! runs until it is stopped.
+//! damaged a little, which passes most checks. `PERMITS_CASES` multiplies the number of cases; `scripts/lab
+//! fuzz` runs until it is stopped.
 
 mod damage;
 mod names;

@@ -252,7 +252,7 @@ fn the_page_is_light_and_dark() {
 #[test]
 fn the_rules_of_axe_find_nothing() {
     let Some(axe) = std::env::var_os("PERMITS_AXE") else {
-        println!("SKIPPED: PERMITS_AXE names no axe.min.js; scripts/test-page installs it");
+        println!("SKIPPED: PERMITS_AXE names no axe.min.js; scripts/more/test-page installs it");
         return;
     };
     let axe = std::fs::read_to_string(axe).expect("it can be read");

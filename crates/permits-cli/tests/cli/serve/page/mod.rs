@@ -1,5 +1,5 @@
-//! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/test-page` installs
-//! them.
+//! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/more/test-page`
+//! installs them.
 //!
 //! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there, and with
 //! `PERMITS_PAGE_WIDTHS=DIRECTORY` those of each width.

@@ -1,0 +1,52 @@
+//! The command line of the fault matrix, with a row or two for a moment, its finding of a mutant, and windows
+//! under crashes.
+
+use std::process::Output;
+
+use crate::{lab, text};
+
+fn faults(words: &[&str]) -> Output {
+    lab(None, &[&["faults"], words].concat())
+}
+
+/// The cells of a line of the table.
+fn line<'a>(text: &'a str, row: &str) -> Vec<&'a str> {
+    let found = text.lines().find(|line| line.starts_with(&format!("| {row} |")));
+    found.unwrap_or_else(|| panic!("no line for {row}:\n{text}")).split('|').map(str::trim).collect()
+}
+
+#[test]
+fn a_few_rows_hold_for_a_moment() {
+    let rows = ["client-kill", "reply-lost"];
+    let output = faults(&[&["--seconds", "1", "--limit", "5"][..], &rows[..]].concat());
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    for row in rows {
+        let line = line(&text, row);
+        let [grants, injected, violations] = [line[4], line[8], line[9]].map(|cell| cell.parse::<u32>());
+        assert!(grants.is_ok_and(|grants| grants > 0), "{row}: {text}");
+        assert!(injected.is_ok_and(|injected| injected > 0), "{row}: {text}");
+        assert_eq!(violations, Ok(0), "{row}: {text}");
+    }
+}
+
+/// Half of the workers use another semaphore, and so hold besides those of the first.
+#[test]
+fn more_than_the_limit_is_found() {
+    let output = faults(&["--seconds", "1", "--limit", "5", "--mutant", "script-flush"]);
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("P2: ") && text.contains("units at once, with a limit of 5"), "{text}");
+    assert!(text.contains("slots: two in one slot"), "{text}");
+    assert_ne!(line(&text, "script-flush")[10], "never", "{text}");
+}
+
+#[test]
+fn no_window_has_more_grants_than_the_limit_while_processes_are_killed() {
+    // On a busy machine three seconds may be too short for what the run has to meet.
+    let mut runs = ["3", "10", "30"].iter().map(|seconds| lab(None, &["windows", seconds]));
+    let output = runs.find(|output| !text(output).contains("too short")).expect("thirty seconds suffice");
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("The most grants in any window: "), "{text}");
+}
