@@ -39,3 +39,14 @@ pub enum EventKind {
     /// The waiter was removed: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
 }
+
+impl EventKind {
+    /// Returns true if a session that this message does not reach gets the same answer from its next renewal.
+    /// Otherwise that renewal finds nothing in the store, and the session would ask for a new place.
+    pub fn is_told_by_renewal(&self) -> bool {
+        match self {
+            Self::Granted(_) | Self::Turn(_) | Self::Refused => true,
+            Self::Revoked(_) | Self::Superseded | Self::LineClosed(_) => false,
+        }
+    }
+}

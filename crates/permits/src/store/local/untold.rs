@@ -40,9 +40,8 @@ impl Untold {
     /// Keeps a message until `until_ms`, if no renewal gets the same answer. Returns true if it is kept.
     pub(super) fn keep(&mut self, message: &Message, until_ms: u64) -> bool {
         let Message::Event(event, _) = message else { return false };
-        match event.kind {
-            EventKind::Granted(_) | EventKind::Turn(_) | EventKind::Refused => return false,
-            EventKind::Revoked(_) | EventKind::Superseded | EventKind::LineClosed(_) => {}
+        if event.kind.is_told_by_renewal() {
+            return false;
         }
         let Event { session, holder, request, kind, .. } = event.clone();
         let same = self.0.iter_mut().find(|group| group.session == session && group.kind == kind);

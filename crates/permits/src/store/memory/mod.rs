@@ -3,12 +3,18 @@
 //! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and
 //! programs that use the same code with and without a server. Its clock is the process's monotonic clock.
 //!
+//! **A session learns what happened in the order in which it happened.** A task reports the messages that the
+//! commands of other sessions cause, because those cannot take this session's lock. A reply is known at once,
+//! and so it could come before messages of earlier commands. Assume that an operator revokes a waiter, and
+//! that its renewal is executed next: the renewal finds no waiter, the session asks for a new place, and the
+//! revocation is undone. So while messages are to be reported, a reply is reported behind them.
+//!
 //! When the last client of a memory closes, what operators have set stays for the life of the process. The
 //! rest is dropped.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,18 +26,19 @@ use super::error::StoreError;
 use super::options::{Known, Options, RECOVERY};
 use crate::clock::{Clock, Moment};
 use crate::model::{self, ServerClock, State};
-use crate::protocol::{Command, Name, Reply, SessionId};
+use crate::protocol::{Event, Name, SessionId};
 use crate::sys::process::PerProcess;
 
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// The most events of a session that wait to be reported. If there are more, they are lost, and the session
-/// renews all that it has, which gets the same answers.
-const EVENTS: usize = 1024;
+/// The most reports of a session that wait for their turn. If there are more, further ones are lost, and the
+/// session renews all that it has, which gets the same answers. Replies are not lost, nor is what no renewal
+/// tells: that a request was revoked or superseded, or that the line was closed.
+const REPORTS: usize = 1024;
 
-/// The most events reported at once.
-const EVENTS_AT_ONCE: usize = 64;
+/// The most reports at once.
+const REPORTS_AT_ONCE: usize = 64;
 
 /// The memories of this process.
 pub(crate) struct Memory;
@@ -98,9 +105,38 @@ struct Inner {
 
 /// The way to a session.
 struct Outgoing {
-    reports: mpsc::Sender<Report>,
+    reports: mpsc::UnboundedSender<Report>,
+    shared: Arc<Reporting>,
+}
+
+/// What a session and the task that reports to it share.
+#[derive(Default)]
+struct Reporting {
+    /// The number of reports that the session has not taken yet.
+    waiting: AtomicUsize,
     /// Reports were lost.
-    lost: Arc<AtomicBool>,
+    lost: AtomicBool,
+}
+
+impl Outgoing {
+    /// Returns true if the session does not know yet of all that has happened.
+    fn is_behind(&self) -> bool {
+        self.shared.waiting.load(Ordering::Acquire) > 0
+    }
+
+    fn report(&self, report: Report) {
+        let may_be_lost = match &report {
+            Report::Event(Event { kind, .. }) => kind.is_told_by_renewal(),
+            Report::Recall(_) => true,
+            Report::Outcome { .. } | Report::Up | Report::Down(_) | Report::Writable => false,
+        };
+        if may_be_lost && self.shared.waiting.load(Ordering::Acquire) >= REPORTS {
+            return self.shared.lost.store(true, Ordering::Relaxed);
+        }
+        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        // A session whose task has ended takes no reports.
+        drop(self.reports.send(report));
+    }
 }
 
 impl MemoryStore {
@@ -110,12 +146,12 @@ impl MemoryStore {
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
         // Before the memories are unlocked, because the memory's last session may be closing, and would drop
         // it.
-        let ((sender, reports), lost) = (mpsc::channel(EVENTS), Arc::default());
-        let outgoing = Outgoing { reports: sender, lost: Arc::clone(&lost) };
+        let ((sender, reports), reporting) = (mpsc::unbounded_channel(), Arc::default());
+        let outgoing = Outgoing { reports: sender, shared: Arc::clone(&reporting) };
         shared.lock().sessions.insert(options.session.clone(), outgoing);
         drop(memories);
         options.sink.report(&mut vec![Report::Up]);
-        drop(tokio::spawn(report(options.sink.clone(), reports, lost)));
+        drop(tokio::spawn(report(options.sink.clone(), reports, reporting)));
         Self {
             name: name.to_owned(),
             shared,
@@ -156,7 +192,9 @@ impl Shared {
         names
     }
 
-    fn execute(&self, prefix: &str, command: &Command) -> Reply {
+    /// Executes a request. Returns nothing if the reply is reported, behind what the session does not know yet.
+    fn execute(&self, prefix: &str, request: &Request) -> Option<Executed> {
+        let command = &request.command;
         let mut inner = self.lock();
         // By the time a session knows the later one of a reply and a message.
         let now_us = self.now_us().max(inner.last_us + 1);
@@ -183,33 +221,48 @@ impl Shared {
         if state.is_none() {
             inner.states.remove(&key);
         }
+        let executed = Executed { reply, confirmed: u32::MAX };
+        let behind = inner.sessions.get(&command.session).filter(|session| session.is_behind());
+        let executed = match behind {
+            Some(session) => {
+                session.report(Report::Outcome { id: request.id, result: Ok(executed) });
+                None
+            }
+            None => Some(executed),
+        };
         for (session, report) in reports {
             if let Some(session) = inner.sessions.get(&session) {
                 // Not reported here: the caller holds the lock of its own session.
-                if session.reports.try_send(report).is_err() {
-                    session.lost.store(true, Ordering::Relaxed);
-                }
+                session.report(report);
             }
         }
-        reply
+        executed
     }
 }
 
 /// Reports to a session, until its store is dropped.
-async fn report(sink: Arc<dyn Sink>, mut to_report: mpsc::Receiver<Report>, lost: Arc<AtomicBool>) {
+async fn report(
+    sink: Arc<dyn Sink>,
+    mut to_report: mpsc::UnboundedReceiver<Report>,
+    reporting: Arc<Reporting>,
+) {
     let mut reports = Vec::new();
-    while to_report.recv_many(&mut reports, EVENTS_AT_ONCE).await > 0 {
-        if lost.swap(false, Ordering::Relaxed) {
+    loop {
+        let count = to_report.recv_many(&mut reports, REPORTS_AT_ONCE).await;
+        if count == 0 {
+            return;
+        }
+        if reporting.lost.swap(false, Ordering::Relaxed) {
             reports.push(Report::Up);
         }
         sink.report(&mut reports);
+        reporting.waiting.fetch_sub(count, Ordering::AcqRel);
     }
 }
 
 impl Store for MemoryStore {
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>> {
-        let reply = self.shared.execute(&self.prefix, &request.command);
-        Some(Ok(Executed { reply, confirmed: u32::MAX }))
+        self.shared.execute(&self.prefix, &request).map(Ok)
     }
 
     fn list(&self, _timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>> {
@@ -241,94 +294,4 @@ fn micros(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Client;
-
-    fn client(name: &str) -> Client {
-        Client::connect(&format!("memory:{name}")).wait().expect("there is memory")
-    }
-
-    /// Closes the last client, and waits until its session has dropped the store.
-    fn close(client: Client, name: &str) {
-        client.close().wait().expect("it is there");
-        let has_session = || memories().get(name).is_some_and(|shared| !shared.lock().sessions.is_empty());
-        while has_session() {
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn each_command_is_later_than_the_one_before() {
-        let shared = Shared::new();
-        let command = Command {
-            semaphore: Name::new("exports").expect("it is valid"),
-            session: SessionId::new("session").expect("it is plain"),
-            lease_ms: 15_000,
-            recovery: crate::protocol::Recovery::Off,
-            declaration: crate::protocol::Declaration::Stored,
-            operation: crate::protocol::Operation::Inspect { max: 0 },
-        };
-        let times: Vec<u64> = (0..1000).map(|_| shared.execute("permits", &command).now_us).collect();
-        assert!(times.is_sorted_by(|one, other| one < other), "{times:?}");
-    }
-
-    #[test]
-    fn pinned_limits_and_pauses_stay_when_the_last_client_has_closed() {
-        let name = "memory-that-stays";
-        let first = client(name);
-        first.semaphore("pinned", 1).expect("valid").set_limit(7).wait().expect("it is there");
-        first.semaphore("paused", 2).expect("valid").pause("").wait().expect("it is there");
-        first
-            .semaphore("used", 3)
-            .expect("valid")
-            .acquire()
-            .wait()
-            .expect("it is free")
-            .release()
-            .wait()
-            .expect("it is held");
-        let handed_over = first
-            .semaphore("pinned", 1)
-            .expect("valid")
-            .acquire()
-            .wait()
-            .expect("it is free")
-            .hand_over()
-            .wait();
-        handed_over.expect("it is held");
-        close(first, name);
-
-        let second = client(name);
-        let seen = |semaphore: &str| {
-            second
-                .semaphore(semaphore, crate::Limit::Stored)
-                .expect("valid")
-                .inspect()
-                .wait()
-                .expect("it is there")
-        };
-        let pinned = seen("pinned");
-        assert_eq!((pinned.limit, pinned.pinned, pinned.held), (Some(7), true, 0));
-        assert!(seen("paused").paused);
-        assert_eq!(seen("used").limit, None);
-        assert_eq!(second.list().wait().expect("it is there"), ["paused", "pinned"]);
-        let other = client("memory-of-another-name");
-        assert_eq!(other.list().wait().expect("it is there"), [""; 0]);
-        close(other, "memory-of-another-name");
-        close(second, name);
-    }
-
-    #[test]
-    fn a_memory_without_pinned_limits_is_dropped_when_its_last_client_has_closed() {
-        let name = "memory-that-goes";
-        let first = client(name);
-        first.semaphore("pinned", 1).expect("valid").set_limit(7).wait().expect("it is there");
-        close(first, name);
-        assert!(memories().contains_key(name));
-        let second = client(name);
-        second.semaphore("pinned", crate::Limit::Stored).expect("valid").unpin().wait().expect("it is there");
-        close(second, name);
-        assert!(!memories().contains_key(name));
-    }
-}
+mod tests;
