@@ -97,7 +97,7 @@ pub enum AcquireError {
         remaining: Duration,
     },
     /// Not now: units of grants that [count for some time](crate::AcquireOptions::at_least) keep it out, and
-    /// nothing else.
+    /// neither a pause nor a recovery does for longer.
     #[error("no permits are free for another {remaining:?}: units that were released still count")]
     Cooling {
         /// The time until enough of them are free. A request that is made then succeeds, unless others have

@@ -82,21 +82,29 @@ impl Execution<'_> {
         }
     }
 
-    /// The refusal of a request that cannot wait: with its end, if time alone would let it in.
+    /// The refusal of a request that cannot wait: with its end, if time alone would let it in. If units cool, a
+    /// pause has an end and the store recovers, the reason is the one that lasts longest.
     fn not_now(&self, limit: u32, weight: u32) -> Refusal {
         let state = &self.state;
         let fits_ms = self.fits_at_ms(limit, weight).filter(|_| state.queue.is_empty());
-        let remaining_ms = |ends_ms: u64| ends_ms.max(state.recovering_until_ms) - self.now_ms;
-        if state.is_paused() {
-            let ends_ms = fits_ms.zip(state.pause_ends_ms()).map(|(fits_ms, ends_ms)| fits_ms.max(ends_ms));
-            return Refusal::Paused { remaining_ms: ends_ms.map(remaining_ms) };
-        }
-        match fits_ms {
-            Some(fits_ms) if fits_ms > self.now_ms => {
-                Refusal::Cooling { remaining_ms: remaining_ms(fits_ms) }
-            }
-            Some(_) if self.is_recovering() => Refusal::Recovering,
-            _ => Refusal::NoPermits,
+        let Some(fits_ms) = fits_ms.filter(|_| !state.is_paused() || state.pause_ends_ms().is_some()) else {
+            return if state.is_paused() {
+                Refusal::Paused { remaining_ms: None }
+            } else {
+                Refusal::NoPermits
+            };
+        };
+        let pause_ms = state.pause_ends_ms().unwrap_or(0);
+        let ends_ms = fits_ms.max(pause_ms).max(state.recovering_until_ms);
+        let remaining_ms = ends_ms - self.now_ms;
+        if remaining_ms == 0 {
+            Refusal::NoPermits
+        } else if ends_ms == pause_ms {
+            Refusal::Paused { remaining_ms: Some(remaining_ms) }
+        } else if ends_ms == fits_ms {
+            Refusal::Cooling { remaining_ms }
+        } else {
+            Refusal::Recovering
         }
     }
 

@@ -112,9 +112,10 @@ pub enum Refusal {
         /// and nothing else keeps it out for longer.
         remaining_ms: Option<u64>,
     },
-    /// Not now: the units are free, and the store holds them back because it recovers.
+    /// Not now: the store holds free units back because it recovers, and nothing else keeps the request out for
+    /// longer.
     Recovering,
-    /// Not now: units of grants that count for some time keep it out, and nothing else.
+    /// Not now: units of grants that count for some time keep it out, and nothing else does for longer.
     Cooling {
         /// The time until enough of them are free and the store grants, in milliseconds.
         remaining_ms: u64,

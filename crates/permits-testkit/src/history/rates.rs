@@ -83,7 +83,8 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
 }
 
 /// P17: a request that only units that cool or a pause with an end keep out is refused with the time until it
-/// fits, and no other request is. Of a batch, later requests may have changed what the first one met.
+/// fits, and no other request is. The reason is what keeps it out until then. Of a batch, later requests may
+/// have changed what the first one met.
 pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
         (&step.command.operation, &step.reply.answers)
@@ -102,7 +103,21 @@ pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
             && step.now_ms() + ms >= after.recovering_until_ms.max(after.paused_until_ms)
     };
     match refusal {
-        Refusal::Cooling { .. } if after.is_paused() => Err("it is paused".to_owned()),
+        Refusal::Cooling { .. } if after.is_paused() && after.pause_ends_ms().is_none() => {
+            Err("it is paused without an end".to_owned())
+        }
+        Refusal::Cooling { remaining_ms }
+            if !cooling
+                .clone()
+                .any(|entry| entry.deadline.unsigned_abs() == step.now_ms() + remaining_ms) =>
+        {
+            Err(format!("nothing cools for {remaining_ms} ms"))
+        }
+        Refusal::Paused { remaining_ms: Some(remaining_ms) }
+            if after.pause_ends_ms() != Some(step.now_ms() + remaining_ms) =>
+        {
+            Err(format!("the pause does not end in {remaining_ms} ms"))
+        }
         Refusal::Paused { .. } if !after.is_paused() => Err("it is not paused".to_owned()),
         Refusal::Cooling { remaining_ms } | Refusal::Paused { remaining_ms: Some(remaining_ms) }
             if !after.queue.is_empty() =>
@@ -113,6 +128,9 @@ pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
             if !fits_in(*remaining_ms) || fits_in(remaining_ms - 1) =>
         {
             Err(format!("it fits earlier or later than in {remaining_ms} ms"))
+        }
+        Refusal::Recovering if after.paused_until_ms > after.recovering_until_ms => {
+            Err("it is paused for longer than it recovers".to_owned())
         }
         Refusal::NoPermits if after.is_paused() => Err("it is paused".to_owned()),
         Refusal::NoPermits | Refusal::Paused { remaining_ms: None }

@@ -177,6 +177,7 @@ macro_rules! every_case {
                 a_grant_that_counts_is_not_served_by_what_is_kept: real_time,
                 what_does_not_count_is_not_counted: real_time,
                 a_try_succeeds_when_it_was_told_to: units_in_real_time,
+                a_try_in_a_pause_hears_of_what_keeps_it_out_longest: real_time,
                 a_permit_held_for_longer_is_free_at_once: real_time,
                 a_lost_grant_counts_for_as_long_as_asked: real_time,
                 what_cools_can_be_freed_by_an_operator: anything,

@@ -29,12 +29,15 @@ local function fits_at(limit, weight)
 end
 
 -- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
--- in; -1 if an end of a pause is not known.
+-- in; -1 if an end of a pause is not known. If units cool, a pause has an end and the store recovers, the
+-- reason is the one that lasts longest.
 local function not_now(limit, weight)
   local at = s.waiting == 0 and fits_at(limit, weight)
-  local ends = at and math.max(at, s.recovering_until, s.paused) - now_ms
-  if s.paused > 0 then return 'paused', at and s.paused < $PAUSED and ends or -1 end
+  if s.paused > 0 and not (at and s.paused < $PAUSED) then return 'paused', -1 end
   if not at then return 'no_permits' end
-  if at > now_ms then return 'cooling', ends end
-  return s.recovering and 'recovering' or 'no_permits'
+  local ends = math.max(at, s.recovering_until, s.paused)
+  if ends == now_ms then return 'no_permits' end
+  if ends == s.paused then return 'paused', ends - now_ms end
+  if ends == at then return 'cooling', ends - now_ms end
+  return 'recovering'
 end
