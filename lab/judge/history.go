@@ -12,7 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A history: its first line, and what its records say. docs/evidence/operations.md has the format.
+// A history: its first line, and what its records say. operations.md has the format.
 type history struct {
 	Row          string
 	Limit        int
@@ -31,6 +31,7 @@ type acquisition struct {
 	weight, slot                                            int
 	token                                                   uint64
 	asked, seen, acquired, until, lost, releasing, released int64
+	waited, ended                                           int64 // It was last seen in the queue, and ended without a permit.
 }
 
 const never = math.MaxInt64
@@ -57,8 +58,9 @@ type event struct {
 		Change string
 		Limit  int
 	}
-	Changed map[string]*string
-	Fault   *string
+	Changed        map[string]*string
+	Fault          *string
+	GaveUp, Failed *string
 }
 
 func read(from io.Reader) (*history, error) {
@@ -82,12 +84,14 @@ func read(from io.Reader) (*history, error) {
 		name := fmt.Sprintf("%d/%s", line.Worker, line.Tag)
 		of := found[name]
 		if of == nil {
-			of = &acquisition{name: name, seen: never, acquired: never, lost: never, releasing: never, released: never}
+			of = &acquisition{name: name, seen: never, acquired: never, lost: never, releasing: never, released: never, ended: never}
 			found[name] = of
 		}
 		switch string(line.Event) {
 		case `"Enqueued"`:
 			of.seen = line.At
+		case `"Waiting"`:
+			of.waited = line.At
 		case `"NotHeld"`:
 			of.lost = min(of.lost, line.At)
 		case `"Releasing"`:
@@ -105,10 +109,12 @@ func read(from io.Reader) (*history, error) {
 		switch {
 		case event.Asked != nil:
 			of.asked, of.weight = line.At, event.Asked.Weight
+			h.acquisitions = append(h.acquisitions, of)
 		case event.Acquired != nil:
 			of.acquired, of.until = line.At, event.Acquired.Until
 			of.token, of.slot = event.Acquired.Token, event.Acquired.Slot
-			h.acquisitions = append(h.acquisitions, of)
+		case event.GaveUp != nil || event.Failed != nil:
+			of.ended = line.At
 		case event.Held != nil:
 			of.until = max(of.until, event.Held.Until)
 		case event.Lost != nil:
@@ -141,7 +147,8 @@ func input(change string, limit int) any {
 	return nil
 }
 
-// The operations of a history. Requests without a permit are left out: without them no rule is broken.
+// The operations of a history. A request without a permit matters if it was seen in the queue: no later one
+// may have its permit while it waits.
 func (h *history) operations() []porcupine.Operation {
 	made := slices.Clone(h.changes)
 	add := func(call, end int64, input any) {
@@ -149,10 +156,19 @@ func (h *history) operations() []porcupine.Operation {
 	}
 	var tokens []uint64
 	for _, of := range h.acquisitions {
-		tokens = append(tokens, of.token)
+		if of.acquired != never {
+			tokens = append(tokens, of.token)
+		}
 	}
 	slices.Sort(tokens)
 	for _, of := range h.acquisitions {
+		if of.acquired == never {
+			if of.waited > 0 {
+				add(of.asked, of.asked, enqueue{of.name, of.seen})
+				add(of.waited, max(of.waited, of.ended), leave{of.name})
+			}
+			continue
+		}
 		next := grant{request: of.name, weight: of.weight, slot: of.slot, token: of.token, asked: of.asked, by: of.acquired}
 		if at, _ := slices.BinarySearch(tokens, of.token); at > 0 {
 			next.tokenBefore = tokens[at-1]

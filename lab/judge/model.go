@@ -22,6 +22,8 @@ type (
 		asked, by    int64  // The times of the call and of its return.
 		mayEndAt     int64  // From this time on nothing shows that the permit is held.
 	}
+	// A request without a permit leaves the queue.
+	leave    struct{ request string }
 	release  struct{ request string }
 	setLimit struct{ limit int }
 	setPause struct{ paused bool }
@@ -67,6 +69,8 @@ func (r rules) step(s state, input any) (bool, state) {
 		s.waiting, s.held, s.token = without(s.waiting, input.request), with(s.held, input.request, input), input.token
 		// Leases end without an operation: what may have ended by now no longer counts.
 		maps.DeleteFunc(s.held, func(_ string, other grant) bool { return other.mayEndAt <= input.by && other != input })
+	case leave:
+		s.waiting = without(s.waiting, input.request)
 	case release:
 		s.held = without(s.held, input.request)
 	case setLimit:

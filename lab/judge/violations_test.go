@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"compress/gzip"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/anishathalye/porcupine"
@@ -63,6 +65,11 @@ var violations = map[string]violation{
 		a.name, a.asked, a.seen, b.name, b.asked, b.seen = b.name, swapped.asked, swapped.seen, a.name, other.asked, other.seen
 		return fits
 	},
+	"a waiter that is overtaken until it gives up": func(_ *history, a, b *acquisition) bool {
+		fits := a.seen < b.asked && a.acquired < b.acquired
+		a.acquired, a.waited, a.ended = never, b.acquired+1, b.acquired+2
+		return fits
+	},
 	"a grant after the line was closed": func(h *history, a, b *acquisition) bool {
 		h.changes = append(h.changes,
 			porcupine.Operation{Input: setLine{true}, Call: a.acquired + 1, Return: b.asked - 1},
@@ -80,8 +87,10 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 	for name, plant := range violations {
 		t.Run(name, func(t *testing.T) {
 			h, planted := recorded(t), 0
-			for first, a := range h.acquisitions {
-				for _, b := range h.acquisitions[first+1 : min(first+10, len(h.acquisitions))] {
+			granted := slices.DeleteFunc(slices.Clone(h.acquisitions), func(of *acquisition) bool { return of.acquired == never })
+			slices.SortFunc(granted, func(a, b *acquisition) int { return cmp.Compare(a.acquired, b.acquired) })
+			for first, a := range granted {
+				for _, b := range granted[first+1 : min(first+10, len(granted))] {
 					beforeA, beforeB, changes := *a, *b, h.changes
 					if planted < 20 && plant(h, a, b) {
 						planted++

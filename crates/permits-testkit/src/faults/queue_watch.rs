@@ -23,9 +23,11 @@ pub(super) struct QueueWatch {
     thread: JoinHandle<HashMap<String, Seen>>,
 }
 
-/// The time at which a holder was first seen in the queue, and its ticket; `None` if it had two.
+/// The times of the first and of the last poll that saw a holder in the queue, and its ticket; `None` if it
+/// had two. It was there after the first time, and before the last one.
 struct Seen {
-    at: u64,
+    first: u64,
+    last: u64,
     ticket: Option<String>,
 }
 
@@ -38,14 +40,16 @@ impl QueueWatch {
         let thread = thread::spawn(move || {
             let mut seen: HashMap<String, Seen> = HashMap::new();
             while !stopping.load(Ordering::Relaxed) {
+                let asked = now();
                 let reply = connection.call(&["ZRANGE", &key("queue"), "0", "-1", "WITHSCORES"]);
                 let Ok(Resp::Array(queue)) = reply else { break };
                 let at = now();
                 let (pairs, _) = queue.as_chunks::<2>();
                 for [holder, ticket] in pairs {
                     let ticket = ticket.text();
-                    let fresh = || Seen { at, ticket: Some(ticket.to_owned()) };
+                    let fresh = || Seen { first: at, last: at, ticket: Some(ticket.to_owned()) };
                     let seen = seen.entry(holder.text().to_owned()).or_insert_with(fresh);
+                    seen.last = seen.last.max(asked);
                     seen.ticket.take_if(|first| first != ticket);
                 }
                 thread::sleep(INTERVAL);
@@ -60,10 +64,12 @@ impl QueueWatch {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().expect("it does not panic");
         let once = seen.into_iter().filter(|(_, seen)| seen.ticket.is_some());
-        once.filter_map(|(holder, Seen { at, .. })| {
+        once.filter_map(|(holder, Seen { first, last, .. })| {
             let (number, tag) = parse_holder(&holder)?;
-            Some((number, ClientRecord { at, tag: tag.to_owned(), event: ClientEvent::Enqueued }))
+            let record = |at, event| (number, ClientRecord { at, tag: tag.to_owned(), event });
+            Some([record(first, ClientEvent::Enqueued), record(last, ClientEvent::Waiting)])
         })
+        .flatten()
         .collect()
     }
 }

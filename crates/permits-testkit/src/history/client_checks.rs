@@ -178,7 +178,7 @@ pub fn check_well_formed(history: &History) -> Result<(), Violation> {
             ClientEvent::Failed(_) | ClientEvent::GaveUp(_) => asked.contains(&key),
             ClientEvent::Rejected => acquired.contains(&key),
             // An observer's record, which may come before the client's own.
-            ClientEvent::Enqueued => {
+            ClientEvent::Enqueued | ClientEvent::Waiting => {
                 history.of(*worker, &event.tag).any(|other| matches!(other.event, ClientEvent::Asked { .. }))
             }
             _ => true,

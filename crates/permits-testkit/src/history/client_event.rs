@@ -42,6 +42,8 @@ pub enum ClientEvent {
     },
     /// An observer of the store saw the request in the queue.
     Enqueued,
+    /// An observer of the store saw the request in the queue for the last time. It waited until then.
+    Waiting,
     /// The acquisition returned a permit.
     Acquired {
         /// Its fencing token.
