@@ -82,8 +82,8 @@ impl Execution<'_> {
         }
     }
 
-    /// The refusal of a request that cannot wait: with its end, if time alone would let it in. If units cool, a
-    /// pause has an end and the store recovers, the reason is the one that lasts longest.
+    /// The refusal of a request that cannot wait: with its end, if time alone would let it in. If units cool,
+    /// a pause has an end and the store recovers, the reason is the one that lasts longest.
     fn not_now(&self, limit: u32, weight: u32) -> Refusal {
         let state = &self.state;
         let fits_ms = self.fits_at_ms(limit, weight).filter(|_| state.queue.is_empty());

@@ -112,8 +112,8 @@ pub enum Refusal {
         /// and nothing else keeps it out for longer.
         remaining_ms: Option<u64>,
     },
-    /// Not now: the store holds free units back because it recovers, and nothing else keeps the request out for
-    /// longer.
+    /// Not now: the store holds free units back because it recovers, and nothing else keeps the request out
+    /// for longer.
     Recovering,
     /// Not now: units of grants that count for some time keep it out, and nothing else does for longer.
     Cooling {

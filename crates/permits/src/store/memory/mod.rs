@@ -192,7 +192,8 @@ impl Shared {
         names
     }
 
-    /// Executes a request. Returns nothing if the reply is reported, behind what the session does not know yet.
+    /// Executes a request. Returns nothing if the reply is reported, behind what the session does not know
+    /// yet.
     fn execute(&self, prefix: &str, request: &Request) -> Option<Executed> {
         let command = &request.command;
         let mut inner = self.lock();
