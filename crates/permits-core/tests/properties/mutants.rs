@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use permits_core::model::{ServerClock as Clock, State, apply};
-use permits_core::protocol::{AcquireOutcome, Answers, Command, EventKind, Operation, Refusal};
+use permits_core::protocol::{AcquireOutcome, Answers, Command, Declaration, EventKind, Operation, Refusal};
 use permits_testkit::history::checks::CHECKS;
 use permits_testkit::mutants::model::{self, Outcome, Store};
 use proptest::strategy::{BoxedStrategy, Strategy as _, ValueTree as _};
@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::Run;
 use crate::coverage::Coverage;
-use crate::steps::{History, crowded_histories, histories};
+use crate::steps::{History, crowded_histories, eventful_histories, histories};
 
 /// The histories after which a check is blind.
 const MOST: usize = 4_000;
@@ -42,6 +42,14 @@ const OF_FEW: [(&str, Store); 22] = [
     ("P24", counts_no_wait),
 ];
 
+/// Those that need two ideas at once.
+const OF_EVENTFUL: [(&str, Store); 4] = [
+    ("P5", counts_the_changes_of_another),
+    ("P17, until", tells_no_time_in_a_batch),
+    ("P17, until", tells_no_time_under_another_limit),
+    ("P17, until", names_the_pause_alone),
+];
+
 /// Those that only crowds show, in which a command stops at a bound.
 const OF_CROWDS: [(&str, Store); 1] = [("P7, asked for", model::announces_no_turn)];
 
@@ -63,10 +71,13 @@ fn every_check_rejects_a_mutant() {
         assert!(has_one, "{check} has no mutant");
     }
     let (few, crowds) = (histories(150).boxed(), crowded_histories(60).boxed());
+    let eventful = eventful_histories(150).boxed();
     let blind = |(check, store): &(&'static str, Store), histories| !sees(check, *store, histories);
     let blind_to_few = OF_FEW.iter().filter(|mutant| blind(mutant, &few));
     let blind_to_crowds = OF_CROWDS.iter().filter(|mutant| blind(mutant, &crowds));
-    let blind: Vec<&str> = blind_to_few.chain(blind_to_crowds).map(|(check, _)| *check).collect();
+    let blind_to_eventful = OF_EVENTFUL.iter().filter(|mutant| blind(mutant, &eventful));
+    let blind = blind_to_few.chain(blind_to_eventful).chain(blind_to_crowds);
+    let blind: Vec<&str> = blind.map(|(check, _)| *check).collect();
     assert!(blind.is_empty(), "these reject nothing: {blind:?}");
 }
 
@@ -119,6 +130,43 @@ fn tells_no_time(state: &mut Option<State>, server: &Clock<'_>, command: &Comman
     (reply, events)
 }
 
+/// As [`tells_no_time`], to requests that come together.
+fn tells_no_time_in_a_batch(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    match &command.operation {
+        Operation::Acquire { requests, .. } if requests.len() > 1 => tells_no_time(state, server, command),
+        _ => apply(state, server, command),
+    }
+}
+
+/// As [`tells_no_time`], to requests that declare a limit which does not count because none of them gets in.
+fn tells_no_time_under_another_limit(
+    state: &mut Option<State>,
+    server: &Clock<'_>,
+    command: &Command,
+) -> Outcome {
+    let limit = state.as_ref().map_or(0, |state| state.limit);
+    match command.declaration {
+        Declaration::Declare(declared) if declared != limit => tells_no_time(state, server, command),
+        _ => apply(state, server, command),
+    }
+}
+
+/// Names a pause as the reason, and its end, also if units cool for longer.
+fn names_the_pause_alone(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let (mut reply, events) = apply(state, server, command);
+    let now_ms = server.now_us / 1000;
+    let ends_ms = state.as_ref().and_then(State::pause_ends_ms).filter(|ends_ms| *ends_ms > now_ms);
+    if let (Answers::Acquire(answers), Some(ends_ms)) = (&mut reply.answers, ends_ms) {
+        for answer in answers {
+            if matches!(answer, AcquireOutcome::Refused(Refusal::Cooling { .. })) {
+                let remaining_ms = Some(ends_ms - now_ms);
+                *answer = AcquireOutcome::Refused(Refusal::Paused { remaining_ms });
+            }
+        }
+    }
+    (reply, events)
+}
+
 /// Passes over no tokens that a session may have used, unless it grants.
 fn passes_no_kept_tokens(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let before = state.as_ref().map(|state| (state.last_token, state.counts.grants));
@@ -127,6 +175,23 @@ fn passes_no_kept_tokens(state: &mut Option<State>, server: &Clock<'_>, command:
         && state.counts.grants == grants
     {
         state.last_token = last_token;
+    }
+    outcome
+}
+
+/// Goes on counting the changes of a lease when another session adopts its permit.
+fn counts_the_changes_of_another(
+    state: &mut Option<State>,
+    server: &Clock<'_>,
+    command: &Command,
+) -> Outcome {
+    let Operation::Adopt(adopt) = &command.operation else { return apply(state, server, command) };
+    let entry_of = |state: &Option<State>| state.as_ref()?.entries.get(&adopt.holder).cloned();
+    let before = entry_of(state);
+    let outcome = apply(state, server, command);
+    let entry = state.as_mut().and_then(|state| state.entries.get_mut(&adopt.holder));
+    if let (Some(entry), Some(before)) = (entry, before) {
+        entry.lease_version = before.lease_version;
     }
     outcome
 }

@@ -1,6 +1,7 @@
 //! The ideas of requests and operators, and the pairs of them that have met.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use permits_core::model::{Entry, State};
 use permits_core::protocol::{
@@ -93,5 +94,14 @@ impl Pairs {
         assert!(missing.is_empty(), "P16: never met: {missing:?}");
         let rarest = self.met.iter().min_by_key(|(_, count)| **count);
         println!("{} pairs of ideas met; the rarest: {rarest:?}", self.met.len());
+    }
+}
+
+/// The rarest first.
+impl fmt::Display for Pairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut met: Vec<_> = self.met.iter().map(|(pair, count)| (count, pair)).collect();
+        met.sort();
+        met.iter().try_for_each(|(count, (first, second))| writeln!(f, "{count:6} {first} × {second}"))
     }
 }

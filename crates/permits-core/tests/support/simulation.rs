@@ -48,6 +48,8 @@ pub(crate) struct Simulation {
     ended: Vec<Known>,
     /// The requests of changes by operators: of limits, revocations, pauses, and of the line.
     changes: [Vec<RequestId>; 5],
+    /// Clients know at once what has ended by time.
+    pub(crate) knows_ends: bool,
 }
 
 impl Simulation {
@@ -62,6 +64,7 @@ impl Simulation {
             known: Vec::new(),
             ended: Vec::new(),
             changes: Default::default(),
+            knows_ends: false,
         }
     }
 
@@ -142,6 +145,12 @@ impl Simulation {
 
     /// The command that `step` stands for in the present state.
     pub(crate) fn command(&mut self, step: &Step, state: Option<&State>) -> Command {
+        if self.knows_ends {
+            self.known.retain(|known| {
+                let entry = state.and_then(|state| state.entries.get(&known.renewal.holder));
+                entry.is_some_and(|entry| entry.request == known.renewal.request)
+            });
+        }
         Command {
             semaphore: self.name.clone(),
             session: Self::session_id(step.session),

@@ -263,6 +263,61 @@ fn calm(step: &mut Step) {
     }
 }
 
+/// Histories of a few holders in which nothing is lost or deleted, and leases, limits, pauses and servers change
+/// all the time.
+#[allow(dead_code, reason = "the properties alone use it")]
+pub(crate) fn eventful_histories(steps: usize) -> impl Strategy<Value = History> {
+    let changed = (any::<u16>(), leases()).prop_map(|(pick, lease_ms)| {
+        Action::Renew(vec![(Naming::Known(pick.into()), Claiming::Lease { lease_ms, later: true })])
+    });
+    let paused = (100_u64..5_000)
+        .prop_map(|for_ms| Action::Pause { pause: Some((Some(for_ms), "429")), again: false });
+    let asked = vec(ask(), 1..=1).prop_map(|requests| Action::Acquire { queue_max: 100_000, requests });
+    let set_limit = small_limit().prop_map(|limit| Action::SetLimit {
+        change: LimitChange::Set(limit),
+        version: Version::Any,
+        again: false,
+    });
+    let resumed = select(vec![
+        Action::Pause { pause: None, again: false },
+        Action::CloseLine { reason: None, again: false },
+    ]);
+    let keyed = (leases(), 0_usize..3).prop_map(|(lease_ms, weight)| {
+        let (holder, at_least_ms) = (HOLDERS.len(), 0);
+        let keyed = Ask::New { holder, weight, lease_ms, at_least_ms, wait: true, supersedes: true };
+        Action::Acquire { queue_max: 100_000, requests: vec![keyed] }
+    });
+    let adopted = any::<u16>().prop_map(|pick| Action::Adopt(Naming::Known(pick.into()), Claiming::AsKnown));
+    let released = any::<u16>().prop_map(|pick| Action::Release(vec![Naming::Known(pick.into())]));
+    let actions = prop_oneof![
+        16 => actions(),
+        6 => changed,
+        2 => paused,
+        2 => resumed,
+        2 => set_limit,
+        6 => asked,
+        2 => keyed,
+        3 => released,
+        2 => adopted,
+    ];
+    let steps = vec(step(actions.boxed(), small_limit().boxed(), elapses().boxed()), 1..steps);
+    (0..NAMES.len(), steps).prop_map(|(name, mut steps)| {
+        steps.iter_mut().for_each(|step| {
+            step.hears = Hears::All;
+            step.lease_ms = step.lease_ms.min(15_000);
+            let restarts = matches!(step.fault, Some(Fault::Restart | Fault::RestartEmpty { .. }));
+            step.fault = restarts.then_some(Fault::Restart);
+            if matches!(step.elapse, Elapse::PastLeases | Elapse::Expiry { .. } | Elapse::Back(_)) {
+                step.elapse = Elapse::Not;
+            }
+            if matches!(step.action, Action::Delete | Action::Inspect { .. } | Action::SetAlert { .. }) {
+                step.action = Action::RenewAll;
+            }
+        });
+        History { name, steps }
+    })
+}
+
 /// Histories of hundreds of entries, to reach the bounds of one command.
 pub(crate) fn crowded_histories(steps: usize) -> impl Strategy<Value = History> {
     // Time rarely passes, because a crowd must form before its leases end.

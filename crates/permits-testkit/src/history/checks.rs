@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use permits_core::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
 use permits_core::protocol::{
-    AcquireOutcome, Answers, Event, EventKind, Grant, Holder, MAX_BATCH, Operation, PermitTerms, Refusal,
-    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Grant, Holder, MAX_BATCH, Operation,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
 };
 
 use super::Violation;
@@ -158,6 +158,7 @@ fn tokens_that_may_be_used_are_passed(step: &Step) -> Result<(), String> {
 /// by its renewal or its adoption.
 /// Any other renewed entry stays gone.
 fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
+    an_adopted_permit_begins_anew(step)?;
     let Some(after) = &step.after else { return Ok(()) };
     for (holder, entry) in &after.entries {
         let known = step.entry_before(holder).is_some_and(|before| before.request == entry.request);
@@ -218,6 +219,22 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
+/// P5: the session that adopts a permit counts its changes of the lease from the beginning, and keeps no permit
+/// of another session. Otherwise the store would take its first changes for late ones.
+fn an_adopted_permit_begins_anew(step: &Step) -> Result<(), String> {
+    let (Operation::Adopt(adopt), Answers::Adopt(true)) = (&step.command.operation, &step.reply.answers)
+    else {
+        return Ok(());
+    };
+    let Some(entry) = step.entry_after(&adopt.holder) else { return Ok(()) };
+    let begins = (&entry.session, entry.lease_version, entry.terms.keep);
+    if begins == (&step.command.session, 0, false) {
+        Ok(())
+    } else {
+        Err(format!("{} was adopted, and is {entry:?}", adopt.holder))
+    }
+}
+
 /// P9: a holder that was released or revoked has no entry, and is not granted by the command that removed it.
 fn what_left_is_gone(step: &Step) -> Result<(), String> {
     let left: Vec<(&Holder, Option<&RequestId>)> = match (&step.command.operation, &step.reply.answers) {
@@ -245,6 +262,11 @@ fn conservation(step: &Step) -> Result<(), String> {
     conserved(state)?;
     if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
         return Err(format!("it expires at {}, too early for a lease to end", state.expires_ms));
+    }
+    // By it the store knows for how long a holder may be away, once it has lost something.
+    let is_longer = |(_, entry): &(&Holder, &Entry)| entry.terms.counts_for_ms() > state.lease_max_ms;
+    if let Some(longer) = state.entries.iter().find(is_longer) {
+        return Err(format!("the longest lease known is {} ms, and there is {longer:?}", state.lease_max_ms));
     }
     let sequence = step.before.as_ref().map_or(0, |state| state.sequence) + 1;
     if (state.sequence, step.reply.sequence) != (sequence, sequence) {
@@ -369,7 +391,8 @@ fn no_herd(step: &Step) -> Result<(), String> {
 
 /// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once
 /// by that of the head, and by a few others later, since that one may be dead. Otherwise the head alone has
-/// its turn, and no herd asks; and always if a waiter was granted for a shorter lease than that of the head.
+/// its turn, and no herd asks; and always if a waiter was granted for a shorter lease than that of the head, or
+/// a holder has shortened its own.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;
     let Some(after) = &step.after else { return Ok(()) };
@@ -383,10 +406,15 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
         let is_grant = matches!(event.kind, EventKind::Granted(_));
         is_grant && lease_ms(&event.holder).is_some_and(|ms| Some(ms) < of_head_ms)
     };
+    let is_shorter = |(holder, before): (&Holder, &Entry)| {
+        let now = after.entries.get(holder).filter(|now| now.place == before.place);
+        now.is_some_and(|now| now.place.taken().is_some() && now.terms.lease_ms < before.terms.lease_ms)
+    };
+    let shortened = !heads.is_empty() && step.entries_before().any(is_shorter);
     let due = if step.is_cut() {
         sessions.len().min(SESSIONS)
     } else {
-        usize::from(after.paused_until_ms < PAUSED && step.events.iter().any(is_short))
+        usize::from(after.paused_until_ms < PAUSED && (shortened || step.events.iter().any(is_short)))
     };
     let mut turns = step.events.iter().filter_map(|event| match event.kind {
         EventKind::Turn(delay_us) => Some((event, delay_us)),
@@ -406,7 +434,7 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
 
 /// P22: the store knows until when grants may be kept: a lease after each request for one, since its session
 /// holds it no longer without another. It says that they may be kept only while no request needs units, and
-/// refuses no try for units that a recall may free.
+/// refuses no try for units that a recall may free. A try waits for such units alone.
 fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let asked: Vec<&PermitTerms> = match &step.command.operation {
@@ -430,9 +458,22 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     };
     let refused = answers.first() == Some(&AcquireOutcome::Refused(Refusal::NoPermits));
     let waits = requests.iter().any(|request| request.wait);
-    let is_open = after.queue.is_empty() && !after.is_paused() && !step.is_recovering();
-    if refused && !waits && is_open && step.now_ms() < after.kept_until_ms {
+    let is_recalled = !after.is_paused() && !step.is_recovering() && step.now_ms() < after.kept_until_ms;
+    if refused && !waits && after.queue.is_empty() && is_recalled {
         return Err("a try is refused, and permits may be kept".into());
+    }
+    let waited = |asked: &AcquireRequest| {
+        let alive = |entry: &&Entry| entry.deadline.unsigned_abs() > step.now_ms();
+        let before = step.entry_before(&asked.holder).filter(alive);
+        let all_tries =
+            requests.iter().filter(|other| other.request == asked.request).all(|other| !other.wait);
+        before.is_some_and(|entry| entry.request == asked.request) || !all_tries
+    };
+    let queued = |(asked, answer): (&AcquireRequest, &AcquireOutcome)| {
+        matches!(answer, AcquireOutcome::Waiting { .. }) && !asked.wait && !waited(asked)
+    };
+    if !is_recalled && requests.iter().zip(answers).any(queued) {
+        return Err("a try waits, and no recall can free anything".into());
     }
     Ok(())
 }

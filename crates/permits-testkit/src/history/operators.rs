@@ -2,13 +2,14 @@
 
 use permits_core::model::{CHANGES_MAX, Damage, State};
 use permits_core::protocol::{
-    AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation,
+    AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation, RenewOutcome,
 };
 
 use super::step::Step;
 
 /// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
-/// version counts every change.
+/// version counts every change. A waiter that a lowered limit shuts out for good learns so from its renewal, also
+/// behind others.
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
@@ -36,6 +37,19 @@ pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
         && !is_same
     {
         return Err(format!("all were refused, and the limit became {}", after.limit));
+    }
+    if let (Operation::Renew(renewals), Answers::Renew(answers)) =
+        (&step.command.operation, &step.reply.answers)
+    {
+        let waits = renewals.iter().zip(answers);
+        let waits = waits.filter(|(_, answer)| matches!(answer, RenewOutcome::Waiting { .. }));
+        let weights = waits.filter_map(|(renew, _)| Some(step.entry_after(&renew.holder)?.terms.weight));
+        if let Some(weight) = weights.max().filter(|weight| *weight > after.limit) {
+            return Err(format!(
+                "a waiter of {weight} units goes on waiting, and the limit is {}",
+                after.limit
+            ));
+        }
     }
     Ok(())
 }

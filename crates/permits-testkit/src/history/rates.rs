@@ -1,8 +1,11 @@
 //! Checks of grants that count for some time, and of the ends in refusals.
 
-use permits_core::model::EntryState;
+use std::collections::BTreeSet;
+
+use permits_core::model::{Entry, EntryState, State};
 use permits_core::protocol::{
-    AcquireOutcome, Answers, Declaration, Operation, Refusal, ReleaseOutcome, RenewOutcome,
+    AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, Operation, Refusal,
+    ReleaseOutcome, RenewOutcome, RequestId,
 };
 
 use super::step::Step;
@@ -83,64 +86,142 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
 }
 
 /// P17: a request that only units that cool or a pause with an end keep out is refused with the time until it
-/// fits, and no other request is. The reason is what keeps it out until then. Of a batch, later requests may
-/// have changed what the first one met.
+/// fits, and no other request is. The reason is what keeps it out until then.
+///
+/// Each request of a batch is judged by what it met: without the units that later requests were granted, and
+/// without those of them that wait. Requests whose declared limit is not in force, because it would let none of
+/// them in, are judged under that limit.
 pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
         (&step.command.operation, &step.reply.answers)
     else {
         return Ok(());
     };
-    let ([request], [AcquireOutcome::Refused(refusal)]) = (&requests[..], &answers[..]) else {
+    let Some(after) = &step.after else { return Ok(()) };
+    let supersedes = step.events.iter().any(|event| event.kind == EventKind::Superseded);
+    // What a superseding request finds and grants in the middle of a batch cannot be told apart, nor what a
+    // bound has left.
+    if step.is_cut() || (supersedes && requests.len() > 1) {
         return Ok(());
-    };
-    let (Some(after), Declaration::Stored) = (&step.after, step.command.declaration) else { return Ok(()) };
-    let cooling = after.entries.iter().filter(|(holder, _)| holder.is_cooling()).map(|(_, entry)| entry);
-    let fits_in = |ms: u64| {
-        let ended = cooling.clone().filter(|entry| entry.deadline.unsigned_abs() <= step.now_ms() + ms);
-        let freed: u64 = ended.map(|entry| u64::from(entry.terms.weight)).sum();
-        after.held - freed + u64::from(request.terms.weight) <= after.limit.into()
-            && step.now_ms() + ms >= after.recovering_until_ms.max(after.paused_until_ms)
-    };
-    match refusal {
-        Refusal::Cooling { .. } if after.is_paused() && after.pause_ends_ms().is_none() => {
-            Err("it is paused without an end".to_owned())
+    }
+    for (at, (asked, answer)) in requests.iter().zip(answers).enumerate() {
+        let AcquireOutcome::Refused(refusal) = answer else { continue };
+        if let Err(reason) = Met::by(step, after, at).judge(asked, refusal) {
+            return Err(format!("request {at}, which is refused as {refusal:?}: {reason}"));
         }
-        Refusal::Cooling { remaining_ms }
-            if !cooling
-                .clone()
-                .any(|entry| entry.deadline.unsigned_abs() == step.now_ms() + remaining_ms) =>
-        {
-            Err(format!("nothing cools for {remaining_ms} ms"))
+    }
+    Ok(())
+}
+
+/// The semaphore as a request of a batch met it.
+struct Met<'a> {
+    now_ms: u64,
+    after: &'a State,
+    held: u64,
+    waits: bool,
+    /// The limit that counts for the request.
+    limit: u64,
+}
+
+impl<'a> Met<'a> {
+    /// As the request at this place met it.
+    fn by(step: &Step, after: &'a State, at: usize) -> Self {
+        let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+            (&step.command.operation, &step.reply.answers)
+        else {
+            unreachable!("the command acquires")
+        };
+        let fresh = step.fresh();
+        // A request may stand in the batch twice, first as a try and then to wait.
+        let earlier = requests.iter().zip(answers).take(at);
+        let earlier: BTreeSet<&RequestId> = earlier
+            .filter(|(_, answer)| !matches!(answer, AcquireOutcome::Refused(_)))
+            .map(|(asked, _)| &asked.request)
+            .collect();
+        let is_known = |holder: &Holder, request: &RequestId| {
+            let is_alive = |entry: &&Entry| entry.deadline.unsigned_abs() > step.now_ms();
+            let before = step.entry_before(holder).filter(is_alive);
+            before.is_some_and(|entry| entry.request == *request) || earlier.contains(request)
+        };
+        let later = || {
+            let pairs = requests.iter().zip(answers).skip(at + 1);
+            pairs.filter(|(asked, _)| !is_known(&asked.holder, &asked.request))
+        };
+        let granted = later().filter(|(_, answer)| match answer {
+            AcquireOutcome::Granted(grant) => fresh.iter().any(|fresh| fresh.grant == *grant),
+            _ => false,
+        });
+        let granted: BTreeSet<&Holder> = granted.map(|(asked, _)| &asked.holder).collect();
+        let units = |holder: &&Holder| u64::from(after.entries[*holder].terms.weight);
+        let joined = later().filter(|(_, answer)| matches!(answer, AcquireOutcome::Waiting { .. }));
+        let joined: BTreeSet<&Holder> = joined.map(|(asked, _)| &asked.holder).collect();
+        let declared = match step.command.declaration {
+            Declaration::Declare(limit) if !after.pinned => Some(limit),
+            Declaration::Fallback(limit) | Declaration::Require(limit) if after.limit == 0 => Some(limit),
+            _ => None,
+        };
+        Self {
+            now_ms: step.now_ms(),
+            after,
+            held: after.held - granted.iter().map(units).sum::<u64>(),
+            waits: after.queue.values().any(|holder| !joined.contains(holder)),
+            limit: declared.unwrap_or(after.limit).into(),
         }
-        Refusal::Paused { remaining_ms: Some(remaining_ms) }
-            if after.pause_ends_ms() != Some(step.now_ms() + remaining_ms) =>
-        {
-            Err(format!("the pause does not end in {remaining_ms} ms"))
+    }
+
+    /// The ends of the units that cool, the first one first.
+    fn cooling(&self) -> Vec<(u64, u64)> {
+        let cooling = self.after.entries.iter().filter(|(holder, _)| holder.is_cooling());
+        let mut ends: Vec<_> =
+            cooling.map(|(_, entry)| (entry.deadline.unsigned_abs(), entry.terms.weight.into())).collect();
+        ends.sort_unstable();
+        ends
+    }
+
+    /// The time at which a request of this weight fits if none other comes, if no holder has to leave for that.
+    fn fits_at(&self, weight: u32) -> Option<u64> {
+        if self.waits || (self.after.is_paused() && self.after.pause_ends_ms().is_none()) {
+            return None;
         }
-        Refusal::Paused { .. } if !after.is_paused() => Err("it is not paused".to_owned()),
-        Refusal::Cooling { remaining_ms } | Refusal::Paused { remaining_ms: Some(remaining_ms) }
-            if !after.queue.is_empty() =>
-        {
-            Err(format!("{remaining_ms} ms, and that alone does not let it in"))
+        let mut held = self.held;
+        let mut ends = self.cooling().into_iter();
+        let mut at_ms = self.now_ms;
+        while held + u64::from(weight) > self.limit {
+            let (end_ms, units) = ends.next()?;
+            (held, at_ms) = (held - units, end_ms);
         }
-        Refusal::Cooling { remaining_ms } | Refusal::Paused { remaining_ms: Some(remaining_ms) }
-            if !fits_in(*remaining_ms) || fits_in(remaining_ms - 1) =>
-        {
-            Err(format!("it fits earlier or later than in {remaining_ms} ms"))
+        Some(at_ms.max(self.after.recovering_until_ms).max(self.after.paused_until_ms))
+    }
+
+    fn judge(&self, asked: &AcquireRequest, refusal: &Refusal) -> Result<(), String> {
+        let fits = self.fits_at(asked.terms.weight).filter(|at_ms| *at_ms > self.now_ms);
+        let (told, of_it) = match refusal {
+            Refusal::Cooling { remaining_ms } => {
+                let at_ms = self.now_ms + remaining_ms;
+                (Some(at_ms), self.cooling().iter().any(|(end_ms, _)| *end_ms == at_ms))
+            }
+            Refusal::Paused { remaining_ms: Some(remaining_ms) } => {
+                let at_ms = self.now_ms + remaining_ms;
+                (Some(at_ms), self.after.pause_ends_ms() == Some(at_ms))
+            }
+            Refusal::Recovering => {
+                (Some(self.after.recovering_until_ms), self.now_ms < self.after.recovering_until_ms)
+            }
+            Refusal::Paused { remaining_ms: None } => (None, self.after.is_paused()),
+            // A refusal looks at the leases that end first, and not at all of them.
+            Refusal::NoPermits if self.after.leases.len() > LEASES_SEEN => return Ok(()),
+            Refusal::NoPermits => (None, !self.after.is_paused()),
+            _ => return Ok(()),
+        };
+        if told != fits {
+            return Err(format!("{told:?} is told, and it fits at {fits:?}"));
         }
-        Refusal::Recovering if after.paused_until_ms > after.recovering_until_ms => {
-            Err("it is paused for longer than it recovers".to_owned())
-        }
-        Refusal::NoPermits if after.is_paused() => Err("it is paused".to_owned()),
-        Refusal::NoPermits | Refusal::Paused { remaining_ms: None }
-            if after.queue.is_empty() && fits_in(1 << 40) =>
-        {
-            Err("it would fit later, and is not told when".to_owned())
-        }
-        _ => Ok(()),
+        if of_it { Ok(()) } else { Err("this does not end then".to_owned()) }
     }
 }
+
+/// The number of leases up to which a refusal has an end in any case.
+const LEASES_SEEN: usize = 128;
 
 /// The units by which a release has corrected what its grants count for, upward.
 pub(super) fn counted_up(step: &Step) -> u64 {
