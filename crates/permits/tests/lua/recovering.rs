@@ -2,10 +2,10 @@
 //! grants of the units that they freed.
 
 use permits_core::protocol::{
-    AcquireOutcome, Answers, Grant, Operation, Recovery, ReleaseOutcome, RenewOutcome,
+    AcquireOutcome, Answers, Grant, LimitChange, Operation, Recovery, ReleaseOutcome, RenewOutcome,
 };
 
-use crate::fixture::{Both, acquire, release, renew};
+use crate::fixture::{Both, acquire, change_limit, release, renew};
 
 impl Both {
     /// A, B and C hold, D waits, and another server has taken over. Returns the grants of A and C; and one
@@ -91,6 +91,21 @@ fn what_was_not_handed_on_is_free_after_the_window() {
     assert_eq!(both.renewed("d", None), RenewOutcome::Waiting { position: 0 });
     both.pass(1);
     assert!(matches!(both.renewed("d", None), RenewOutcome::Granted(Grant { slot: 1, .. })));
+}
+
+/// The limit is lowered in the window, below what is held. A was renewed in this era, so what it releases would
+/// be D's otherwise.
+#[test]
+fn what_is_above_a_lowered_limit_is_not_handed_on_in_the_window() {
+    for (limit, is_granted) in [(3, true), (2, false)] {
+        let (mut both, [a, c], _) = Both::taken_over();
+        assert_eq!(both.renewed("a", Some(a)), RenewOutcome::Held);
+        both.same(&change_limit("lower", LimitChange::Set(limit)));
+        both.same(&release("a"));
+        let next = both.renewed("d", None);
+        assert_eq!(matches!(next, RenewOutcome::Granted(_)), is_granted, "limit {limit}: {next:?}");
+        assert_eq!(both.renewed("c", Some(c)), RenewOutcome::Held);
+    }
 }
 
 /// A was renewed in this era for a shorter lease, which ends in the window.

@@ -12,11 +12,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::clock::Moment;
-use crate::session::LONGEST_SLEEP;
+use crate::session;
 use crate::session::timers::{Key, Timers};
 use crate::sys::process::PerProcess;
 
 static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
+
+/// The longest time for which the thread sleeps. In unit tests it sleeps for longer than any of them runs, so
+/// that one fails if the thread is not woken for an earlier deadline.
+const LONGEST_SLEEP: Duration = if cfg!(test) { Duration::from_secs(3_600) } else { session::LONGEST_SLEEP };
 
 /// A lease with a deadline at which something is to be signalled.
 pub(super) trait Watched: Send + Sync {

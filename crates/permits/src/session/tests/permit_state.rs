@@ -10,6 +10,7 @@ use super::requested;
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::protocol::Grant;
+use crate::session::Requested;
 use crate::session::permit_state::{HeldPermit, PermitState, PermitStatus};
 use crate::sys::process::Process;
 
@@ -77,13 +78,29 @@ fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
 fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     let now = Moment::now();
     let hour = now + Duration::from_secs(3_600);
-    for sooner in [Duration::ZERO, Duration::from_millis(20)] {
+    for sooner in [0, 20, 0, 20].map(Duration::from_millis) {
         let (held, state) = held_until(hour);
         let signalled = signalling_thread(&held);
         // As the engine does, under its lock.
         state.set_lease(Duration::from_secs(1), now + sooner);
         let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
         assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
+    }
+}
+
+/// In an outage its lease ends first. A program is told that the store was away, and not to be faster.
+#[test]
+fn a_permit_that_ends_before_its_longest_hold_has_expired() {
+    for (longest_ms, lost) in [(101, None), (100, Some(100))] {
+        let max_hold = Some(Duration::from_millis(longest_ms));
+        let requested = Requested { max_hold, ..requested() };
+        let granted = (at(0), Duration::ZERO);
+        let grant = Grant { token: 7, slot: 0 };
+        let state = PermitState::new(requested, grant, at(100), granted, Process::current());
+        let held = HeldPermit::from(Arc::new(state));
+        assert_eq!(held.deadline(at(100)), None);
+        let lost = lost.map_or(Lost::Expired, |ms| Lost::HeldTooLong { limit: Duration::from_millis(ms) });
+        assert_eq!(held.reason(), Some(lost), "the longest hold is {longest_ms} ms");
     }
 }
 

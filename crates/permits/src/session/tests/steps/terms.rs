@@ -4,6 +4,7 @@ use super::*;
 use crate::PermitStatus;
 use crate::protocol::RenewRequest;
 use crate::session::callers::TermsChange;
+use crate::timing::{BACKOFF, call_timeout};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
@@ -59,6 +60,30 @@ fn a_shorter_lease_counts_before_it_is_sent() {
     bench.pass(SHORT);
     assert!(lost.is_cancelled(), "it ends by the lease that the store may have, and no call finds that out");
     assert!(bench.calls().is_empty(), "what has ended is not renewed");
+}
+
+/// Otherwise a lost reply to its first renewal would cost the permit: no second one fits into what is left.
+#[test]
+fn a_call_is_given_up_in_time_for_another_within_a_shorter_lease() {
+    const SHORTER: Duration = Duration::from_millis(900);
+    let mut bench = Bench::new();
+    let held = bench.held("a", LEASE);
+    let older = bench.due_renewal();
+    assert_eq!(older.timeout, call_timeout(LEASE));
+    bench.answer(older, renewed(RenewOutcome::Held));
+    bench.session.change_terms(&held.state, TermsChange::Lease(SHORTER));
+    assert!(bench.calls().is_empty(), "its renewal is planned");
+    bench.pass(SHORTER / 3);
+    let first = bench.call();
+    assert_eq!(renewal(&first).terms.lease_ms, millis(SHORTER));
+    assert_eq!(first.timeout, call_timeout(SHORTER));
+    bench.pass(first.timeout);
+    bench.no_answer(first);
+    bench.pass(2 * BACKOFF.first);
+    let again = bench.call();
+    bench.answer(again, renewed(RenewOutcome::Held));
+    bench.pass(SHORTER / 2);
+    assert!(held.state.deadline(bench.now).is_some(), "{:?}", held.state.loss());
 }
 
 #[test]
