@@ -66,9 +66,15 @@ pub(super) fn sweep(directory: &Directory) {
         if !record.as_ref().is_none_or(is_free) {
             continue;
         }
-        if !is_kept(&path) && record.is_some_and(|record| record.stamp.boot == directory.boot.id) {
-            // Of an operation that was killed before its state counted: nothing stays, or the state would.
-            let _ = fs::remove_file(kept_beside(&path));
+        if let Some(record) = record.filter(|_| !is_kept(&path)) {
+            let kept = kept_beside(&path);
+            if record.stamp.boot == directory.boot.id {
+                // Of an operation that was killed before its state counted: nothing stays, or the state would.
+                let _ = fs::remove_file(kept);
+            } else if kept.exists() {
+                // It has the time of the last grant, which may be later than what an operator has set.
+                continue;
+            }
         }
         let _ = fs::remove_file(path);
     }
@@ -86,11 +92,14 @@ mod tests {
         let now_us = directory.base_us + directory.boot.elapsed_us();
         let (current, earlier) = (directory.boot.id, directory.boot.id ^ 1);
         let (over, ahead) = (now_us as u64 / 1000 - 1, now_us as u64 / 1000 + 3_600_000);
-        let write = |name: &str, kept: bool, boot, expires_ms| {
+        let write_at = |name: &str, kept: bool, boot, expires_ms, base_us| {
             let Paths { state, kept: stays } = directory.paths(&Name::new(name).expect("valid"));
             let file = directory.lock(if kept { &stays } else { &state }, Moment::now()).expect("it is new");
-            let stamp = Stamp { boot, base_us: directory.base_us, last_us: 0, expires_ms };
+            let stamp = Stamp { boot, base_us, last_us: 0, expires_ms };
             Record::write(&file, None, stamp, b"", Writing::Plain).expect("there is room");
+        };
+        let write = |name: &str, kept, boot, expires_ms| {
+            write_at(name, kept, boot, expires_ms, directory.base_us);
         };
         write("used", false, current, ahead);
         write("idle", false, current, over);
@@ -98,6 +107,8 @@ mod tests {
         write("of an earlier boot", false, earlier, ahead);
         write("kept", true, earlier, u64::MAX);
         write("paused until now", true, earlier, over);
+        // Its time is that of its first process, however the wall clock was set since.
+        write_at("used, and an hour behind", false, current, over, directory.base_us - 3_600_000_000);
         write("set before a restart", false, earlier, ahead);
         write("set before a restart", true, earlier, u64::MAX);
         fs::write(place.path().join("p:damaged.state"), "?").expect("there is room");
@@ -113,7 +124,10 @@ mod tests {
         let mut left: Vec<_> = directory.semaphores().expect("it can be read");
         left.retain(|name| directory.paths(name).state.exists() || directory.paths(name).kept.exists());
         let left: Vec<&str> = left.iter().map(Name::as_str).collect();
-        assert_eq!(left, ["damaged", "kept", "locked", "set before a restart", "used"]);
+        assert_eq!(
+            left,
+            ["damaged", "kept", "locked", "set before a restart", "used", "used, and an hour behind"]
+        );
         drop(locked);
         assert_eq!(
             [".new-1", ".new-2", "notes"].map(|name| place.path().join(name).exists()),

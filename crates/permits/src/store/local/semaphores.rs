@@ -258,49 +258,128 @@ fn clock(now_us: i64) -> ServerClock<'static> {
 mod tests {
     use super::*;
     use crate::protocol::{
-        AcquireOutcome, AcquireRequest, Declaration, Holder, PermitTerms, Recovery, RequestId,
+        AcquireOutcome, AcquireRequest, Declaration, Holder, LimitChange, Pause, PermitTerms, Recovery,
+        Refusal, RequestId,
     };
 
-    /// The time since the start begins anew, and the wall clock is behind, as without a battery.
-    #[test]
-    fn tokens_rise_over_a_restart_with_a_wall_clock_that_is_behind() {
-        let place = tempfile::TempDir::new().expect("there is room");
-        let mut directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
-        let session = SessionId::new("session").expect("valid");
-        let mut tokens = Vec::new();
-        for boot in 0..3 {
+    /// A directory over several starts of the machine. The time since the start begins anew with each, and the
+    /// wall clock is behind, as without a battery.
+    struct Boots {
+        place: tempfile::TempDir,
+        directory: Directory,
+        session: SessionId,
+        made: u32,
+    }
+
+    impl Boots {
+        fn first() -> Self {
+            let place = tempfile::TempDir::new().expect("there is room");
+            let directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
+            Self { place, directory, session: SessionId::new("session").expect("valid"), made: 0 }
+        }
+
+        fn next(&mut self) {
+            let Paths { state, kept } = self.directory.paths(&Name::new("s").expect("valid"));
+            // No file was written since it began.
+            for path in [state, kept] {
+                match fs::File::options().write(true).open(path) {
+                    Ok(file) => file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+                }
+            }
+            self.directory.boot.id += 1;
+            self.directory.base_us = -self.directory.boot.elapsed_us();
+            // It would be that of the boot before.
+            let _ = fs::remove_file(self.place.path().join(".permits"));
+        }
+
+        fn request(&mut self) -> RequestId {
+            self.made += 1;
+            RequestId::new(&format!("session.{}", self.made)).expect("valid")
+        }
+
+        fn execute(&self, operation: Operation) -> Answers {
+            let command = Command {
+                semaphore: Name::new("s").expect("valid"),
+                session: self.session.clone(),
+                lease_ms: 1000,
+                recovery: Recovery::Off,
+                declaration: Declaration::Declare(1),
+                operation,
+            };
+            let done = execute(&self.directory, &command, &self.session, Moment::now());
+            done.expect("there is room").reply.answers
+        }
+
+        fn try_once(&mut self) -> AcquireOutcome {
             let request = AcquireRequest {
                 holder: Holder::new("holder").expect("valid"),
-                request: RequestId::new(&format!("session.{boot}")).expect("valid"),
+                request: self.request(),
                 terms: PermitTerms::new(1, 1000),
                 wait: false,
                 supersedes: false,
             };
-            let command = Command {
-                semaphore: Name::new("s").expect("valid"),
-                session: session.clone(),
-                lease_ms: 1000,
-                recovery: Recovery::Off,
-                declaration: Declaration::Declare(1),
-                operation: Operation::Acquire { queue_max: 0, requests: vec![request] },
-            };
-            let path = directory.paths(&command.semaphore).state;
-            let done = execute(&directory, &command, &session, Moment::now()).expect("there is room");
-            match done.reply.answers {
-                Answers::Acquire(outcomes) => match outcomes[..] {
-                    [AcquireOutcome::Granted(grant)] => tokens.push(grant.token),
-                    _ => panic!("it is free: {outcomes:?}"),
-                },
+            match self.execute(Operation::Acquire { queue_max: 0, requests: vec![request] }) {
+                Answers::Acquire(mut outcomes) => outcomes.remove(0),
                 other => panic!("it was asked for a permit: {other:?}"),
             }
-            // The next boot: no file was written since it began.
-            let file = fs::File::options().write(true).open(path).expect("it is there");
-            file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours");
-            directory.boot.id += 1;
-            directory.base_us = -directory.boot.elapsed_us();
-            // It would be that of the boot before.
-            let _ = fs::remove_file(place.path().join(".permits"));
         }
+
+        /// The token of a grant.
+        #[track_caller]
+        fn token(&mut self) -> u64 {
+            match self.try_once() {
+                AcquireOutcome::Granted(grant) => grant.token,
+                other => panic!("it is free: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_rise_over_a_restart_with_a_wall_clock_that_is_behind() {
+        let mut boots = Boots::first();
+        let tokens = [(); 3].map(|()| {
+            let token = boots.token();
+            boots.next();
+            token
+        });
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
+
+    /// An operator has pinned the limit before, so a part of the semaphore stays.
+    #[test]
+    fn tokens_rise_over_a_restart_and_a_sweep() {
+        let mut boots = Boots::first();
+        let tokens = [(); 3].map(|()| {
+            let (origin, change) = (boots.request().into(), LimitChange::Set(1));
+            boots.execute(Operation::SetLimit { origin, change, expected_version: None });
+            let token = boots.token();
+            boots.next();
+            idle::sweep(&boots.directory);
+            token
+        });
+        assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
+
+    /// Its end is a time of the semaphore, which goes on over the restart: also if all but what stays is gone.
+    #[test]
+    fn a_pause_with_an_end_outlasts_a_restart() {
+        const HOUR_MS: u64 = 3_600_000;
+        for is_gone in [false, true] {
+            let mut boots = Boots::first();
+            let pause = Some(Pause { for_ms: Some(HOUR_MS), reason: "429".into() });
+            let origin = boots.request().into();
+            boots.execute(Operation::Pause { origin, pause });
+            boots.next();
+            if is_gone {
+                let state = boots.directory.paths(&Name::new("s").expect("valid")).state;
+                fs::remove_file(state).expect("it is there");
+            }
+            let refused = boots.try_once();
+            let AcquireOutcome::Refused(Refusal::Paused { remaining_ms: Some(ms) }) = refused else {
+                panic!("{refused:?}, gone: {is_gone}")
+            };
+            assert!(ms <= HOUR_MS, "another {ms} ms, gone: {is_gone}");
+        }
     }
 }

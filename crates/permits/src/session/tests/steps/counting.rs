@@ -177,3 +177,26 @@ fn a_permit_that_is_lost_does_not_count_anew() {
     assert!(bench.calls().is_empty(), "the engine has forgotten it");
     assert!(matches!(later.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
 }
+
+/// The call goes by the connection that asks replicas. A recall may come between the store's answer and its
+/// arrival.
+#[test]
+fn a_reply_that_a_recall_may_have_overtaken_lets_the_session_keep_nothing() {
+    for recalled in [false, true] {
+        let mut bench = Bench::new();
+        let (mut kept, _) = keeping::keepable(&mut bench);
+        let held = bench.counted();
+        let _counted = bench.count_anew(&held, None);
+        let call = bench.counting_call();
+        // A reply that no recall can overtake.
+        bench.pass(LEASE / 2);
+        let renewal = bench.call();
+        let both = Answers::Renew(vec![RenewOutcome::Held; 2]);
+        keeping::answer_keepable(&mut bench, renewal, both);
+        if recalled {
+            bench.engine.on_recall(&held.state.semaphore, bench.now);
+        }
+        keeping::answer_keepable(&mut bench, call, renewed(RenewOutcome::Held));
+        assert_eq!(kept.put_back(bench.now), !recalled, "recalled: {recalled}");
+    }
+}

@@ -19,14 +19,14 @@ fn request(bench: &mut Bench, idle: Duration) -> (PendingAcquire, Keep) {
 }
 
 /// Answers that no request needs units.
-fn answer_keepable(bench: &mut Bench, call: Call, answers: Answers) {
+pub(super) fn answer_keepable(bench: &mut Bench, call: Call, answers: Answers) {
     let reply = Reply { keepable: true, ..reply(1, answers) };
     bench.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 1 }), bench.now);
     bench.engine.take_outbox().deliver(None);
 }
 
 /// A permit that the session may keep. Its shelf.
-fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
+pub(super) fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
     let (mut pending, keep) = request(bench, IDLE);
     let call = bench.call();
     answer_keepable(bench, call, granted());

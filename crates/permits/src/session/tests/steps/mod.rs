@@ -233,6 +233,23 @@ fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
     taken(&mut pending);
 }
 
+/// The store has granted the place, and then lost it with all it knew. The message of that grant may come last, as
+/// in a cluster, where messages have a connection of their own.
+#[test]
+fn a_grant_from_before_the_loss_of_a_place_does_not_count() {
+    let mut bench = Bench::new();
+    let (mut pending, asked) = bench.waiting("a");
+    bench.pass(LEASE / 2);
+    let renewal = bench.call();
+    bench.answer_at(renewal, GRANT.token + 1, renewed(RenewOutcome::RetryLater));
+    let again = bench.call();
+    bench.push(&asked, EventKind::Granted(GRANT));
+    assert!(pending.try_take().is_none(), "the store knows of no such grant any more");
+    bench.answer_at(again, GRANT.token + 2, waiting());
+    bench.push(&asked, EventKind::Granted(Grant { token: GRANT.token + 3, slot: 0 }));
+    taken(&mut pending);
+}
+
 #[test]
 fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     let mut bench = Bench::new();
