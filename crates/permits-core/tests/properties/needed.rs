@@ -4,10 +4,11 @@
 //! executed once more for each idea that is there, on the same state without the idea. If the store decides
 //! otherwise then, its decision needed the idea. Two ideas have met if one decision needed both.
 //!
-//! `exactly` is not among them: a request that requires another limit is refused before anything else is asked.
+//! `exactly` is not among them: a request that requires another limit is refused before anything else is
+//! asked.
 //!
-//! For example, a try is refused in a pause. If it could wait, it would be queued, and without the pause it would
-//! be granted. So its refusal needed both.
+//! For example, a try is refused in a pause. If it could wait, it would be queued, and without the pause it
+//! would be granted. So its refusal needed both.
 
 use permits_core::model::{self, Entry, EntryState, Lanes, ServerClock, State};
 use permits_core::protocol::{
@@ -52,8 +53,8 @@ const APART: [&[Idea]; 5] = [
     &["hand-over", "lanes"],
 ];
 
-/// A closed line refuses all requests, and none waits in it, whatever else would decide about them. It changes
-/// no permit.
+/// A closed line refuses all requests, and none waits in it, whatever else would decide about them. It
+/// changes no permit.
 const CLOSED: [Idea; 10] = [
     "weights",
     "at least",

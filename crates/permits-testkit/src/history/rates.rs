@@ -36,10 +36,13 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
             _ => None,
         };
         let at_least_ms = asked.unwrap_or(0).max(before.terms.at_least_ms);
-        // One whose lease has ended may be put back on other terms.
+        // One whose lease has ended may be put back on other terms. So may one that a renewal of the batch
+        // ends by naming another grant, under another request.
         let is_held = before.deadline > 0 && before.deadline.unsigned_abs() > step.now_ms();
+        let is_renewal = matches!(step.command.operation, Operation::Renew(_));
+        let is_same = |after: &&Entry| !is_renewal || after.request == before.request;
         if let Some(after) =
-            step.entry_after(holder).filter(|after| after.place == EntryState::Holding(grant))
+            step.entry_after(holder).filter(|after| after.place == EntryState::Holding(grant)).filter(is_same)
             && is_held
             && after.terms.at_least_ms != at_least_ms
         {
@@ -89,8 +92,8 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
 /// fits, and no other request is. The reason is what keeps it out until then.
 ///
 /// Each request of a batch is judged by what it met: without the units that later requests were granted, and
-/// without those of them that wait. Requests whose declared limit is not in force, because it would let none of
-/// them in, are judged under that limit.
+/// without those of them that wait. Requests whose declared limit is not in force, because it would let none
+/// of them in, are judged under that limit.
 pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
         (&step.command.operation, &step.reply.answers)
@@ -178,7 +181,8 @@ impl<'a> Met<'a> {
         ends
     }
 
-    /// The time at which a request of this weight fits if none other comes, if no holder has to leave for that.
+    /// The time at which a request of this weight fits if none other comes, if no holder has to leave for
+    /// that.
     fn fits_at(&self, weight: u32) -> Option<u64> {
         if self.waits || (self.after.is_paused() && self.after.pause_ends_ms().is_none()) {
             return None;
