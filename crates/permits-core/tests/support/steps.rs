@@ -263,8 +263,8 @@ fn calm(step: &mut Step) {
     }
 }
 
-/// Histories of a few holders in which nothing is lost or deleted, and leases, limits, pauses and servers change
-/// all the time.
+/// Histories of a few holders in which nothing is lost or deleted, and leases, limits, pauses and servers
+/// change all the time.
 #[allow(dead_code, reason = "the properties alone use it")]
 pub(crate) fn eventful_histories(steps: usize) -> impl Strategy<Value = History> {
     let changed = (any::<u16>(), leases()).prop_map(|(pick, lease_ms)| {

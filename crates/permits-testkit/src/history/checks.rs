@@ -219,8 +219,8 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P5: the session that adopts a permit counts its changes of the lease from the beginning, and keeps no permit
-/// of another session. Otherwise the store would take its first changes for late ones.
+/// P5: the session that adopts a permit counts its changes of the lease from the beginning, and keeps no
+/// permit of another session. Otherwise the store would take its first changes for late ones.
 fn an_adopted_permit_begins_anew(step: &Step) -> Result<(), String> {
     let (Operation::Adopt(adopt), Answers::Adopt(true)) = (&step.command.operation, &step.reply.answers)
     else {
@@ -391,8 +391,8 @@ fn no_herd(step: &Step) -> Result<(), String> {
 
 /// P7: work that a bound has cut off is asked for by sessions of waiters, because the caller may end: at once
 /// by that of the head, and by a few others later, since that one may be dead. Otherwise the head alone has
-/// its turn, and no herd asks; and always if a waiter was granted for a shorter lease than that of the head, or
-/// a holder has shortened its own.
+/// its turn, and no herd asks; and always if a waiter was granted for a shorter lease than that of the head,
+/// or a holder has shortened its own.
 fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     const SESSIONS: usize = 4;
     let Some(after) = &step.after else { return Ok(()) };

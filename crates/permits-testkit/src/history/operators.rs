@@ -8,8 +8,8 @@ use permits_core::protocol::{
 use super::step::Step;
 
 /// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
-/// version counts every change. A waiter that a lowered limit shuts out for good learns so from its renewal, also
-/// behind others.
+/// version counts every change. A waiter that a lowered limit shuts out for good learns so from its renewal,
+/// also behind others.
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);

@@ -123,8 +123,8 @@ fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u6
 }
 
 /// P6: a waiter is superseded only by a request with its key that asks for that, and its place in its lane
-/// passes to that request, if it is in the same lane: its ticket, or a grant in its turn; and the time at which
-/// it was queued.
+/// passes to that request, if it is in the same lane: its ticket, or a grant in its turn; and the time at
+/// which it was queued.
 pub(super) fn a_place_passes_on(step: &Step) -> Result<(), String> {
     let Operation::Acquire { requests, .. } = &step.command.operation else { return Ok(()) };
     for event in step.events.iter().filter(|event| event.kind == EventKind::Superseded) {

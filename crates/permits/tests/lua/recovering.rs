@@ -93,8 +93,8 @@ fn what_was_not_handed_on_is_free_after_the_window() {
     assert!(matches!(both.renewed("d", None), RenewOutcome::Granted(Grant { slot: 1, .. })));
 }
 
-/// The limit is lowered in the window, below what is held. A was renewed in this era, so what it releases would
-/// be D's otherwise.
+/// The limit is lowered in the window, below what is held. A was renewed in this era, so what it releases
+/// would be D's otherwise.
 #[test]
 fn what_is_above_a_lowered_limit_is_not_handed_on_in_the_window() {
     for (limit, is_granted) in [(3, true), (2, false)] {

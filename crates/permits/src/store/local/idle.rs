@@ -69,7 +69,8 @@ pub(super) fn sweep(directory: &Directory) {
         if let Some(record) = record.filter(|_| !is_kept(&path)) {
             let kept = kept_beside(&path);
             if record.stamp.boot == directory.boot.id {
-                // Of an operation that was killed before its state counted: nothing stays, or the state would.
+                // Of an operation that was killed before its state counted: nothing stays, or the state
+                // would.
                 let _ = fs::remove_file(kept);
             } else if kept.exists() {
                 // It has the time of the last grant, which may be later than what an operator has set.

@@ -262,8 +262,8 @@ mod tests {
         Refusal, RequestId,
     };
 
-    /// A directory over several starts of the machine. The time since the start begins anew with each, and the
-    /// wall clock is behind, as without a battery.
+    /// A directory over several starts of the machine. The time since the start begins anew with each, and
+    /// the wall clock is behind, as without a battery.
     struct Boots {
         place: tempfile::TempDir,
         directory: Directory,
@@ -361,7 +361,8 @@ mod tests {
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     }
 
-    /// Its end is a time of the semaphore, which goes on over the restart: also if all but what stays is gone.
+    /// Its end is a time of the semaphore, which goes on over the restart: also if all but what stays is
+    /// gone.
     #[test]
     fn a_pause_with_an_end_outlasts_a_restart() {
         const HOUR_MS: u64 = 3_600_000;

@@ -233,8 +233,8 @@ fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
     taken(&mut pending);
 }
 
-/// The store has granted the place, and then lost it with all it knew. The message of that grant may come last, as
-/// in a cluster, where messages have a connection of their own.
+/// The store has granted the place, and then lost it with all it knew. The message of that grant may come
+/// last, as in a cluster, where messages have a connection of their own.
 #[test]
 fn a_grant_from_before_the_loss_of_a_place_does_not_count() {
     let mut bench = Bench::new();
