@@ -15,7 +15,6 @@ mod single;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -23,13 +22,11 @@ use std::time::{Duration, Instant};
 use crate::wait::HANGS;
 use permits::Client;
 use permits::{AcquireError, AcquireOptions};
-use serde::Serialize;
-use serde_json::json;
 
 use self::fixture::{Deployment, Fixture};
 use self::queue_watch::QueueWatch;
 pub use self::verdict::{Excess, Verdict};
-use crate::history::{ClientEvent, ClientRecord, History, now};
+use crate::history::{ClientEvent, History, now};
 use crate::mutants::Split;
 use crate::wait;
 use crate::worker::SEMAPHORE;
@@ -43,23 +40,24 @@ pub struct Row {
     pub name: &'static str,
     /// The fault, in some words.
     pub fault: &'static str,
+    /// What the row promises.
+    pub promise: Promise,
     deployment: fn() -> Deployment,
     inject: fn(&mut Fixture) -> Fault,
-    promise: Promise,
 }
 
 /// The promises of a row, besides those that every row keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Promise {
+pub struct Promise {
     /// P2: never more than the limit. Otherwise the excess is measured.
-    bound: bool,
+    pub bound: bool,
     /// P6 throughout, and no permit is lost: the store forgets nothing, and no client is away for longer than
     /// the lease.
-    order: bool,
+    pub order: bool,
     /// Every acquisition succeeds in the end, unless it was given up.
     success: bool,
     /// Half of the workers keep permits, and no request waits for longer than this.
-    keep: Option<Duration>,
+    pub keep: Option<Duration>,
     /// The lanes that the requests are divided among; 0: none.
     lanes: u32,
 }
@@ -248,26 +246,32 @@ pub struct Cell {
     pub worker: fn() -> Command,
     /// A mutant of the clients, which the verdict has to find.
     pub mutant: Option<Split>,
-    /// The directory for the history. Holds are brief then, so that much is recorded.
-    pub record: Option<PathBuf>,
+    /// Holds are brief, so that much happens.
+    pub brief: bool,
 }
 
 impl Cell {
     /// Runs the cell. A panic, which is a fault of the harness or of a deployment that did not restart, is
     /// one of the verdict's violations.
     pub fn run(&self) -> Verdict {
+        self.run_with_history().0
+    }
+
+    /// As [`run`](Self::run), with all that the workers saw; that is empty after a panic.
+    pub fn run_with_history(&self) -> (Verdict, History) {
         catch_unwind(AssertUnwindSafe(|| self.attempt())).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
-            Verdict { violations: vec![format!("harness: {text}")], ..Verdict::default() }
+            let violations = vec![format!("harness: {text}")];
+            (Verdict { violations, ..Verdict::default() }, History::default())
         })
     }
 
-    fn attempt(&self) -> Verdict {
+    fn attempt(&self) -> (Verdict, History) {
         let Self { row, limit, .. } = *self;
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
         let prefix = self.mutant.map(|mutant| mutant.prefix());
-        let terms = (row.promise.keep.is_some(), row.promise.lanes, self.record.is_some(), prefix);
+        let terms = (row.promise.keep.is_some(), row.promise.lanes, self.brief, prefix);
         let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, terms, seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
@@ -288,9 +292,6 @@ impl Cell {
         let mut history = std::mem::take(&mut *fixture.pool.history());
         history.events.extend(watch.into_iter().flat_map(QueueWatch::stop));
         history.events.sort_by_key(|(_, record)| record.at);
-        if let Some(directory) = &self.record {
-            self.write(&history, directory);
-        }
 
         let mut verdict = Verdict::of(&history, row.promise, limit, &faults);
         verdict.check_writes(fixture.fence.resource(), &history);
@@ -298,32 +299,8 @@ impl Cell {
         verdict.note(served.map_err(|reason| format!("liveness: {reason}")));
         verdict.note(closed.map(drop).map_err(|reason| format!("end: {reason}")));
         verdict.note(at_rest(&fixture.deployment.url(0), limit).map_err(|reason| format!("P10: {reason}")));
-        verdict
+        (verdict, history)
     }
-
-    /// Writes the history to a file of its own, in the format of `lab/judge/operations.md`.
-    fn write(&self, history: &History, directory: &Path) {
-        let Self { row, limit, seed, .. } = self;
-        let Promise { bound, order, keep, .. } = row.promise;
-        let (row, keep) = (row.name, keep.is_some());
-        let head =
-            json!({ "row": row, "limit": limit, "seed": seed, "bound": bound, "order": order, "keep": keep });
-        let mut text = format!("{head}\n");
-        for (worker, record) in &history.events {
-            text += &serde_json::to_string(&Line { worker: *worker, record }).expect("a record has a form");
-            text.push('\n');
-        }
-        let file = directory.join(format!("{row}-{limit}-{seed}.jsonl"));
-        std::fs::write(file, text).expect("the directory can be written to");
-    }
-}
-
-/// A record as a line of a recorded history.
-#[derive(Serialize)]
-struct Line<'a> {
-    worker: usize,
-    #[serde(flatten)]
-    record: &'a ClientRecord,
 }
 
 /// P10: the semaphore of the workers is idle, and all units and slots can be had.

@@ -3,20 +3,26 @@
 
 use std::time::Duration;
 
-use permits_testkit::faults::{Cell, ROWS};
+use permits_testkit::faults::{Cell, ROWS, Verdict};
+use permits_testkit::mutants::Split;
 use permits_testkit::random;
 use permits_testkit::worker::test_command;
 
 /// Long enough for a fault or two.
 const TIME: Duration = Duration::from_secs(2);
 
-#[track_caller]
-fn holds(name: &str) {
+fn run(name: &str, mutant: Option<Split>) -> Verdict {
     let row = ROWS.iter().find(|row| row.name == name).expect("the matrix has the row");
     let worker = || test_command("worker_process");
     let verdict =
-        Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant: None, record: None }.run();
+        Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant, brief: false }.run();
     println!("{verdict:#?}");
+    verdict
+}
+
+#[track_caller]
+fn holds(name: &str) {
+    let verdict = run(name, None);
     assert!(verdict.violations.is_empty() && verdict.grants > 0, "{verdict:#?}");
 }
 
@@ -84,4 +90,16 @@ rows! {
     #[ignore = "a deployment, and slow: scripts/lab faults runs it"]
     keep_lanes_cluster_migrate,
     mixed,
+}
+
+/// Half of the workers use another semaphore, and so hold besides those of the first.
+#[test]
+fn more_than_the_limit_is_found() {
+    let verdict = run("script-flush", Some(Split));
+    let found = |texts: &[&str]| {
+        verdict.violations.iter().any(|violation| texts.iter().all(|text| violation.contains(text)))
+    };
+    assert!(found(&["P2: ", "units at once, with a limit of 5"]), "{verdict:#?}");
+    assert!(found(&["slots: two in one slot"]), "{verdict:#?}");
+    assert!(verdict.excess.times > 0, "{verdict:#?}");
 }

@@ -1,5 +1,6 @@
 //! `permits-lab faults`: the fault matrix of the testkit at length, and a table of its results.
 
+mod record;
 mod table;
 
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ struct Plan {
     out: Option<String>,
     /// Every other worker uses another semaphore, which the verdict has to find.
     mutant: Option<Split>,
-    /// The directory for the histories of the cells.
+    /// The directory for the histories of the cells. Holds are brief then, so that much is recorded.
     record: Option<PathBuf>,
     rows: Vec<&'static Row>,
 }
@@ -59,7 +60,7 @@ impl Plan {
 
     fn cell(&self, row: &'static Row, limit: u32) -> Cell {
         let time = Duration::from_secs(self.seconds);
-        Cell { row, limit, time, seed: self.seed, worker, mutant: self.mutant, record: self.record.clone() }
+        Cell { row, limit, time, seed: self.seed, worker, mutant: self.mutant, brief: self.record.is_some() }
     }
 }
 
@@ -84,7 +85,11 @@ pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
     let mut results = Vec::new();
     for row in &plan.rows {
         for &limit in &plan.limits {
-            let verdict = plan.cell(row, limit).run();
+            let cell = plan.cell(row, limit);
+            let (verdict, history) = cell.run_with_history();
+            if let Some(directory) = &plan.record {
+                record::write(&cell, &history, directory)?;
+            }
             println!(
                 "{} --limit {limit}: {} faults, {} grants, {} of kept permits, worst recovery {}, longest wait {}, above the \
                  limit: {}, violations: {}",

@@ -1,5 +1,4 @@
-//! The command line of the fault matrix, with a row or two for a moment, its finding of a mutant, and windows
-//! under crashes.
+//! The command line of the fault matrix, with a row or two for a moment, and windows under crashes.
 
 use std::process::Output;
 
@@ -28,17 +27,6 @@ fn a_few_rows_hold_for_a_moment() {
         assert!(injected.is_ok_and(|injected| injected > 0), "{row}: {text}");
         assert_eq!(violations, Ok(0), "{row}: {text}");
     }
-}
-
-/// Half of the workers use another semaphore, and so hold besides those of the first.
-#[test]
-fn more_than_the_limit_is_found() {
-    let output = faults(&["--seconds", "1", "--limit", "5", "--mutant", "script-flush"]);
-    let text = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("P2: ") && text.contains("units at once, with a limit of 5"), "{text}");
-    assert!(text.contains("slots: two in one slot"), "{text}");
-    assert_ne!(line(&text, "script-flush")[10], "never", "{text}");
 }
 
 #[test]
