@@ -45,6 +45,23 @@ fn a_reply_from_before_a_longer_lease_extends_nothing() {
     assert!(bench.deadline(&held) > LEASE);
 }
 
+/// The renewal is that of the waiter. The store has answered it with the grant, whose message is ahead of it,
+/// and with it has extended the lease that it was granted with. Otherwise a holder that is cut off next would
+/// go on for the longer lease while the store gives its unit to another.
+#[test]
+fn a_renewal_answered_with_the_grant_from_before_a_longer_lease_extends_nothing() {
+    let mut bench = Bench::new();
+    let (mut pending, asked) = bench.waiting("a");
+    let older = bench.due_renewal();
+    bench.push(&asked, EventKind::Granted(GRANT));
+    let held = taken(&mut pending);
+    bench.session.change_terms(&held.state, TermsChange::Lease(LONG));
+    assert!(bench.calls().is_empty(), "a renewal is on its way");
+    let before = bench.deadline(&held);
+    bench.answer(older, renewed(RenewOutcome::Granted(GRANT)));
+    assert_eq!(bench.deadline(&held), before, "the store extended the former lease");
+}
+
 #[test]
 fn a_shorter_lease_counts_before_it_is_sent() {
     let mut bench = Bench::new();
