@@ -10,12 +10,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use permits_core::acquisition::Stage;
-use permits_core::model::{EntryState, Lane, Lanes, Progress, State};
-use permits_core::protocol::{AcquireOutcome, Grant, RenewOutcome};
+use permits_core::model::{EntryState, Lane, Lanes, PAUSED, Progress, State};
+use permits_core::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
 
-use super::client::{Call, Client, Entry, Kind, Outcome, tick};
-use super::scope::Scope;
-use super::world::{TICK_MS, World, owner};
+use super::client::{Call, Client, Entry, Kind, Outcome, OwnTerms, tick};
+use super::holders::Handle;
+use super::scope::{Budget, Change, Scope};
+use super::server::owner;
+use super::world::{Message, Revoked, TICK_MS, World};
 
 /// Equal for equivalent worlds; different for others, except by a collision of 128 bits.
 pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
@@ -37,7 +39,11 @@ pub(crate) fn key(world: &World, scope: &Scope) -> u128 {
 
 /// The permutations of clients that keep each weight, lane and lease in its place.
 fn orders(scope: &Scope) -> Vec<Vec<usize>> {
-    let terms = |client: usize| (scope.weights[client], scope.lane(client), scope.lease_of(client));
+    let terms = |client: usize| {
+        let revoked = scope.changes.contains(&Change::Revoke(client));
+        let own = (scope.weights[client], scope.lane(client), scope.lease_of(client));
+        (own, scope.tries.contains(&client), revoked)
+    };
     let clients = 0..scope.weights.len();
     let mut orders = vec![Vec::new()];
     for place in clients.clone() {
@@ -67,14 +73,16 @@ fn tokens(world: &World, scope: &Scope) -> Vec<u64> {
         tokens.extend(taken.map(|grant| grant.token));
     }
     for client in &world.clients {
-        if let Some((grant, _)) = client.entry.as_ref().and_then(Entry::held) {
+        if let Some(grant) = client.entry.as_ref().and_then(|entry| entry.acquisition.grant()) {
             tokens.push(grant.token);
             tokens.extend(client.entry.as_ref().and_then(Entry::granted).map(|grant| grant.token));
         }
         tokens.extend(client.calls.iter().flatten().flat_map(tokens_of));
     }
     tokens.extend(world.late.iter().flat_map(|late| tokens_of(&late.call)));
-    tokens.extend(world.messages.iter().map(|message| message.grant.token));
+    tokens.extend(world.messages.iter().filter_map(|message| Some(message.grant()?.token)));
+    tokens.extend(world.handle.map(|handle| handle.grant.token));
+    tokens.extend(world.revoked.iter().chain(&world.untold).map(|revoked| revoked.grant.token));
     tokens.sort_unstable();
     tokens.dedup();
     tokens
@@ -115,7 +123,7 @@ impl Writer<'_> {
 
     /// A tick, from now; all ticks a lease ago or longer are one.
     fn tick(&mut self, tick: u32) {
-        let oldest = self.world.now - self.scope.lease;
+        let oldest = self.world.now - self.scope.lease.max(self.scope.new_lease);
         self.put(tick.max(oldest) - oldest);
     }
 
@@ -145,16 +153,10 @@ impl Writer<'_> {
     fn world(&mut self) {
         let world = self.world;
         self.bytes.extend(world.broken.bits().to_le_bytes());
-        let left = world.left;
-        self.bytes.extend([
-            left.acquisitions,
-            left.losses,
-            left.delays,
-            left.cancels,
-            left.crashes,
-            left.restarts,
-            left.limits,
-        ]);
+        let Budget { acquisitions, losses, delays, cancels, crashes, .. } = world.left;
+        self.bytes.extend([acquisitions, losses, delays, cancels, crashes]);
+        let Budget { restarts, limits, operators, terms, shortages, hand_overs, .. } = world.left;
+        self.bytes.extend([restarts, limits, operators, terms, shortages, hand_overs]);
         self.put(world.limit);
         // Older than any window it is old.
         self.put((world.now - world.up_since).min(self.scope.window()));
@@ -184,12 +186,18 @@ impl Writer<'_> {
         for message in &self.world.messages {
             self.put(KIND_OF_MESSAGE);
             self.request(message.client, message.request);
-            self.grant(message.grant);
+            self.message(message);
             self.flag(message.run == self.world.run);
-            // Whether it is older than the last reply to the client.
-            let entry = self.world.clients[message.client].entry.as_ref();
-            let entry = entry.filter(|entry| entry.request == message.request);
-            self.flag(entry.is_some_and(|entry| message.grant.token <= entry.acquisition.last_answer_us));
+            parts.push(std::mem::take(&mut self.bytes));
+        }
+        if let Some(Handle { owner: (client, request), terms, grant, until, is_held, .. }) = self.world.handle
+        {
+            self.put(KIND_OF_HANDLE);
+            self.request(client, request);
+            self.terms(terms);
+            self.grant(grant);
+            self.tick(until);
+            self.flag(is_held);
             parts.push(std::mem::take(&mut self.bytes));
         }
         let coming = self.world.recalls.iter().map(|recall| (KIND_OF_RECALL, recall));
@@ -210,11 +218,51 @@ impl Writer<'_> {
         self.bytes.extend(parts.concat());
     }
 
+    /// What it tells, and its place in the order in which it and other things arrive.
+    fn message(&mut self, message: &Message) {
+        let client = &self.world.clients[message.client];
+        match message.kind {
+            EventKind::Granted(grant) => {
+                self.put(0);
+                self.grant(grant);
+                // Whether it is older than the last reply to the client.
+                let entry = client.entry.as_ref().filter(|entry| entry.request == message.request);
+                self.flag(entry.is_some_and(|entry| grant.token <= entry.acquisition.last_answer_us));
+            }
+            EventKind::Revoked(_) => self.put(1),
+            EventKind::Superseded => self.put(2),
+            EventKind::LineClosed(_) => self.put(3),
+            EventKind::Refused => self.put(4),
+            EventKind::Turn(_) => unreachable!("it is not sent"),
+        }
+        if message.grant().is_some() && !self.scope.in_order {
+            return;
+        }
+        let of_client = self.world.messages.iter().filter(|other| other.client == message.client);
+        self.put(of_client.filter(|other| other.at_us < message.at_us).count());
+        for call in &client.calls {
+            let reply = call.as_ref().and_then(|call| call.reply.as_ref());
+            self.flag(reply.is_some_and(|reply| reply.now_us < message.at_us));
+        }
+    }
+
+    /// The terms of a permit, where they change.
+    fn terms(&mut self, OwnTerms { weight, lease_ms, version }: OwnTerms) {
+        if self.scope.budget.terms > 0 || self.scope.by_program {
+            self.put(weight);
+            self.put(lease_ms.div_ceil(TICK_MS));
+            self.put(version);
+        }
+    }
+
     fn state(&mut self, state: Option<&State>) {
         self.flag(state.is_some());
         let Some(state) = state else { return };
         self.put(state.limit);
         self.flag(state.pinned);
+        self.flag(state.closed.is_some());
+        self.flag(state.paused_until_ms == PAUSED);
+        self.until(if state.paused_until_ms == PAUSED { 0 } else { state.paused_until_ms });
         self.put(state.lease_max_ms / TICK_MS);
         // While it is in use the expiry is extended again and again; only the end counts.
         let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
@@ -263,11 +311,11 @@ impl Writer<'_> {
 
     fn entries(&mut self, state: &State) {
         for holder in state.queue.values() {
-            let (client, request) = owner(holder);
+            let (client, request) = owner(&state.entries[holder].request);
             self.request(client, request);
         }
         let mut entries: Vec<_> =
-            state.entries.iter().map(|(holder, entry)| (owner(holder), entry)).collect();
+            state.entries.values().map(|entry| (owner(&entry.request), entry)).collect();
         entries.sort_by_key(|((client, request), _)| {
             (self.order.iter().position(|other| other == client), *request)
         });
@@ -275,9 +323,14 @@ impl Writer<'_> {
         for ((client, request), entry) in entries {
             self.request(client, request);
             self.until(entry.deadline.unsigned_abs());
+            let (weight, lease_ms) = (entry.terms.weight, entry.terms.lease_ms);
+            self.terms(OwnTerms { weight, lease_ms, version: entry.lease_version });
             match entry.place {
                 EntryState::Holding(grant) => {
                     self.grant(grant);
+                    if self.world.forgot.is_some() {
+                        self.flag(grant.token > self.world.forgot_us);
+                    }
                     if self.scope.at_least > 0 {
                         self.until(entry.counts_until_ms(self.world.now_ms()));
                     }
@@ -304,6 +357,9 @@ impl Writer<'_> {
             self.tick(tick(entry.acquisition.extended_at));
             self.flag(entry.renewed < self.world.now);
             self.flag(entry.replied == self.world.run);
+            self.terms(entry.terms);
+            self.flag(entry.is_claimed);
+            self.flag(entry.confirmed);
             match entry.stage() {
                 Stage::Unsent => self.put(0),
                 Stage::InFlight => self.put(1),
@@ -316,8 +372,24 @@ impl Writer<'_> {
                     self.flag(entry.kept);
                     self.put(entry.granted_again);
                 }
-                Stage::Unconfirmed(_) | Stage::Ended => unreachable!("not here"),
+                Stage::Unconfirmed(grant) => {
+                    self.put(6);
+                    self.grant(grant);
+                }
+                Stage::Ended => unreachable!("its entry is removed"),
             }
+        }
+        for revoked in [&self.world.revoked, &self.world.untold] {
+            let of_client = revoked.iter().filter(|revoked| revoked.client == number);
+            self.put(of_client.clone().count());
+            for Revoked { request, grant, .. } in of_client {
+                self.put(client.made - request);
+                self.token(grant.token);
+            }
+        }
+        self.flag(client.handed_over.is_some());
+        if let Some(request) = client.handed_over {
+            self.put(client.made - request);
         }
         self.put(client.releases.len());
         for release in &client.releases {
@@ -344,6 +416,7 @@ impl Writer<'_> {
     fn call(&mut self, client: usize, call: &Call) {
         self.request(client, call.request);
         self.tick(call.sent);
+        self.terms(call.terms);
         self.flag(call.grant.is_some());
         if let Some(grant) = call.grant {
             self.grant(grant);
@@ -364,6 +437,7 @@ impl Writer<'_> {
             Outcome::Acquired(AcquireOutcome::Waiting { .. })
             | Outcome::Renewed(RenewOutcome::Waiting { .. }) => self.put(1),
             Outcome::Acquired(AcquireOutcome::Refused(_)) => self.put(2),
+            Outcome::Adopted(adopted) => self.put(9 + u8::from(*adopted)),
             Outcome::Renewed(RenewOutcome::Held) => self.put(3),
             Outcome::Renewed(RenewOutcome::Lost) => self.put(4),
             Outcome::Renewed(RenewOutcome::RetryLater) => self.put(5),
@@ -374,5 +448,6 @@ impl Writer<'_> {
 }
 
 /// Distinguishes a message from the kinds of calls.
-const KIND_OF_MESSAGE: usize = Kind::Release as usize + 1;
-const KIND_OF_RECALL: usize = KIND_OF_MESSAGE + 1;
+const KIND_OF_MESSAGE: usize = Kind::Adopt as usize + 1;
+const KIND_OF_HANDLE: usize = KIND_OF_MESSAGE + 1;
+const KIND_OF_RECALL: usize = KIND_OF_HANDLE + 1;

@@ -19,16 +19,35 @@ pub(crate) enum Kind {
     Acquire,
     Renew,
     Release,
+    /// A renewal whose reply says how many replicas have it: by a connection of its own.
+    Confirm,
+    Adopt,
 }
 
-pub(crate) const KINDS: [Kind; 3] = [Kind::Acquire, Kind::Renew, Kind::Release];
+pub(crate) const KINDS: [Kind; 5] = [Kind::Acquire, Kind::Renew, Kind::Release, Kind::Confirm, Kind::Adopt];
+
+/// The name of a holder: the client and its request that acquired the permit first.
+pub(crate) type Origin = (usize, u8);
+
+/// The terms of a permit that its holder may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OwnTerms {
+    pub(crate) weight: u32,
+    pub(crate) lease_ms: u64,
+    /// The number of changes of the lease.
+    pub(crate) version: u32,
+}
 
 /// A call on its way to the store, or back.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) request: u8,
-    /// The grant that a renewal names.
+    pub(crate) origin: Origin,
+    pub(crate) terms: OwnTerms,
+    /// The grant that a renewal or an adoption names.
     pub(crate) grant: Option<Grant>,
+    /// The client that had the permit which it adopts, and its request.
+    pub(crate) adopts: Option<(usize, u8)>,
     pub(crate) sent: u32,
     /// The reply on its way back.
     pub(crate) reply: Option<Reply>,
@@ -52,12 +71,21 @@ pub(crate) enum Outcome {
     Renewed(RenewOutcome),
     /// True if the store had it.
     Released(bool),
+    Adopted(bool),
 }
 
 /// An acquisition, and what the session keeps beside it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) request: u8,
+    pub(crate) origin: Origin,
+    pub(crate) terms: OwnTerms,
+    /// The session renews it while it is held.
+    pub(crate) auto_renew: bool,
+    /// The session may have been forgotten, and renews it once although its holder does that.
+    pub(crate) is_claimed: bool,
+    /// Replicas have confirmed the grant.
+    pub(crate) confirmed: bool,
     pub(crate) acquisition: Acquisition,
     /// The deadline of the permit.
     pub(crate) until: u32,
@@ -92,7 +120,11 @@ impl Entry {
 
     /// Returns true if the session renews it.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.acquisition.needs_renewal(true)
+        self.acquisition.needs_renewal(self.auto_renew || self.is_claimed)
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        Duration::from_millis(self.terms.lease_ms)
     }
 }
 
@@ -100,6 +132,7 @@ impl Entry {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Release {
     pub(crate) request: u8,
+    pub(crate) origin: Origin,
     pub(crate) until: u32,
     /// It is in flight.
     pub(crate) sent: bool,
@@ -116,14 +149,24 @@ pub(crate) struct Client {
     pub(crate) releases: Vec<Release>,
     pub(crate) calls: [Option<Call>; KINDS.len()],
     pub(crate) keeping: Keeping,
+    /// A request that was handed over while a renewal of it was in flight.
+    pub(crate) handed_over: Option<u8>,
 }
 
 /// The circumstances of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances {
     pub(crate) now: u32,
+    /// Its number.
+    pub(crate) client: usize,
+    /// The weight of its requests.
+    pub(crate) weight: u32,
     /// The lease of its requests.
     pub(crate) lease: u32,
+    /// Replicas have to confirm each grant.
+    pub(crate) replicas: bool,
+    /// The holder of a permit renews it.
+    pub(crate) by_program: bool,
     /// Clients keep what they release.
     pub(crate) keep: bool,
     pub(crate) behaviour: ClientBehaviour,
@@ -131,13 +174,17 @@ pub(crate) struct Circumstances {
 
 impl Circumstances {
     fn terms(&self) -> Terms {
-        let lease = Duration::from_millis(u64::from(self.lease) * super::world::TICK_MS);
-        Terms { lease, replicated: false }
+        Terms { lease: Duration::from_millis(self.own_terms().lease_ms), replicated: self.replicas }
+    }
+
+    fn own_terms(&self) -> OwnTerms {
+        let lease_ms = u64::from(self.lease) * super::world::TICK_MS;
+        OwnTerms { weight: self.weight, lease_ms, version: 0 }
     }
 }
 
 /// The client's clock at a tick.
-fn moment(tick: u32) -> Moment {
+pub(super) fn moment(tick: u32) -> Moment {
     Moment::from_micros(u64::from(tick) * SHOWN_PER_TICK_US)
 }
 
@@ -153,24 +200,44 @@ impl Client {
 
     /// Returns true if it has nothing on its way, and has sent what was due by now.
     pub(crate) fn is_punctual(&self, now: u32) -> bool {
-        let punctual = self.entry.as_ref().is_none_or(|entry| entry.is_renewed() && entry.renewed == now);
+        let punctual = self.entry.as_ref().is_none_or(|entry| match entry.stage() {
+            Stage::Held(_) if !entry.is_renewed() => true,
+            Stage::Unconfirmed(_) => false,
+            _ => entry.is_renewed() && entry.renewed == now,
+        });
         punctual && self.releases.is_empty() && self.calls.iter().all(Option::is_none)
     }
 
-    fn send(&mut self, kind: Kind, request: u8, grant: Option<Grant>, now: u32) {
-        self.calls[kind as usize] = Some(Call { request, grant, sent: now, reply: None });
+    /// Sends a call about its acquisition.
+    fn send(&mut self, kind: Kind, grant: Option<Grant>, now: u32) {
+        let Some(Entry { request, origin, terms, .. }) = self.entry else { return };
+        let call = Call { request, origin, terms, grant, adopts: None, sent: now, reply: None };
+        self.calls[kind as usize] = Some(call);
     }
 
     /// Steps an acquisition and carries out the effect.
-    fn step(&mut self, request: u8, input: Input, known: Circumstances) {
+    pub(super) fn step(&mut self, request: u8, input: Input, known: Circumstances) {
+        self.step_of((known.client, request), request, input, known);
+    }
+
+    /// Steps an acquisition by the outcome of a renewal. What was handed over is another process's to release.
+    fn step_unless_handed_over(&mut self, origin: Origin, request: u8, input: Input, known: Circumstances) {
+        if self.handed_over != Some(request) {
+            self.step_of(origin, request, input, known);
+        }
+    }
+
+    /// Steps an acquisition that may be of an adopted permit.
+    fn step_of(&mut self, origin: Origin, request: u8, input: Input, known: Circumstances) {
         let Some(entry) = self.entry.as_mut().filter(|entry| entry.request == request) else {
             let effect = Acquisition::ended().step(input, &known.terms(), moment(known.now));
             if effect == (Effect::End { release: true }) {
-                self.queue_release(request, known);
+                self.queue_release(origin, request, known);
             }
             return;
         };
-        match entry.acquisition.step(input, &known.terms(), moment(known.now)) {
+        let (origin, terms) = (entry.origin, Terms { lease: entry.lease(), ..known.terms() });
+        match entry.acquisition.step(input, &terms, moment(known.now)) {
             Effect::Deliver { until, .. } => entry.until = tick(until),
             Effect::Extend { until } => entry.until = entry.until.max(tick(until)),
             // No caller holds it.
@@ -178,22 +245,22 @@ impl Client {
             Effect::Lose { .. } => {
                 // Its holder stops, and drops the permit.
                 self.entry = None;
-                self.queue_release(request, known);
+                self.queue_release(origin, request, known);
             }
             Effect::End { release } => {
                 self.entry = None;
                 if release {
-                    self.queue_release(request, known);
+                    self.queue_release(origin, request, known);
                 }
             }
             Effect::ReleaseBehind if known.behaviour == ClientBehaviour::WithdrawsLater => {}
-            Effect::ReleaseBehind => self.queue_release(request, known),
-            Effect::Confirm => unreachable!("there are no replicas to ask"),
+            Effect::ReleaseBehind => self.queue_release(origin, request, known),
             // These are about when to send, and every moment is possible.
             Effect::None
             | Effect::Send
             | Effect::Wait { .. }
             | Effect::Renew
+            | Effect::Confirm
             | Effect::MarkUnsure
             | Effect::RenewSoon => {}
         }
@@ -201,15 +268,8 @@ impl Client {
 
     pub(crate) fn acquire(&mut self, known: Circumstances) {
         self.made += 1;
-        self.entry = Some(Entry {
-            request: self.made,
-            acquisition: Acquisition::new(moment(known.now)),
-            until: 0,
-            renewed: known.now,
-            replied: 0,
-            kept: false,
-            granted_again: 0,
-        });
+        let (origin, terms) = ((known.client, self.made), known.own_terms());
+        self.entry = Some(new_entry(self.made, origin, terms, Acquisition::new(moment(known.now)), known));
         self.send_acquire(known);
     }
 
@@ -217,14 +277,31 @@ impl Client {
     pub(crate) fn send_acquire(&mut self, known: Circumstances) {
         let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
         self.step(request, Input::Sent, known);
-        self.send(Kind::Acquire, request, None, known.now);
+        self.send(Kind::Acquire, None, known.now);
     }
 
     pub(crate) fn renew(&mut self, known: Circumstances) {
         let Some(entry) = &mut self.entry else { return };
         entry.renewed = known.now;
-        let (request, grant) = (entry.request, entry.acquisition.grant());
-        self.send(Kind::Renew, request, grant, known.now);
+        let (grant, extended_at) = (entry.acquisition.grant(), entry.acquisition.extended_at);
+        let claimed = (entry.is_claimed && !entry.auto_renew).then(|| {
+            let ends = extended_at + entry.lease();
+            let lease_ms = ends.since(moment(known.now)).as_millis().max(1);
+            let lease_ms = u64::try_from(lease_ms).expect("it is a part of a lease");
+            // A change of the lease, which the next renewal by its holder changes back.
+            OwnTerms { lease_ms, version: entry.terms.version - 1, ..entry.terms }
+        });
+        self.handed_over = None;
+        self.send(Kind::Renew, grant, known.now);
+        if let (Some(terms), Some(call)) = (claimed, &mut self.calls[Kind::Renew as usize]) {
+            call.terms = terms;
+        }
+    }
+
+    /// Asks the replicas for a grant.
+    pub(crate) fn confirm(&mut self, known: Circumstances) {
+        let grant = self.entry.as_ref().and_then(|entry| entry.acquisition.grant());
+        self.send(Kind::Confirm, grant, known.now);
     }
 
     /// The holder releases its permit. `passed` is the time since the store granted it.
@@ -280,16 +357,18 @@ impl Client {
     pub(crate) fn send_release(&mut self, known: Circumstances) {
         if let Some(release) = self.releases.iter_mut().find(|release| !release.sent) {
             release.sent = true;
-            let request = release.request;
-            self.send(Kind::Release, request, None, known.now);
+            let (Release { request, origin, .. }, terms) = (*release, known.own_terms());
+            let sent = known.now;
+            let call = Call { request, origin, terms, grant: None, adopts: None, sent, reply: None };
+            self.calls[Kind::Release as usize] = Some(call);
         }
     }
 
-    fn queue_release(&mut self, request: u8, known: Circumstances) {
+    pub(super) fn queue_release(&mut self, origin: Origin, request: u8, known: Circumstances) {
         let until = known.now + known.lease;
         match self.releases.iter_mut().find(|release| release.request == request && !release.sent) {
             Some(queued) => queued.until = until,
-            None => self.releases.push(Release { request, until, sent: false }),
+            None => self.releases.push(Release { request, origin, until, sent: false }),
         }
     }
 
@@ -301,15 +380,15 @@ impl Client {
 
     /// Time has passed. A permit whose deadline has come is lost, and released when its holder has stopped.
     pub(crate) fn pass(&mut self, known: Circumstances) {
-        if let Some((request, (_, until))) =
-            self.entry.as_ref().and_then(|entry| Some((entry.request, entry.held()?)))
+        if let Some((origin, request, (_, until))) =
+            self.entry.as_ref().and_then(|entry| Some((entry.origin, entry.request, entry.held()?)))
             && until <= known.now
         {
             if self.keeps() {
                 self.step(request, Input::Released, known);
             } else {
                 self.step(request, Input::Expired, known);
-                self.queue_release(request, known);
+                self.queue_release(origin, request, known);
             }
         }
         self.drop_late_releases(known);
@@ -323,18 +402,20 @@ impl Client {
         }
     }
 
-    /// A push of a grant arrives.
-    pub(crate) fn on_push(&mut self, request: u8, grant: Grant, known: Circumstances) {
-        self.step(request, Input::Pushed(EventKind::Granted(grant)), known);
+    /// A message arrives.
+    pub(crate) fn on_push(&mut self, request: u8, kind: EventKind, known: Circumstances) {
+        self.step(request, Input::Pushed(kind), known);
     }
 
-    /// A call returns.
-    pub(crate) fn on_return(&mut self, kind: Kind, known: Circumstances) {
-        let Some(Call { request, sent, reply: Some(reply), .. }) = self.calls[kind as usize].take() else {
+    /// A call returns. `confirmed` is the number of replicas that have it, of one that is asked for.
+    pub(crate) fn on_return(&mut self, kind: Kind, confirmed: u32, known: Circumstances) {
+        let Some(call) = self.calls[kind as usize].take() else { return };
+        let (Call { request, origin, terms, sent, .. }, Some(reply)) = (call.clone(), call.reply.clone())
+        else {
             return;
         };
         let (keepable, limit) = (reply.keepable, reply.limit);
-        self.note(Notice::Reply { keepable, limit, in_order: true }, known);
+        self.note(Notice::Reply { keepable, limit, in_order: kind != Kind::Confirm }, known);
         let sent = if known.behaviour == ClientBehaviour::DatesFromReply { known.now } else { sent };
         let times = ReplyTimes { sent_at: moment(sent), server_us: reply.now_us };
         if let Some(entry) = self.entry.as_mut().filter(|entry| entry.request == request) {
@@ -346,7 +427,27 @@ impl Client {
         }
         match reply.outcome {
             Outcome::Acquired(outcome) => self.step(request, Input::Acquired(outcome, times), known),
-            Outcome::Renewed(outcome) => self.step(request, Input::Renewed(outcome, times), known),
+            Outcome::Renewed(outcome) => {
+                let entry = self.entry.as_mut().filter(|entry| entry.request == request);
+                if let RenewOutcome::Held | RenewOutcome::Granted(_) = outcome
+                    && let Some(entry) = entry
+                {
+                    entry.is_claimed &= outcome != RenewOutcome::Held;
+                    if kind == Kind::Renew && terms.version < entry.terms.version {
+                        // It extended another lease, or none.
+                        return;
+                    }
+                }
+                let is_confirmed = confirmed > 0 && outcome == RenewOutcome::Held;
+                self.step_unless_handed_over(origin, request, Input::Renewed(outcome, times), known);
+                if kind == Kind::Confirm {
+                    let entry = self.entry.iter_mut().filter(|entry| entry.request == request);
+                    entry.for_each(|entry| entry.confirmed |= is_confirmed);
+                    self.step(request, Input::Confirmed { confirmed, wanted: 1 }, known);
+                }
+            }
+            Outcome::Adopted(true) => self.on_adopted(&call, known),
+            Outcome::Adopted(false) => {}
             Outcome::Released(ended) => {
                 self.releases.retain(|release| !release.sent);
                 self.step(request, Input::ReleaseReturned { ended }, known);
@@ -356,18 +457,46 @@ impl Client {
 
     /// A call is given up: its outcome is not known, and a later call has to find it out.
     pub(crate) fn on_failure(&mut self, kind: Kind, known: Circumstances) {
-        let Some(Call { request, .. }) = self.calls[kind as usize].take() else { return };
+        let Some(Call { request, origin, .. }) = self.calls[kind as usize].take() else { return };
         self.note(Notice::Unsure, known);
+        let failure = Failure { temporary: true, outcome_unknown: true };
         match kind {
             Kind::Acquire => {
-                let failure = Failure { temporary: true, outcome_unknown: true };
                 self.step(request, Input::AcquireFailed(failure), known);
             }
-            Kind::Renew => self.step(request, Input::RenewFailed, known),
+            Kind::Renew => self.step_unless_handed_over(origin, request, Input::RenewFailed, known),
+            Kind::Confirm => {
+                self.step_unless_handed_over(origin, request, Input::ConfirmFailed(failure), known)
+            }
+            // Its caller has given up. The store may have given it the permit.
+            Kind::Adopt => self.queue_release(origin, request, known),
             Kind::Release => {
                 self.releases.iter_mut().for_each(|release| release.sent = false);
                 self.drop_late_releases(known);
             }
         }
+    }
+}
+
+pub(super) fn new_entry(
+    request: u8,
+    origin: Origin,
+    terms: OwnTerms,
+    acquisition: Acquisition,
+    known: Circumstances,
+) -> Entry {
+    Entry {
+        request,
+        origin,
+        terms,
+        auto_renew: !known.by_program,
+        is_claimed: false,
+        confirmed: false,
+        acquisition,
+        until: 0,
+        renewed: known.now,
+        replied: 0,
+        kept: false,
+        granted_again: 0,
     }
 }

@@ -5,12 +5,12 @@
 //! clients send what is due, holders release; time passes when nothing else is left to do.
 
 use permits_core::acquisition::Stage;
-use permits_core::protocol::{AcquireOutcome, Refusal};
+use permits_core::protocol::{AcquireOutcome, EventKind, Refusal, RenewOutcome};
 
-use super::client::{Client, Entry, KINDS, Kind, Outcome};
-use super::scope::Scope;
+use super::client::{Client, Entry, KINDS, Kind, Outcome, Reply};
+use super::scope::{Change, Scope};
 use super::steps::Action;
-use super::world::World;
+use super::world::{Message, World};
 
 /// In leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one for each
 /// acquisition that is retried.
@@ -24,11 +24,19 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
     let heavy = scope.weights.iter().map(|weight| *weight > world.limit);
     let mut served: Vec<bool> =
         world.clients.iter().zip(heavy).map(|(client, heavy)| heavy || !waits(client)).collect();
+    scope.tries.iter().for_each(|client| served[*client] = true);
     while world.now < until {
         for (served, client) in served.iter_mut().zip(&world.clients) {
-            *served |= matches!(stage(client), Some(Stage::Held(_))) || is_superseded(client);
+            *served |= matches!(stage(client), Some(Stage::Held(_))) || is_refused(client);
         }
         let action = next(&world, scope);
+        // It hears why it waits no longer. A request that is too heavy is sent again, and refused.
+        if let Action::Push(number) = action
+            && let Message { client, kind, .. } = &world.messages[number]
+            && matches!(kind, EventKind::Revoked(_) | EventKind::Superseded | EventKind::LineClosed(_))
+        {
+            served[*client] = true;
+        }
         if action == Action::Tick && is_at_rest(&world) {
             return served.into_iter().all(|served| served);
         }
@@ -41,13 +49,17 @@ fn stage(client: &Client) -> Option<Stage> {
     client.entry.as_ref().map(Entry::stage)
 }
 
-/// The store has refused it for a newer request with its key, and the reply is under way.
-fn is_superseded(client: &Client) -> bool {
-    let reply = client.call(Kind::Acquire).and_then(|call| call.reply.as_ref());
-    let superseded = |outcome: &Outcome| {
-        matches!(outcome, Outcome::Acquired(AcquireOutcome::Refused(Refusal::Superseded)))
+/// The store has refused it, and the reply is under way.
+fn is_refused(client: &Client) -> bool {
+    let replies = client.calls.iter().flatten().filter_map(|call| call.reply.as_ref());
+    let refused = |reply: &Reply| match &reply.outcome {
+        Outcome::Acquired(AcquireOutcome::Refused(refusal)) => {
+            matches!(refusal, Refusal::Superseded | Refusal::LineClosed(_))
+        }
+        Outcome::Renewed(RenewOutcome::LineClosed(_)) => true,
+        _ => false,
     };
-    reply.is_some_and(|reply| superseded(&reply.outcome))
+    replies.into_iter().any(refused)
 }
 
 fn waits(client: &Client) -> bool {
@@ -69,8 +81,16 @@ fn next(world: &World, scope: &Scope) -> Action {
     if !world.late.is_empty() {
         return Action::ExecuteLate(0);
     }
-    if !world.messages.is_empty() {
-        return Action::Push(0);
+    if let Some(state) = world.state.as_ref() {
+        if state.closed.is_some() {
+            return Action::Operate(Change::Open);
+        }
+        if state.is_paused() {
+            return Action::Operate(Change::Resume);
+        }
+    }
+    if let Some(number) = (0..world.messages.len()).find(|number| world.may_push(scope, *number)) {
+        return Action::Push(number);
     }
     let mut possible = Vec::new();
     if !world.recalls.is_empty() {
@@ -83,7 +103,7 @@ fn next(world: &World, scope: &Scope) -> Action {
         for kind in KINDS {
             match client.call(kind) {
                 Some(call) if call.reply.is_none() => return Some(Action::Execute(number, kind)),
-                Some(call) if world.may_return(scope, number, call) => {
+                Some(call) if world.may_return(scope, number, kind, call) => {
                     return Some(Action::Return(number, kind));
                 }
                 _ => {}
@@ -91,6 +111,11 @@ fn next(world: &World, scope: &Scope) -> Action {
         }
         match &client.entry {
             Some(entry) if entry.stage() == Stage::Unsent => return Some(Action::Ask(number)),
+            Some(entry)
+                if matches!(entry.stage(), Stage::Unconfirmed(_)) && client.call(Kind::Confirm).is_none() =>
+            {
+                return Some(Action::Confirm(number));
+            }
             Some(entry) if entry.held().is_some() && !entry.kept => return Some(Action::Release(number)),
             Some(entry) if entry.kept && entry.renewed < world.now => return Some(Action::GiveBack(number)),
             Some(entry) if entry.renewed < world.now => return Some(Action::Renew(number)),

@@ -6,20 +6,24 @@
 //! The store is `permits_core::model` and each client decides by `permits_core::acquisition`: the library's
 //! own code, not a copy.
 //!
-//! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `steps`: the
-//!   possible steps; `client`: a client around the library's acquisition.
+//! - `scope`: the bounds of what is explored. `world`: the states and the effect of each step; `server`: the
+//!   store and its messages; `steps`: the possible steps; `client`, `holders`: a client around the library's
+//!   acquisition.
 //! - `canonical`: the states that count as one, so that exploration ends.
-//! - `properties`, `liveness`: the properties. `sizes`: the scopes in which they hold. `mutants`: each
+//! - `properties`, `liveness`: the properties. `sizes`, `changes`: the scopes in which they hold. `mutants`: each
 //!   property breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/lab check-model`.
 
 mod canonical;
+mod changes;
 mod client;
+mod holders;
 mod liveness;
 mod mutants;
 mod properties;
 mod scope;
+mod server;
 mod sizes;
 mod steps;
 mod world;
@@ -66,39 +70,19 @@ fn holds<const NUMBER: usize>(_: &Protocol, world: &World) -> bool {
     !world.broken.is(NUMBER)
 }
 
+/// The conditions of the properties with these numbers.
+macro_rules! conditions {
+    ($($number:literal)*) => { [$(holds::<$number>),*] };
+}
+
 /// The properties that are checked while steps are taken.
 fn named() -> Vec<Property<Protocol>> {
-    let conditions: [fn(&Protocol, &World) -> bool; properties::COUNT] = [
-        holds::<0>,
-        holds::<1>,
-        holds::<2>,
-        holds::<3>,
-        holds::<4>,
-        holds::<5>,
-        holds::<6>,
-        holds::<7>,
-        holds::<8>,
-        holds::<9>,
-        holds::<10>,
-        holds::<11>,
-        holds::<12>,
-        holds::<13>,
-        holds::<14>,
-        holds::<15>,
-        holds::<16>,
-        holds::<17>,
-        holds::<18>,
-        holds::<19>,
-        holds::<20>,
-        holds::<21>,
-        holds::<22>,
-        holds::<23>,
-        holds::<24>,
-        holds::<25>,
-        holds::<26>,
-        holds::<27>,
+    const CONDITIONS: [fn(&Protocol, &World) -> bool; 40] = conditions![
+        0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36
+        37 38 39
     ];
-    let named = conditions.into_iter().enumerate();
+    const { assert!(properties::COUNT <= CONDITIONS.len(), "each property has a condition") };
+    let named = CONDITIONS.into_iter().take(properties::COUNT).enumerate();
     named.map(|(number, condition)| Property::always(properties::name(number), condition)).collect()
 }
 

@@ -188,7 +188,7 @@ fn what_is_released_again_and_handed_on_is_seen() {
         does.take(Action::Push(0));
     });
     assert_eq!(format!("{:?}", world.broken), r#"{"P2", "slots"}"#);
-    assert_eq!(properties::believed(&world, &scope), 2);
+    assert_eq!(properties::believed(&world), 2);
 }
 
 /// The unit of a client that has gone is free when its lease ends, and is a forgotten holder's.

@@ -7,17 +7,21 @@ use std::fmt;
 
 use permits_core::acquisition::Stage;
 use permits_core::model::{EntryState, State, keepable_limit};
-use permits_core::protocol::{AcquireOutcome, Answers, Declaration, Grant, Operation};
+use permits_core::protocol::{AcquireOutcome, Answers, Declaration, EventKind, Grant, Operation};
 use permits_testkit::history::checks::{CHECKS, conserved};
 use permits_testkit::history::step::{Fresh, Step};
 
-use super::client::{Call, Entry, Kind};
+use super::client::{Call, Client, Entry, Kind};
+use super::holders::Handle;
 use super::scope::{Memory, Scope};
-use super::world::{TICK_MS, World, holder, owner};
+use super::server::{holder, owner};
+use super::world::{Message, Revoked, TICK_MS, World};
 
 /// The properties of the clients and of histories; before them come those of [`CHECKS`].
-const OURS: [&str; 9] = [
+const OURS: [&str; 12] = [
     "P2",
+    "P2, revoked",
+    "P2, confirmed",
     "P3",
     "P4",
     "P4, each slot",
@@ -25,6 +29,7 @@ const OURS: [&str; 9] = [
     "P9, released",
     "P9, in order",
     "P22, recalled",
+    "P22, tries",
     "slots",
 ];
 
@@ -42,14 +47,14 @@ fn number(name: &str) -> usize {
 
 /// Which properties do not hold.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Broken(u32);
+pub(crate) struct Broken(u64);
 
 impl Broken {
     pub(crate) fn any(self) -> bool {
         self.0 != 0
     }
 
-    pub(crate) fn bits(self) -> u32 {
+    pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
@@ -100,7 +105,19 @@ pub(crate) fn judge_step(world: &mut World, scope: &Scope, step: &Step) {
         broken.add_unless("P4, each slot", rises(world, grant));
     }
     broken.add_unless("P5, one effect", asked_again_it_stands_where_it_stood(step));
+    broken.add_unless("P22, tries", scope.keep || a_try_does_not_wait(step));
     world.broken = broken.judged(scope);
+}
+
+/// A request that does not wait is queued only for what a recall may free.
+fn a_try_does_not_wait(step: &Step) -> bool {
+    let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+        (&step.command.operation, &step.reply.answers)
+    else {
+        return true;
+    };
+    let waits = |answer: &AcquireOutcome| matches!(answer, AcquireOutcome::Waiting { .. });
+    requests.iter().zip(answers).all(|(asked, answer)| asked.wait || !waits(answer))
 }
 
 /// Judges a grant by a client that has kept the permit.
@@ -147,12 +164,15 @@ fn asked_again_it_stands_where_it_stood(step: &Step) -> bool {
 /// Judges a state of the world.
 pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     let mut broken = world.broken;
-    broken.add_unless("P2", believed(world, scope) <= allowed(world, scope));
+    broken.add_unless("P2", believed(world) <= allowed(world, scope));
+    // Otherwise its holder goes on until its lease ends.
+    broken.add_unless("P2, revoked", world.revoked.iter().all(|revoked| is_told(world, *revoked)));
+    broken.add_unless("P2, confirmed", world.clients.iter().all(|client| is_confirmed(client, scope)));
     let forgot = |memories| excused(world, scope, memories);
     // A replica that lags may have an earlier deadline.
     let may_be_late = forgot(&[Memory::Flushed, Memory::Earlier]);
     broken.add_unless("P3", may_be_late || (0..world.clients.len()).all(|client| stops_early(world, client)));
-    broken.add_unless("P9, released", world.forgot.is_some() || nothing_is_leaked(world));
+    broken.add_unless("P9, released", nothing_is_leaked(world));
     let in_order = (0..world.clients.len()).all(|client| withdraws_in_order(world, scope, client));
     broken.add_unless("P9, in order", in_order);
     let recalled = (0..world.clients.len()).all(|client| is_recalled(world, client));
@@ -161,11 +181,29 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     world.broken = broken.judged(scope);
 }
 
-/// The units that clients believe they hold.
-pub(crate) fn believed(world: &World, scope: &Scope) -> u32 {
-    let clients = world.clients.iter().zip(scope.weights);
-    let holds = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.held().is_some());
-    clients.filter(|(client, _)| holds(&client.entry)).map(|(_, weight)| weight).sum()
+/// The units that clients believe they hold, or programs with their handles, without those of holders that are
+/// about to learn that they were revoked.
+pub(crate) fn believed(world: &World) -> u32 {
+    let entries = world.clients.iter().filter_map(|client| client.entry.as_ref());
+    let held = entries.filter(|entry| entry.held().is_some_and(|(grant, _)| !world.is_revoked(grant)));
+    let is_held =
+        |handle: &Handle| handle.is_held && world.now < handle.until && !world.is_revoked(handle.grant);
+    let by_handle = world.handle.filter(is_held).map_or(0, |handle| handle.terms.weight);
+    held.map(|entry| entry.terms.weight).sum::<u32>() + by_handle
+}
+
+/// A message is on its way to the holder of a permit that was revoked, unless no session has it.
+fn is_told(world: &World, revoked: Revoked) -> bool {
+    let tells = |message: &Message| {
+        (message.client, message.request) == revoked.owner() && matches!(message.kind, EventKind::Revoked(_))
+    };
+    world.messages.iter().any(tells) || world.handle.is_some_and(|handle| handle.owner == revoked.owner())
+}
+
+/// Where replicas have to confirm a grant, its caller has it only then.
+fn is_confirmed(client: &Client, scope: &Scope) -> bool {
+    let entry = client.entry.as_ref().filter(|entry| entry.held().is_some());
+    !scope.replicas || entry.is_none_or(|entry| entry.confirmed)
 }
 
 /// P2: the limit; the higher one, where an operator has lowered it. A server that is flushed can admit as
@@ -194,13 +232,15 @@ fn stops_early(world: &World, number: usize) -> bool {
     ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
 }
 
-/// P9: every permit in the store is held or released by a client, or about to be reported to one.
+/// P9: every permit in the store is held or released by a client, or about to be reported to one. If the store
+/// has lost state since, it may have forgotten a release.
 fn nothing_is_leaked(world: &World) -> bool {
     let Some(state) = world.state.as_ref() else { return true };
-    state.entries.iter().all(|(holder, entry)| {
-        let (number, request) = owner(holder);
+    state.entries.values().all(|entry| {
+        let (number, request) = owner(&entry.request);
         let client = &world.clients[number];
-        let is_live = matches!(entry.place, EntryState::Holding(_))
+        let is_new = |grant: Grant| world.forgot.is_none() || grant.token > world.forgot_us;
+        let is_live = matches!(entry.place, EntryState::Holding(grant) if is_new(grant))
             && entry.deadline.unsigned_abs() > world.now_ms()
             && request > client.crashed;
         let of_call = |call: &Call| call.request == request;
@@ -210,6 +250,7 @@ fn nothing_is_leaked(world: &World) -> bool {
             || client.calls.iter().flatten().any(of_call)
             || world.late.iter().any(|late| late.client == number && of_call(&late.call))
             || world.messages.iter().any(|message| (message.client, message.request) == (number, request))
+            || world.handle.is_some_and(|handle| handle.owner == (number, request))
             || world.unannounced.contains(&(number, request))
     })
 }
@@ -254,6 +295,7 @@ fn is_recalled(world: &World, number: usize) -> bool {
 /// No two clients believe that they hold the same slot.
 fn slots_are_distinct(world: &World) -> bool {
     let held = world.clients.iter().filter_map(|client| client.entry.as_ref()?.held());
+    let held = held.filter(|(grant, _)| !world.is_revoked(*grant));
     let mut slots: Vec<u32> = held.map(|(grant, _)| grant.slot).collect();
     slots.sort_unstable();
     slots.windows(2).all(|pair| pair[0] != pair[1])

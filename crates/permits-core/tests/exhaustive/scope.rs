@@ -28,6 +28,27 @@ pub(crate) struct Budget {
     pub(crate) restarts: u8,
     /// Changes of the limit by an operator.
     pub(crate) limits: u8,
+    /// Other changes by operators.
+    pub(crate) operators: u8,
+    /// Changes of its terms by the holder of a permit: another lease, or fewer units.
+    pub(crate) terms: u8,
+    /// Answers of the replicas by which too few of them have a grant.
+    pub(crate) shortages: u8,
+    /// Permits that are handed over.
+    pub(crate) hand_overs: u8,
+}
+
+/// A change by an operator, beside those of the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Of the entry that a client holds or waits with.
+    Revoke(usize),
+    Close,
+    Open,
+    Pause,
+    /// For a tick.
+    PauseForTick,
+    Resume,
 }
 
 pub(crate) const ENDLESS: u8 = u8::MAX;
@@ -86,6 +107,19 @@ pub(crate) struct Scope {
     pub(crate) at_least: u32,
     /// Clients keep what they release.
     pub(crate) keep: bool,
+    /// All messages arrive in the order of the replies, as on one connection. If not, those of grants may
+    /// arrive at any time.
+    pub(crate) in_order: bool,
+    /// The clients whose requests do not wait.
+    pub(crate) tries: &'static [usize],
+    /// Replicas have to confirm each grant.
+    pub(crate) replicas: bool,
+    /// The holders of permits renew them, if they want to: `auto_renew(false)`.
+    pub(crate) by_program: bool,
+    /// The changes that operators make.
+    pub(crate) changes: &'static [Change],
+    /// The lease to which a holder may change its own, in ticks; 0 if none does.
+    pub(crate) new_lease: u32,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
     /// When a recovery window ends, every client has had a reply since the restart, and nothing from before
@@ -100,8 +134,19 @@ pub(crate) struct Scope {
     pub(crate) store: Store,
 }
 
-pub(crate) const NOTHING: Budget =
-    Budget { acquisitions: 0, losses: 0, delays: 0, cancels: 0, crashes: 0, restarts: 0, limits: 0 };
+pub(crate) const NOTHING: Budget = Budget {
+    acquisitions: 0,
+    losses: 0,
+    delays: 0,
+    cancels: 0,
+    crashes: 0,
+    restarts: 0,
+    limits: 0,
+    operators: 0,
+    terms: 0,
+    shortages: 0,
+    hand_overs: 0,
+};
 
 impl Scope {
     /// Two clients and one unit, with nothing going wrong.
@@ -118,6 +163,12 @@ impl Scope {
             leases: &[],
             at_least: 0,
             keep: false,
+            in_order: false,
+            tries: &[],
+            replicas: false,
+            by_program: false,
+            changes: &[],
+            new_lease: 0,
             recovery: Recovery::Interval,
             restarts: &[],
             connected: false,
@@ -132,7 +183,8 @@ impl Scope {
     /// The longest time for which the units of a client that has vanished stay taken, in ticks. The end of a
     /// grant that counts for some time is rounded up, to the tick after.
     pub(crate) fn longest(&self) -> u32 {
-        if self.at_least == 0 { self.lease } else { self.lease.max(self.at_least + 1) }
+        let lease = self.lease.max(self.new_lease);
+        if self.at_least == 0 { lease } else { lease.max(self.at_least + 1) }
     }
 
     /// The lane of a client's requests, and its share.

@@ -4,9 +4,9 @@
 use permits_core::protocol::Recovery;
 
 use super::client::Kind;
-use super::holds_in;
 use super::scope::{Budget, ENDLESS, Memory, NOTHING, Scope};
 use super::steps::Action;
+use super::{changes, holds_in};
 
 /// Two clients and one unit: late and lost requests, replies and messages.
 fn losses(budget: Budget) -> Scope {
@@ -303,7 +303,11 @@ fn everything_holds_in_the_long_scopes() {
         Ok(numbers) if !chosen.is_empty() => numbers.contains(&(place + 1)),
         _ => scope.name.contains(&chosen),
     };
-    let scopes = scopes.into_iter().enumerate().filter(|(place, scope)| is_chosen(*place, scope));
+    let scopes = scopes
+        .into_iter()
+        .chain(changes::long())
+        .enumerate()
+        .filter(|(place, scope)| is_chosen(*place, scope));
     let scopes: Vec<_> = scopes.map(|(_, scope)| scope).collect();
     assert!(!scopes.is_empty(), "no scope is called {chosen}");
     for scope in scopes {

@@ -2,10 +2,11 @@
 //! not sent what is due, is a delay, and counted.
 
 use permits_core::acquisition::Stage;
+use permits_core::model::PAUSED;
 
 use super::client::{Call, Client, Entry, KINDS, Kind};
-use super::scope::{Memory, Scope};
-use super::world::{Recall, World};
+use super::scope::{Change, Memory, Scope};
+use super::world::{Message, Recall, TICK_MS, World};
 
 /// A step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,18 @@ pub(crate) enum Action {
     /// The replica catches up.
     Replicate,
     SetLimit,
+    /// A client asks the replicas for its grant.
+    Confirm(usize),
+    /// The reply says that too few replicas have it.
+    Short(usize, Kind),
+    ReleasePart(usize),
+    SetLease(usize),
+    HandOver(usize),
+    /// The program that has a handle renews it.
+    RenewHandle,
+    Adopt(usize),
+    /// An operator makes a change.
+    Operate(Change),
 }
 
 impl World {
@@ -52,7 +65,9 @@ impl World {
         }
         actions.extend((0..self.late.len()).map(Action::ExecuteLate));
         for number in 0..self.messages.len() {
-            actions.push(Action::Push(number));
+            if self.may_push(scope, number) {
+                actions.push(Action::Push(number));
+            }
             if self.left.losses > 0 {
                 actions.push(Action::LoseMessage(number));
             }
@@ -74,14 +89,33 @@ impl World {
         if self.left.limits > 0 && self.state.is_some() {
             actions.push(Action::SetLimit);
         }
+        if self.left.operators > 0
+            && let Some(state) = self.state.as_ref()
+        {
+            let has_effect = |change: &&Change| match change {
+                Change::Revoke(client) => self.revocable(*client).is_some(),
+                Change::Close => state.closed.is_none(),
+                Change::Open => state.closed.is_some(),
+                Change::Pause => state.paused_until_ms < PAUSED,
+                Change::PauseForTick => !state.is_paused(),
+                Change::Resume => state.is_paused(),
+            };
+            actions.extend(scope.changes.iter().filter(has_effect).map(|change| Action::Operate(*change)));
+        }
+        if self.handle.is_some_and(|handle| handle.is_held && self.now < handle.until) {
+            actions.push(Action::RenewHandle);
+        }
     }
 
     fn actions_of(&self, scope: &Scope, number: usize, client: &Client, actions: &mut Vec<Action>) {
         for kind in KINDS {
             let Some(call) = client.call(kind) else { continue };
             if call.reply.is_some() {
-                if self.may_return(scope, number, call) {
+                if self.may_return(scope, number, kind, call) {
                     actions.push(Action::Return(number, kind));
+                    if kind == Kind::Confirm && self.left.shortages > 0 {
+                        actions.push(Action::Short(number, kind));
+                    }
                 }
             } else {
                 actions.push(Action::Execute(number, kind));
@@ -95,8 +129,29 @@ impl World {
         }
         let stage = client.entry.as_ref().map(Entry::stage);
         let acquires = client.call(Kind::Acquire).is_none();
+        if stage.is_none() && client.call(Kind::Adopt).is_none() && self.handle.is_some() {
+            actions.push(Action::Adopt(number));
+        }
+        if matches!(stage, Some(Stage::Unconfirmed(_))) && client.call(Kind::Confirm).is_none() {
+            actions.push(Action::Confirm(number));
+        }
+        if let (Some(entry), Some(Stage::Held(_))) = (&client.entry, stage) {
+            if self.left.terms > 0 {
+                let is_other = entry.terms.lease_ms != u64::from(scope.new_lease) * TICK_MS;
+                let changes = [
+                    (scope.new_lease > 0 && is_other).then_some(Action::SetLease(number)),
+                    (entry.terms.weight > 1).then_some(Action::ReleasePart(number)),
+                ];
+                actions.extend(changes.into_iter().flatten());
+            }
+            if self.left.hand_overs > 0 {
+                actions.push(Action::HandOver(number));
+            }
+        }
         match stage {
-            None if acquires && self.left.acquisitions > 0 => actions.push(Action::Acquire(number)),
+            None if acquires && client.call(Kind::Adopt).is_none() && self.left.acquisitions > 0 => {
+                actions.push(Action::Acquire(number))
+            }
             Some(Stage::Unsent) if acquires => actions.push(Action::Ask(number)),
             Some(Stage::Held(_)) if client.keeps() => {
                 actions.push(Action::GiveBack(number));
@@ -108,7 +163,7 @@ impl World {
             _ => {}
         }
         if let Some(entry) = &client.entry
-            && entry.is_renewed()
+            && (entry.is_renewed() || entry.held().is_some())
             && client.call(Kind::Renew).is_none()
             && entry.renewed < self.now
         {
@@ -138,10 +193,37 @@ impl World {
         }
     }
 
-    /// Returns true if the reply to a call may arrive. Where permits are kept, what a connection brings is in
-    /// order.
-    pub(super) fn may_return(&self, scope: &Scope, client: usize, call: &Call) -> bool {
+    /// Returns true if a message may arrive: those of a connection are in order, and so are its replies. Only
+    /// those of grants may come at any time, unless the scope says otherwise: clients have to cope with that.
+    pub(super) fn may_push(&self, scope: &Scope, number: usize) -> bool {
+        let message = &self.messages[number];
+        if message.grant().is_some() && !scope.in_order {
+            return true;
+        }
+        let calls = KINDS.into_iter().zip(&self.clients[message.client].calls);
+        let mut replied = calls.filter_map(|(kind, call)| {
+            let reply = call.as_ref()?.reply.as_ref()?;
+            (kind != Kind::Confirm).then_some(reply.now_us)
+        });
+        let mut earlier = self.messages.iter().filter(|other| other.client == message.client);
+        !replied.any(|replied_us| replied_us < message.at_us)
+            && !earlier.any(|other| other.at_us < message.at_us)
+    }
+
+    /// Returns true if the reply to a call may arrive. What a connection brings is in order: where permits are
+    /// kept, all of it, and otherwise replies and messages. A call that asks replicas has another connection.
+    pub(super) fn may_return(&self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> bool {
         let Some(reply) = &call.reply else { return false };
+        if kind == Kind::Confirm {
+            return true;
+        }
+        let is_behind = |message: &Message| {
+            let in_order = message.grant().is_none() || scope.in_order;
+            message.client == client && in_order && message.at_us < reply.now_us
+        };
+        if self.messages.iter().any(is_behind) {
+            return false;
+        }
         let others = self.clients[client].calls.iter().flatten().filter_map(|other| other.reply.as_ref());
         let recalled =
             self.recalls.iter().any(|recall| recall.client == client && recall.at_us < reply.now_us);

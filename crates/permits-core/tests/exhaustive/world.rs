@@ -4,25 +4,24 @@
 //! the steps within one have an order and take no time. The clocks of clients are slow by 1 %, which is what
 //! the margin of a lease covers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use permits_core::keeping::Notice;
-use permits_core::model::{ServerClock, State, keepable_limit, recalls};
+use permits_core::model::State;
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Declaration, Event, EventKind, Grant, Holder, LaneName,
-    LimitChange, Name, Operation, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
-    Reply as StoreReply, RequestId, RequestKey, SessionId, SupersedeKey,
+    AcquireOutcome, Declaration, EventKind, Grant, LimitChange, Operation, RenewOutcome,
 };
-use permits_testkit::history::step::Step;
 
 use super::canonical;
 use super::client::{Call, Circumstances, Client, Entry, KINDS, Kind, Outcome, Reply};
+use super::holders::Handle;
 use super::properties::{self, Broken};
 use super::scope::{Budget, ENDLESS, Memory, Scope};
+use super::server::{owner, request};
 use super::steps::Action;
 
 /// The shortest recovery window is one tick.
@@ -34,14 +33,40 @@ const EPOCH_MS: u64 = 1_800_000_000_000;
 /// The first tick: the server is old by then.
 const BEGIN: u32 = 1000;
 
-/// A push of a grant to a client.
-#[derive(Debug, Clone, Copy)]
+/// A push of an event to a client.
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) client: usize,
     pub(crate) request: u8,
-    pub(crate) grant: Grant,
+    pub(crate) kind: EventKind,
+    /// When it was sent, by the server's clock.
+    pub(crate) at_us: u64,
     /// The run of the server that sent it.
     pub(crate) run: u32,
+}
+
+impl Message {
+    /// The grant that it tells of.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        match self.kind {
+            EventKind::Granted(grant) => Some(grant),
+            _ => None,
+        }
+    }
+}
+
+/// A grant that an operator has revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Revoked {
+    pub(crate) client: usize,
+    pub(crate) request: u8,
+    pub(crate) grant: Grant,
+}
+
+impl Revoked {
+    pub(crate) fn owner(self) -> (usize, u8) {
+        (self.client, self.request)
+    }
 }
 
 /// A recall on its way to a client.
@@ -65,7 +90,7 @@ pub(crate) struct Late {
 pub(crate) struct World {
     pub(crate) now: u32,
     /// Commands executed in this tick, each a microsecond after the one before.
-    commands: u32,
+    pub(crate) commands: u32,
     pub(crate) state: Arc<Option<State>>,
     /// The state of a replica.
     pub(crate) saved: Option<Arc<Option<State>>>,
@@ -73,6 +98,8 @@ pub(crate) struct World {
     pub(crate) up_since: u32,
     /// The last loss of state.
     pub(crate) forgot: Option<u32>,
+    /// By the server's clock.
+    pub(crate) forgot_us: u64,
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
     pub(crate) messages: Vec<Message>,
@@ -82,7 +109,15 @@ pub(crate) struct World {
     /// Requests that the store holds without their session ever being notified: the push was lost, or a call
     /// that the client had given up was granted.
     pub(crate) unannounced: Vec<(usize, u8)>,
+    /// Permits that operators have revoked, and whose holders do not know it yet: those that a message tells,
+    /// and those whose message was lost.
+    pub(crate) revoked: Vec<Revoked>,
+    pub(crate) untold: Vec<Revoked>,
+    /// A permit that was handed over.
+    pub(crate) handle: Option<Handle>,
     pub(crate) left: Budget,
+    /// The changes that operators have made.
+    pub(crate) changes: u8,
     pub(crate) limit: u32,
     /// The highest token ever granted by the store.
     pub(crate) last_token: u64,
@@ -103,13 +138,18 @@ impl World {
             run: 0,
             up_since: 0,
             forgot: None,
+            forgot_us: 0,
             clients: vec![Client::default(); scope.weights.len()],
             late: Vec::new(),
             messages: Vec::new(),
             recalls: Vec::new(),
             lost_recalls: Vec::new(),
             unannounced: Vec::new(),
+            revoked: Vec::new(),
+            untold: Vec::new(),
+            handle: None,
             left: scope.budget,
+            changes: 0,
             limit: scope.limit,
             last_token: 0,
             last_of_slots: BTreeMap::new(),
@@ -130,20 +170,46 @@ impl World {
         self.now_ms() * 1000 + u64::from(self.commands)
     }
 
+    /// Returns true if an operator has revoked this grant, and its holder does not know it.
+    pub(crate) fn is_revoked(&self, grant: Grant) -> bool {
+        self.revoked.iter().chain(&self.untold).any(|revoked| revoked.grant == grant)
+    }
+
     /// The circumstances of a client, by its number.
     fn known<'a>(&self, scope: &'a Scope) -> impl Fn(usize) -> Circumstances + use<'a> {
-        let (now, &Scope { keep, behaviour, .. }) = (self.now, scope);
-        move |client| Circumstances { now, lease: scope.lease_of(client), keep, behaviour }
+        let (now, &Scope { keep, behaviour, replicas, by_program, .. }) = (self.now, scope);
+        move |client| Circumstances {
+            now,
+            client,
+            weight: scope.weights[client],
+            lease: scope.lease_of(client),
+            replicas,
+            by_program,
+            keep,
+            behaviour,
+        }
     }
 
     /// After a step: checks the properties of the state, and computes its key.
     fn settle(&mut self, scope: &Scope) {
-        let stored = self.state.as_ref().as_ref().map(|state| &state.entries);
-        self.unannounced.retain(|(client, request)| {
-            stored.is_some_and(|entries| entries.contains_key(&holder(*client, *request)))
-        });
+        let stored = self.state.iter().flat_map(|state| state.entries.values());
+        let stored: BTreeSet<(usize, u8)> = stored.map(|entry| owner(&entry.request)).collect();
+        self.unannounced.retain(|request| stored.contains(request));
         self.unannounced.sort_unstable();
         self.unannounced.dedup();
+        for revoked in [&mut self.revoked, &mut self.untold] {
+            revoked.retain(|revoked| {
+                let Client { entry, calls, .. } = &self.clients[revoked.client];
+                let is_handed_over = self.handle.is_some_and(|handle| handle.owner == revoked.owner());
+                is_handed_over
+                    || entry.as_ref().is_some_and(|entry| entry.request == revoked.request)
+                    || calls.iter().flatten().any(|call| call.request == revoked.request)
+            });
+        }
+        // When its lease is over a handle is of no use, which who has it may try for a while.
+        self.handle = self
+            .handle
+            .filter(|handle| self.now < handle.until + scope.lease || stored.contains(&handle.owner));
         properties::judge_world(self, scope);
         self.key = canonical::key(self, scope);
     }
@@ -199,21 +265,28 @@ impl World {
                 let (outcome, ..) = self.execute(scope, client, kind, &call);
                 let granted = matches!(
                     outcome,
-                    Outcome::Acquired(AcquireOutcome::Granted(_))
+                    Outcome::Adopted(true)
+                        | Outcome::Acquired(AcquireOutcome::Granted(_))
                         | Outcome::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_))
                 );
                 if granted {
                     self.unannounced.push((client, call.request));
                 }
             }
-            Action::Return(client, kind) => {
+            Action::Return(client, kind) | Action::Short(client, kind) => {
+                let confirmed = u32::from(!matches!(action, Action::Short(..)));
+                self.left.shortages -= 1 - u8::from(confirmed > 0);
+                if kind == Kind::Adopt {
+                    self.handle = None;
+                }
                 let returned = self.clients[client].call(kind).and_then(|call| call.reply.as_ref());
                 let (returned_us, run) = returned.map_or((0, self.run), |reply| (reply.now_us, reply.run));
                 self.lost_recalls.retain(|lost| lost.client != client || lost.at_us > returned_us);
-                self.clients[client].on_return(kind, known(client));
+                self.clients[client].on_return(kind, confirmed, known(client));
                 if run < self.run {
                     // The end of its connection is behind it.
                     self.clients[client].note(Notice::Unsure, known(client));
+                    self.clients[client].claim();
                 }
             }
             Action::Lose(client, kind) => {
@@ -227,13 +300,23 @@ impl World {
                 self.clients[client].on_failure(kind, known(client));
             }
             Action::Push(number) => {
-                let Message { client, request, grant, .. } = self.messages.remove(number);
-                self.clients[client].on_push(request, grant, known(client));
+                let Message { client, request, kind, .. } = self.messages.remove(number);
+                if matches!(kind, EventKind::Revoked(_)) {
+                    self.revoked.retain(|revoked| revoked.owner() != (client, request));
+                }
+                self.clients[client].on_push(request, kind, known(client));
             }
             Action::LoseMessage(number) => {
                 self.left.losses -= 1;
-                let Message { client, request, .. } = self.messages.remove(number);
-                self.unannounced.push((client, request));
+                let Message { client, request, kind, .. } = self.messages.remove(number);
+                match kind {
+                    EventKind::Granted(_) => self.unannounced.push((client, request)),
+                    EventKind::Revoked(_) => {
+                        let untold = |revoked: &mut Revoked| revoked.owner() == (client, request);
+                        self.untold.extend(self.revoked.extract_if(.., untold));
+                    }
+                    _ => {}
+                }
             }
             Action::Recall(number) => {
                 let Recall { client, .. } = self.recalls.remove(number);
@@ -258,6 +341,33 @@ impl World {
                 let limit = Operation::SetLimit { origin: request.into(), change, expected_version: None };
                 self.send(scope, 0, Declaration::Stored, limit);
             }
+            Action::Confirm(client) => self.clients[client].confirm(known(client)),
+            Action::ReleasePart(client) => {
+                self.left.terms -= 1;
+                self.clients[client].release_part();
+            }
+            Action::SetLease(client) => {
+                self.left.terms -= 1;
+                self.clients[client].set_lease(scope.new_lease, known(client));
+            }
+            Action::HandOver(client) => {
+                self.left.hand_overs -= 1;
+                let entry = self.clients[client].entry.as_ref();
+                self.handle = entry.and_then(|entry| {
+                    let (grant, until) = entry.held()?;
+                    let (owner, origin, terms) = ((client, entry.request), entry.origin, entry.terms);
+                    Some(Handle { owner, origin, terms, grant, until, is_held: true })
+                });
+                self.clients[client].hand_over(known(client));
+            }
+            Action::RenewHandle => self.renew_handle(scope),
+            Action::Adopt(client) => {
+                if let Some(handle) = &mut self.handle {
+                    handle.is_held = false;
+                    self.clients[client].adopt(handle, known(client));
+                }
+            }
+            Action::Operate(change) => self.operate(scope, change),
         }
     }
 
@@ -291,6 +401,7 @@ impl World {
         self.left.restarts -= 1;
         if memory != Memory::All {
             self.forgot = Some(self.now);
+            self.forgot_us = self.now_us();
         }
         match memory {
             Memory::All => {}
@@ -313,6 +424,7 @@ impl World {
         let known = self.known(scope);
         for (number, client) in self.clients.iter_mut().enumerate() {
             client.note(Notice::Unsure, known(number));
+            client.claim();
             for kind in KINDS {
                 if client.call(kind).is_some_and(|call| call.reply.is_none()) {
                     client.on_failure(kind, known(number));
@@ -320,127 +432,6 @@ impl World {
             }
         }
     }
-
-    /// The store executes a call.
-    pub(crate) fn execute(
-        &mut self,
-        scope: &Scope,
-        client: usize,
-        kind: Kind,
-        call: &Call,
-    ) -> (Outcome, StoreReply, u64) {
-        let (holder, request) = (holder(client, call.request), request(client, call.request));
-        let lease_ms = u64::from(scope.lease_of(client)) * TICK_MS;
-        let at_least_ms = u64::from(scope.at_least) * TICK_MS;
-        let (lane, share) = scope.lane(client);
-        let terms = PermitTerms {
-            at_least_ms,
-            keep: scope.keep,
-            lane: LaneName::new(lane).expect("it is valid"),
-            share,
-            supersede: SupersedeKey::new(if scope.keyed { "k" } else { "" }).expect("it is valid"),
-            ..PermitTerms::new(scope.weights[client], lease_ms)
-        };
-        let fallback = Declaration::Fallback(scope.limit);
-        let (declaration, operation) = match kind {
-            Kind::Acquire => {
-                let entry = self.clients[client].entry.as_ref();
-                let supersedes = entry.is_none_or(|entry| entry.acquisition.last_answer_us == 0);
-                let requests = vec![AcquireRequest { holder, request, terms, wait: true, supersedes }];
-                (fallback, Operation::Acquire { queue_max: 100, requests })
-            }
-            Kind::Renew => {
-                let (lease_version, grant, by_handle) = (0, call.grant, false);
-                let renewal = RenewRequest { holder, request, terms, lease_version, grant, by_handle };
-                (fallback, Operation::Renew(vec![renewal]))
-            }
-            Kind::Release => {
-                (Declaration::Stored, Operation::Release(vec![RequestKey { holder, request }.into()]))
-            }
-        };
-        let (reply, now_us) = self.send(scope, client, declaration, operation);
-        let outcome = match reply.answers.clone() {
-            Answers::Acquire(mut answers) => Outcome::Acquired(answers.remove(0)),
-            Answers::Renew(mut answers) => Outcome::Renewed(answers.remove(0)),
-            Answers::Release(was) => Outcome::Released(was != [ReleaseOutcome::Unknown]),
-            other => panic!("{other:?}"),
-        };
-        (outcome, reply, now_us)
-    }
-
-    /// Sends a command to the store, and checks its effect.
-    pub(crate) fn send(
-        &mut self,
-        scope: &Scope,
-        client: usize,
-        declaration: Declaration,
-        operation: Operation,
-    ) -> (StoreReply, u64) {
-        self.commands += 1;
-        let now_us = self.now_us();
-        let run_id = format!("run{}", self.run);
-        let uptime_ms = u64::from(self.now - self.up_since) * TICK_MS;
-        let server = ServerClock { now_us, run_id: &run_id, uptime_ms };
-        let command = Command {
-            semaphore: Name::new("exports").expect("it is valid"),
-            session: SessionId::new(&format!("s{client}")).expect("it is plain"),
-            lease_ms: u64::from(scope.lease_of(client)) * TICK_MS,
-            recovery: scope.recovery,
-            declaration,
-            operation,
-        };
-        let before = self.state.as_ref().clone();
-        let mut after = before.clone();
-        let (reply, events) = (scope.store)(&mut after, &server, &command);
-        let keepable = keepable_limit(before.as_ref(), now_us);
-        if scope.keep && recalls(keepable, after.as_ref(), &reply, now_us) {
-            self.recall(after.as_ref(), now_us);
-        }
-        let before = before.filter(|state| !state.is_expired(now_us / 1000));
-        let step = Step { now_us, before, command, reply, events, after };
-        properties::judge_step(self, scope, &step);
-        self.post(&step.events);
-        self.state = Arc::new(step.after);
-        (step.reply, now_us)
-    }
-
-    /// Sends recalls to the sessions that may keep grants.
-    fn recall(&mut self, state: Option<&State>, at_us: u64) {
-        for keeper in state.iter().flat_map(|state| state.keepers()) {
-            let client = keeper.as_str()[1..].parse().expect("a number");
-            self.recalls.push(Recall { client, at_us });
-        }
-    }
-
-    /// Sends events to the sessions that still exist. A second message about a request replaces the first,
-    /// which bounds their number.
-    fn post(&mut self, events: &[Event]) {
-        for event in events {
-            let (client, request) = owner(&event.holder);
-            if let EventKind::Granted(grant) = event.kind
-                && request > self.clients[client].crashed
-            {
-                self.messages.retain(|message| (message.client, message.request) != (client, request));
-                self.unannounced.retain(|unannounced| *unannounced != (client, request));
-                self.messages.push(Message { client, request, grant, run: self.run });
-            }
-        }
-    }
-}
-
-pub(crate) fn holder(client: usize, request: u8) -> Holder {
-    Holder::new(&format!("{client}.{request}")).expect("it is valid")
-}
-
-fn request(client: usize, request: u8) -> RequestId {
-    RequestId::new(&format!("{client}.{request}")).expect("it is plain")
-}
-
-/// The client and the request of a holder.
-pub(crate) fn owner(holder: &Holder) -> (usize, u8) {
-    let holder = holder.original();
-    let (client, request) = holder.as_str().split_once('.').expect("it has two parts");
-    (client.parse().expect("a number"), request.parse().expect("a number"))
 }
 
 impl Hash for World {
