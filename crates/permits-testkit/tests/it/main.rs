@@ -4,6 +4,7 @@ mod client_checks;
 mod inspections;
 mod limits;
 mod links;
+mod near;
 mod proxy;
 mod second_try;
 mod tidy;
