@@ -23,6 +23,28 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// `word` as a shell has to read it: as it is, in quotes, or with the escapes of bash, zsh and ksh if a part of
+/// it would not be visible.
+pub(crate) fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"%+,-./:@_".contains(&byte);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    if printable(word) == word {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let mut quoted = String::from("$'");
+    for character in word.chars() {
+        let shown = character.to_string();
+        match character {
+            '\'' | '\\' => quoted.extend(['\\', character]),
+            _ if printable(&shown) == shown => quoted.push(character),
+            _ => quoted.extend(shown.bytes().map(|byte| format!("\\{byte:03o}"))),
+        }
+    }
+    quoted + "'"
+}
+
 /// The number of columns that `text` takes.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
@@ -136,6 +158,19 @@ mod tests {
             assert_eq!(printable(text), expected);
             assert_eq!(printable(expected), expected);
         }
+    }
+
+    #[test]
+    fn a_shell_reads_the_word_that_was_quoted() {
+        let words =
+            ["exports", "", "a b", "it's", "$HOME`id`\\", "日本", "~", "a\u{202e}'\\\u{200b}b", "-x", "#!*?"];
+        let quoted = words.map(shell_word);
+        assert_eq!(quoted[..4], ["exports", "''", "'a b'", r"'it'\''s'"]);
+        assert_eq!(quoted[7], r"$'a\342\200\256\'\\\342\200\213b'");
+        let script = format!("printf '%s\n' {}", quoted.join(" "));
+        let output =
+            std::process::Command::new("bash").args(["-c", &script]).output().expect("there is bash");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).lines().collect::<Vec<_>>(), words, "{script}");
     }
 
     #[test]

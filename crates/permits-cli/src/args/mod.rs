@@ -27,7 +27,7 @@ pub(crate) use names::{Author, Changed, Chosen, Names, Targets};
 pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
-pub(crate) use value::{Also, Handle, alert as thresholds, pause as pause_time};
+pub(crate) use value::{Also, Handle};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -88,7 +88,7 @@ pub(crate) enum Verb {
     Status(Status),
     /// Show the semaphores of the store
     List(List),
-    /// Watch semaphores on a live screen, and change them
+    /// Watch semaphores on a live screen, with the commands that change them
     Top(Top),
     /// Print the changes of a semaphore, a line each, until a signal
     Watch(Watch),

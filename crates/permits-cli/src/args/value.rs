@@ -227,18 +227,6 @@ pub(super) fn alert_waiting(text: &str) -> Result<u32, String> {
     Alert::new(None, Some(waiting)).map(|_| waiting).map_err(|error| error.to_string())
 }
 
-/// Parses the thresholds of an alert: a time with a unit, a number of waiters, both, or none.
-pub(crate) fn alert(text: &str) -> Result<Alert, String> {
-    let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
-    let (numbers, times): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(is_number);
-    let (&[] | &[_], &[] | &[_]) = (&numbers[..], &times[..]) else {
-        return Err("it must be at most a time and a number, such as 30s 100".to_owned());
-    };
-    let wait = times.first().map(|time| alert_wait(time)).transpose()?;
-    let waiting = numbers.first().map(|number| alert_waiting(number)).transpose()?;
-    Alert::new(wait, waiting).map_err(|error| error.to_string())
-}
-
 /// Parses the interval of reads of the store.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;

@@ -79,19 +79,16 @@ macro_rules! keys {
 Keys:
   Up Down PgUp PgDn Home End k j  select
   Enter      open: the holders, oldest first, and the waiters
-  Esc        back, or cancel the input
+  Esc        back, or show all names again
   s          sort by need, name, held, waiting, or waited: the longest
              wait. By need: stopped with waiters, beyond an alert, the
              longest wait, unreadable, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
-  p          pause, with a reason and a time; or resume
-  l          set the limit, and pin it; asks before a mutex gets more
-  u          unpin: let programs declare the limit again
-  a          set the alert: a wait, a number of waiters, both, or none
-  c          close the line, with a reason; or open it
-  d          delete a semaphore that is not in use
-  r          revoke the selected permit or place in line
+  p l u a c d r
+             show the command that pauses or resumes, sets the limit,
+             unpins it, sets the alert, closes or opens the line,
+             deletes, or revokes the selected permit or place in line
   ?          this help
   Ctrl-Z     suspend
   q, Ctrl-C  quit
@@ -110,7 +107,13 @@ Examples:
 
 ",
     keys!(),
-    "\n\nScreen:
+    "\n\nCommands:
+  The screen changes nothing. Below the rows are commands for the selected
+  one: copy a line into a shell with the same environment. They repeat
+  --url and --prefix if you gave them to top, with *** in place of a
+  password.
+
+Screen:
   The visible semaphores are read every second. To sort by numbers, or to
   hide those without holders and waiters, all are read, up to 10,000, in a
   tenth of the time at most. The settings of the store are diagnosed every

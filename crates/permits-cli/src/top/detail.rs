@@ -14,18 +14,11 @@ pub(super) fn len(of: &Inspection) -> usize {
     of.holders.len() + of.waiters.len()
 }
 
-/// The label of a holder or waiter.
-pub(super) fn label<'a>(of: &'a Inspection, name: &str) -> Option<&'a str> {
-    let holder = of.holders.iter().find(|info| info.holder == name).map(|info| &info.label);
-    let waiter = || of.waiters.iter().find(|info| info.holder == name).map(|info| &info.label);
-    holder.or_else(waiter)?.as_deref()
-}
-
-/// The name in a row, and true if it holds.
-pub(super) fn at(of: &Inspection, row: usize) -> Option<(&str, bool)> {
+/// The holder or waiter in a row.
+pub(super) fn at(of: &Inspection, row: usize) -> Option<&str> {
     let waiter = || of.waiters.get(row.checked_sub(of.holders.len())?);
     match of.holders.get(row) {
-        Some(info) => Some((&info.holder, true)),
-        None => waiter().map(|info| (info.holder.as_str(), false)),
+        Some(info) => Some(&info.holder),
+        None => waiter().map(|info| info.holder.as_str()),
     }
 }

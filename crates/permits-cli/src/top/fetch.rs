@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use permits::{AdminError, Client, ClientBuilder, ConnectError, Diagnosis, Inspection, Limit};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::action::Action;
 use super::detail;
 use super::snapshot::{Listing, Query, Snapshot};
 use crate::inspected::ListRow;
@@ -33,7 +32,6 @@ pub(super) enum Answer {
     Listed(Result<Reading<Listing>, AdminError>),
     Fetched(Snapshot),
     Diagnosed(Result<Diagnosis, ConnectError>),
-    Acted(Action, Result<bool, AdminError>),
 }
 
 pub(super) struct Fetcher {
@@ -98,21 +96,6 @@ impl Fetcher {
         }
     }
 
-    /// Fetches the last query again at once, because a fetch in flight may show an earlier state.
-    pub(super) fn refetch(&mut self) {
-        if let Some(query) = self.query.clone() {
-            self.fetch(query);
-        }
-    }
-
-    pub(super) fn act(&mut self, action: Action) {
-        let client = self.reader.client.clone();
-        self.tasks.spawn(async move {
-            let result = action.perform(&client).await;
-            Answer::Acted(action, result)
-        });
-    }
-
     /// The next answer. Pending while no task runs. Cancel safe.
     pub(super) async fn next(&mut self) -> Answer {
         loop {
@@ -147,7 +130,6 @@ impl Fetcher {
                 }
             }
             Answer::Diagnosed(_) => self.diagnosis_due = Some(now + DIAGNOSIS_INTERVAL),
-            Answer::Acted(..) => {}
         }
     }
 
@@ -158,13 +140,6 @@ impl Fetcher {
         self.diagnosis_due = None;
         let builder = self.builder.clone();
         self.tasks.spawn(async move { Answer::Diagnosed(builder.diagnose_settings().await) });
-    }
-
-    /// Waits for the action in flight, at most `timeout`. Returns the action if it was not done by then.
-    pub(super) async fn finish(mut self, pending: Option<Action>, timeout: Duration) -> Option<Action> {
-        let action = pending?;
-        let acted = async { while !matches!(self.next().await, Answer::Acted(..)) {} };
-        tokio::time::timeout(timeout, acted).await.err().map(|_| action)
     }
 
     fn list_if_due(&mut self, query: &Query, now: Instant) {

@@ -1,11 +1,11 @@
-//! `permits top`: a live screen of a store's semaphores, with actions for an operator.
+//! `permits top`: a live screen of a store's semaphores, with the commands that change them.
 //!
 //! [`model`] is the state of the screen and [`keys`] changes it: plain data. [`render`] makes lines of it,
-//! [`fetch`] gets the data from the store, and [`screen`] has the terminal. The loop in this file waits for
+//! [`commands`] the command lines for a row. [`fetch`] gets the data from the store, [`screen`] has the terminal. The loop in this file waits for
 //! the first of a signal, a key, an answer and the next second. So the keys work while the store is
 //! unreachable.
 
-mod action;
+mod commands;
 mod cursor;
 mod detail;
 mod fetch;
@@ -29,10 +29,11 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::{Common, Top};
-use crate::connect::{Target, user_and_host};
+use crate::connect::Target;
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
+use commands::Commands;
 use fetch::{Answer, Fetcher};
 use keys::Effect;
 use model::Model;
@@ -44,9 +45,6 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The store timeout. A failed fetch is retried at once.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The longest wait for an action in flight when the screen is left.
-const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Signals that would leave the terminal in raw mode if they were not handled.
 const SIGNALS: [Signal; 6] =
@@ -70,9 +68,10 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
             format!("top needs a terminal that it can draw on: {instead}"),
         ));
     }
-    let target = Target::of(common)?.with_label(user_and_host());
+    let target = Target::of(common)?;
     let mut model = Model::new(target.store.clone(), options.name, Instant::now());
     (model.order, model.busy) = (options.sort, options.busy);
+    model.make = Commands::of(common);
     let builder = target.builder.clone();
     let client = target.connect(common.store_timeout.unwrap_or(STORE_TIMEOUT)).await?;
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
@@ -96,9 +95,6 @@ async fn show(mut model: Model, mut fetcher: Fetcher, signals: &mut Signals) -> 
     // The signal comes after the errors, or is ignored.
     let end = if end.is_err() && screen::is_gone() { Ok(End::Signal(Signal::HUP)) } else { end };
     drop(screen);
-    if let Some(action) = fetcher.finish(model.pending.take(), LEAVE_TIMEOUT).await {
-        report::say(format_args!("the store did not confirm: {action}"));
-    }
     end
 }
 
@@ -136,35 +132,29 @@ async fn event_loop(
                     Some(Effect::Quit) => return Ok(End::Quit),
                     Some(Effect::Interrupt) => return Ok(End::Interrupt),
                     Some(Effect::Suspend) => screen.suspend(signals).await.map_err(Failure::system)?,
-                    Some(Effect::Do(action)) => fetcher.act(action),
                     None => {}
                 },
                 // A new size: rendering adapts to it.
                 Some(_) => {}
                 None => return Err(Failure::new(exit::SYSTEM, "the keyboard cannot be read")),
             },
-            answer = fetcher.next() => on_answer(answer, model, fetcher)?,
+            answer = fetcher.next() => on_answer(answer, model)?,
             _ = ticks.tick() => fetcher.refresh(Instant::now()),
         }
     }
 }
 
-fn on_answer(answer: Answer, model: &mut Model, fetcher: &mut Fetcher) -> Result<(), Failure> {
+fn on_answer(answer: Answer, model: &mut Model) -> Result<(), Failure> {
     match answer {
         // A session that has ended stays so.
         Answer::Listed(Err(AdminError::Ended(Ended::Closed)))
-        | Answer::Fetched(Snapshot::Failed(AdminError::Ended(Ended::Closed)))
-        | Answer::Acted(_, Err(AdminError::Ended(Ended::Closed))) => {
+        | Answer::Fetched(Snapshot::Failed(AdminError::Ended(Ended::Closed))) => {
             return Err(AdminError::Ended(Ended::Closed).into());
         }
         Answer::Listed(listed) => model.on_listed(listed.map(|reading| reading.found), Instant::now()),
         // The settings were valid for the session.
         Answer::Diagnosed(diagnosed) => model.on_diagnosed(diagnosed.ok().as_ref()),
         Answer::Fetched(snapshot) => model.on_snapshot(snapshot, Instant::now()),
-        Answer::Acted(action, result) => {
-            model.on_acted(&action, result);
-            fetcher.refetch();
-        }
     }
     Ok(())
 }

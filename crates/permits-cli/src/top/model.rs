@@ -3,15 +3,15 @@
 //!
 //! There are two views. The *overview* has all names, and the counts of the visible ones only, since a store
 //! may have thousands. The *detail* has one semaphore with its holders and waiters. Rows come, go and move
-//! while they are shown, so the selection follows the name: no holder is revoked because it has moved under
-//! the marker.
+//! while they are shown, so the selection follows the name: the command that you read is still that of the
+//! row that you chose.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Alert, Change, ChangeInfo, Diagnosis, Inspection, Severity};
+use permits::{AdminError, ChangeInfo, Diagnosis, Inspection, Severity};
 
-use super::action::Action;
+use super::commands::{Command, Commands};
 use super::cursor::Cursor;
 use super::detail;
 use super::rate::Rate;
@@ -35,22 +35,6 @@ pub(super) struct Opened {
     pub(super) cursor: Cursor,
 }
 
-/// The input that the last line asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Prompt {
-    /// Yes or no.
-    /// Of an action, with its consequence.
-    Confirm(Action, String),
-    /// A limit for this semaphore: the digits so far.
-    Limit(String, String),
-    /// The reason of this change: the text so far.
-    Reason(Action, String),
-    /// The time of this pause: the text so far.
-    Time(Action, String),
-    /// A filter of the names; typed into [`Model::filter`].
-    Filter,
-}
-
 /// A note below the rows.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Note {
@@ -62,10 +46,12 @@ pub(super) enum Note {
     Stale(String),
     /// A warning of the library.
     Warning(String),
-    /// The outcome of the last action.
+    /// The commands for the selected row.
+    Commands(Vec<Command>),
+    /// The reply to the last key.
     Message(String),
-    /// A question, with the answer typed behind it.
-    Question(String),
+    /// The filter, as it is typed.
+    Filter(String),
 }
 
 /// The whole state.
@@ -88,11 +74,13 @@ pub(super) struct Model {
     /// The problems of the store, in a line.
     pub(super) problems: Option<String>,
     pub(super) opened: Option<Opened>,
-    pub(super) prompt: Option<Prompt>,
+    /// The filter is being typed.
+    pub(super) filtering: bool,
     pub(super) help: bool,
     pub(super) message: Option<String>,
-    /// The action in flight.
-    pub(super) pending: Option<Action>,
+    /// The key whose command is shown in place of those for the state of the row.
+    pub(super) asked: Option<char>,
+    pub(super) make: Commands,
     warning: Option<String>,
     /// The time since when this view is shown, and the time of its last data.
     opened_at: Instant,
@@ -117,10 +105,11 @@ impl Model {
             filter: String::new(),
             problems: None,
             opened: None,
-            prompt: None,
+            filtering: false,
             help: false,
             message: None,
-            pending: None,
+            asked: None,
+            make: Commands::default(),
             warning: None,
             opened_at: now,
             fetched_at: None,
@@ -192,7 +181,7 @@ impl Model {
         }
     }
 
-    /// The semaphore to which actions apply.
+    /// The semaphore to which the commands apply.
     pub(super) fn selected(&self) -> Option<&str> {
         match &self.opened {
             Some(opened) => Some(&opened.name),
@@ -200,20 +189,24 @@ impl Model {
         }
     }
 
-    /// The counts of the selected semaphore, if they are known.
-    pub(super) fn selected_row(&self) -> Option<&ListRow> {
-        self.row_of(self.selected()?)
+    /// The holder or waiter to which the commands apply, in an opened semaphore.
+    pub(super) fn holder(&self) -> Option<&str> {
+        let opened = self.opened.as_ref()?;
+        detail::at(opened.detail.as_ref()?, opened.cursor.selected())
     }
 
-    /// The counts of a semaphore that is shown, if they are known.
-    pub(super) fn row_of(&self, name: &str) -> Option<&ListRow> {
-        self.rows.get(name)?.as_ref().ok()
-    }
-
-    /// The label of a holder or waiter of the opened semaphore.
-    pub(super) fn label_of(&self, holder: &str) -> &str {
-        let opened = self.opened.as_ref().and_then(|opened| opened.detail.as_ref());
-        opened.and_then(|of| detail::label(of, holder)).unwrap_or_default()
+    /// The commands for the selected row: that of the last key, or those for its state.
+    fn commands(&self) -> Vec<Command> {
+        let selected = self.selected().and_then(|name| Some((name, self.rows.get(name)?)));
+        match selected {
+            None => Vec::new(),
+            Some((name, Err(_))) => vec![self.make.status(name)],
+            Some((name, Ok(row))) => {
+                let keys = ['r', 'p', if row.pinned { 'u' } else { 'l' }, 'c'];
+                let keys = keys.iter().filter(|_| self.asked.is_none()).chain(&self.asked);
+                keys.filter_map(|key| self.make.of_key(*key, name, row, self.holder())).collect()
+            }
+        }
     }
 
     /// Changes the filter. The selection stays on the same name if it still matches.
@@ -281,10 +274,8 @@ impl Model {
             (Snapshot::Detail(name, of), Some(opened)) if opened.name == name => {
                 let selected =
                     opened.detail.as_ref().and_then(|old| detail::at(old, opened.cursor.selected()));
-                let row = selected.and_then(|(selected, _)| {
-                    let is_selected =
-                        |row: &usize| detail::at(&of, *row).is_some_and(|(name, _)| name == selected);
-                    (0..detail::len(&of)).find(is_selected)
+                let row = selected.and_then(|selected| {
+                    (0..detail::len(&of)).find(|row| detail::at(&of, *row) == Some(selected))
                 });
                 opened.cursor.follow(row);
                 self.rows.insert(name, Ok(ListRow::from(&*of)));
@@ -293,15 +284,6 @@ impl Model {
             }
             _ => {}
         }
-    }
-
-    /// Stores the outcome of an action.
-    pub(super) fn on_acted(&mut self, action: &Action, result: Result<bool, AdminError>) {
-        self.pending = None;
-        self.message = Some(match result {
-            Ok(done) => action.outcome(done),
-            Err(error) => format!("{action} failed: {}", with_causes(&error)),
-        });
     }
 
     /// Stores the problems of the store; an earlier diagnosis counts no longer.
@@ -320,47 +302,21 @@ impl Model {
 
     /// Clears the messages, because a key press shows that they have been read.
     pub(super) fn clear_messages(&mut self) {
-        (self.message, self.warning) = (None, None);
+        (self.message, self.warning, self.asked) = (None, None, None);
     }
 
     /// The notes below the rows.
     pub(super) fn notes(&self, now: Instant) -> Vec<Note> {
         let warning = self.warning.clone().map(Note::Warning);
-        let pending = || self.pending.as_ref().map(|action| format!("{action}: asked the store …"));
-        let last = match &self.prompt {
-            Some(Prompt::Confirm(action, consequence)) => {
-                Some(Note::Question(format!("{action}: {consequence}? (y/n)")))
-            }
-            Some(Prompt::Limit(name, digits)) => {
-                let limit = self.row_of(name).and_then(|row| row.limit);
-                let limit = limit.map_or(String::new(), |limit| format!(" (now {limit})"));
-                Some(Note::Question(format!("new limit of {name:?}{limit}: {digits}")))
-            }
-            Some(Prompt::Reason(action, reason)) => {
-                let waiting =
-                    self.row_of(&action.semaphore).map_or(String::new(), |row| format!(" ({})", row.waiting));
-                let consequence = match action.change {
-                    Change::Pause { .. } => "nothing is granted".to_owned(),
-                    _ => format!("its waiters{waiting} and new requests are refused"),
-                };
-                Some(Note::Question(format!("{action}: {consequence}; reason: {reason}")))
-            }
-            Some(Prompt::Time(Action { semaphore, change: Change::SetAlert(_) }, text)) => {
-                let now = self.row_of(semaphore).map_or(Alert::default(), |row| row.alert);
-                let example = "such as 30s 100 (empty: none)";
-                Some(Note::Question(format!("new alert of {semaphore:?} (now {now}), {example}: {text}")))
-            }
-            Some(Prompt::Time(action, time)) => {
-                let empty = "empty: until it is resumed";
-                Some(Note::Question(format!("{action}; for 30s, 5m or 2h ({empty}): {time}")))
-            }
-            Some(Prompt::Filter) => Some(Note::Question(format!("names with: {}", self.filter))),
-            None => pending().or_else(|| self.message.clone()).map(Note::Message),
+        let last = match self.filtering {
+            true => Some(Note::Filter(format!("names with: {}", self.filter))),
+            false => self.message.clone().map(Note::Message),
         };
+        let commands = Some(self.commands()).filter(|commands| !commands.is_empty()).map(Note::Commands);
         let stale = self.staleness(now).map(Note::Stale);
         // A store that does not answer has no other problem that matters.
         let problems = self.problems.clone().filter(|_| stale.is_none()).map(Note::Problems);
-        [self.last_changes().map(Note::Changes), problems, stale, warning, last]
+        [self.last_changes().map(Note::Changes), problems, stale, warning, commands, last]
             .into_iter()
             .flatten()
             .collect()

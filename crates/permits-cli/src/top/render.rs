@@ -12,6 +12,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
+use super::commands;
 use super::detail;
 use super::model::{Model, Note, Opened};
 use super::rate::Rate;
@@ -33,8 +34,8 @@ const NARROW: usize = 50;
 /// The width from which on the oldest holder is beside the state.
 const WIDE: usize = 140;
 
-const KEYS_OF_OVERVIEW: &str = "q quit  ? help  Enter open  s sort  b busy  / filter  p pause  l limit  u unpin  a alert  c close  d delete";
-const KEYS_OF_DETAIL: &str = "q quit  ? help  ↑↓ select  Esc back  p pause/resume  l limit  u unpin  a alert  c close/open  d delete  r revoke";
+const KEYS_OF_OVERVIEW: &str = "q quit  ? help  Enter open  s sort  b busy  / filter";
+const KEYS_OF_DETAIL: &str = "q quit  ? help  ↑↓ select  Esc back";
 
 /// Styles, without colours if `NO_COLOR` is set.
 #[derive(Clone, Copy)]
@@ -80,8 +81,8 @@ pub(super) fn render(frame: &mut Frame<'_>, model: &mut Model, colour: bool, now
     body.resize(body_height, Line::default());
     lines.append(&mut body);
     lines.extend(notes);
-    // A question is the last note, and the cursor stands at its end.
-    let cursor = model.prompt.is_some().then(|| (lines.len(), lines.last().map_or(0, Line::width)));
+    // The filter is the last note, and the cursor stands at its end.
+    let cursor = model.filtering.then(|| (lines.len(), lines.last().map_or(0, Line::width)));
     if with_keys {
         let keys = if model.opened.is_some() { KEYS_OF_DETAIL } else { KEYS_OF_OVERVIEW };
         lines.push(Line::raw(text::truncate(keys, width)));
@@ -152,7 +153,7 @@ fn usage(row: &ListRow) -> String {
     }
 }
 
-/// The notes below the rows. If there are too many lines, the last ones are kept, which may be a question.
+/// The notes below the rows. If there are too many lines, the last ones are kept, which may be the filter.
 fn notes(
     model: &Model,
     palette: Palette,
@@ -163,6 +164,14 @@ fn notes(
     let mut lines = Vec::new();
     for note in model.notes(now) {
         let (text, style) = match note {
+            // The commands are whole or left out: a part of one would do something else.
+            Note::Commands(_) if model.help || height < ROOMY && model.asked.is_none() => continue,
+            Note::Commands(commands) => {
+                let whole = commands::lines(&commands, width).filter(|lines| lines.len() <= room);
+                let narrow = || vec![text::truncate("a larger window shows the commands", width)];
+                lines.extend(whole.unwrap_or_else(narrow).into_iter().map(Line::raw));
+                continue;
+            }
             // A line each, and on a small screen none.
             Note::Changes(_) | Note::Problems(_) if height < ROOMY => continue,
             Note::Changes(text) => (text::truncate(&text, width), Style::new()),
@@ -170,7 +179,7 @@ fn notes(
             Note::Stale(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
             Note::Warning(text) => (text, palette.of(Color::Yellow)),
             Note::Message(text) => (text, Style::new()),
-            Note::Question(text) => (text, BOLD),
+            Note::Filter(text) => (text, BOLD),
         };
         lines.extend(
             text::wrap(text.trim_end(), width, room).into_iter().map(|line| Line::styled(line, style)),

@@ -1,26 +1,16 @@
 //! Effects of keys.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use permits::{Alert, Change, Inspection};
+use permits::{AdminError, Inspection, StoreError};
 
-use super::super::action::Action;
+use super::super::commands::Commands;
 use super::super::keys::Effect;
-use super::super::model::{Model, Prompt};
+use super::super::model::{Model, Note};
+use super::super::snapshot::Snapshot;
 use super::{detail, opened, overview, press, snapshot, types};
-
-fn act(change: Change) -> Option<Effect> {
-    Some(Effect::Do(Action { semaphore: "exports".into(), change }))
-}
-
-fn limit(limit: u32) -> Option<Effect> {
-    act(Change::SetLimit { limit, if_version: None })
-}
-
-fn revoke(holder: &str) -> Option<Effect> {
-    act(Change::Revoke { holder: holder.into(), token: None, reason: String::new() })
-}
+use crate::args::Args;
 
 fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
     KeyEvent::new(KeyCode::Char(key), modifiers)
@@ -28,9 +18,8 @@ fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
 
 /// The screen in each state that takes keys.
 fn states(now: Instant) -> Vec<Model> {
-    let prefixes = ["", "?", "p", "l1", "cx", "r"];
-    let of_detail = prefixes.map(|keys| (opened(detail(), now), keys));
-    let of_overview = ["", "?", "p", "l", "/x"].map(|keys| (overview(&["exports"], now), keys));
+    let of_detail = ["", "?", "p", "jr"].map(|keys| (opened(detail(), now), keys));
+    let of_overview = ["", "?", "p", "/x"].map(|keys| (overview(&["exports"], now), keys));
     let states = of_detail.into_iter().chain(of_overview).map(|(mut model, keys)| {
         assert_eq!(types(&mut model, keys), None);
         model
@@ -38,169 +27,111 @@ fn states(now: Instant) -> Vec<Model> {
     states.collect()
 }
 
-#[test]
-fn only_y_confirms() {
-    let now = Instant::now();
-    for ask in ["d", "r"] {
-        for no in [KeyCode::Char('n'), KeyCode::Char('q'), KeyCode::Enter, KeyCode::Esc, KeyCode::Down] {
-            let mut model = opened(detail(), now);
-            assert_eq!(types(&mut model, ask), None);
-            assert!(matches!(model.prompt, Some(Prompt::Confirm(..))));
-            assert_eq!(press(&mut model, no), None, "{no:?}");
-            assert_eq!((model.prompt, model.pending), (None, None));
+/// The commands on the screen, and the message.
+fn shown(model: &Model) -> (Vec<String>, String) {
+    let (mut commands, mut message) = (Vec::new(), String::new());
+    for note in model.notes(Instant::now()) {
+        match note {
+            Note::Commands(lines) => commands.extend(lines.iter().map(|words| words.join(" "))),
+            Note::Message(text) => message = text,
+            _ => {}
         }
     }
-    assert_eq!(types(&mut opened(detail(), now), "dy"), act(Change::Delete { unreadable: false }));
-    assert_eq!(types(&mut opened(detail(), now), "ry"), revoke("web-1"));
-    assert_eq!(types(&mut opened(detail(), now), "jjrY"), revoke("web-3"));
+    (commands, message)
 }
 
 #[test]
-fn a_pause_has_a_reason_and_a_time_which_may_be_empty() {
+fn the_commands_are_those_for_the_state_of_the_row() {
     let now = Instant::now();
-    let typed = |reason: &str, time: &str| {
+    let commands = |inspection| shown(&opened(inspection, now)).0;
+    let revoke = "permits revoke exports web-1";
+    let plain = [
+        revoke,
+        "permits pause exports --for 10m",
+        "permits limit exports 3",
+        "permits close exports --reason ''",
+    ];
+    assert_eq!(commands(detail()), plain);
+    let stopped = Inspection { paused: true, pinned: true, closed: Some("moved".into()), ..detail() };
+    let undo = [revoke, "permits resume exports", "permits limit exports --unpin", "permits open exports"];
+    assert_eq!(commands(stopped), undo);
+    assert_eq!(shown(&overview(&["a b", "c"], now)).0[0], "permits pause 'a b' --for 10m");
+    assert_eq!(shown(&Model::new("memory:".into(), None, now)).0, [""; 0]);
+    let mut unreadable = overview(&["exports"], now);
+    let error = AdminError::Store(StoreError::Rejected { reason: "no".into() });
+    unreadable.on_snapshot(Snapshot::Rows(vec![("exports".into(), Err(error))]), now);
+    assert_eq!(shown(&unreadable).0, ["permits status exports"]);
+}
+
+#[test]
+fn a_key_shows_its_command_until_the_next_key() {
+    let now = Instant::now();
+    for (key, command) in [
+        ("p", "permits pause exports --for 10m"),
+        ("l", "permits limit exports 3"),
+        ("u", "permits limit exports --unpin"),
+        ("a", "permits alert exports --wait 30s --waiting 100"),
+        ("c", "permits close exports --reason ''"),
+        ("d", "permits delete exports"),
+        ("r", "permits revoke exports web-1"),
+        ("jjr", "permits revoke exports web-3"),
+    ] {
         let mut model = opened(detail(), now);
-        assert_eq!(types(&mut model, &format!("p{reason}")), None);
-        assert_eq!(press(&mut model, KeyCode::Enter), None);
-        assert_eq!(types(&mut model, time), None);
-        (press(&mut model, KeyCode::Enter), model.message)
-    };
-    let pause = |time, reason: &str| (act(Change::Pause { time, reason: reason.into() }), None);
-    assert_eq!(typed("", ""), pause(None, ""));
-    assert_eq!(typed("429 of the API", "30m"), pause(Some(Duration::from_secs(1_800)), "429 of the API"));
-    let (effect, message) = typed("deploy", "soon");
-    assert!(effect.is_none() && message.is_some_and(|text| text.starts_with("not done: \"exports\": pause")));
-    let mut model = opened(detail(), now);
-    types(&mut model, "px");
-    press(&mut model, KeyCode::Enter);
-    assert_eq!((press(&mut model, KeyCode::Esc), model.pending, model.prompt), (None, None, None));
-}
-
-#[test]
-fn a_line_is_closed_with_a_reason_and_opened_at_once() {
-    let now = Instant::now();
-    let mut model = opened(detail(), now);
-    assert_eq!(types(&mut model, "cmoved quickly"), None);
-    assert_eq!(press(&mut model, KeyCode::Backspace), None);
-    assert_eq!(press(&mut model, KeyCode::Enter), act(Change::CloseLine { reason: "moved quickl".into() }));
-    let mut model = opened(detail(), now);
-    types(&mut model, "cx");
-    assert_eq!((press(&mut model, KeyCode::Esc), model.pending), (None, None));
-    let mut closed = opened(Inspection { closed: Some("moved".into()), ..detail() }, now);
-    assert_eq!(types(&mut closed, "c"), act(Change::OpenLine));
-}
-
-#[test]
-fn a_mutex_is_turned_into_a_semaphore_on_request_only() {
-    let now = Instant::now();
-    let with_limit = |limit| opened(Inspection { limit: Some(limit), ..detail() }, now);
-    for (before, typed) in [(1, "1"), (2, "7")] {
-        let mut model = with_limit(before);
-        types(&mut model, &format!("l{typed}"));
-        let expected = limit(typed.parse().expect("a number"));
-        assert_eq!(press(&mut model, KeyCode::Enter), expected);
+        assert_eq!(types(&mut model, key), None);
+        let message = "this screen changes nothing: run the command in a shell";
+        assert_eq!(shown(&model), (vec![command.to_owned()], message.to_owned()), "{key}");
+        types(&mut model, "k");
+        assert_eq!((shown(&model).0.len(), shown(&model).1), (4, String::new()), "until the next key");
     }
-    let mut mutex = with_limit(1);
-    types(&mut mutex, "l7");
-    assert_eq!(press(&mut mutex, KeyCode::Enter), None);
-    let question = r#""exports": set the limit to 7: admit several at once, in place of one? (y/n)"#;
-    assert!(super::drawn(&mut mutex, 100, 24, now).iter().any(|row| row == question));
-    assert_eq!(types(&mut mutex, "y"), limit(7));
 }
 
 #[test]
-fn the_answer_applies_to_the_question() {
+fn a_command_names_the_holder_that_is_marked_now() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
     types(&mut model, "jr");
     let mut later = detail();
-    later.holders.remove(1);
+    later.holders.remove(0);
     model.on_snapshot(snapshot("exports", later), now);
-    assert_eq!(types(&mut model, "y"), revoke("web-2"));
+    assert_eq!(shown(&model).0, ["permits revoke exports web-2"]);
 }
 
 #[test]
-fn actions_that_can_be_undone_need_no_confirmation() {
-    let now = Instant::now();
-    let paused = Inspection { paused: true, ..detail() };
-    assert_eq!(types(&mut opened(paused, now), "p"), act(Change::Resume));
-    assert_eq!(types(&mut opened(detail(), now), "u"), act(Change::Unpin));
-}
-
-#[test]
-fn an_alert_is_a_time_a_number_both_or_none() {
-    let now = Instant::now();
-    let alert = |seconds: Option<u64>, waiting| {
-        let alert = Alert::new(seconds.map(Duration::from_secs), waiting).expect("it is in range");
-        act(Change::SetAlert(alert))
-    };
-    let typed = |text: &str| {
-        let mut model = opened(detail(), now);
-        types(&mut model, "a");
-        types(&mut model, text);
-        let effect = press(&mut model, KeyCode::Enter);
-        (effect, model.message.unwrap_or_default())
-    };
-    assert_eq!(typed("30s 100").0, alert(Some(30), Some(100)));
-    assert_eq!(typed("100").0, alert(None, Some(100)));
-    assert_eq!(typed(" 8h").0, alert(Some(28_800), None));
-    assert_eq!(typed("").0, alert(None, None));
-    for (text, wrong) in
-        [("0", "at least 1"), ("soon", "\"exports\": set the alert: "), ("1s 2s", "at most a time")]
-    {
-        let (effect, message) = typed(text);
-        assert!(effect.is_none() && message.contains(wrong), "{message}");
-    }
-}
-
-#[test]
-fn one_action_at_a_time() {
-    let now = Instant::now();
-    let mut model = opened(detail(), now);
-    types(&mut model, "u");
-    for key in ["p", "l", "u", "r"] {
-        assert_eq!(types(&mut model, key), None);
-        assert_eq!(model.prompt, None);
-    }
-    let action = model.pending.clone().expect("it is in flight");
-    model.on_acted(&action, Ok(true));
-    assert_eq!(types(&mut model, "u"), act(Change::Unpin));
-}
-
-#[test]
-fn no_action_without_a_fetched_state() {
+fn no_command_without_a_row_that_was_read() {
     let mut model = Model::new("memory:".into(), Some("exports".into()), Instant::now());
     for keys in ["p", "r"] {
         assert_eq!(types(&mut model, keys), None);
-        assert_eq!(model.prompt, None);
+        assert_eq!(shown(&model), (Vec::new(), "not yet: the store has not answered".into()));
     }
     let mut nothing = overview(&[], Instant::now());
-    for keys in ["p", "l", "u", "r"] {
-        assert_eq!(types(&mut nothing, keys), None);
-        assert_eq!(nothing.prompt, None);
-    }
+    assert_eq!(types(&mut nothing, "pr"), None);
+    assert_eq!(shown(&nothing), (Vec::new(), String::new()));
     press(&mut nothing, KeyCode::Enter);
     assert!(nothing.opened.is_none());
+    let mut closed = overview(&["exports"], Instant::now());
+    types(&mut closed, "r");
+    assert_eq!(shown(&closed).1, "open it with Enter, and select a holder or waiter to revoke");
+    let mut unused = opened(Inspection::default(), Instant::now());
+    types(&mut unused, "r");
+    assert_eq!(shown(&unused).1, "it has no holder and no waiter to revoke");
 }
 
 #[test]
-fn a_limit_is_a_number_from_1() {
-    let now = Instant::now();
-    for (typed, expected, message) in [
-        ("8", limit(8), None),
-        ("-0x08", limit(8), None),
-        ("4294967295", limit(u32::MAX), None),
-        ("42949672959", limit(u32::MAX), None),
-        ("4294967296", None, Some("a limit is at most 4294967295")),
-        ("0", None, Some("a limit is at least 1: pause it with p instead")),
-        ("000", None, Some("a limit is at least 1: pause it with p instead")),
-        ("", None, None),
+fn commands_are_for_the_store_of_the_screen_and_show_no_password() {
+    let command = |options: &[&str], name: &str| {
+        let given = ["permits"].iter().chain(options).chain(&["top"]);
+        let args = <Args as clap::Parser>::try_parse_from(given).expect("they are valid");
+        let mut model = overview(&[name], Instant::now());
+        model.make = Commands::of(&args.common);
+        shown(&model).0[0].clone()
+    };
+    for (options, name, expected) in [
+        (&[][..], "exports", "permits pause exports --for 10m"),
+        (&["--prefix", "it's"], "exports", r"permits pause exports --for 10m --prefix 'it'\''s'"),
+        (&["--url", "redis://h:1/2"], "exports", "permits pause exports --for 10m --url redis://h:1/2"),
+        (&["--url", "redis://u:secret@h/"], "-x", "permits pause --for 10m --url 'redis://***@h/' -- -x"),
     ] {
-        let mut model = opened(detail(), now);
-        types(&mut model, "l");
-        assert_eq!(types(&mut model, typed), None);
-        assert_eq!(press(&mut model, KeyCode::Enter), expected, "{typed:?}");
-        assert_eq!((model.prompt, model.message.as_deref()), (None, message), "{typed:?}");
+        assert_eq!(command(options, name), expected);
     }
 }
 

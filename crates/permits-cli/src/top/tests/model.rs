@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crossterm::event::KeyCode;
-use permits::{AdminError, Change, StoreError};
+use permits::{AdminError, StoreError};
 
-use super::super::action::Action;
 use super::super::model::{Model, Note};
 use super::super::snapshot::{Listing, Query, Snapshot};
 use super::{detail, drawn, listing, opened, overview, press, snapshot, types, waiter};
@@ -13,6 +12,11 @@ use crate::inspected::ListRow;
 
 fn unreachable() -> AdminError {
     AdminError::Store(StoreError::Unreachable { reason: "it is gone".into() })
+}
+
+/// The notes apart from the commands.
+fn notes(model: &Model, now: Instant) -> Vec<Note> {
+    model.notes(now).into_iter().filter(|note| !matches!(note, Note::Commands(_))).collect()
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn old_counts_are_not_shown_on_going_back() {
     types(&mut model, "j");
     press(&mut model, KeyCode::Enter);
     press(&mut model, KeyCode::Esc);
-    assert_eq!((model.selected(), model.selected_row()), (Some("imports"), None));
+    assert_eq!((model.selected(), model.rows.len()), (Some("imports"), 0));
 }
 
 #[test]
@@ -97,16 +101,16 @@ fn old_data_is_marked_with_its_age() {
     let at = |seconds| start + Duration::from_secs(seconds);
     let stale = |text: &str| vec![Note::Stale(text.into())];
     let mut model = Model::new("memory:".into(), Some("exports".into()), start);
-    assert_eq!(model.notes(at(2)), []);
-    assert_eq!(model.notes(at(3)), stale("the store does not answer"));
+    assert_eq!(notes(&model, at(2)), []);
+    assert_eq!(notes(&model, at(3)), stale("the store does not answer"));
     model.on_snapshot(snapshot("exports", detail()), at(10));
-    assert_eq!(model.notes(at(12)), []);
-    assert_eq!(model.notes(at(75)), stale("as of 1 m 5 s ago: the store does not answer"));
+    assert_eq!(notes(&model, at(12)), []);
+    assert_eq!(notes(&model, at(75)), stale("as of 1 m 5 s ago: the store does not answer"));
     model.on_snapshot(Snapshot::Failed(unreachable()), at(11));
     let text = "as of 1.0 s ago: the store cannot be reached: it is gone";
-    assert_eq!(model.notes(at(11)), stale(text));
+    assert_eq!(notes(&model, at(11)), stale(text));
     model.on_snapshot(snapshot("exports", detail()), at(12));
-    assert_eq!(model.notes(at(12)), []);
+    assert_eq!(notes(&model, at(12)), []);
 }
 
 #[test]
@@ -114,32 +118,23 @@ fn a_failed_list_is_shown_in_the_overview_only() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
     model.on_listed(Err(unreachable()), now);
-    assert_eq!(model.notes(now), []);
+    assert_eq!(notes(&model, now), []);
     press(&mut model, KeyCode::Esc);
-    assert_eq!(model.notes(now), [Note::Stale(unreachable().to_string())]);
+    assert_eq!(notes(&model, now), [Note::Stale(unreachable().to_string())]);
     model.on_listed(Ok(listing(&[])), now);
-    assert_eq!(model.notes(now), []);
+    assert_eq!(notes(&model, now), []);
 }
 
 #[test]
-fn the_outcome_of_an_action_is_shown_until_the_next_key() {
-    let now = Instant::now();
-    let action = |change| Action { semaphore: "exports".into(), change };
-    let revoke = action(Change::Revoke { holder: "web-1".into(), token: None, reason: String::new() });
-    let pause = action(Change::Pause { time: None, reason: String::new() });
-    for (action, result, expected) in [
-        (pause.clone(), Ok(true), r#""exports": pause: done"#),
-        (revoke, Ok(false), r#""exports": revoke web-1: there is none any more"#),
-        (pause, Err(unreachable()), r#""exports": pause failed: the store cannot be reached: it is gone"#),
-    ] {
-        let mut model = opened(detail(), now);
-        model.on_acted(&action, result);
-        model.on_warning("the connection is slow".into());
-        let expected = [Note::Warning("the connection is slow".into()), Note::Message(expected.into())];
-        assert_eq!(model.notes(now), expected);
-        types(&mut model, "j");
-        assert_eq!(model.notes(now), []);
-    }
+fn messages_are_shown_until_the_next_key() {
+    let mut model = opened(detail(), Instant::now());
+    types(&mut model, "p");
+    model.on_warning("the connection is slow".into());
+    let [warning, message] = &notes(&model, Instant::now())[..] else { panic!("two notes") };
+    assert_eq!(warning, &Note::Warning("the connection is slow".into()));
+    assert!(matches!(message, Note::Message(_)), "{message:?}");
+    types(&mut model, "j");
+    assert_eq!(notes(&model, Instant::now()), []);
 }
 
 /// A list with counts: the held units, the waiters, and the seconds of the longest wait.
@@ -232,7 +227,7 @@ fn idle_semaphores_are_hidden_and_counted() {
     assert!(drawn(&mut model, 80, 24, now)[1].starts_with("no semaphore is in use (b shows all)"));
     // There is nothing to fetch: the list shows that the store answers.
     model.on_listed(Ok(counted(&[("b", 0, 0, 0)])), now + Duration::from_secs(60));
-    assert_eq!(model.notes(now + Duration::from_secs(61)), []);
+    assert_eq!(notes(&model, now + Duration::from_secs(61)), []);
     types(&mut model, "b");
     assert_eq!((model.shown().collect::<Vec<_>>(), model.hidden()), (vec!["b"], None));
 }

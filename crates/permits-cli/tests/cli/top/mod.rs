@@ -1,4 +1,4 @@
-//! `permits top` on a terminal: its screen, and the effects of keys on a real store.
+//! `permits top` on a terminal: its screen, and the commands on it, which a shell runs.
 
 mod resilience;
 pub(crate) mod view;
@@ -6,7 +6,7 @@ pub(crate) mod view;
 use permits_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::support::{Holder, fresh, permits, prepare, status, until_counts, waiter};
+use crate::support::{Holder, fresh, output, permits, prepare, shell, status, until_counts, waiter};
 use view::View;
 
 const ENTER: &str = "\r";
@@ -74,14 +74,11 @@ fn an_opened_semaphore_lists_holders_and_waiters_in_order() {
 #[test]
 fn no_color_turns_colours_off() {
     let (server, name) = fresh();
+    output(&mut permits(&server.url(), ["pause", &name])).ends(0);
     let is_coloured = |no_color: &str| {
         let mut command = permits(&server.url(), ["top"]);
         command.env("NO_COLOR", no_color);
         let mut view = View::start(command);
-        if no_color.is_empty() {
-            view.shows_row(&[">", &name, "0", "1", "0"]);
-            view.types("p\r\r");
-        }
         view.shows("PAUSED");
         let row = (0..24).find(|row| view.rows()[*row].contains("PAUSED")).expect("it is shown");
         let cell = view.emulator.screen().cell(u16::try_from(row).expect("small"), 0).expect("it is there");
@@ -93,46 +90,91 @@ fn no_color_turns_colours_off() {
     assert!(!is_coloured("1"));
 }
 
-#[test]
-fn a_confirmed_action_is_done_when_the_screen_is_left_at_once() {
-    let (server, name) = fresh();
-    let mut view = View::top(&server, &[&name]);
-    view.shows("no holders and no waiters");
-    view.types("p\r\rq");
-    assert_eq!(view.finish(), (0, String::new()));
-    assert_eq!(status(&server, &name)["paused"], json!(true));
+/// The command on the screen that begins so, as it is copied: without what is beside it.
+#[track_caller]
+fn copied(view: &mut View, begin: &str) -> String {
+    view.shows(begin);
+    let rows = view.rows();
+    let mut commands = rows.iter().flat_map(|row| row.split(" · "));
+    commands
+        .find(|command| command.starts_with(begin))
+        .expect("it begins a line, or is beside others")
+        .to_owned()
 }
 
 #[test]
-fn a_revoked_holder_is_named_and_loses_the_permit() {
+fn the_commands_on_the_screen_change_the_store_in_a_shell() {
+    let server = Server::start();
+    let name = "the team's exports";
+    prepare(&server, name);
+    let mut view = View::top(&server, &[]);
+    view.resize(24, 160);
+    for (begin, shows, field, value) in [
+        ("permits pause ", "PAUSED for another", "paused", json!(true)),
+        ("permits resume ", "1 semaphore by need (", "paused", json!(false)),
+        ("permits limit ", "limit pinned", "pinned", json!(true)),
+        ("permits limit ", "1 semaphore by need (", "pinned", json!(false)),
+        ("permits close ", "CLOSED", "closed", json!("")),
+        ("permits open ", "1 semaphore by need (", "closed", Value::Null),
+    ] {
+        let command = copied(&mut view, begin);
+        output(&mut shell(&server.url(), &command)).ends(0);
+        assert_eq!(status(&server, name)[field], value, "{command}");
+        view.shows(shows);
+        view.does_not_show(&command);
+    }
+    for (key, begin, field, value) in [
+        ("a", "permits alert ", "alert", json!({ "wait_ms": 30_000, "waiting": 100 })),
+        ("d", "permits delete ", "limit", Value::Null),
+    ] {
+        view.types(key);
+        let command = copied(&mut view, begin);
+        output(&mut shell(&server.url(), &command)).ends(0);
+        assert_eq!(status(&server, name)[field], value, "{command}");
+    }
+    view.quits();
+}
+
+#[test]
+fn a_copied_command_revokes_the_marked_holder_and_waiter() {
     let (server, name) = fresh();
     let holders =
         ["--limit 2 --holder web-1", "--holder web-2"].map(|options| Holder::start(&server, &name, options));
     let waiter = waiter(&server, &name, "--holder web-3", (2, 1));
     let mut view = View::top(&server, &[]);
+    view.resize(24, 160);
     view.shows(&format!("> {name}     2      2        1  "));
     view.types("r");
     view.shows("open it with Enter, and select a holder or waiter to revoke");
     view.types(ENTER);
     view.shows("> web-1");
-    view.types("jjr");
-    view.shows(r#": revoke web-3: take its place in line away? (y/n)"#);
-    view.types("y");
-    view.shows(r#": revoke web-3: done"#);
+    let mut revokes = |keys: &str, holder: &str| {
+        view.types(keys);
+        let command = copied(&mut view, &format!("permits revoke {name} {holder}"));
+        output(&mut shell(&server.url(), &command)).ends(0);
+    };
+    revokes("jj", "web-3");
     waiter.finish().ends(75);
-    view.types("kr");
-    view.shows(r#": revoke web-"#);
-    view.types("\r");
-    view.shows("not done: ");
-    view.types("kkr");
-    view.shows(r#": revoke web-1: take its permit away? (y/n)"#);
-    view.types("y");
-    view.shows(r#": revoke web-1: done"#);
+    revokes("kk", "web-1");
     view.shows("> web-2");
     let [first, _second] = holders;
     let first = first.finish();
     assert_eq!((first.code, first.stderr.contains("the permit was revoked")), (76, true), "{first:?}");
     until_counts(&server, &name, (1, 0));
+    view.quits();
+}
+
+#[test]
+fn commands_repeat_the_options_that_name_the_store() {
+    let server = Server::start();
+    let url = server.url();
+    output(&mut permits(&url, ["limit", "x", "1", "--declare", "--prefix", "a team"])).ends(0);
+    let mut view = View::start(permits("local:", ["top", "--url", &url, "--prefix", "a team"]));
+    view.resize(24, 160);
+    let command = copied(&mut view, "permits pause x");
+    assert!(command.ends_with(" --prefix 'a team'"), "{command}");
+    output(&mut shell("local:/nowhere", &command)).ends(0);
+    view.shows("PAUSED for another");
     view.quits();
 }
 
@@ -163,24 +205,4 @@ fn the_first_problem_of_the_store_is_shown_and_nothing_is_written() {
     view.types("q");
     assert_eq!(view.finish().0, 0);
     assert_eq!(server.info("rdb_changes_since_last_save").as_deref(), Some("0"));
-}
-
-/// The keys, the questions and the refusals are those of the unit tests.
-#[test]
-fn the_acts_of_an_operator_change_the_store() {
-    let (server, name) = fresh();
-    let mut view = View::top(&server, &[&name]);
-    view.shows(&format!("{name}: 0 of 1 held"));
-    for (keys, shows, field, value) in [
-        ("l8\ry", "0 of 8 held, 0 waiting, limit pinned", "limit", json!(8)),
-        ("u", "unpin the limit: done", "pinned", json!(false)),
-        ("cmoved\r", "CLOSED (moved)", "closed", json!("moved")),
-        ("c", "open the line: done", "closed", Value::Null),
-        ("dy", "delete: done", "limit", Value::Null),
-    ] {
-        view.types(keys);
-        view.shows(shows);
-        assert_eq!(status(&server, &name)[field], value, "{keys}");
-    }
-    view.quits();
 }

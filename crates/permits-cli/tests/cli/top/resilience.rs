@@ -20,8 +20,10 @@ fn the_keys_work_while_the_store_is_unreachable() {
     server.kill();
     view.shows(" ago: the store ");
     view.shows("> web-1");
-    view.types("p\r\r");
-    view.shows(&format!("{name:?}: pause failed: the store cannot be reached"));
+    view.types("?");
+    view.shows("q, Ctrl-C");
+    view.types("?p");
+    view.shows("this screen changes nothing: run the command in a shell");
     server.restart();
     // The server keeps nothing on disk, and has lost the limit until a program declares it again.
     view.does_not_show(" ago: the store ");
@@ -48,12 +50,8 @@ fn the_screen_can_be_left_while_the_store_is_silent() {
     view.shows_row(&[">", &name, "0", "1", "0"]);
     server.pause();
     view.shows(" ago: the store ");
-    view.types("p\r\r");
-    view.shows("asked the store");
     view.types("q");
-    let (code, rest) = view.finish();
-    assert_eq!(code, 0);
-    assert!(rest.contains(&format!("permits: the store did not confirm: {name:?}: pause")), "{rest}");
+    assert_eq!(view.finish().0, 0);
     server.resume();
 }
 
@@ -121,7 +119,6 @@ fn it_fits_whatever_size_the_terminal_is_given() {
         view.resize(rows, columns);
         view.types("?");
         view.types("?r");
-        view.types("n");
     }
     view.shows(&format!("{name}: 1 of 1 held, 0 waiting"));
     view.shows("> web-1");
