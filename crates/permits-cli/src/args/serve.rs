@@ -40,11 +40,6 @@ pub(crate) struct Serve {
     /// given several times
     #[arg(long, value_name = "PREFIX")]
     pub(crate) under: Vec<String>,
-
-    /// Write the metrics to this file once, and exit
-    #[arg(long, value_name = "PATH")]
-    #[arg(conflicts_with_all = ["listen", "hosts", "token_file", "allow_write", "interval"])]
-    pub(crate) textfile: Option<PathBuf>,
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {

@@ -166,7 +166,6 @@ Examples:
   permits serve --listen 127.0.0.1:9711 --interval 5s
   permits serve --token-file token --allow-write
   permits serve --listen 0.0.0.0:9710 --token-file token --host p.test
-  permits serve --textfile permits.prom
 
 Endpoints:
   /                          a page for browsers
@@ -194,8 +193,7 @@ Security:
   server, localhost or a --host, and a page of another site is refused.
 
 Exit code:
-    0  a signal (INT, TERM, HUP, QUIT) ended the server; with --textfile:
-       the file is written
+    0  a signal (INT, TERM, HUP, QUIT) ended the server
    64  wrong usage, also: another address than a loopback address without
        a token, or a token file that cannot be used
    69  the store cannot be reached, denies access, or is not supported

@@ -169,14 +169,6 @@ impl Feed {
         }
     }
 
-    /// Reads the store once.
-    pub(super) async fn read_once(&self) -> Result<Arc<StoreSnapshot>, Failure> {
-        let earlier = self.latest.borrow().clone();
-        let read = self.read(&earlier).await?;
-        self.publish(&earlier, Ok(read));
-        Ok(self.latest.borrow().clone())
-    }
-
     /// Waits until the next read is due and wanted.
     async fn pause(&self) {
         let next = self.latest.borrow().next;

@@ -289,13 +289,6 @@ fn waits(text: &mut String, snapshot: &StoreSnapshot, max: usize, format: Format
     }
 }
 
-/// The metrics of a store that cannot be reached.
-pub(super) fn render_down() -> String {
-    let mut text = String::new();
-    one(&mut text, UP, UP_HELP, flag(false), Format::Prometheus);
-    text
-}
-
 /// A metric without labels.
 fn one(text: &mut String, name: &str, help: &str, value: f64, format: Format) {
     head(text, name, help, format);

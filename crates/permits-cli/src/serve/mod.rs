@@ -16,7 +16,6 @@ mod history;
 mod listener;
 mod metrics;
 mod page;
-mod textfile;
 mod write;
 
 use std::io::{self, IsTerminal as _};
@@ -38,13 +37,10 @@ use feed::Feed;
 /// Store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Serves until a signal arrives, or writes the metrics once.
+/// Serves until a signal arrives.
 pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure> {
     let target = Target::of(common)?;
     let store_timeout = common.store_timeout.unwrap_or(STORE_TIMEOUT);
-    if let Some(path) = &options.textfile {
-        return textfile::write(target, store_timeout, path, &options).await;
-    }
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
     if options.allow_write && token.is_none() {
         let remedy = "give a file with one by --token-file PATH; create it with: openssl rand -hex 32 >token && \

@@ -114,8 +114,6 @@ fn wrong_usage_is_64_and_says_why() {
         (&["serve", "--interval", "99ms"], "it must be at least 100ms"),
         (&["serve", "--allow-write"], "--token-file PATH; create it with: openssl rand -hex 32 >token"),
         (&["serve", "--max-semaphores", "many"], "invalid value 'many'"),
-        (&["serve", "--textfile", "x", "--listen", "127.0.0.1:0"], "cannot be used with"),
-        (&["serve", "--textfile", "x", "--allow-write"], "cannot be used with"),
         (&["top", "--sort", "age"], "invalid value 'age'"),
         (&["top", ""], "the semaphore's name is empty"),
         (&["watch"], "<NAME|--under <PREFIX>>"),

@@ -98,7 +98,7 @@ situations! {
     store_of_serve_down,
     many_semaphores,
     unreadable,
-    old_textfile,
+    old_metrics,
 }
 
 /// A reason for which a block is not run is a choice: a new one is added here.

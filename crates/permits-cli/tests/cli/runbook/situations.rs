@@ -189,6 +189,7 @@ pub(super) fn unreadable(world: &mut World) {
     world.run("redis-cli -u $PERMITS_URL HSET 'permits:{reports}:state' \"$(printf '\\tstate')\" abc");
 }
 
-pub(super) fn old_textfile(world: &mut World) {
-    world.run("permits serve --textfile permits.prom");
+pub(super) fn old_metrics(world: &mut World) {
+    world.run("echo permits_store_scrape_timestamp_seconds 1795370313.823 >permits.prom");
+    world.serve("");
 }

@@ -1,14 +1,20 @@
 //! `/metrics`, read by a parser that accepts nothing but the format.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use permits_testkit::sound::Named as _;
 use permits_testkit::{documents, skip};
+use rustix::process::Signal;
 
 use super::Serve;
-use crate::support::{Holder, Local, Store, on_a_server, output, permits, prepare, run, waiter};
+use crate::support::{
+    Holder, Local, Running, Store, on_a_server, output, permits, prepare, run, shell, until_counts, waiter,
+};
 
 on_a_server! {
     each_semaphore_has_its_numbers,
@@ -250,6 +256,70 @@ fn the_number_of_series_is_bounded() {
     let serve = Serve::start(&store, &[]);
     let listed = serve.read("/api/v1/semaphores").json();
     assert_eq!(listed.as_array().map(Vec::len), Some(30), "the list has all");
+}
+
+#[test]
+fn a_line_that_moves_does_not_stall_and_one_may_wait_by_design() {
+    let store = Local::new();
+    let first = Holder::start(&store, "batch", "--limit 1");
+    let _waiters = [1, 2].map(|place| {
+        let waiter = Running::start(&mut run(&store, "batch", "", "exec sleep 1000"));
+        until_counts(&store, "batch", (1, place));
+        waiter
+    });
+    first.release();
+    until_counts(&store, "batch", (1, 1));
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let stall_and_wait = || {
+        let before = now() - 0.001;
+        let metrics = Metrics::parse(&Serve::start(&store, &[]).read("/metrics").body, "");
+        let (read_at, after) = (metrics.store("scrape_timestamp_seconds"), now());
+        assert!(before <= read_at && read_at <= after, "{read_at} in {before}..{after}");
+        let wait = metrics.of("oldest_waiter_age_seconds", "batch").expect("one waits");
+        (metrics.store("longest_stall_seconds"), wait)
+    };
+    let (stall, wait) = stall_and_wait();
+    assert!(0.0 < stall && stall < wait, "the first grant came after the second waiter: {stall}, {wait}");
+    output(&mut permits(&store.url(), ["alert", "batch", "--wait", "8h"])).ends(0);
+    assert_eq!(stall_and_wait().0, 0.0);
+}
+
+/// The commands of the page, with a directory and a server of the test.
+#[test]
+fn a_file_of_metrics_is_replaced_as_a_whole() {
+    if skip::without_program("curl") {
+        return;
+    }
+    let store = Local::new();
+    let page = documents::read("monitoring.md");
+    let mut blocks = documents::blocks(&page);
+    let block = blocks.find(|block| block.heading == "Metrics of the store" && block.language == "sh");
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = block
+        .expect("the page has one")
+        .text
+        .replace("/var/lib/node_exporter", directory.path().to_str().expect("text"));
+    let path = directory.path().join("permits.prom");
+    let write = |address: SocketAddr| {
+        let script = script.replace("127.0.0.1:9710", &address.to_string());
+        output(&mut shell(&store.url(), &script))
+    };
+    write(Serve::start(&store, &[]).address).prints(0, "");
+    let reader = fs::File::open(&path).expect("it is there");
+    output(&mut permits(&store.url(), ["limit", "exports", "3"])).ends(0);
+    let serve = Serve::start(&store, &[]);
+    let address = serve.address;
+    write(address).prints(0, "");
+    let text = fs::read_to_string(&path).expect("it is there");
+    assert_eq!(Metrics::parse(&text, "").of("limit", "exports"), Some(3.0));
+    let before = std::io::read_to_string(reader).expect("it can be read");
+    assert!(!before.contains("exports"), "a reader of the old file sees the old one: {before}");
+    serve.end(Signal::TERM).ends(0);
+    let failed = write(address);
+    assert!(failed.code == 7 && failed.stderr.contains("curl: "), "{failed:?}");
+    assert_eq!(fs::read_to_string(&path).expect("it stays"), text);
+    let names: Vec<_> = fs::read_dir(directory.path()).expect("ours").collect();
+    assert_eq!(names.len(), 1, "{names:?}");
 }
 
 #[test]

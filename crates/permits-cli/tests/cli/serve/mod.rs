@@ -8,7 +8,6 @@ pub(crate) mod metrics;
 mod page;
 mod read;
 mod slow;
-mod textfile;
 mod webdriver;
 mod write;
 
