@@ -27,6 +27,7 @@ pub(super) struct Seen {
     pub(super) cancelled: usize,
     pub(super) gathered: usize,
     pub(super) changed: usize,
+    pub(super) renewed: usize,
     pub(super) held_back: usize,
     pub(super) cut_off: usize,
     pub(super) late: usize,
@@ -62,8 +63,9 @@ impl World {
     pub(super) fn check_refusal(&self, number: usize, error: AcquireError) {
         match error {
             AcquireError::NoPermits | AcquireError::TimedOut { .. } => {
+                // A failed renewal by the program, or call to a replica, tells only its own caller.
                 assert!(
-                    !self.clients[number].was_deaf,
+                    self.replicas > 0 || !self.clients[number].was_deaf,
                     "client {number} has no answer, and its caller: {error} (seed {})",
                     self.seed
                 );
@@ -72,6 +74,7 @@ impl World {
             | AcquireError::Cooling { .. }
             | AcquireError::Ended(Ended::Closed) => {}
             AcquireError::Store(error) if error.is_temporary() => {}
+            AcquireError::NotReplicated { .. } if self.replicas > 0 => {}
             other => {
                 assert!(self.is_due_to_an_idea(&other), "an acquisition failed: {other} (seed {})", self.seed)
             }

@@ -46,6 +46,8 @@ impl Default for Ask {
 pub(super) struct Sent {
     pub(super) id: u64,
     pub(super) command: Command,
+    /// The number of replicas that are asked, by a connection of its own.
+    pub(super) replicas: u32,
     /// By its session's clock, as the end of its timeout is.
     pub(super) at: Moment,
     pub(super) until: Moment,

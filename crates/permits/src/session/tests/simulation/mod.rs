@@ -96,6 +96,40 @@ fn under_every_fault_the_limit_holds_and_everything_comes_back() {
     assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
 }
 
+/// Each grant needs a replica, which is now and then behind; programs renew some permits themselves; and two
+/// kinds of failure come together: of servers and clients, and of connections.
+#[test]
+fn grants_that_replicas_confirm_hold_the_limit_under_every_fault() {
+    let (mut granted, mut renewed, mut cut_off, mut restarts) = (0, 0, 0, 0);
+    for seed in 0..20 * cases() {
+        let mut world = World::with_replicas(seed, 5, Recovery::Strict);
+        for _ in 0..STEPS {
+            let number = world.random.usize(0..CLIENTS);
+            match world.random.u32(0..1000) {
+                0..300 => world.act(number),
+                300..400 if !world.clients[number].held.is_empty() && !world.clients[number].frozen => {
+                    world.renew_by_program(number);
+                    world.turn(number);
+                }
+                400..402 => world.silence(),
+                402..404 => world.cut_off(number),
+                404..500 => world.fault(),
+                _ => {}
+            }
+            world.advance();
+            world.check();
+        }
+        (granted, renewed) = (granted + world.seen.granted, renewed + world.seen.renewed);
+        (cut_off, restarts) = (cut_off + world.seen.cut_off, restarts + world.seen.restarts);
+        world.settle();
+    }
+    println!("{granted} granted, {renewed} renewed by programs, {cut_off} cut off, {restarts} restarts");
+    assert!(
+        granted > 50 && renewed > 50 && cut_off > 20 && restarts > 20,
+        "P16: {granted} granted, {renewed} renewed by programs, {cut_off} cut off, {restarts} restarts"
+    );
+}
+
 /// Hundreds of sessions, half of which keep permits: once a recall has had the time to arrive, no waiter
 /// waits for a permit that is kept and not used.
 #[test]

@@ -13,8 +13,8 @@ impl World {
     /// Puts what the session of a client has sent on its way.
     pub(super) fn take_calls(&mut self, number: usize) {
         let at = self.clock(number);
-        for Request { id, command, timeout, .. } in self.clients[number].store.take() {
-            let call = Sent { id, command, at, until: at + timeout };
+        for Request { id, command, timeout, replicas } in self.clients[number].store.take() {
+            let call = Sent { id, command, replicas, at, until: at + timeout };
             self.clients[number].calls.insert(id, call.clone());
             self.send(number, call);
         }
@@ -32,8 +32,11 @@ impl World {
             self.coming.insert((self.now + delay, self.made), Coming::ArrivesLate(call.command.clone()));
             return self.no_answer(client, call, "late");
         }
-        let at = (self.now + delay).max(self.clients[client].last_arrival);
-        self.clients[client].last_arrival = at;
+        let mut at = self.now + delay;
+        if call.replicas == 0 {
+            at = at.max(self.clients[client].last_arrival);
+            self.clients[client].last_arrival = at;
+        }
         self.made += 1;
         self.coming.insert((at, self.made), Coming::Arrives(client, call));
     }

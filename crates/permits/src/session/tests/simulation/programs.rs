@@ -7,7 +7,8 @@ use super::client::Ask;
 use super::world::{LEASE, LIMIT, World};
 use crate::clock::millis;
 use crate::protocol::PermitTerms;
-use crate::session::callers::TermsChange;
+use crate::session::callers::{Message, TermsChange};
+use crate::session::outbox::channel;
 use crate::session::spec::Wait;
 
 impl World {
@@ -35,6 +36,22 @@ impl World {
         if is_awaited && !held.put_back(client.session.now()) {
             client.releasing.push(Box::pin(held.release()));
         }
+    }
+
+    /// A program renews one of its permits, or says who renews it.
+    pub(super) fn renew_by_program(&mut self, number: usize) {
+        let (says, renews) = (self.chance(40), self.chance(50));
+        let client = &self.clients[number];
+        let permit = &client.held[self.random.usize(0..client.held.len())].state;
+        if says {
+            self.seen.changed += 1;
+            return client.session.change_terms(permit, TermsChange::AutoRenew(renews));
+        }
+        self.seen.renewed += 1;
+        let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
+        // It does not wait for the reply.
+        let (answer, _) = channel();
+        client.session.send(Message::Renew { semaphore, request, answer });
     }
 
     /// An action of the program of a client.

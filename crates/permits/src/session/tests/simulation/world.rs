@@ -1,7 +1,7 @@
 //! The world of a simulation: clients with their drivers, one server that runs the model, and everything on
 //! its way between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::client::{Client, Sent};
 use super::ideas::Ideas;
 use crate::clock::{Clock, Moment, SetClock};
 use crate::model::State;
-use crate::protocol::{Command, Name, Operation, Recovery, Reply};
+use crate::protocol::{Answers, Command, Name, Operation, Recovery, RenewOutcome, Reply, RequestId};
 use crate::session::Config;
 use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
@@ -73,6 +73,9 @@ pub(super) struct World {
     pub(super) recovery: Recovery,
     /// Some clocks are slow, and replies take up to the timeout of their calls.
     pub(super) sluggish: bool,
+    /// The number of replicas that have to confirm each grant; and the requests of which enough have done so.
+    pub(super) replicas: u32,
+    pub(super) confirmed: BTreeSet<RequestId>,
     /// Replies arrive in the order of their calls, as on one connection.
     pub(super) in_order: bool,
     /// Until then the server does not execute what arrives.
@@ -109,17 +112,15 @@ impl World {
             trouble,
             recovery,
             sluggish: false,
+            replicas: 0,
+            confirmed: BTreeSet::new(),
             in_order: false,
             silent_until: now,
             last_of_slots: BTreeMap::new(),
             ideas: None,
             runtime: Builder::new_current_thread().build().expect("there is memory"),
         };
-        for number in 0..clients {
-            let client = world.new_client(number);
-            world.clients.push(client);
-            world.soon(1, Coming::Reports(number, Report::Up));
-        }
+        world.add_clients(clients);
         // Old enough to have nothing to recover. From now on clocks run apart.
         world.epoch_us += (2 * LEASE).as_micros() as u64;
         world.began = world.now + 2 * LEASE;
@@ -127,11 +128,28 @@ impl World {
         world
     }
 
+    fn add_clients(&mut self, clients: usize) {
+        for number in 0..clients {
+            let client = self.new_client(number);
+            self.clients.push(client);
+            self.soon(1, Coming::Reports(number, Report::Up));
+        }
+    }
+
+    /// A world in which a replica has to confirm each grant.
+    pub(super) fn with_replicas(seed: u64, trouble: u32, recovery: Recovery) -> Self {
+        let mut world = Self::with_clients(0, seed, trouble, recovery);
+        world.replicas = 1;
+        world.add_clients(CLIENTS);
+        world
+    }
+
     pub(super) fn new_client(&mut self, number: usize) -> Client {
         self.made += 1;
         let config = config(&format!("client{number}-{}", self.made), LEASE);
         let clock = SetClock::new(self.clock(number));
-        let config = Config { recovery: self.recovery, clock: Clock::Set(clock), ..config };
+        let (recovery, replicas) = (self.recovery, self.replicas);
+        let config = Config { recovery, replicas, clock: Clock::Set(clock), ..config };
         let (id, (session, driver)) = (config.session.clone(), Driver::new(config));
         let store = Arc::new(Silent { reports_all: self.chance(50), ..Silent::default() });
         let runtime = self.runtime.enter();
@@ -252,7 +270,19 @@ impl World {
                         (client.has_failed, client.was_deaf) = (false, false);
                     }
                 }
-                let result = result.map(|reply| Executed { reply, confirmed: 0 });
+                // Now and then the replica is behind.
+                let is_behind = call.replicas > 0 && self.random.u32(0..10) == 0;
+                let confirmed = if is_behind { 0 } else { call.replicas };
+                if let (
+                    true,
+                    Ok(Reply { answers: Answers::Renew(outcomes), .. }),
+                    Operation::Renew(renewals),
+                ) = (confirmed > 0, &*result, &call.command.operation)
+                {
+                    let held = renewals.iter().zip(outcomes).filter(|(_, was)| **was == RenewOutcome::Held);
+                    self.confirmed.extend(held.map(|(renewal, _)| renewal.request.clone()));
+                }
+                let result = result.map(|reply| Executed { reply, confirmed });
                 client.report(Report::Outcome { id: call.id, result });
             }
             Coming::Reports(_, report) => {
@@ -316,6 +346,8 @@ impl World {
             match pending.poll(context) {
                 Poll::Ready(Ok(held)) => {
                     assert!(held.state.deadline(now).is_some(), "P3: reported as held after its deadline");
+                    let confirmed = self.replicas == 0 || self.confirmed.contains(&held.state.request);
+                    assert!(confirmed, "a grant that no replica has was delivered (seed {})", self.seed);
                     self.seen.granted += 1;
                     rises(&mut self.last_of_slots, &self.ideas, &held);
                     client.held.push(held);
