@@ -23,8 +23,8 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// `word` as a shell has to read it: as it is, in quotes, or with the escapes of bash, zsh and ksh if a part of
-/// it would not be visible.
+/// `word` as a shell has to read it: as it is, in quotes, or with the escapes of bash, zsh and ksh if a part
+/// of it would not be visible.
 pub(crate) fn shell_word(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"%+,-./:@_".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

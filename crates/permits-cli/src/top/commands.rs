@@ -1,7 +1,7 @@
 //! The command lines for a row, ready to copy into a shell.
 //!
-//! The screen itself changes nothing. A change that you type in a shell can be read before it is made, takes a
-//! reason and an author, stays in the history, and works in a script as well.
+//! The screen itself changes nothing. A change that you type in a shell can be read before it is made, takes
+//! a reason and an author, stays in the history, and works in a script as well.
 
 use crate::args::Common;
 use crate::inspected::ListRow;

@@ -1,9 +1,9 @@
 //! `permits top`: a live screen of a store's semaphores, with the commands that change them.
 //!
 //! [`model`] is the state of the screen and [`keys`] changes it: plain data. [`render`] makes lines of it,
-//! [`commands`] the command lines for a row. [`fetch`] gets the data from the store, [`screen`] has the terminal. The loop in this file waits for
-//! the first of a signal, a key, an answer and the next second. So the keys work while the store is
-//! unreachable.
+//! [`commands`] the command lines for a row. [`fetch`] gets the data from the store, [`screen`] has the
+//! terminal. The loop in this file waits for the first of a signal, a key, an answer and the next second. So
+//! the keys work while the store is unreachable.
 
 mod commands;
 mod cursor;

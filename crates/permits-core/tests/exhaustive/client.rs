@@ -220,7 +220,8 @@ impl Client {
         self.step_of((known.client, request), request, input, known);
     }
 
-    /// Steps an acquisition by the outcome of a renewal. What was handed over is another process's to release.
+    /// Steps an acquisition by the outcome of a renewal. What was handed over is another process's to
+    /// release.
     fn step_unless_handed_over(&mut self, origin: Origin, request: u8, input: Input, known: Circumstances) {
         if self.handed_over != Some(request) {
             self.step_of(origin, request, input, known);

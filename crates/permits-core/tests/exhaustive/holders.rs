@@ -1,5 +1,5 @@
-//! What the holders of permits do with them: they change their terms, and give them to other processes. Around
-//! the acquisition, as the session does it.
+//! What the holders of permits do with them: they change their terms, and give them to other processes.
+//! Around the acquisition, as the session does it.
 
 use permits_core::acquisition::{Acquisition, Input, Stage};
 use permits_core::protocol::Grant;

@@ -181,8 +181,8 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     world.broken = broken.judged(scope);
 }
 
-/// The units that clients believe they hold, or programs with their handles, without those of holders that are
-/// about to learn that they were revoked.
+/// The units that clients believe they hold, or programs with their handles, without those of holders that
+/// are about to learn that they were revoked.
 pub(crate) fn believed(world: &World) -> u32 {
     let entries = world.clients.iter().filter_map(|client| client.entry.as_ref());
     let held = entries.filter(|entry| entry.held().is_some_and(|(grant, _)| !world.is_revoked(grant)));
@@ -232,8 +232,8 @@ fn stops_early(world: &World, number: usize) -> bool {
     ours.is_none_or(|entry| until_ms <= entry.deadline.unsigned_abs())
 }
 
-/// P9: every permit in the store is held or released by a client, or about to be reported to one. If the store
-/// has lost state since, it may have forgotten a release.
+/// P9: every permit in the store is held or released by a client, or about to be reported to one. If the
+/// store has lost state since, it may have forgotten a release.
 fn nothing_is_leaked(world: &World) -> bool {
     let Some(state) = world.state.as_ref() else { return true };
     state.entries.values().all(|entry| {

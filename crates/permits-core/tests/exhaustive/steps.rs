@@ -210,8 +210,9 @@ impl World {
             && !earlier.any(|other| other.at_us < message.at_us)
     }
 
-    /// Returns true if the reply to a call may arrive. What a connection brings is in order: where permits are
-    /// kept, all of it, and otherwise replies and messages. A call that asks replicas has another connection.
+    /// Returns true if the reply to a call may arrive. What a connection brings is in order: where permits
+    /// are kept, all of it, and otherwise replies and messages. A call that asks replicas has another
+    /// connection.
     pub(super) fn may_return(&self, scope: &Scope, client: usize, kind: Kind, call: &Call) -> bool {
         let Some(reply) = &call.reply else { return false };
         if kind == Kind::Confirm {

@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::super::model::Model;
 use super::super::snapshot::Snapshot;
-use super::{buffer, detail, drawn, names, opened, overview, press, types, waiter};
+use super::{buffer, detail, drawn, opened, overview, press, types, waiter};
 use crate::inspected::ListRow;
 use crate::units::HeldUnits;
 

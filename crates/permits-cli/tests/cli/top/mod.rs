@@ -168,11 +168,11 @@ fn a_copied_command_revokes_the_marked_holder_and_waiter() {
 fn commands_repeat_the_options_that_name_the_store() {
     let server = Server::start();
     let url = server.url();
-    output(&mut permits(&url, ["limit", "x", "1", "--declare", "--prefix", "a team"])).ends(0);
-    let mut view = View::start(permits("local:", ["top", "--url", &url, "--prefix", "a team"]));
+    output(&mut permits(&url, ["limit", "x", "1", "--declare", "--prefix", "team's"])).ends(0);
+    let mut view = View::start(permits("local:", ["top", "--url", &url, "--prefix", "team's"]));
     view.resize(24, 160);
     let command = copied(&mut view, "permits pause x");
-    assert!(command.ends_with(" --prefix 'a team'"), "{command}");
+    assert!(command.ends_with(" --prefix 'team'\\''s'"), "{command}");
     output(&mut shell("local:/nowhere", &command)).ends(0);
     view.shows("PAUSED for another");
     view.quits();

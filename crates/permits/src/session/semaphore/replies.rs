@@ -138,8 +138,8 @@ impl SemaphoreSession {
         {
             entry.is_claimed &= outcome != RenewOutcome::Held;
             if lease_version < entry.lease_version {
-                // It extended another lease, or none: it may be that of a waiter whose grant came before it by
-                // a message. The permit is held as surely as before.
+                // It extended another lease, or none: it may be that of a waiter whose grant came before it
+                // by a message. The permit is held as surely as before.
                 entry.permit.iter().for_each(|permit| permit.extend(times.sent_at));
                 return;
             }
