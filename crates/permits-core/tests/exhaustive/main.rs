@@ -10,8 +10,8 @@
 //!   store and its messages; `steps`: the possible steps; `client`, `holders`: a client around the library's
 //!   acquisition.
 //! - `canonical`: the states that count as one, so that exploration ends.
-//! - `properties`, `liveness`: the properties. `sizes`, `changes`: the scopes in which they hold. `mutants`: each
-//!   property breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
+//! - `properties`, `liveness`: the properties. `sizes`, `changes`: the scopes in which they hold. `mutants`:
+//!   each property breaks in a mutant of the store (`permits_testkit::mutants`) or of the client.
 //!
 //! The short scopes run with all tests, the long ones by `scripts/lab check-model`.
 
