@@ -152,7 +152,8 @@ fn a_run_is_not_stopped_while_one_within_it_has_the_terminal() {
 #[test]
 fn a_job_in_the_background_is_stopped_with_its_command() {
     let (server, name) = fresh();
-    let beats = "trap 'exit 0' PIPE; while echo line; do echo . >> beats; sleep 0.02; done 2> /dev/null";
+    // It beats first: the first line makes the neighbour ask the terminal, which stops the whole job.
+    let beats = "trap 'exit 0' PIPE; while echo . >> beats && echo line; do sleep 0.02; done 2> /dev/null";
     let mut session = Session::start(&server, &[("beats", beats), ("chooses", CHOOSES)]);
     session.types("pwd; echo ';'");
     session.terminal.shows("\r\n;");
@@ -160,14 +161,14 @@ fn a_job_in_the_background_is_stopped_with_its_command() {
     let directory = screen.lines().map(Path::new).rfind(|line| line.is_dir()).expect("pwd has shown it");
     session.types(&format!("{RUN} -- sh beats | sh chooses &"));
     let length = || fs::read(directory.join("beats")).unwrap_or_default().len();
-    assert!(wait::until(|| length() > 0), "{screen}");
+    assert!(wait::until(|| length() > 0), "{}", session.terminal.screen());
     // The shell reports jobs only before a prompt.
     let stopped = || {
         session.types("jobs; echo listed");
         session.terminal.shows("listed");
         session.terminal.screen().contains("Stopped")
     };
-    assert!(wait::until(stopped), "{screen}");
+    assert!(wait::until(stopped), "{} beats", length());
     // The command is stopped when permits is: it beats no more.
     let before = length();
     assert_eq!(output(&mut run(&server, &name, "--limit 2", "echo ran")).stdout, "ran\n");
