@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::protocol::InvalidInput;
-use crate::store::AddressError;
-pub use crate::store::StoreError;
 use crate::sys::background::SpawnError;
+use permits_store::AddressError;
+pub use permits_store::StoreError;
 
 /// The errors of connecting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -78,7 +78,6 @@ mod handle;
 mod inspection;
 #[cfg(feature = "serde")]
 mod json;
-mod observe;
 mod options;
 mod permit;
 mod reply;
@@ -86,11 +85,10 @@ mod requests;
 mod semaphore;
 mod session;
 mod several;
-#[doc(hidden)]
-pub mod store;
-mod sys;
+mod store;
 
 use permits_core::{acquisition, clock, keeping, model, protocol, timing};
+use permits_store::{observe, sys};
 
 pub use acquire::{Acquire, Canceller};
 pub use client::{Client, ClientBuilder};
@@ -111,7 +109,7 @@ pub use session::permit_state::PermitStatus;
 pub use several::{AcquireAll, PermitSet};
 
 #[cfg(feature = "redis")]
-pub use store::redis::{AclRules, acl_rules};
+pub use permits_redis::{AclRules, acl_rules};
 /// The type of [`Permit::cancellation_token`], of tokio-util 0.7. This crate keeps to that version until its
 /// own next breaking release.
 pub use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! The public API is the one in `public-api.txt`: a change of it is seen in review, and is in the changelog.
 //!
-//! The signatures are read from the sources, those of `permits-core` included: every item that `lib.rs`
+//! The signatures are read from the sources, those of the crates below included: every item that `lib.rs`
 //! exports or that is in a public module, unless it is hidden from the documentation. `PERMITS_ACCEPT=1 cargo
 //! test -p permits --test public_api` writes the file.
 
@@ -172,13 +172,17 @@ fn exports(tree: &UseTree, path: &mut Vec<String>, all: &mut Vec<(Vec<String>, S
 
 fn public_api() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../permits-core/src");
     let mut all = Vec::new();
     sources(&root, &root, &mut all);
     let of_library: BTreeSet<String> =
         all.iter().flat_map(|source| &source.items).filter_map(definition).map(|(name, _)| name).collect();
     let mut inside = Vec::new();
-    sources(&core, &core, &mut inside);
+    for below in ["permits-redis", "permits-store", "permits-core"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(below).join("src");
+        sources(&root, &root, &mut inside);
+    }
+    // Their modules are not those of the library.
+    inside.iter_mut().for_each(|source| source.path.insert_str(0, "below/"));
     // A message of the core is no type of the library that has its name.
     let is_other = |item: &Item| match item {
         Item::Impl(item) => self_name(item).is_some_and(|name| of_library.contains(&name)),

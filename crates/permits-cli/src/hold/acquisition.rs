@@ -184,10 +184,10 @@ impl Acquisition {
         };
         self.shown.set(Shown::Held);
         outbox.put(&self.id, Event::granted(held.permits(), &self.name, held.remaining()));
-        let kept = self.keep(&held, outbox).await;
+        let held_until = self.hold(&held, outbox).await;
         *self.stage.borrow_mut() = Stage::Ending;
         let held = Rc::into_inner(held).expect("the stage had the only other reference");
-        let end = kept?;
+        let end = held_until?;
         let counted = held.permits().iter().find(|permit| permit.semaphore() == self.name);
         if let (Some(units), Some(permit)) = (self.count.get(), counted) {
             // Checked by `Acquisition::count`.
@@ -246,7 +246,7 @@ impl Acquisition {
     }
 
     /// Reports the state of the permits until their end is asked for, or one is lost.
-    async fn keep(&self, held: &PermitSet, outbox: &Outbox) -> Result<End, Fault> {
+    async fn hold(&self, held: &PermitSet, outbox: &Outbox) -> Result<End, Fault> {
         let mut lost = pin!(held.lost());
         let mut renewal: Option<Reply<(), RenewError>> = None;
         loop {

@@ -119,7 +119,7 @@ async fn check_token(State(app): State<Arc<App>>, request: Request, next: Next) 
             if app.access.needs_token()
                 && let Some(Ends { client, .. }) = request.extensions().get::<Ends>()
             {
-                client.keep();
+                client.has_shown_token();
             }
             next.run(request).await
         }

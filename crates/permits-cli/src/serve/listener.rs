@@ -124,7 +124,7 @@ pub(super) struct Client {
     /// The time of its last byte, or of its connection.
     active_at: Mutex<Instant>,
     /// It has shown the token.
-    is_kept: AtomicBool,
+    has_token: AtomicBool,
     given_up: Notify,
 }
 
@@ -134,13 +134,13 @@ impl Places {
         let mut taken = self.taken.lock().expect("no code panics with it");
         if taken.len() >= MAX_CONNECTIONS {
             let others =
-                taken.iter().enumerate().filter(|(_, client)| !client.is_kept.load(Ordering::Relaxed));
+                taken.iter().enumerate().filter(|(_, client)| !client.has_token.load(Ordering::Relaxed));
             let (longest_idle, _) = others.min_by_key(|(_, client)| client.active_at())?;
             taken.swap_remove(longest_idle).given_up.notify_one();
         }
         let client = Arc::new(Client {
             active_at: Mutex::new(Instant::now()),
-            is_kept: AtomicBool::new(false),
+            has_token: AtomicBool::new(false),
             given_up: Notify::new(),
         });
         taken.push(client.clone());
@@ -153,9 +153,9 @@ impl Places {
 }
 
 impl Client {
-    /// Keeps its connection, since it has shown the token.
-    pub(super) fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+    /// Notes that it has shown the token: its connection is not given up for another one.
+    pub(super) fn has_shown_token(&self) {
+        self.has_token.store(true, Ordering::Relaxed);
     }
 
     fn active_at(&self) -> Instant {

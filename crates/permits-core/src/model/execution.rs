@@ -212,7 +212,7 @@ impl<'a> Execution<'a> {
         if state.expires_ms < self.now_ms + 2 * state.lease_max_ms {
             state.expires_ms = self.now_ms + 4 * state.lease_max_ms;
         }
-        let is_used = state.limit > 0 || state.held > 0 || state.is_paused() || state.is_kept();
+        let is_used = state.limit > 0 || state.held > 0 || state.is_paused() || state.never_expires();
         let stays = !self.deleted && (self.existed || is_used);
         state.sequence = if stays || self.deleted { state.sequence + 1 } else { 0 };
         let recheck_ms = if is_cut {

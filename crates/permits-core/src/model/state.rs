@@ -90,7 +90,7 @@ pub struct State {
     pub lease_max_ms: u64,
     /// No grant that a session may keep stands longer without renewal, in milliseconds.
     pub kept_until_ms: u64,
-    /// The time at which an idle state is forgotten, in milliseconds. See [`State::is_kept`].
+    /// The time at which an idle state is forgotten, in milliseconds. See [`State::never_expires`].
     pub expires_ms: u64,
     /// Holders and waiters.
     pub entries: BTreeMap<Holder, Entry>,
@@ -267,7 +267,7 @@ impl State {
 
     /// Returns true if the state does not expire, because an operator has pinned the limit, paused it without
     /// an end, closed the line, or set an alert. During a pause with an end it does not expire either.
-    pub fn is_kept(&self) -> bool {
+    pub fn never_expires(&self) -> bool {
         self.pinned || self.paused_until_ms == PAUSED || self.closed.is_some() || self.alert.is_set()
     }
 
@@ -292,7 +292,7 @@ impl State {
 
     /// Returns true if the state is forgotten, because it was idle until `expires_ms`.
     pub fn is_expired(&self, now_ms: u64) -> bool {
-        self.damage != Some(Damage::StateLost) && !self.is_kept() && now_ms >= self.expires_ms
+        self.damage != Some(Damage::StateLost) && !self.never_expires() && now_ms >= self.expires_ms
     }
 
     pub(super) fn remove(&mut self, holder: &Holder) -> ReleaseOutcome {

@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
             if state.held != 0 || !is_empty || state.slots_made != 0 || !state.free.is_empty() {
                 return self.judge("P10, at rest", Err(format!("there is {state:?}")));
             }
-            if state.is_kept() == state.is_expired(state.expires_ms) {
+            if state.never_expires() == state.is_expired(state.expires_ms) {
                 let reason = format!("an idle state is kept, or an operator's change lost: {state:?}");
                 return self.judge("P12", Err(reason));
             }

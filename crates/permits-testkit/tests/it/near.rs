@@ -65,7 +65,7 @@ fn the_suites_of_every_mutant_can_be_run() {
     assert!(edited.len() > 300, "{edited:?}");
     let suites = lines(Command::new(repository().join("lab/mutants")).arg("--near").args(&edited));
     are_accepted(&suites);
-    for package in ["permits", "permits-core", "permits-cli"] {
+    for package in ["permits", "permits-core", "permits-redis", "permits-store", "permits-cli"] {
         let is_of = |suite: &String| suite.starts_with(&format!("-p {package} "));
         assert!(suites.iter().any(is_of), "{package}: {suites:#?}");
     }
@@ -110,7 +110,7 @@ fn a_changed_file_is_tested_by_commands_that_can_be_run() {
             "crates/permits-core/src/timing.rs",
             &["-p permits-core --lib", "-p permits-core --test exhaustive"],
         ),
-        ("crates/permits/src/store/redis/script/lua/clock.lua", &["-p permits --test conformance redis"]),
+        ("crates/permits-redis/src/script/lua/clock.lua", &["-p permits --test conformance redis"]),
     ] {
         fs::write(place.path().join(changed), "changed").expect("there is room");
         let commands = lines(Command::new(place.path().join("scripts/test-near")).arg("--list"));

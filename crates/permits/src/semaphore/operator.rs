@@ -9,7 +9,7 @@ use crate::inspection::Inspection;
 use crate::model::INSPECT_MAX;
 use crate::protocol::{Alert, Declaration, Operation};
 use crate::reply::Reply;
-use crate::store::StoreError;
+use permits_store::StoreError;
 
 impl Semaphore {
     /// Makes a change. Each of the other methods that change a semaphore is a name for one of them.

@@ -20,8 +20,8 @@ use crate::protocol::{
     AdoptRequest, ChangeOrigin, Declaration, Holder, Label, Name, Operation, ReleaseRequest, Reply,
     RequestId, RequestKey,
 };
-use crate::store::StoreError;
 use crate::sys::process::Process;
+use permits_store::StoreError;
 
 /// A message to the engine.
 pub(crate) enum Message {

@@ -23,11 +23,12 @@ use super::outbox::{Answer, reply};
 use super::{Config, LONGEST_SLEEP, Map};
 use crate::clock::{Clock, Moment};
 use crate::error::{AdminError, ConnectError, Ended};
+use crate::observe;
 use crate::observe::meters::SessionMeters;
 use crate::protocol::Name;
-use crate::store::{Report, Request, Sink, Store, StoreError};
+use crate::store::Address;
 use crate::sys::background::spawn_with_runtime;
-use crate::{observe, store};
+use permits_store::{Report, Request, Sink, Store, StoreError, StoreOptions, open};
 
 /// The timeout of one step of a list, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -359,7 +360,7 @@ async fn list(store: Arc<dyn Store>, answer: Answer<Vec<Name>, AdminError>, time
 /// Starts a session. The answer comes when the store is open, or cannot be opened.
 pub(crate) fn start(
     config: Config,
-    address: store::Address,
+    address: Address,
     prefix: String,
 ) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
     let answer = spawn_with_runtime(address.uses_sockets(), move |opened| async {
@@ -377,16 +378,16 @@ pub(crate) fn start(
 
 async fn run(
     config: Config,
-    address: store::Address,
+    address: Address,
     prefix: String,
     mut opened: oneshot::Sender<Result<Session, ConnectError>>,
 ) -> Option<Arc<Driver>> {
     let within = config.store_timeout;
     let (id, lease) = (config.session.clone(), config.lease);
     let (session, driver) = Driver::new(config);
-    let options = store::StoreOptions { session: id, prefix, lease, sink: driver.clone() };
+    let options = StoreOptions { session: id, prefix, lease, sink: driver.clone() };
     let opening = tokio::select! {
-        opening = store::open(&address, options, within) => opening,
+        opening = open(address.location(), options, within) => opening,
         // The caller has given up.
         () = opened.closed() => return None,
     };

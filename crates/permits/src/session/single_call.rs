@@ -17,8 +17,8 @@ use crate::protocol::{
     AdoptRequest, Answers, CHANGE_RETRIED_MS, Declaration, DeleteOutcome, Name, Operation, ReleaseOutcome,
     RenewRequest, Reply,
 };
-use crate::store::StoreError;
 use crate::timing::CALL_TIMEOUT_MAX;
+use permits_store::StoreError;
 
 /// A call, and its caller.
 pub(super) struct SingleCall {

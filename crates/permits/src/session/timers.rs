@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::clock::Moment;
 use crate::protocol::{Name, RequestId};
-use crate::store::StoreError;
 use crate::timing::BACKOFF;
+use permits_store::StoreError;
 
 /// The timers of the engine.
 pub(super) enum Timer {

@@ -308,7 +308,7 @@ async fn channels_of_idle_semaphores_are_unsubscribed() {
 
 /// A user with exactly the documented rules, on every node.
 fn set_user(cluster: &Cluster, left_out: &str) -> String {
-    let rights = permits::store::redis::acl_rules("permits").expect("the prefix is valid");
+    let rights = permits::acl_rules("permits").expect("the prefix is valid");
     let rules: Vec<&str> = rights.iter().flat_map(|rights| &rights.rules).map(String::as_str).collect();
     for node in cluster.nodes() {
         let rules = rules.iter().copied().filter(|rule| *rule != left_out);

@@ -4,7 +4,7 @@
 //! only such deployments have.
 
 mod cluster;
-#[path = "../support/packed.rs"]
+#[path = "../../../permits-redis/tests/support/packed.rs"]
 mod packed;
 mod replicas;
 mod sentinels;

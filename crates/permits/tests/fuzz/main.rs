@@ -8,7 +8,7 @@
 mod damage;
 mod names;
 #[expect(dead_code, reason = "some are for the scripts alone")]
-#[path = "../support/operations.rs"]
+#[path = "../../../permits-redis/tests/support/operations.rs"]
 mod operations;
 mod replies;
 #[expect(dead_code, reason = "no case must be met here")]

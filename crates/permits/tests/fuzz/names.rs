@@ -1,8 +1,8 @@
 //! Names, holders, prefixes, handles and keys: an accepted text survives each form that it is put into.
 
 use permits::PermitHandle;
-use permits::store::redis::testing::{keys_of, name_of_state};
 use permits_core::protocol::{Holder, Name, RequestId, check_prefix};
+use permits_redis::testing::{keys_of, name_of_state};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
 //! Bytes from a server: replies of every operation, errors, messages, maps of a cluster.
 
 use permits::StoreError;
-use permits::store::redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use permits_core::protocol::{Operation, SessionId, Waits};
+use permits_redis::testing::{decode_message, decode_reply, nodes_of_hash_slots};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -134,7 +134,7 @@ fn any_stored_state_is_sound_or_refused() {
 }
 
 /// The files that are damaged. A directory has a marker, a semaphore its state, and a file with what stays.
-const FILES: [&str; 3] = [".permits", "permits:exports.state", "permits:exports.kept"];
+const FILES: [&str; 3] = [".permits", "permits:exports.state", "permits:exports.lasting"];
 
 async fn connect(path: &Path) -> Result<Client, ConnectError> {
     Client::builder(format!("local:{}", path.display())).lease(HOUR).connect().await

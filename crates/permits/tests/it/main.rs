@@ -11,3 +11,4 @@ mod diagnostics;
 mod layouts;
 #[cfg(target_os = "linux")]
 mod local;
+mod memory;

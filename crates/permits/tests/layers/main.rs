@@ -57,8 +57,7 @@ const LIBRARY: Layered = Layered {
         ),
         ("session", &["session"]),
         ("diagnostics", &["diagnostics"]),
-        ("store", &["store"]),
-        ("helpers", &["observe", "sys"]),
+        ("stores", &["store"]),
     ],
 };
 

@@ -6,7 +6,7 @@
 
 mod addresses;
 mod arguments;
-#[path = "../support/packed.rs"]
+#[path = "../../../permits-redis/tests/support/packed.rs"]
 mod packed;
 mod permissions;
 mod servers;

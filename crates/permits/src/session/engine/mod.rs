@@ -25,8 +25,8 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdminError, CloseError, Ended};
 use crate::keeping::Notice;
 use crate::protocol::{Event, Name};
-use crate::store::{Executed, StoreError};
 use crate::timing::call_timeout;
+use permits_store::{Executed, StoreError};
 
 /// The time that a closing session has to release everything.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use crate::protocol::{
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
 use crate::session::single_call::{ReplyTo, SingleCall};
-use crate::store::{Executed, StoreError};
+use permits_store::{Executed, StoreError};
 
 impl Engine {
     pub(super) fn on_single_reply(&mut self, call: SingleCall, executed: Executed, sent_at: Moment) {

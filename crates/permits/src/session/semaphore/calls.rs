@@ -20,8 +20,8 @@ use crate::protocol::{
 use crate::session::call::{Call, CallKind, SentCall};
 use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
-use crate::store::StoreError;
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
+use permits_store::StoreError;
 
 /// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed
 /// out, and the requests that follow from them are gathered. A third gains nothing (docs/performance.md).

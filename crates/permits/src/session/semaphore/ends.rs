@@ -16,8 +16,8 @@ use crate::session::outbox::Outbox;
 use crate::session::permit_state::Check;
 use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
-use crate::store::StoreError;
 use crate::timing::SILENT_AFTER;
+use permits_store::StoreError;
 
 impl SemaphoreSession {
     /// The longest outage of a kind of call.

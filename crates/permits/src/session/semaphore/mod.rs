@@ -41,8 +41,8 @@ use crate::keeping::Notice;
 use crate::model::RECALL_US;
 use crate::observe::events;
 use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, RequestKey};
-use crate::store::StoreError;
 use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
+use permits_store::StoreError;
 
 /// The time that other sessions have to release what they keep, before a request that does not wait is
 /// refused.

@@ -13,7 +13,7 @@ use crate::acquisition::Stage;
 use crate::clock::Moment;
 use crate::session::call::CallKind;
 use crate::session::timers::Outage;
-use crate::store::StoreError;
+use permits_store::StoreError;
 
 /// See the module.
 #[derive(Default)]

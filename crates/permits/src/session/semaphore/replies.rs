@@ -13,7 +13,7 @@ use crate::protocol::{
 use crate::session::call::CallKind;
 use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
-use crate::store::{Executed, StoreError};
+use permits_store::{Executed, StoreError};
 
 impl SemaphoreSession {
     /// A call about this semaphore has returned.

@@ -14,7 +14,8 @@ use crate::session::callers::{Message, Session};
 use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
 use crate::session::pending_acquire::PendingAcquire;
-use crate::store::{Address, Executed, Report, Sink as _, StoreError, StoreOptions};
+use crate::store::Address;
+use permits_store::{Executed, Report, Sink as _, StoreError, StoreOptions, open};
 
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -83,7 +84,7 @@ async fn session(memory: &str) -> (Session, Arc<Driver>) {
     let (session, driver) = Driver::new(config);
     let options = StoreOptions { session: id, prefix: "p".into(), lease, sink: driver.clone() };
     let (address, _) = Address::parse(memory).expect("valid");
-    driver.open(crate::store::open(&address, options, Duration::ZERO).await.expect("there is memory"));
+    driver.open(open(address.location(), options, Duration::ZERO).await.expect("there is memory"));
     (session, driver)
 }
 

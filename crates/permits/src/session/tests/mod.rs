@@ -27,7 +27,7 @@ use crate::error::Ended;
 use crate::protocol::{
     Answers, Declaration, Holder, Label, Name, PermitTerms, Recovery, Reply, RequestId, SessionId,
 };
-use crate::store::{Executed, Request, Store, StoreError};
+use permits_store::{Executed, Request, Store, StoreError};
 
 /// The settings of a session that waits for its store for an hour.
 fn config(session: &str, lease: Duration) -> Config {

@@ -20,7 +20,7 @@ use crate::session::shelf::{Keep, Shelf};
 use crate::session::spec::{AcquireSpec, ClientTerms, Wait};
 use crate::session::tests::{Silent, spec};
 use crate::several::{AcquireAll, PermitSet};
-use crate::store::{Report, Sink as _};
+use permits_store::{Report, Sink as _};
 
 /// A request of a program.
 pub(super) struct Ask {

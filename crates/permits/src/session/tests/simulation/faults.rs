@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::{Coming, LEASE, World};
 use crate::model::{Part, State};
-use crate::store::{Report, StoreError};
+use permits_store::{Report, StoreError};
 
 impl World {
     /// The server loses its state, and restarts within a fraction of a renewal interval.

@@ -7,7 +7,7 @@ use super::client::Sent;
 use super::world::{Coming, FASTEST, LIMIT, World};
 use crate::model::{self, EntryState, ServerClock, State};
 use crate::protocol::{Command, Name, Operation, Reply};
-use crate::store::{Report, Request, StoreError};
+use permits_store::{Report, Request, StoreError};
 
 impl World {
     /// Puts what the session of a client has sent on its way.

@@ -31,7 +31,7 @@ use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
 use crate::session::tests::{Silent, config};
 use crate::several::{AcquireAll, PermitSet};
-use crate::store::{Executed, Report, Request, Sink as _};
+use permits_store::{Executed, Report, Request, Sink as _};
 
 /// The rounds of a simulation, of a millisecond each. No lease ends, and none is renewed.
 const ROUNDS: u32 = 400;

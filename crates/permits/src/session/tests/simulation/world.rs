@@ -18,8 +18,8 @@ use crate::session::Config;
 use crate::session::driver::Driver;
 use crate::session::gathering::Sending;
 use crate::session::tests::{Silent, config};
-use crate::store::{Executed, Report, StoreError};
 use crate::timing::SILENT_AFTER;
+use permits_store::{Executed, Report, StoreError};
 
 /// The semaphore of all requests but those of sets, which have another one, too.
 pub(super) const SIMULATED: &str = "simulated";

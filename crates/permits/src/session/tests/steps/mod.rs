@@ -31,7 +31,7 @@ use crate::session::gathering::Sending;
 use crate::session::outbox::channel;
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::spec::AcquireSpec;
-use crate::store::{Executed, StoreError};
+use permits_store::{Executed, StoreError};
 
 const LEASE: Duration = Duration::from_secs(15);
 const GRANT: Grant = Grant { token: 1000, slot: 0 };

@@ -1,0 +1,29 @@
+//! `release`: see `release.lua`.
+
+use crate::protocol::{ReleaseOutcome, ReleaseRequest};
+use crate::resp::Cmd;
+use crate::script::values::{Decoded, Fields};
+
+pub(super) const HOLDERS_AT: u32 = 8;
+pub(super) const ORDINARY: &[&str] =
+    &[super::ORDINARY, include_str!("../lua/release_ordinary.lua"), HAND_OVER, super::FINISH_ORDINARY];
+pub(super) const IN_LANES: &[&str] = &[HAND_OVER, super::FINISH_ORDINARY];
+const HAND_OVER: &str = include_str!("../lua/hand_over.lua");
+pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
+
+pub(super) fn encode(cmd: &mut Cmd, requests: &[ReleaseRequest]) {
+    for ReleaseRequest { holder, request, last_token, counted } in requests {
+        cmd.arg(holder.as_str());
+        match (last_token, counted) {
+            (None, None) => cmd.arg(request.as_str()),
+            (Some(token), None) => cmd.arg(format!("{request}\t{token}")),
+            (None, Some(units)) => cmd.arg(format!("{request}\t\t{units}")),
+            (Some(token), Some(units)) => cmd.arg(format!("{request}\t{token}\t{units}")),
+        };
+    }
+}
+
+/// The answer to one request.
+pub(super) fn decode(fields: &mut Fields) -> Decoded<ReleaseOutcome> {
+    fields.released("release")
+}

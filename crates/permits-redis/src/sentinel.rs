@@ -1,0 +1,227 @@
+//! The server to connect to: always the same, or the primary that the sentinels name now.
+//!
+//! All sentinels are asked at once, and the answer with the newest configuration counts, as among the
+//! sentinels themselves: a sentinel that was cut off may be behind. The session also subscribes to each
+//! sentinel, so that it follows a failover when it is decided, and not when the old server stops replying:
+//! after a graceful failover the old server continues to reply, as a replica.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::address::{Sentinels, Server};
+use super::error;
+use super::resp::cmd;
+use super::server::login::{connect, connect_with};
+use super::server::state::{Arrival, Receiver, Times};
+use permits_store::StoreError;
+use permits_store::observe::events;
+
+/// The timeout for a sentinel's reply.
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The interval between pings to a sentinel, and between attempts to reach one.
+const SENTINEL_EVERY: Duration = Duration::from_secs(1);
+
+/// The channel on which a sentinel publishes that it has chosen another primary.
+const SWITCHED: &str = "+switch-master";
+
+/// The server, or the sentinels that name it.
+#[derive(Clone)]
+pub(crate) enum Endpoint {
+    /// A server that the URL names.
+    Server(Box<Server>),
+    /// A node of a cluster that other nodes name.
+    Node(Box<Server>),
+    Sentinels(Arc<SentinelGroup>),
+}
+
+impl Endpoint {
+    /// The server to connect to now, and its address in an error: with its origin, unless it is the URL's.
+    pub(super) async fn server(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
+        match self {
+            Self::Server(server) => Ok(((**server).clone(), server.to_string())),
+            Self::Node(server) => {
+                Ok(((**server).clone(), format!("{server}, an address that the cluster announced")))
+            }
+            Self::Sentinels(group) => group.ask(timeout.min(SENTINEL_TIMEOUT)).await,
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) | Self::Node(server) => server.fmt(f),
+            Self::Sentinels(group) => write!(f, "service {:?}", group.address.service),
+        }
+    }
+}
+
+/// The sentinels of one service.
+pub(crate) struct SentinelGroup {
+    address: Sentinels,
+    /// The primary that they named last.
+    named: Mutex<Option<(String, u16)>>,
+}
+
+impl SentinelGroup {
+    pub(crate) fn new(address: Sentinels) -> Self {
+        Self { address, named: Mutex::default() }
+    }
+
+    /// The number of sentinels.
+    pub(crate) fn count(&self) -> usize {
+        self.address.sentinels.len()
+    }
+
+    /// The primary that the newest configuration names, and its address in an error.
+    async fn ask(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
+        let (newest, mut errors) = self.ask_each(timeout).await;
+        let Some((named, sentinel)) = newest else {
+            // An error that lasts counts more than a sentinel that is away.
+            if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
+                return Err(errors.swap_remove(lasting));
+            }
+            let reasons: Vec<String> = errors.into_iter().map(StoreError::into_reason).collect();
+            return Err(StoreError::Unreachable {
+                reason: format!("no sentinel names a server ({})", reasons.join("; ")),
+            });
+        };
+        let server = self.address.server.at(&named.host, named.port);
+        *self.lock() = Some((named.host, named.port));
+        let service = &self.address.service;
+        let place = format!("{server}, the address that the sentinel {sentinel} announced for {service:?}");
+        Ok((server, place))
+    }
+
+    /// The primary that the newest configuration names, and the errors of the sentinels that name none.
+    pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
+        let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
+        let server = newest.map(|(named, _)| self.address.server.at(&named.host, named.port));
+        (server, errors.into_iter().map(StoreError::into_reason).collect())
+    }
+
+    async fn ask_each(&self, timeout: Duration) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
+        let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
+        let (mut named, mut errors) = (Vec::new(), Vec::new());
+        for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
+            match answer {
+                Ok(answer) => named.push((answer, sentinel)),
+                Err(error) => errors.push(error.at(sentinel)),
+            }
+        }
+        (newest(named.into_iter()), errors)
+    }
+
+    async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
+        let asking = async {
+            let connection = connect(sentinel, Times::default()).await?;
+            let mut ask = cmd("SENTINEL");
+            ask.arg("MASTER").arg(&self.address.service);
+            match connection.query::<BTreeMap<String, String>>(&ask).await {
+                Ok(fields) => NamedPrimary::of(&fields).ok_or_else(|| StoreError::Unreachable {
+                    reason: "its reply lacks the address of the primary".into(),
+                }),
+                Err(failed) => Err(match error::of_connecting(&failed) {
+                    StoreError::Unsupported { .. } => {
+                        let reason = "it is no sentinel: name the sentinels, usually at port 26379, or connect to \
+                                      the server itself with redis://";
+                        StoreError::Mismatch { reason: reason.into() }
+                    }
+                    StoreError::Unreachable { reason } if reason.contains("No such master") => {
+                        let reason = format!("it knows no service {:?}", self.address.service);
+                        StoreError::Unreachable { reason }
+                    }
+                    other => other,
+                }),
+            }
+        };
+        let silent = || StoreError::Unreachable { reason: format!("no answer within {timeout:?}") };
+        tokio::time::timeout(timeout, asking).await.unwrap_or_else(|_| Err(silent()))
+    }
+
+    /// Stays subscribed to one of the sentinels, and calls `moved` when it names another primary.
+    pub(super) async fn watch(&self, number: usize, moved: Arc<impl Fn() + Send + Sync + 'static>) {
+        let sentinel = &self.address.sentinels[number];
+        let times = Times { ping: Some((SENTINEL_EVERY, SENTINEL_TIMEOUT)), query: None };
+        let mut subscribe = cmd("SUBSCRIBE");
+        subscribe.arg(SWITCHED);
+        loop {
+            let watch = Arc::new(Watch { service: self.address.service.clone(), moved: moved.clone() });
+            let subscribing = connect_with(sentinel, times, watch, vec![subscribe.clone()]);
+            if let Ok(Ok((connection, replies))) = timeout(SENTINEL_TIMEOUT, subscribing).await
+                && replies.iter().all(Result::is_ok)
+            {
+                // The primary may have changed before the subscription.
+                let known = self.lock().clone();
+                if self.ask(SENTINEL_TIMEOUT).await.is_ok() && known.is_some() && *self.lock() != known {
+                    moved();
+                }
+                connection.ended().await;
+            }
+            sleep(SENTINEL_EVERY).await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(String, u16)>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The primary that a sentinel names. Ordered by the age of the sentinel's configuration.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NamedPrimary {
+    epoch: u64,
+    host: String,
+    port: u16,
+}
+
+impl NamedPrimary {
+    fn of(fields: &BTreeMap<String, String>) -> Option<Self> {
+        let epoch = fields.get("config-epoch")?.parse().ok()?;
+        Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
+    }
+}
+
+/// The answer with the newest configuration, and who gave it.
+fn newest<T>(answers: impl Iterator<Item = (NamedPrimary, T)>) -> Option<(NamedPrimary, T)> {
+    answers.max_by(|(one, _), (other, _)| one.cmp(other))
+}
+
+/// The receiver of a sentinel's messages: `service old-host old-port new-host new-port`.
+struct Watch<F> {
+    service: String,
+    moved: Arc<F>,
+}
+
+impl<F: Fn() + Send + Sync> Receiver for Watch<F> {
+    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+        for arrival in arrivals.drain(..) {
+            let Arrival::Message(payload) = arrival else { continue };
+            if String::from_utf8_lossy(&payload).split(' ').next() == Some(&self.service) {
+                events::primary_moved(&self.service);
+                (self.moved)();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sentinel that was cut off names the primary of before.
+    #[test]
+    fn the_newest_configuration_counts_whoever_answers_first() {
+        let named = |epoch, host: &str| (NamedPrimary { epoch, host: host.to_owned(), port: 1 }, ());
+        for epochs in [[9, 10], [10, 9]] {
+            let answers = epochs.map(|epoch| named(epoch, if epoch == 10 { "a" } else { "b" }));
+            assert_eq!(newest(answers.into_iter()), Some(named(10, "a")));
+        }
+    }
+}

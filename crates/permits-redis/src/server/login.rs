@@ -1,0 +1,212 @@
+//! One connection: opened and logged in, with the first commands sent along.
+//!
+//! The login is sent together with the commands that follow it, in one round trip. If the server refuses the
+//! login, their replies do not count.
+//!
+//! A client that speaks TLS and a server that does not (or the other way round) cannot read each other's
+//! bytes, or wait for each other. Then the other protocol is tried, to find the cause: with a PING, or with
+//! the first message of a handshake, never with a password.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout};
+
+use super::connection::Connection;
+use super::info::check_version;
+use super::state::{NoReceiver, Receiver, Times};
+use super::stream;
+use crate::address::{Login, Server};
+use crate::error;
+use crate::resp::{Cmd, RespError, RespResult, Value, cmd};
+use permits_store::StoreError;
+
+/// The time after which a TLS handshake without a reply leads to a test without TLS, and the timeout of such
+/// tests. Together they are shorter than the timeout for a sentinel or a node of a cluster.
+const DOUBT: Duration = Duration::from_millis(400);
+
+/// A handshake's first message (TLS 1.2, one cipher). Any TLS server replies to it, if only with an alert.
+const CLIENT_HELLO: [u8; 50] = {
+    let mut hello = [0x2a; 50];
+    // A handshake record with a ClientHello: its version, and 32 random bytes.
+    let head = [0x16, 0x03, 0x01, 0x00, 45, 0x01, 0x00, 0x00, 41, 0x03, 0x03];
+    // No session; the cipher ECDHE-RSA-AES128-GCM-SHA256; no compression.
+    let tail = [0x00, 0x00, 0x02, 0xc0, 0x2f, 0x01, 0x00];
+    let mut at = 0;
+    while at < head.len() {
+        hello[at] = head[at];
+        at += 1;
+    }
+    at = 0;
+    while at < tail.len() {
+        hello[43 + at] = tail[at];
+        at += 1;
+    }
+    hello
+};
+
+/// A connection without subscriptions, that the server has let in.
+pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection, StoreError> {
+    let (connection, _) = connect_with(server, times, Arc::new(NoReceiver), Vec::new()).await?;
+    Ok(connection)
+}
+
+/// A connection that the server has let in, and the replies to `commands`, which are sent along with the
+/// login.
+pub(crate) async fn connect_with(
+    server: &Server,
+    times: Times,
+    receiver: Arc<dyn Receiver>,
+    commands: Vec<Cmd>,
+) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
+    let (secured, login) = (server.secured()?, server.login()?);
+    let opening = async {
+        let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
+        let refused_or_replies = log_in(&login, &connection, commands).await?;
+        Ok(refused_or_replies.map(|replies| (connection, replies)))
+    };
+    let doubting = async {
+        sleep(DOUBT).await;
+        if !(server.has_tls() && answers_without_tls(server).await) {
+            std::future::pending::<()>().await;
+        }
+    };
+    let opened: Result<_, RespError> = tokio::select! {
+        opened = opening => opened,
+        () = doubting => return Err(mismatch(server)),
+    };
+    match opened {
+        Ok(opened) => opened,
+        Err(failed) if error::is_speechless(&failed) && answers_the_other_way(server).await => {
+            Err(mismatch(server))
+        }
+        Err(failed) => Err(error::of_connecting(&failed)),
+    }
+}
+
+/// The error when one side speaks TLS and the other does not.
+fn mismatch(server: &Server) -> StoreError {
+    let reason = match server.has_tls() {
+        true => "the server does not speak TLS: write redis:// instead of rediss://",
+        false => "the server speaks TLS: write rediss:// instead of redis://",
+    };
+    StoreError::Mismatch { reason: reason.into() }
+}
+
+/// Returns true if the server replies to TLS if the URL is without, and the other way round.
+async fn answers_the_other_way(server: &Server) -> bool {
+    if server.has_tls() { answers_without_tls(server).await } else { answers_tls(server).await }
+}
+
+/// Logs in, changes to RESP3, selects the database, and sends `commands`, all together. Returns the replies
+/// to the commands, or the server's refusal. Fails if the connection does.
+async fn log_in(
+    login: &Login,
+    connection: &Connection,
+    commands: Vec<Cmd>,
+) -> RespResult<Result<Vec<RespResult<Value>>, StoreError>> {
+    let authenticate = login.credentials().map(|(user, password)| {
+        let mut auth = cmd("AUTH");
+        user.map(|user| auth.arg(user));
+        auth.arg(password);
+        auth
+    });
+    let select = (login.database != 0).then(|| {
+        let mut select = cmd("SELECT");
+        select.arg(login.database);
+        select
+    });
+    let mut hello = cmd("HELLO");
+    hello.arg(3);
+    let steps = [(authenticate, Step::Authenticate), (Some(hello), Step::Hello), (select, Step::Select)];
+    let steps: Vec<(Cmd, Step)> =
+        steps.into_iter().filter_map(|(command, step)| Some((command?, step))).collect();
+    let all: Vec<Cmd> = steps.iter().map(|(command, _)| command.clone()).chain(commands).collect();
+    let mut replies = connection.query_all(&all).await.into_iter();
+    for (_, step) in steps {
+        match replies.next().unwrap_or(Ok(Value::Nil)) {
+            Ok(_) => {}
+            Err(refusal) if refusal.code().is_some() => {
+                return Ok(Err(match step {
+                    Step::Authenticate => of_login(&refusal),
+                    Step::Hello => of_hello(&refusal, connection).await,
+                    Step::Select => of_database(&refusal, login.database),
+                }));
+            }
+            Err(broken) => return Err(broken),
+        }
+    }
+    Ok(Ok(replies.collect()))
+}
+
+/// The commands of a login.
+enum Step {
+    Authenticate,
+    Hello,
+    Select,
+}
+
+/// The meaning of a refused HELLO. It is the first command that a server with a password refuses.
+async fn of_hello(refusal: &RespError, connection: &Connection) -> StoreError {
+    let is_unknown = || refusal.detail().is_some_and(|text| text.contains("unknown command"));
+    if refusal.code() != Some("NOPROTO") && !is_unknown() {
+        return error::of_connecting(refusal);
+    }
+    // A server that is too old to know it has a clearer error.
+    if let Ok(info) = connection.query::<String>(cmd("INFO").arg("server")).await
+        && let Err(too_old) = check_version(&info, false)
+    {
+        return too_old;
+    }
+    StoreError::Unsupported { reason: "it does not speak RESP3: is a proxy before it?".into() }
+}
+
+/// The meaning of a refused login.
+fn of_login(refusal: &RespError) -> StoreError {
+    match error::of_connecting(refusal) {
+        StoreError::Unreachable { reason } if reason.contains("without any password configured") => {
+            let reason = "the server has no password: leave it out of the URL, or give the user's name";
+            StoreError::Denied { reason: reason.into() }
+        }
+        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => StoreError::Denied { reason },
+        other => other,
+    }
+}
+
+/// Returns true if the server refused this command, and would not refuse every command.
+fn is_refusal(error: &RespError, reason: &str) -> bool {
+    error.code() == Some("ERR") && !reason.contains("max number of clients")
+}
+
+/// The meaning of a refused database.
+fn of_database(refusal: &RespError, database: u32) -> StoreError {
+    match error::of_connecting(refusal) {
+        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => {
+            let reason =
+                format!("the server has no database {database} ({})", reason.trim_start_matches("ERR "));
+            StoreError::Mismatch { reason }
+        }
+        other => other,
+    }
+}
+
+/// Returns true if a server replies to a ping without TLS.
+async fn answers_without_tls(server: &Server) -> bool {
+    matches!(first_answer(server, b"PING\r\n").await, Some(b'+' | b'-'))
+}
+
+/// Returns true if a server replies to a TLS handshake, if only with an alert.
+async fn answers_tls(server: &Server) -> bool {
+    matches!(first_answer(server, &CLIENT_HELLO).await, Some(0x15 | 0x16))
+}
+
+/// The first byte of the server's reply to `question`.
+async fn first_answer(server: &Server, question: &[u8]) -> Option<u8> {
+    let asking = async {
+        let mut stream = stream::connect(server).await.ok()?;
+        stream.write_all(question).await.ok()?;
+        stream.read_u8().await.ok()
+    };
+    timeout(DOUBT, asking).await.ok()?
+}

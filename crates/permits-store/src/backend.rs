@@ -1,0 +1,162 @@
+//! The interface of stores. A [`Store`] executes requests and reports to its session; it knows no session,
+//! never waits for units and never retries. It has few methods, and none for a single operation, because
+//! [`crate::protocol`] defines the operations.
+//!
+//! A kind of store implements [`Backend`] (its URLs), [`Location`] (one parsed URL) and [`Store`] (one
+//! session's access), and has a line in the table of `permits/src/store.rs`.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::error::StoreError;
+use crate::finding::Finding;
+use crate::protocol::{Command, Event, Name, Recovery, Reply, SessionId};
+
+/// A session's access to a store. It executes each command at once or not at all, and those about one
+/// semaphore in the order in which they were sent, while it stays connected; only a renewal of permits may
+/// overtake.
+pub trait Store: Send + Sync {
+    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it
+    /// later, at most once, and at once when the connection breaks.
+    ///
+    /// The session's lock is held meanwhile, and any thread may call it, with or without a runtime.
+    fn send(&self, request: Request) -> Option<Result<Executed, StoreError>>;
+
+    /// Returns true while too much is buffered. The session then sends nothing until [`Report::Writable`].
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Returns true if it reports the outcome of every request by itself. The session gives up the requests
+    /// of other stores when their timeouts end.
+    fn reports_all(&self) -> bool {
+        false
+    }
+
+    /// Asks whether each connection lives, and replaces those whose servers do not reply within
+    /// [`PROBE_TIMEOUT`](crate::timing::PROBE_TIMEOUT). The session's lock is held meanwhile.
+    fn probe(&self) {}
+
+    /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile
+    /// may be missing.
+    fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>>;
+}
+
+/// A command on its way to a store.
+#[derive(Debug)]
+pub struct Request {
+    /// Its number in the session: the outcome names it.
+    pub id: u64,
+    /// The command.
+    pub command: Command,
+    /// The time within which a store that works reports some outcome: of this request, or of one before it.
+    pub timeout: Duration,
+    /// The number of replicas that must acknowledge the writes of this and earlier commands.
+    pub replicas: u32,
+}
+
+/// A command that the store has executed.
+#[derive(Debug)]
+pub struct Executed {
+    /// The store's reply.
+    pub reply: Reply,
+    /// The number of replicas that have it, if the request waited for replicas; `u32::MAX` from a store
+    /// without replicas.
+    pub confirmed: u32,
+}
+
+/// A report of a store to its session.
+#[derive(Debug)]
+pub enum Report {
+    /// The outcome of a request.
+    Outcome {
+        /// The number of the request.
+        id: u64,
+        /// The reply, or the failure.
+        result: Result<Executed, StoreError>,
+    },
+    /// An entry of the session has changed.
+    Event(Event),
+    /// Others need what the session keeps of this semaphore.
+    Recall(Name),
+    /// The store can be reached (again), or events may have been lost: the session must renew everything.
+    Up,
+    /// The store cannot be reached; it reconnects.
+    Down(StoreError),
+    /// [`Store::is_full`] has become false.
+    Writable,
+}
+
+/// A session, as its store sees it.
+pub trait Sink: Send + Sync {
+    /// Takes all reports, in their order.
+    ///
+    /// It sends further requests. So a store calls it on tasks or threads of its own: never from within
+    /// [`Store::send`], and under no lock that its methods take.
+    fn report(&self, reports: &mut Vec<Report>);
+}
+
+/// The options with which a session opens a store.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// The session's id.
+    pub session: SessionId,
+    /// The first part of every key.
+    pub prefix: String,
+    /// The usual lease. A store with connections derives from it how fast it detects and replaces a broken
+    /// one.
+    pub lease: Duration,
+    /// The session.
+    pub sink: Arc<dyn Sink>,
+}
+
+/// A kind of store.
+pub trait Backend: Sync {
+    /// The beginnings of its URLs, such as `redis://`, for error messages.
+    fn schemes(&self) -> Vec<String>;
+
+    /// Parses a URL; `None` if the URL's scheme belongs to no store of this kind.
+    fn parse(&self, url: &str) -> Option<ParsedUrl>;
+}
+
+/// A location and the recovery that its URL asks for, or the fault of the URL. The fault repeats nothing that
+/// may be a password.
+pub type ParsedUrl = Result<(Box<dyn Location>, Option<Recovery>), String>;
+
+/// The location of a store, parsed from a URL. Displayed without any password.
+pub trait Location: fmt::Display + Send + Sync {
+    /// The most waiters that the store takes in the queue of a semaphore, also if a client asks for more.
+    fn max_waiters(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Returns true if a session's access uses sockets, so that its runtime has to poll them.
+    fn uses_sockets(&self) -> bool {
+        true
+    }
+
+    /// Takes the user and the password of each new connection from the URL in this file.
+    fn follow(&mut self, _: &Arc<Path>) {}
+
+    /// Opens the store for a session: one attempt. Must be called on the session's runtime.
+    fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;
+
+    /// Looks for faults of the store, without a session. Unless it says that nothing may be written, it also
+    /// executes every operation on a semaphore of its own, which it deletes.
+    fn diagnose<'a>(&'a self, inspection: DiagnoseOptions<'a>) -> BoxFuture<'a, Vec<Finding>>;
+}
+
+/// How a store is to be inspected by [`Location::diagnose`].
+#[derive(Debug, Clone, Copy)]
+pub struct DiagnoseOptions<'a> {
+    /// The first part of every key.
+    pub prefix: &'a str,
+    /// The caller's usual lease, by which the round trips are judged.
+    pub lease: Duration,
+    /// Whether every operation is executed once, on a semaphore that is deleted afterwards.
+    pub self_test: bool,
+}

@@ -1,0 +1,178 @@
+//! Another machine that uses the same directory. The store is not made for that, because neither machine
+//! sees the locks of the other.
+//!
+//! Each file has the boot in which it was last written. If that is not this boot, it may be an earlier boot
+//! of this machine: nobody of it is alive, and all its leases have ended. Or it may be of a virtual machine
+//! that shares the directory, or of a container with a boot of its own (systemd-nspawn, gVisor). Then its
+//! holders are alive, and the file must not be read in this way. Two signs tell:
+//!
+//! - A pipe of a session has a reader, and nobody of this boot has used the directory. The reader runs on
+//!   this kernel, as in a container.
+//! - A file was written after this machine started, and leases in it may not be over. An earlier boot wrote
+//!   nothing after that.
+//!
+//! The second sign needs the wall clock, which is the only clock that machines share. Assume that it was
+//! behind when this machine started, as without a battery. Then files of the boot before may seem to be
+//! younger than this boot. They are refused for a lease at most, as are those of a container that has
+//! restarted: whoever is alive writes the file once within each lease.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::clock::wall_us;
+use super::directory::{Directory, MARKER, failure};
+use super::mailbox;
+use super::record::{Record, Stamp, Writing};
+use crate::clock::Moment;
+use crate::error::StoreError;
+use crate::model::State;
+
+impl Directory {
+    /// Makes the directory if there is none, and its marker. Waits for other processes until `deadline`.
+    pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
+        let mut directory = Self::prepare(path, prefix).map_err(|error| failure(path, &error))?;
+        directory.base_us = directory.begin_boot(deadline)?;
+        Ok(directory)
+    }
+
+    /// Notes in the marker that the machine has restarted, unless another process has, or another machine
+    /// uses the directory. Returns the store's time at the start of this boot.
+    fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
+        let current = |marker: &Stamp| marker.boot == self.boot.id;
+        if let Some(marker) = self.marker()?.filter(current) {
+            return Ok(marker.base_us);
+        }
+        let failed = |error: io::Error| self.failed(&error);
+        let file = self.lock(&self.path().join(MARKER), deadline)?;
+        let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
+        let earlier = before.as_ref().map(|before| before.stamp);
+        if let Some(made) = earlier.filter(current) {
+            return Ok(made.base_us);
+        }
+        if earlier.is_some() {
+            check(self)?;
+        }
+        let base_us = self.base_us.max(earlier.map_or(i64::MIN, |earlier| earlier.base_us));
+        let stamp = Stamp { boot: self.boot.id, base_us, ..Stamp::default() };
+        Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)?;
+        Ok(base_us)
+    }
+}
+
+/// Refuses the directory, which nobody of this boot has used yet, if another machine uses it.
+pub(crate) fn check(directory: &Directory) -> Result<(), StoreError> {
+    let failed = |error: io::Error| directory.failed(&error);
+    if mailbox::has_reader(directory).map_err(failed)? {
+        return Err(another(directory, "a program there has a session open"));
+    }
+    for path in directory.texts().map_err(failed)? {
+        let Some(file) = directory.open_to_read(&path)? else { continue };
+        // What cannot be read is refused when its semaphore is used.
+        if let Ok(Some(record)) = Record::look(&file).map_err(|error| failure(&path, &error))? {
+            check_file(directory, &path, &file, &record)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a file that another machine uses.
+pub(super) fn check_file(
+    directory: &Directory,
+    path: &Path,
+    file: &File,
+    record: &Record,
+) -> Result<(), StoreError> {
+    match in_use_us(directory, file, record).map_err(|error| failure(path, &error))? {
+        None => Ok(()),
+        Some(left_us) => {
+            let name = path.file_name().unwrap_or_default().display();
+            let seconds = left_us / 1_000_000 + 1;
+            Err(another(
+                directory,
+                &format!(
+                    "{name} was written there; if all of its programs have ended, try again in {seconds} s"
+                ),
+            ))
+        }
+    }
+}
+
+/// The refusal of a directory.
+pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
+    let place = directory.path().display();
+    let reason = format!(
+        "another machine, or a container with a boot of its own, uses {place} too ({sign}): share a server instead"
+    );
+    StoreError::Unsupported { reason }
+}
+
+/// The microseconds for which a file may have holders or waiters of another machine.
+fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<Option<i64>> {
+    let Stamp { boot, last_us, .. } = record.stamp;
+    if boot == directory.boot.id {
+        return Ok(None);
+    }
+    let metadata = file.metadata()?;
+    let changed_us = metadata.mtime().saturating_mul(1_000_000) + metadata.mtime_nsec() / 1000;
+    // The system's time of the file is also that of a write that was cut off. The store's time may be ahead.
+    let written_us = changed_us.min(last_us);
+    if written_us <= directory.boot.started_us() {
+        return Ok(None);
+    }
+    // The state is behind the line with its name. What cannot be read has no holders.
+    let text = record.text.splitn(3, |byte| *byte == b'\n').nth(1).unwrap_or_default();
+    let state: Option<State> = serde_json::from_slice(text).ok();
+    let deadlines_ms =
+        state.iter().flat_map(|state| &state.leases).map(|(deadline, _)| deadline.saturating_abs());
+    let Some(last_ms) = deadlines_ms.max() else { return Ok(None) };
+    let lease_us = last_ms.saturating_mul(1000).saturating_sub(last_us);
+    let left_us = written_us.saturating_add(lease_us).saturating_sub(wall_us());
+    // A clock that was set back says nothing.
+    Ok((0 < left_us && left_us <= lease_us.saturating_mul(2)).then_some(left_us))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::clock::Moment;
+    use crate::local::semaphores;
+    use crate::protocol::{
+        AcquireRequest, Command, Declaration, Holder, Name, Operation, PermitTerms, Recovery, RequestId,
+        SessionId,
+    };
+
+    /// A machine that restarts in no time, or whose holders have long leases.
+    #[test]
+    fn a_file_that_was_written_before_the_start_is_of_an_earlier_boot() {
+        let place = tempfile::TempDir::new().expect("there is room");
+        let mut directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
+        let request = AcquireRequest {
+            holder: Holder::new("holder").expect("valid"),
+            request: RequestId::new("session.1").expect("valid"),
+            terms: PermitTerms::new(1, 3_600_000),
+            wait: false,
+            supersedes: false,
+        };
+        let command = Command {
+            semaphore: Name::new("s").expect("valid"),
+            session: SessionId::new("session").expect("valid"),
+            lease_ms: 3_600_000,
+            recovery: Recovery::Off,
+            declaration: Declaration::Declare(1),
+            operation: Operation::Acquire { queue_max: 0, requests: vec![request] },
+        };
+        semaphores::execute(&directory, &command, &command.session, Moment::now()).expect("there is room");
+        let file = File::open(directory.paths(&command.semaphore).state).expect("it was made");
+        let record =
+            Record::read(&file).expect("it can be read").expect("it is sound").expect("it was written");
+        let in_use =
+            |directory: &Directory| in_use_us(directory, &file, &record).expect("it is open").is_some();
+        assert!(!in_use(&directory), "it is of this boot");
+        directory.boot.id += 1;
+        assert!(in_use(&directory), "it was written since the start");
+        directory.boot.restart();
+        assert!(!in_use(&directory), "it was written before the start");
+    }
+}
