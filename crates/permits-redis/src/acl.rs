@@ -35,7 +35,8 @@ pub struct AclRules {
 ///
 /// # Examples
 /// ```
-/// # fn main() -> Result<(), permits::InvalidInput> {
+/// # use permits_redis as permits;
+/// # fn main() -> Result<(), permits_core::protocol::InvalidInput> {
 /// let groups = permits::acl_rules("permits")?;
 /// let least = groups.into_iter().filter(|group| group.needed);
 /// let rules: Vec<String> = least.flat_map(|group| group.rules).collect();

@@ -1,5 +1,5 @@
-//! The Redis and Valkey store of [`permits`](https://docs.rs/permits): each command is one Lua script, executed on one connection to the server that
-//! has the semaphore.
+//! The Redis and Valkey store of [`permits`](https://docs.rs/permits): each command is one Lua script,
+//! executed on one connection to the server that has the semaphore.
 //!
 //! - `address`: the servers that a URL names.
 //! - `server`: connections to one server. `sentinel`: the server that sentinels name now. `cluster`:

@@ -18,8 +18,8 @@ use super::error;
 use super::resp::cmd;
 use super::server::login::{connect, connect_with};
 use super::server::state::{Arrival, Receiver, Times};
-use permits_store::StoreError;
 use permits_store::observe::events;
+use permits_store::{Report, StoreError};
 
 /// The timeout for a sentinel's reply.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,7 +152,7 @@ impl SentinelGroup {
         let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(SWITCHED);
         loop {
-            let watch = Arc::new(Watch { service: self.address.service.clone(), moved: moved.clone() });
+            let watch = Watch { service: self.address.service.clone(), moved: moved.clone() };
             let subscribing = connect_with(sentinel, times, watch, vec![subscribe.clone()]);
             if let Ok(Ok((connection, replies))) = timeout(SENTINEL_TIMEOUT, subscribing).await
                 && replies.iter().all(Result::is_ok)
@@ -199,16 +199,16 @@ struct Watch<F> {
     moved: Arc<F>,
 }
 
-impl<F: Fn() + Send + Sync> Receiver for Watch<F> {
-    fn receive(&self, arrivals: &mut Vec<Arrival>) {
-        for arrival in arrivals.drain(..) {
-            let Arrival::Message(payload) = arrival else { continue };
-            if String::from_utf8_lossy(&payload).split(' ').next() == Some(&self.service) {
-                events::primary_moved(&self.service);
-                (self.moved)();
-            }
+impl<F: Fn() + Send + Sync + 'static> Receiver for Watch<F> {
+    fn receive(&self, arrival: Arrival, _: &mut Vec<Report>) {
+        let Arrival::Message(payload) = arrival else { return };
+        if String::from_utf8_lossy(&payload).split(' ').next() == Some(&self.service) {
+            events::primary_moved(&self.service);
+            (self.moved)();
         }
     }
+
+    fn hand_on(&self, _: &mut Vec<Report>) {}
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) struct RedisStore {
 /// The destination of commands.
 enum Route {
     /// All to one server. With the semaphores whose recalls the session is subscribed to.
-    One(ManagedConnection, Mutex<Subscriptions<()>>),
+    One(ManagedConnection<Arc<dyn Sink>>, Mutex<Subscriptions<()>>),
     /// Each to the node that serves its hash slot.
     Cluster(Cluster),
 }
@@ -64,15 +64,14 @@ impl RedisStore {
         };
         let channel = keys::channel(&prefix, None, &options.session);
         let config = ConnectConfig::new(endpoint, None, &options);
-        let owner = Arc::new(OneServer(options.sink));
-        let managed = ManagedConnection::connect(config, wire, owner, channel).await?;
+        let managed = ManagedConnection::connect(config, wire, options.sink, channel).await?;
         Ok(Self { route: Route::One(managed, Mutex::default()), prefix })
     }
 
     /// The channel on which is recalled what a session keeps, if the command may make it keep a permit.
     fn recall_channels(
         &self,
-        managed: &ManagedConnection,
+        managed: &ManagedConnection<Arc<dyn Sink>>,
         recalls: &Mutex<Subscriptions<()>>,
         command: &Command,
     ) -> Vec<String> {
@@ -92,12 +91,10 @@ impl RedisStore {
     }
 }
 
-/// The owner of the only connection: its reports are those of the store.
-struct OneServer(Arc<dyn Sink>);
-
-impl Owner for OneServer {
+/// The session owns the only connection itself.
+impl Owner for Arc<dyn Sink> {
     fn report(&self, reports: &mut Vec<Report>) {
-        self.0.report(reports);
+        (**self).report(reports);
     }
 
     fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report> {

@@ -73,7 +73,7 @@ struct Inner {
     /// Those of the first map. Others have come in the place of one of them, or with hash slots of it; so has
     /// one that serves the hash slots of a node that is gone.
     first_nodes: BTreeSet<Node>,
-    nodes: HashMap<Node, Arc<ManagedConnection>>,
+    nodes: HashMap<Node, Arc<ManagedConnection<NodeOwner>>>,
     subscriptions: Subscriptions<Channels>,
 }
 
@@ -109,7 +109,7 @@ impl Cluster {
         let (map, server) = shared.ask_for_map().await?;
         shared
             .config(Endpoint::Server(Box::new(server)))
-            .connect(&BTreeSet::new(), &shared.wire, Arc::new(NoReceiver))
+            .connect(&BTreeSet::new(), &shared.wire, NoReceiver)
             .await?;
         {
             let mut inner = shared.lock();
@@ -235,7 +235,7 @@ impl Shared {
     }
 
     /// The connection to a node, which is begun if the node is new.
-    fn connection(self: &Arc<Self>, node: &Node) -> Arc<ManagedConnection> {
+    fn connection(self: &Arc<Self>, node: &Node) -> Arc<ManagedConnection<NodeOwner>> {
         let mut inner = self.lock();
         if let Some(connected) = inner.nodes.get(node) {
             return connected.clone();
@@ -246,7 +246,7 @@ impl Shared {
             None => Endpoint::Node(Box::new(self.seeds[0].at(&node.0, node.1))),
         });
         let replaces = !inner.first_nodes.contains(node);
-        let owner = Arc::new(NodeOwner { shared: Arc::downgrade(self), node: node.clone() });
+        let owner = NodeOwner { shared: Arc::downgrade(self), node: node.clone() };
         let managed = ManagedConnection::begin(config, self.wire.clone(), owner, &self.runtime, replaces);
         let connected = Arc::new(managed);
         inner.nodes.insert(node.clone(), connected.clone());
@@ -351,7 +351,7 @@ impl Inner {
 struct Moved {
     semaphore: Name,
     keeps: bool,
-    from: Option<Arc<ManagedConnection>>,
+    from: Option<Arc<ManagedConnection<NodeOwner>>>,
     to: Node,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A read may end anywhere. A value that is cut off continues with the next read at the item where it was
 //! cut, so that all reads together take time in proportion to their bytes: the arrays that are open are on a
-//! stack of the parser's own, and only the bytes of one item, a line or a string, are buffered. The stack also
-//! lets no nesting, however deep, use up the stack of the thread.
+//! stack of the parser's own, and only the bytes of one item, a line or a string, are buffered. The stack
+//! also lets no nesting, however deep, use up the stack of the thread.
 //!
 //! The other side may be no Redis server, or a hostile one. Memory is taken for bytes that have arrived, and
 //! for at most [`RESERVED`] members of an array that was announced. A value has at most [`LARGEST`] bytes.

@@ -4,7 +4,7 @@
 use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
-use super::link::{Shared, outcome};
+use super::link::{Owner, Shared, outcome};
 use super::state::closed;
 use crate::call::Call;
 use crate::error;
@@ -12,7 +12,7 @@ use crate::resp::{RespResult, Value, cmd};
 use crate::script::values::Malformed;
 use permits_store::{Executed, Report, StoreError};
 
-impl Shared {
+impl<O: Owner> Shared<O> {
     /// Executes a call and waits for replicas. Returns its outcome, unless the owner takes the call.
     pub(super) async fn confirm(&self, call: Box<Call>) -> Option<Report> {
         let deadline = call.deadline;

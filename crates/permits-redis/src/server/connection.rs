@@ -42,7 +42,7 @@ impl Connection {
     pub(super) fn start(
         (readable, writable): (Readable, Writable),
         times: Times,
-        receiver: Arc<dyn Receiver>,
+        receiver: impl Receiver,
     ) -> Self {
         let shared = Arc::new(Shared::new(writable, times));
         tokio::spawn(Reader::new(readable, shared.clone(), receiver).run());

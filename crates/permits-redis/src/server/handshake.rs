@@ -68,7 +68,7 @@ impl ConnectConfig {
         &self,
         channels: &BTreeSet<String>,
         wire: &Wire,
-        receiver: Arc<dyn Receiver>,
+        receiver: impl Receiver,
     ) -> Result<(Connection, String, Vec<String>), StoreError> {
         let (server, place) = within(&self.endpoint, self.endpoint.server(CONNECT_TIMEOUT)).await?;
         let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));

@@ -20,7 +20,7 @@ use permits_store::observe::events;
 use permits_store::{Executed, Report, StoreError};
 
 /// The owner of a managed connection. Its methods are called under no lock.
-pub(crate) trait Owner: Send + Sync {
+pub(crate) trait Owner: Send + Sync + 'static {
     /// Takes all of `reports`.
     fn report(&self, reports: &mut Vec<Report>);
 
@@ -32,10 +32,10 @@ pub(crate) trait Owner: Send + Sync {
 }
 
 /// The state that callers and tasks share.
-pub(super) struct Shared {
+pub(super) struct Shared<O> {
     pub(super) config: ConnectConfig,
     pub(super) wire: Arc<Wire>,
-    pub(super) owner: Arc<dyn Owner>,
+    pub(super) owner: O,
     pub(super) runtime: Handle,
     link: Mutex<Link>,
     /// True if there is a connection, for callers that wait for it.
@@ -95,14 +95,9 @@ pub(super) struct Waiting {
     pub(super) channels: Vec<String>,
 }
 
-impl Shared {
+impl<O: Owner> Shared<O> {
     /// `replaces` is true for a server that is known to have taken the place of another one.
-    pub(super) fn new(
-        config: ConnectConfig,
-        wire: Arc<Wire>,
-        owner: Arc<dyn Owner>,
-        replaces: bool,
-    ) -> Arc<Self> {
+    pub(super) fn new(config: ConnectConfig, wire: Arc<Wire>, owner: O, replaces: bool) -> Arc<Self> {
         let link = Link {
             epoch: 0,
             connection: None,
@@ -141,7 +136,7 @@ impl Shared {
             let link = self.lock();
             (link.epoch + 1, link.channels.clone())
         };
-        let receiver = Arc::new(Incoming { shared: self.clone(), epoch });
+        let receiver = Incoming { shared: self.clone(), epoch };
         let (connection, run_id, moved) = self.config.connect(&channels, &self.wire, receiver).await?;
         let mut failed = Vec::new();
         {
@@ -271,63 +266,55 @@ pub(super) fn outcome(call: &Call, result: Result<Executed, StoreError>) -> Repo
 }
 
 /// The arrivals of one connection.
-struct Incoming {
-    shared: Arc<Shared>,
+struct Incoming<O> {
+    shared: Arc<Shared<O>>,
     epoch: u64,
 }
 
-impl Receiver for Incoming {
-    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+impl<O: Owner> Receiver for Incoming<O> {
+    fn receive(&self, arrival: Arrival, reports: &mut Vec<Report>) {
         let shared = &self.shared;
-        let mut reports = Vec::with_capacity(arrivals.len());
-        let mut served = false;
-        for arrival in arrivals.drain(..) {
-            match arrival {
-                Arrival::Outcome(call, Ok(value)) => match self.on_reply(&call, value) {
-                    Ok(executed) => {
-                        served = true;
-                        reports.push(outcome(&call, Ok(executed)));
-                    }
-                    Err(malformed) => reports.push(outcome(&call, Err(malformed))),
-                },
-                Arrival::Outcome(call, Err(failed)) => reports.extend(self.on_error(call, &failed)),
-                // When it is connected, the session renews everything, with fresh leases: a grant that ends
-                // soon is not delivered before.
-                Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
-                Arrival::Message(payload) => reports.extend(self.on_message(&payload)),
-                Arrival::NotSubscribed(channel, refusal) => self.on_refusal(&channel, &refusal),
-                Arrival::Unsubscribed(channel) => {
-                    let link = shared.lock();
-                    if let (Some(connection), true) = (&link.connection, link.channels.contains(&channel)) {
-                        // Messages may have been missed. The session's next calls follow the subscription.
-                        connection.subscribe(&shared.config.subscription(&channel), &channel);
-                        reports.push(Report::Up);
-                    }
-                }
-                Arrival::Room => reports.push(Report::Writable),
-                Arrival::Ended(reason) => shared.disconnected(self.epoch, &reason),
+        match arrival {
+            Arrival::Outcome(call, Ok(value)) => {
+                let result = self.on_reply(&call, value);
+                reports.push(outcome(&call, result));
             }
+            Arrival::Outcome(call, Err(failed)) => reports.extend(self.on_error(call, &failed)),
+            // When it is connected, the session renews everything, with fresh leases: a grant that ends soon
+            // is not delivered before.
+            Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
+            Arrival::Message(payload) => self.on_message(&payload, reports),
+            Arrival::NotSubscribed(channel, refusal) => self.on_refusal(&channel, &refusal),
+            Arrival::Unsubscribed(channel) => {
+                let link = shared.lock();
+                if let (Some(connection), true) = (&link.connection, link.channels.contains(&channel)) {
+                    // Messages may have been missed. The session's next calls follow the subscription.
+                    connection.subscribe(&shared.config.subscription(&channel), &channel);
+                    reports.push(Report::Up);
+                }
+            }
+            Arrival::Room => reports.push(Report::Writable),
+            Arrival::Ended(reason) => shared.disconnected(self.epoch, &reason),
         }
-        if served {
-            shared.lock().served = true;
+    }
+
+    fn hand_on(&self, reports: &mut Vec<Report>) {
+        let is_reply = |report: &Report| matches!(report, Report::Outcome { result: Ok(_), .. });
+        if reports.iter().any(is_reply) {
+            self.shared.lock().served = true;
         }
-        if !reports.is_empty() {
-            shared.owner.report(&mut reports);
-        }
+        self.shared.owner.report(reports);
     }
 }
 
-impl Incoming {
-    fn on_message(&self, payload: &[u8]) -> Vec<Report> {
+impl<O: Owner> Incoming<O> {
+    fn on_message(&self, payload: &[u8], reports: &mut Vec<Report>) {
         if let Some(semaphore) = codec::decode_recall(payload) {
-            return vec![Report::Recall(semaphore)];
+            return reports.push(Report::Recall(semaphore));
         }
         match codec::decode_message(&self.shared.config.session, payload) {
-            Ok(events) => events.into_iter().map(Report::Event).collect(),
-            Err(malformed) => {
-                events::malformed_message(&malformed.0);
-                Vec::new()
-            }
+            Ok(events) => reports.extend(events.into_iter().map(Report::Event)),
+            Err(malformed) => events::malformed_message(&malformed.0),
         }
     }
 
@@ -393,7 +380,7 @@ mod tests {
     #[derive(Default)]
     struct Keeper(Mutex<Vec<Report>>);
 
-    impl Owner for Keeper {
+    impl Owner for Arc<Keeper> {
         fn report(&self, reports: &mut Vec<Report>) {
             self.0.lock().expect("no panic").append(reports);
         }
@@ -409,11 +396,11 @@ mod tests {
         fn report(&self, _reports: &mut Vec<Report>) {}
     }
 
-    fn shared(owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared> {
+    fn shared(owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared<Arc<Keeper>>> {
         shared_to("127.0.0.1:1", owner, replaces)
     }
 
-    fn shared_to(server: &str, owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared> {
+    fn shared_to(server: &str, owner: &Arc<Keeper>, replaces: bool) -> Arc<Shared<Arc<Keeper>>> {
         let session = SessionId::new("session").expect("it is plain");
         let (lease, sink) = (Duration::from_secs(15), Arc::<Keeper>::default());
         let options = StoreOptions { session, prefix: "p".into(), lease, sink };
@@ -450,8 +437,8 @@ mod tests {
         shared.lock().epoch = 2;
         for (epoch, believed) in [(1, 0), (2, 1)] {
             let granted = b"1 exports\ngranted session.1 7 0 holder".to_vec();
-            Incoming { shared: shared.clone(), epoch }.receive(&mut vec![Arrival::Message(granted)]);
-            let reports = std::mem::take(&mut *owner.0.lock().expect("no panic"));
+            let mut reports = Vec::new();
+            Incoming { shared: shared.clone(), epoch }.receive(Arrival::Message(granted), &mut reports);
             assert_eq!(reports.len(), believed, "{reports:?}");
         }
     }

@@ -7,7 +7,6 @@
 //! bytes, or wait for each other. Then the other protocol is tried, to find the cause: with a PING, or with
 //! the first message of a handshake, never with a password.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -48,7 +47,7 @@ const CLIENT_HELLO: [u8; 50] = {
 
 /// A connection without subscriptions, that the server has let in.
 pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection, StoreError> {
-    let (connection, _) = connect_with(server, times, Arc::new(NoReceiver), Vec::new()).await?;
+    let (connection, _) = connect_with(server, times, NoReceiver, Vec::new()).await?;
     Ok(connection)
 }
 
@@ -57,7 +56,7 @@ pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection,
 pub(crate) async fn connect_with(
     server: &Server,
     times: Times,
-    receiver: Arc<dyn Receiver>,
+    receiver: impl Receiver,
     commands: Vec<Cmd>,
 ) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
     let (secured, login) = (server.secured()?, server.login()?);

@@ -22,17 +22,17 @@ use permits_store::observe::events;
 use permits_store::{Report, StoreError};
 
 /// A connection to one server, kept up.
-pub(crate) struct ManagedConnection {
-    shared: Arc<Shared>,
+pub(crate) struct ManagedConnection<O: Owner> {
+    shared: Arc<Shared<O>>,
     tasks: Vec<AbortHandle>,
 }
 
-impl ManagedConnection {
+impl<O: Owner> ManagedConnection<O> {
     /// Connects to one server and subscribes to `channel`.
     pub(crate) async fn connect(
         config: ConnectConfig,
         wire: Arc<Wire>,
-        owner: Arc<dyn Owner>,
+        owner: O,
         channel: String,
     ) -> Result<Self, StoreError> {
         let shared = Shared::new(config, wire, owner, false);
@@ -47,7 +47,7 @@ impl ManagedConnection {
     pub(crate) fn begin(
         config: ConnectConfig,
         wire: Arc<Wire>,
-        owner: Arc<dyn Owner>,
+        owner: O,
         runtime: &Handle,
         replaces: bool,
     ) -> Self {
@@ -55,7 +55,7 @@ impl ManagedConnection {
         Self::start(Shared::new(config, wire, owner, replaces))
     }
 
-    fn start(shared: Arc<Shared>) -> Self {
+    fn start(shared: Arc<Shared<O>>) -> Self {
         let mut tasks = vec![tokio::spawn(maintain(shared.clone())).abort_handle()];
         if let Endpoint::Sentinels(group) = &shared.config.endpoint {
             for number in 0..group.count() {
@@ -165,7 +165,7 @@ impl ManagedConnection {
     }
 }
 
-impl Drop for ManagedConnection {
+impl<O: Owner> Drop for ManagedConnection<O> {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();
@@ -192,7 +192,7 @@ impl Drop for ManagedConnection {
 }
 
 /// Connects, and connects again whenever the connection ends.
-async fn maintain(shared: Arc<Shared>) {
+async fn maintain<O: Owner>(shared: Arc<Shared<O>>) {
     let config = &shared.config;
     let mut backoff = Backoff::new(config);
     // The last reason that was logged: again only after another one, or once a connection has served.

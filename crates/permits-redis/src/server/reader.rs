@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::state::{Arrival, Expected, Purpose, Receiver, Shared, State, closed};
 use super::stream::Readable;
 use crate::resp::{FromValue, Parser, RespError, RespResult, Value, cmd};
+use permits_store::Report;
 
 /// The most bytes of one read.
 const READ: usize = 64 << 10;
@@ -23,15 +24,16 @@ const READ: usize = 64 << 10;
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// The state of the task.
-pub(super) struct Reader {
+pub(super) struct Reader<R: Receiver> {
     readable: Readable,
     shared: Arc<Shared>,
-    receiver: Arc<dyn Receiver>,
+    receiver: R,
     buffer: Vec<u8>,
     parser: Parser,
     /// Collected during a turn.
     values: Vec<Value>,
     arrivals: Vec<Arrival>,
+    reports: Vec<Report>,
     answers: Vec<(oneshot::Sender<RespResult<Value>>, RespResult<Value>)>,
     has_finished: bool,
 }
@@ -48,8 +50,8 @@ enum Turn {
     End(RespError),
 }
 
-impl Reader {
-    pub(super) fn new(readable: Readable, shared: Arc<Shared>, receiver: Arc<dyn Receiver>) -> Self {
+impl<R: Receiver> Reader<R> {
+    pub(super) fn new(readable: Readable, shared: Arc<Shared>, receiver: R) -> Self {
         Self {
             readable,
             shared,
@@ -58,6 +60,7 @@ impl Reader {
             parser: Parser::default(),
             values: Vec::new(),
             arrivals: Vec::new(),
+            reports: Vec::new(),
             answers: Vec::new(),
             has_finished: false,
         }
@@ -213,9 +216,12 @@ impl Reader {
             // The caller may have given up.
             let _ = answer.send(result);
         }
-        if !self.arrivals.is_empty() {
-            self.receiver.receive(&mut self.arrivals);
-            self.arrivals.clear();
+        for arrival in self.arrivals.drain(..) {
+            self.receiver.receive(arrival, &mut self.reports);
+        }
+        if !self.reports.is_empty() {
+            self.receiver.hand_on(&mut self.reports);
+            self.reports.clear();
         }
     }
 
@@ -248,7 +254,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl<R: Receiver> Drop for Reader<R> {
     /// After a panic, or with the runtime, which takes the session with it: without outcomes.
     fn drop(&mut self) {
         if self.has_finished {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::stream::Writable;
 use crate::call::Call;
 use crate::resp::{Cmd, RespError, RespResult, Value};
+use permits_store::Report;
 
 /// The number of bytes that the socket has not taken from which on the connection is full. Below half of it,
 /// there is room.
@@ -40,19 +41,22 @@ pub(crate) enum Arrival {
     Ended(RespError),
 }
 
-/// The receiver of what a connection reads.
-pub(crate) trait Receiver: Send + Sync {
-    /// Takes all of `arrivals`. Called by the connection's task, under no lock of the connection.
-    fn receive(&self, arrivals: &mut Vec<Arrival>);
+/// The receiver of what a connection reads. Called by the connection's task, under no lock of the connection.
+pub(crate) trait Receiver: Send + 'static {
+    /// Takes one arrival, and adds what it means for the session to `reports`.
+    fn receive(&self, arrival: Arrival, reports: &mut Vec<Report>);
+
+    /// Takes all of `reports`, once all that one read has brought is received.
+    fn hand_on(&self, reports: &mut Vec<Report>);
 }
 
 /// The receiver of a connection that makes no calls and has no subscriptions.
 pub(crate) struct NoReceiver;
 
 impl Receiver for NoReceiver {
-    fn receive(&self, arrivals: &mut Vec<Arrival>) {
-        arrivals.clear();
-    }
+    fn receive(&self, _: Arrival, _: &mut Vec<Report>) {}
+
+    fn hand_on(&self, _: &mut Vec<Report>) {}
 }
 
 /// The times of a connection.

@@ -15,18 +15,26 @@ use crate::error;
 use crate::protocol::{Command, Declaration, Name, Operation, Recovery, SessionId};
 use crate::resp::{Cmd, RespResult, Value, cmd};
 use crate::script::Scripts;
-use permits_store::Request;
+use permits_store::{Report, Request};
 
 /// A timeout that no step reaches on a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The arrivals, as they were handed over: all of one read together.
-struct Collector(mpsc::UnboundedSender<Vec<Arrival>>);
+struct Collector {
+    read: Mutex<Vec<Arrival>>,
+    sender: mpsc::UnboundedSender<Vec<Arrival>>,
+}
 
 impl Receiver for Collector {
-    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+    fn receive(&self, arrival: Arrival, reports: &mut Vec<Report>) {
+        self.read.lock().expect("no panic").push(arrival);
+        reports.push(Report::Up);
+    }
+
+    fn hand_on(&self, _: &mut Vec<Report>) {
         // The receiver of the test may be gone.
-        let _ = self.0.send(std::mem::take(arrivals));
+        let _ = self.sender.send(std::mem::take(&mut *self.read.lock().expect("no panic")));
     }
 }
 
@@ -39,7 +47,7 @@ fn connect(
     let (readable, writable) = tokio::io::split(ours);
     let (sender, arrivals) = mpsc::unbounded_channel();
     let halves = (Box::new(readable) as _, Box::new(writable) as _);
-    (Connection::start(halves, times, Arc::new(Collector(sender))), server, arrivals)
+    (Connection::start(halves, times, Collector { read: Mutex::default(), sender }), server, arrivals)
 }
 
 /// The encoding of calls, made once.
@@ -328,7 +336,7 @@ async fn a_dropped_connection_closes_the_stream() {
     let (ours, mut server) = tokio::io::duplex(64);
     let (readable, writable) = tokio::io::split(ours);
     let halves = (Box::new(readable) as _, Box::new(writable) as _);
-    drop(Connection::start(halves, Times::default(), Arc::new(NoReceiver)));
+    drop(Connection::start(halves, Times::default(), NoReceiver));
     let end = timeout(LIMIT, server.read_u8()).await.expect("it ends");
     assert_eq!(end.expect_err("nothing was sent").kind(), io::ErrorKind::UnexpectedEof);
 }
@@ -375,8 +383,7 @@ async fn bytes_that_the_stream_keeps_are_flushed() {
     let (inner, mut server) = tokio::io::duplex(3);
     let slow = Slow { inner, kept: Arc::default() };
     let (silent, _unused) = tokio::io::duplex(1);
-    let connection =
-        Connection::start((Box::new(silent), Box::new(slow)), Times::default(), Arc::new(NoReceiver));
+    let connection = Connection::start((Box::new(silent), Box::new(slow)), Times::default(), NoReceiver);
     let query = tokio::spawn(async move { connection.query::<Value>(&echo(5)).await });
     let mut received = [0; 21];
     timeout(LIMIT, server.read_exact(&mut received)).await.expect("all is written").expect("it is open");

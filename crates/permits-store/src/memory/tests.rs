@@ -176,9 +176,9 @@ fn each_command_is_later_than_the_one_before() {
 #[tokio::test]
 async fn a_memory_without_pinned_limits_is_dropped_with_its_last_session() {
     let name = "memory-that-goes";
-    for (change, stays) in [(LimitChange::Set(7), true), (LimitChange::Unpin, false)] {
+    for (id, change, stays) in [("pin", LimitChange::Set(7), true), ("unpin", LimitChange::Unpin, false)] {
         let session = open(name, "operator", &Arc::default());
-        let origin = RequestId::new("change").expect("it is plain").into();
+        let origin = RequestId::new(id).expect("it is plain").into();
         let set = Operation::SetLimit { origin, change, expected_version: None };
         session.send(request("operator", set)).expect("it has no messages").expect("it is done");
         drop(session);

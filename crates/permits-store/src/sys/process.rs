@@ -23,6 +23,12 @@ struct Node<T> {
     next: OnceLock<Box<Node<T>>>,
 }
 
+impl<T: Default> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Default> PerProcess<T> {
     /// No value yet: each process makes its own when it first asks.
     pub const fn new() -> Self {
