@@ -181,6 +181,19 @@ impl Child {
         Ok(kill_process_group(self.pid, signal)?)
     }
 
+    /// Returns true if the command is in a wait that no signal interrupts, so that it cannot stop.
+    #[cfg(target_os = "linux")]
+    pub(super) fn cannot_stop(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        // The state follows the name, which may contain any character.
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D')))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn cannot_stop(&self) -> bool {
+        false
+    }
+
     /// Signals the process group. An error also if the command itself was not signalled, such as `sudo`, of
     /// whose group the others were.
     pub(super) fn kill(&self) -> io::Result<()> {

@@ -47,6 +47,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// could continue it: as the first process of a container or of a session.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
+/// The intervals, and the number of them, at which a command that was told to stop is looked at again.
+const URGE_INTERVAL: Duration = Duration::from_millis(50);
+const URGES: u32 = 40;
+
 /// A command under supervision.
 pub(super) struct Supervisor {
     child: Child,
@@ -56,6 +60,10 @@ pub(super) struct Supervisor {
     wants_terminal: bool,
     /// The last of SIGTSTP, SIGTTIN and SIGTTOU that came to this process and was forwarded.
     forwarded_stop: Option<Signal>,
+    /// The number of intervals for which [`Supervisor::urge_to_stop`] looks after the stop.
+    urges: u32,
+    /// The command was continued so that it can stop.
+    continued_to_stop: bool,
     /// A SIGINT came to this process and was forwarded.
     forwarded_interrupt: bool,
 }
@@ -138,7 +146,16 @@ impl Supervisor {
         terminal: Option<Terminal>,
         wants_terminal: bool,
     ) -> Self {
-        Self { child, signals, terminal, wants_terminal, forwarded_stop: None, forwarded_interrupt: false }
+        Self {
+            child,
+            signals,
+            terminal,
+            wants_terminal,
+            forwarded_stop: None,
+            urges: 0,
+            continued_to_stop: false,
+            forwarded_interrupt: false,
+        }
     }
 
     /// Supervises the command until it has ended or has to be ended. `max_hold` is the longest time for which
@@ -183,6 +200,7 @@ impl Supervisor {
                         return Ok(ended);
                     }
                 }
+                () = sleep(URGE_INTERVAL), if self.urges > 0 => self.urge_to_stop(),
             }
         }
     }
@@ -226,12 +244,27 @@ impl Supervisor {
 
     fn forward(&mut self, signal: Signal) {
         if matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU) {
-            self.forwarded_stop = Some(signal);
+            (self.forwarded_stop, self.urges) = (Some(signal), URGES);
         }
         self.forwarded_interrupt |= signal == Signal::INT;
         if let Err(error) = self.child.signal(signal) {
             let error = not_signalled(&error);
             report::say(format_args!("signal {} could not be forwarded: {error}", signal.as_raw()));
+        }
+    }
+
+    /// Stops a command that has stopped in the middle of starting a program. A shell that starts one by vfork
+    /// cannot stop until its child has called exec, and the child cannot call exec once it is stopped. Both
+    /// would stand still, and no process would be told. So the child gets a moment to call exec.
+    fn urge_to_stop(&mut self) {
+        self.urges -= 1;
+        let Some(signal) = self.forwarded_stop else { return self.urges = 0 };
+        if self.continued_to_stop {
+            self.continued_to_stop = false;
+            let _ = self.child.signal(signal);
+        } else if self.urges > 0 && self.child.cannot_stop() {
+            self.continued_to_stop = true;
+            let _ = self.child.signal(Signal::CONT);
         }
     }
 
@@ -306,6 +339,7 @@ impl Supervisor {
         if !permits.is_held() {
             return Err(EndReason::lost(permits).await);
         }
+        (self.urges, self.continued_to_stop) = (0, false);
         if let Some(terminal) = &self.terminal
             && self.wants_terminal
             && terminal.is_ours()

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use permits_testkit::skip;
 use permits_testkit::wait::{self, SILENCE};
 use rustix::process::Signal;
 
@@ -168,11 +169,51 @@ fn a_job_in_the_background_is_stopped_with_its_command() {
         session.terminal.shows("listed");
         session.terminal.screen().contains("Stopped")
     };
-    assert!(wait::until(stopped), "{} beats", length());
+    if !wait::until(stopped) {
+        // What each process of the job is doing.
+        session.types("ps -o pid,pgid,stat,args");
+        session.terminal.shows("prompt> ");
+        panic!("{} beats: {}", length(), session.terminal.screen());
+    }
     // The command is stopped when permits is: it beats no more.
     let before = length();
     assert_eq!(output(&mut run(&server, &name, "--limit 2", "echo ran")).stdout, "ran\n");
     assert_eq!(length(), before);
+    session.types("fg");
+    session.types("both");
+    session.terminal.shows("chosen: both");
+    session.terminal.shows("prompt> ");
+    session.terminal.types("exit 0\n");
+    assert_eq!(session.terminal.finish(), 0);
+}
+
+/// A shell that starts a program by vfork cannot stop before its child has called exec, which cannot call it
+/// while it is stopped.
+#[test]
+fn a_command_that_is_about_to_start_a_program_is_stopped() {
+    if skip::without_program("python3") {
+        return;
+    }
+    let (server, _) = fresh();
+    // Python starts programs by vfork. Its child looks in all of these directories, each a long way, before it
+    // gives up. The neighbour waits until it is on its way.
+    let starts = "import signal, subprocess
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+env = {'PATH': ':'.join(['/' + 'usr/../' * 500 + 'none'] * 10000)}
+while True:
+    try:
+        subprocess.run(['none'], env=env)
+    except FileNotFoundError:
+        print('line', flush=True)";
+    let chooses = CHOOSES.replace("read line;", "read line; sleep 0.2;");
+    let mut session = Session::start(&server, &[("starts", starts), ("chooses", &chooses)]);
+    session.types(&format!("{RUN} -- python3 starts | sh chooses &"));
+    let stopped = || {
+        session.types("jobs; echo listed");
+        session.terminal.shows("listed");
+        session.terminal.screen().contains("Stopped")
+    };
+    assert!(wait::until(stopped), "{}", session.terminal.screen());
     session.types("fg");
     session.types("both");
     session.terminal.shows("chosen: both");
