@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// The time for which the store may be unreachable before the calls that wait for it fail.
-    pub(super) fn store_timeout(&self) -> Duration {
+    pub(in crate::session) fn store_timeout(&self) -> Duration {
         self.turn.config.store_timeout
     }
 

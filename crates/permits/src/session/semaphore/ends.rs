@@ -28,11 +28,16 @@ impl SemaphoreSession {
     /// Ends the outages of calls that nothing needs any more. To be called when the calls are made: whatever
     /// is to be repeated is in flight then, or waits for the end of a pause.
     pub(super) fn end_unneeded_outages(&mut self) {
-        let Outages { acquiring, releasing, renewing, confirming } = &mut self.outages;
+        let Outages { acquiring, releasing, renewing, confirming, unheard } = &mut self.outages;
         let InFlight { acquiring: acquires, releasing: releases, renewing: renewals, .. } = self.in_flight;
-        acquiring.take_if(|_| acquires == 0 && self.unsent.is_empty());
-        releasing.take_if(|_| releases == 0 && self.releases.is_empty());
-        renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due);
+        for ended in [
+            acquiring.take_if(|_| acquires == 0 && self.unsent.is_empty()),
+            releasing.take_if(|_| releases == 0 && self.releases.is_empty()),
+            renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due),
+        ] {
+            Outages::end_unheard(unheard, ended);
+        }
+        unheard.take_if(|_| self.acquisitions.values().all(|entry| entry.permit.is_some()));
         confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
     }
 

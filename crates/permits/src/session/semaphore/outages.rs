@@ -3,7 +3,8 @@
 //! A kind may fail for hours while the others succeed: confirmations have a connection of their own, which a
 //! server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
 //! to the kind of call that failed. It ends when such a call succeeds, or when no request needs one any more:
-//! a failure that nobody repeats says nothing about the store a minute later.
+//! a failure that nobody repeats says nothing about the store a minute later. It still says why a request that
+//! waits has heard nothing, until the store replies on the same connection: see [`Outages::unheard`].
 //!
 //! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. Those that are
 //! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
@@ -22,6 +23,10 @@ pub(super) struct Outages {
     pub(super) releasing: Option<Outage>,
     pub(super) renewing: Option<Outage>,
     pub(super) confirming: Option<Outage>,
+    /// An outage of the session's own connection that ended because nothing needed its call any more. The
+    /// store has not replied since. For example, a try fails for lack of an answer, and beside it a request
+    /// waits in line: when the time of that request is up, the store was silent, and not the line long.
+    pub(super) unheard: Option<Outage>,
 }
 
 impl Outages {
@@ -37,6 +42,10 @@ impl Outages {
 
     /// Notes the end of a call.
     pub(super) fn note(&mut self, kind: &CallKind, failed: Option<&StoreError>, now: Moment) {
+        let is_answer = failed.is_none_or(|error| !error.is_temporary());
+        if is_answer && !matches!(kind, CallKind::Confirm(_)) {
+            self.unheard = None;
+        }
         let Some(outage) = self.of(kind) else { return };
         match failed {
             Some(error) if error.is_temporary() => Outage::record(outage, error.clone(), now),
@@ -58,12 +67,21 @@ impl Outages {
     /// The longest outage that a request of this stage may blame when its own time is up: its own, or else
     /// that of any call on the connection that it uses.
     pub(super) fn to_blame(&self, stage: Stage) -> Option<&Outage> {
-        let of_the_store = [&self.acquiring, &self.releasing, &self.renewing].into_iter().flatten();
+        let Self { acquiring, releasing, renewing, unheard, .. } = self;
+        let of_the_store = [acquiring, releasing, renewing, unheard].into_iter().flatten();
         self.at(stage).iter().chain(of_the_store).min_by_key(|outage| outage.since)
     }
 
+    /// Notes an outage that ends although the store has not replied.
+    pub(super) fn end_unheard(unheard: &mut Option<Outage>, ended: Option<Outage>) {
+        let since = unheard.as_ref().map(|outage| outage.since);
+        if let Some(ended) = ended.filter(|ended| since.is_none_or(|since| ended.since < since)) {
+            *unheard = Some(ended);
+        }
+    }
+
     pub(super) fn longest(&self) -> Option<&Outage> {
-        let Self { acquiring, releasing, renewing, confirming } = self;
+        let Self { acquiring, releasing, renewing, confirming, unheard: _ } = self;
         let all = [acquiring, releasing, renewing, confirming];
         all.into_iter().flatten().min_by_key(|outage| outage.since)
     }

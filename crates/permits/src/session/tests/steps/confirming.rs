@@ -21,7 +21,7 @@ impl Bench {
         Self::with(Config { replicas: 1, store_timeout: STORE_TIMEOUT, ..config("session", LEASE) })
     }
 
-    fn fail(&mut self, call: Call) {
+    pub(super) fn fail(&mut self, call: Call) {
         self.engine.on_return(call.sent, Err(unreachable()), self.now);
         self.engine.take_outbox().deliver(None);
     }
@@ -163,21 +163,4 @@ fn a_renewal_by_the_program_that_failed_fails_no_waiter() {
     bench.serve_for(limit);
     assert!(patient.try_take().is_none(), "it waits");
     assert_eq!(refused(&mut hasty), AcquireError::TimedOut { waited: limit }, "the store answers");
-}
-
-/// As a request that was sent once, and whose caller has left since.
-#[test]
-fn a_call_that_failed_and_is_not_repeated_is_no_reason() {
-    let mut bench = Bench::new();
-    let second = Duration::from_secs(1);
-    let mut waiter = bench.acquire_within(Wait::AtMost(second));
-    let call = bench.call();
-    bench.answer(call, waiting());
-    let other = bench.acquire("a", LEASE);
-    let call = bench.call();
-    bench.fail(call);
-    drop(other);
-    assert!(bench.calls().is_empty(), "nothing is to be given back");
-    bench.pass(second);
-    assert_eq!(refused(&mut waiter), AcquireError::TimedOut { waited: second });
 }

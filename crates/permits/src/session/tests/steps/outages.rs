@@ -152,6 +152,44 @@ fn an_outage_that_is_over_is_no_reason() {
     assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: short });
 }
 
+impl Bench {
+    /// A request whose call fails, and whose caller leaves then: nothing makes the call again.
+    fn give_up_a_call(&mut self) {
+        let other = self.acquire("a", LEASE);
+        let call = self.call();
+        self.fail(call);
+        drop(other);
+        assert!(self.calls().is_empty(), "nothing is to be given back");
+    }
+}
+
+/// Nothing makes the failed call again, so it has no outage. The store has still not replied.
+#[test]
+fn a_waiter_beside_a_call_that_was_given_up_learns_of_the_silence() {
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    let mut without_limit = bench.acquire("a", LEASE);
+    let call = bench.call();
+    bench.answer(call, waiting());
+    bench.give_up_a_call();
+    bench.pass(SECOND);
+    assert_unreachable(&mut pending);
+    bench.pass(bench.engine.store_timeout());
+    assert!(without_limit.try_take().is_none(), "only its own calls can fail it");
+}
+
+#[test]
+fn a_reply_after_a_call_that_was_given_up_ends_the_silence() {
+    let mut bench = Bench::new();
+    let mut pending = bench.waiting_for_a_second();
+    bench.give_up_a_call();
+    bench.engine.on_up(bench.now);
+    let renewal = bench.call();
+    bench.answer(renewal, renewed(RenewOutcome::Waiting { position: 0 }));
+    bench.pass(SECOND);
+    assert_eq!(refused(&mut pending), AcquireError::TimedOut { waited: SECOND });
+}
+
 /// The permit has a deadline of its own.
 #[test]
 fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_end() {
