@@ -1,4 +1,4 @@
-// Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it.
+// Made of docs/reference/status.schema.json: the test `inspections` of permits-testkit writes it.
 
 /** The thresholds beyond which it needs a look, by an operator. */
 export interface Alert {

@@ -7,7 +7,7 @@ const [root, directory] = process.argv.slice(2);
 mkdirSync(directory, { recursive: true });
 const blocksOf = (text) => [...text.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block);
 
-for (const page of ['docs/node.md', 'docs/migration.md', 'README.md', 'bindings/node/README.md']) {
+for (const page of ['docs/languages/node.md', 'docs/migration.md', 'README.md', 'bindings/node/README.md']) {
   const text = readFileSync(join(root, page), 'utf8');
   for (const [index, block] of blocksOf(text).entries()) {
     const lacks = (name) => new RegExp(`\\b${name}\\.`).test(block) && !new RegExp(`const ${name}\\b`).test(block);

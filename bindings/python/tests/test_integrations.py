@@ -1,4 +1,4 @@
-"""The files of docs/integrations.md, in the programs of the frameworks, on a server."""
+"""The files of docs/languages/integrations.md, in the programs of the frameworks, on a server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Site:
         self.directory, self.server = directory, server
         self.url = f"{server.url}?recovery=off"
         self.programs: list[subprocess.Popen[str]] = []
-        page = (ROOT / "docs/integrations.md").read_text()
+        page = (ROOT / "docs/languages/integrations.md").read_text()
         blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
         assert len(blocks) == page.count("```python\n") == 6
         for name, block in blocks:

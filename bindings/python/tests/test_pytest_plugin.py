@@ -283,7 +283,7 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
 
 
 def test_the_example_of_the_page_runs(project: Project) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/languages/python.md").read_text(), re.MULTILINE | re.DOTALL)
     (block,) = [block for block in blocks if "import pytest" in block]
     project.pytester.makepyfile(training="def train(device): assert device in (0, 1)")
     code, output = project.run(block, f"--permits-url={project.url}")

@@ -50,10 +50,10 @@ pub enum StoreError {
         reason: String,
     },
     /// The semaphore, the directory or the handle is of another version of `permits`, whose layout this one
-    /// does not read. Nothing was changed. docs/upgrading.md says what to do.
+    /// does not read. Nothing was changed. docs/operate/upgrade.md says what to do.
     #[error(
         "{what} has layout {found}, and this version of permits reads layout {supported}: use the version that made it, or \
-         delete it when nothing uses it any more (see docs/upgrading.md)"
+         delete it when nothing uses it any more (see docs/operate/upgrade.md)"
     )]
     OtherLayout {
         /// The semaphore or the directory.

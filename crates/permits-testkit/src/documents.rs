@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The text of a document, such as `guide.md`.
+/// The text of a document, such as `start.md`.
 #[track_caller]
 pub fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
@@ -75,7 +75,7 @@ pub struct LibraryMetric {
     pub meaning: String,
 }
 
-/// The metrics that `docs/monitoring.md` lists. The suite `observability` shows that the library has
+/// The metrics that `docs/reference/metrics.md` lists. The suite `observability` shows that the library has
 /// these.
 pub fn library_metrics() -> Vec<LibraryMetric> {
     let metric = |cells: Vec<String>| LibraryMetric {
@@ -85,5 +85,5 @@ pub fn library_metrics() -> Vec<LibraryMetric> {
         labels: quoted(&cells[3]),
         meaning: cells[4].clone(),
     };
-    table("monitoring.md", "Metrics of a program").into_iter().map(metric).collect()
+    table("reference/metrics.md", "Metrics of a program").into_iter().map(metric).collect()
 }

@@ -105,5 +105,5 @@ const _: () = {
 
 /// The page with examples, so that these are compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/tower.md")]
+#[doc = include_str!("../../../docs/languages/tower.md")]
 struct Page;

@@ -1,7 +1,8 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 //!
-//! The feature `serde` makes it the JSON of the command. `docs/status.schema.json` describes that, and the
-//! types of the packages for Python and Node are made of it: a field that is added here and there is in all.
+//! The feature `serde` makes it the JSON of the command. `docs/reference/status.schema.json` describes that,
+//! and the types of the packages for Python and Node are made of it: a field that is added here and there is
+//! in all.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};

@@ -149,10 +149,30 @@ const _: () = {
 mod documents {
     #[doc = include_str!("../../../docs/cookbook.md")]
     mod cookbook {}
-    #[doc = include_str!("../../../docs/guide.md")]
-    mod guide {}
     #[doc = include_str!("../../../docs/migration.md")]
     mod migration {}
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/languages/rust.md")]
+    mod rust {}
+    #[doc = include_str!("../../../docs/use/ending.md")]
+    mod use_ending {}
+    #[doc = include_str!("../../../docs/use/keep.md")]
+    mod use_keep {}
+    #[doc = include_str!("../../../docs/use/lanes.md")]
+    mod use_lanes {}
+    #[doc = include_str!("../../../docs/use/limits.md")]
+    mod use_limits {}
+    #[doc = include_str!("../../../docs/use/losing.md")]
+    mod use_losing {}
+    #[doc = include_str!("../../../docs/use/newest.md")]
+    mod use_newest {}
+    #[doc = include_str!("../../../docs/use/rates.md")]
+    mod use_rates {}
+    #[doc = include_str!("../../../docs/use/several.md")]
+    mod use_several {}
+    #[doc = include_str!("../../../docs/use/slots.md")]
+    mod use_slots {}
+    #[doc = include_str!("../../../docs/use/waiting.md")]
+    mod use_waiting {}
 }

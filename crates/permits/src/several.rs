@@ -1,7 +1,8 @@
 //! [`AcquireAll`] and [`PermitSet`]: permits of several semaphores, acquired and released together.
 //!
 //! They are acquired one after the other, in one order that all programs share. So no two programs wait for
-//! one another in a circle, and docs/design.md says why that admits as many as a grant of all at once would.
+//! one another in a circle, and docs/inside/design.md says why that admits as many as a grant of all at once
+//! would.
 //!
 //! A grant with `at_least` counts from the moment at which the whole set is held, whatever its place in that
 //! order. Otherwise the units of a rate would have cooled while the set waited for a place, and many sets

@@ -4,7 +4,7 @@
 //! - **Measures**: connections to the store, resident memory, processor time of permits that are only held,
 //!   and cycles of acquiring and releasing.
 //! - **Run**: `scripts/lab hold`, which takes a minute; `--quick` for a little of everything.
-//! - **Result**: a table in `docs/hold.md`.
+//! - **Result**: a table in `docs/languages/any.md`.
 //!
 //! The memory of several processes is the sum of their proportional sets, in which a page that n of them
 //! share counts as an nth for each.
@@ -50,7 +50,7 @@ struct Cost {
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let second = Duration::from_secs(1);
     let (scale, page) = match arguments {
-        [] => (Scale { many: 1000, processes: 100, idle: 20 * second, cycles: 10 * second }, "docs/hold.md"),
+        [] => (Scale { many: 1000, processes: 100, idle: 20 * second, cycles: 10 * second }, "docs/languages/any.md"),
         ["--quick"] => (Scale { many: 50, processes: 5, idle: second, cycles: second }, "target/hold.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };

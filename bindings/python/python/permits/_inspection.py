@@ -1,4 +1,4 @@
-"""Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it."""
+"""Made of docs/reference/status.schema.json: the test `inspections` of permits-testkit writes it."""
 
 from dataclasses import dataclass
 from typing import Literal, Optional, Tuple

@@ -125,8 +125,8 @@ Standard output:
   {\"event\":\"released\",\"reason\":\"...\"}
   {\"event\":\"failed\",\"exit_code\":75,\"reason\":\"...\"}    no permit
   The resource may be used from granted to lost, released or the end of
-  this process. docs/hold.md has programs in several languages. The schema
-  is docs/hold.schema.json.
+  this process. docs/languages/any.md has programs in several languages. The schema
+  is docs/reference/hold.schema.json.
 
 Standard input:
   release   release the permit
@@ -144,7 +144,7 @@ Many permits:
   A loss or a refusal ends that id alone, and a line that is not valid has
   no effect: {\"id\":7,\"event\":\"invalid\",\"line\":3,\"reason\":\"...\"}. All
   permits share one connection to the store. Up to 100,000 requests at
-  once. The schema of the lines is docs/hold-many.schema.json.
+  once. The schema of the lines is docs/reference/hold-many.schema.json.
   With --listen unix:/run/permits/socket, any number of programs do so over
   a Unix socket, which only this user can connect to (mode 0600). The end
   of a connection releases its permits. The socket of a process that has
@@ -181,7 +181,7 @@ Handle:
 
 JSON:
   {\"handle\",\"name\",\"holder\",\"weight\",\"token\",\"slot\",\"remaining_ms\"}
-  The schema is docs/acquire.schema.json.
+  The schema is docs/reference/acquire.schema.json.
 
 Exit code:
     0  the handle is on standard output

@@ -38,7 +38,7 @@ JSON:
   expired and revoked count what has happened since the store has the
   semaphore.
   alert has the thresholds of permits alert, null if one is not set.
-  The schema is docs/status.schema.json.",
+  The schema is docs/reference/status.schema.json.",
     exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
 
@@ -63,7 +63,7 @@ JSON:
   semaphore cannot be read, say because its keys belong to another program:
   then all but its name and need is unknown, that is 0, false or null. It
   is null otherwise. need is the number by which --sort need orders: 5 and
-  more need a look. The schema is docs/list.schema.json.
+  more need a look. The schema is docs/reference/list.schema.json.
 
 Semaphores:
   Those in use, those used within the last minutes, and those that are
@@ -146,7 +146,7 @@ JSON:
   {\"event\":\"changed\",\"at_ms\",\"name\",\"change\",\"by\",\"text\",\"limit\",
    \"holder\",\"reason\",\"age_ms\"}
   {\"event\":\"unreachable\",\"at_ms\",\"name\",\"reason\"}
-  docs/monitoring.md describes them. The schema is docs/watch.schema.json.
+  docs/operate/monitor.md describes them. The schema is docs/reference/watch.schema.json.
 
 Unreachable:
   A store that cannot be reached is reported once, and read again at each
@@ -179,7 +179,7 @@ Endpoints:
   /api/v1/events             changes, as server-sent events
   POST /api/v1/semaphores/NAME/change
                              makes a change, with --allow-write
-  NAME is percent-encoded. docs/monitoring.md describes them.
+  NAME is percent-encoded. docs/operate/monitor.md describes them.
 
 Standard output:
   listening on http://127.0.0.1:9710/    when requests are answered

@@ -1,8 +1,8 @@
 //! `permits hold`: holds permits for a program in any language that can start a process.
 //!
-//! The protocol is docs/hold.md: an event a line to the program, a wish a line from it. A permit is released
-//! when the program says so, closes its end, or ends. Until then it is kept, also through a Ctrl-C, which
-//! reaches the whole process group: the program may still use the resource.
+//! The protocol is docs/languages/any.md: an event a line to the program, a wish a line from it. A permit is
+//! released when the program says so, closes its end, or ends. Until then it is kept, also through a Ctrl-C,
+//! which reaches the whole process group: the program may still use the resource.
 //!
 //! There is one machine for one permit, for any number of them (`--many`), and for those of several programs
 //! (`--listen`). A program is a [`Connection`], with an [`Acquisition`] for each of its requests.

@@ -1,5 +1,5 @@
-//! The programs of docs/hold.md and docs/migration.md, as they stand there, in the languages that this
-//! machine has.
+//! The programs of docs/languages/any.md and docs/migration.md, as they stand there, in the languages that
+//! this machine has.
 
 use std::fs;
 use std::process::Command;
@@ -36,11 +36,12 @@ struct Example {
 }
 
 impl Example {
-    /// The program of docs/hold.md in this language; `None` if the machine does not have the language.
+    /// The program of docs/languages/any.md in this language; `None` if the machine does not have the
+    /// language.
     #[track_caller]
     fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
         let (kind, ..) = language;
-        let block = program("hold.md", kind);
+        let block = program("languages/any.md", kind);
         let lines = block.lines().count();
         assert!(lines <= MAX_LINES, "{kind} has {lines} lines");
         Self::of(language, &block, work)

@@ -144,7 +144,7 @@ fn each_copy_of_the_version_is_that_of_the_workspace() {
         ("bindings/node/package-lock.json", "\"name\": \"permits\",\n      \"version\": \"", &version),
         ("contrib/kubernetes/README.md", "registry.example/permits:", &version),
         ("contrib/kubernetes/serve.yaml", "registry.example/permits:", &version),
-        ("docs/installing.md", "permits = \"", minor),
+        ("docs/operate/install.md", "permits = \"", minor),
         ("README.md", "crates/permits\" } # \"", minor),
     ] {
         let text = read(file);

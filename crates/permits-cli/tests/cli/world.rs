@@ -1,5 +1,5 @@
-//! A store, programs that use it, and the terminal of an operator: for the commands of `docs/runbook.md` and
-//! of [`calls`](crate::calls).
+//! A store, programs that use it, and the terminal of an operator: for the commands of
+//! `docs/operate/runbook.md` and of [`calls`](crate::calls).
 
 use std::process::Command;
 use std::sync::LazyLock;

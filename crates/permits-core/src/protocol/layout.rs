@@ -1,6 +1,6 @@
 //! The layout: the version of all that outlives a program. The state and the entries in a server, a local
 //! file and a handle carry it, and a program reads and writes those of its own layout alone.
-//! docs/upgrading.md has the rules for a change.
+//! docs/operate/upgrade.md has the rules for a change.
 
 /// The layout that this build reads and writes. From 1 to 15, because the first byte of an entry has it
 /// beside four flags.

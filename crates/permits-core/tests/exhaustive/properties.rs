@@ -1,4 +1,4 @@
-//! The properties, by their names in docs/guarantees.md.
+//! The properties, by their names in docs/inside/guarantees.md.
 //!
 //! The effect of one command is checked as in random histories (`permits_testkit::history::checks`).
 //! Properties of the clients, and of histories, are here.

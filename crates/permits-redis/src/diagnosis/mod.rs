@@ -155,7 +155,7 @@ fn unreachable(server: &Server, error: &StoreError) -> Finding {
              user with the rights that are needed."
         }
         StoreError::Mismatch { .. } | StoreError::Tls { .. } => {
-            "Nothing can be acquired until the URL fits the server; docs/operations.md has a table of URLs and their \
+            "Nothing can be acquired until the URL fits the server; docs/operate/stores.md has a table of URLs and their \
              options."
         }
         _ => {

@@ -178,7 +178,7 @@ fn of_error(error: &StoreError) -> Finding {
              alive, more than the limit may be held until its lease ends."
         ),
         StoreError::OtherLayout { .. } => {
-            "Another version of this library made it: use that version, or another directory (docs/upgrading.md)."
+            "Another version of this library made it: use that version, or another directory (docs/operate/upgrade.md)."
         }
         StoreError::Unsupported { .. } => {
             "Programs get the same error. Use Redis or Valkey, or a directory for each machine."

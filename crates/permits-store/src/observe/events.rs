@@ -2,7 +2,7 @@
 //!
 //! The target of an event is `permits::` and the name of its function. So each event has a target of its own,
 //! by which a filter selects it. Targets and names of fields are an interface of the library:
-//! `docs/monitoring.md` lists them.
+//! `docs/reference/metrics.md` lists them.
 //!
 //! An event about an acquisition has the span of the acquisition as its parent. An outcome keeps the span
 //! open until it is emitted.

@@ -12,7 +12,7 @@
 //! caller, or by the thread that signals a loss; what the engine finds out is tallied, and recorded when the
 //! lock is free.
 //!
-//! A test compares `docs/monitoring.md` with what a program emits.
+//! A test compares `docs/reference/metrics.md` with what a program emits.
 
 pub mod events;
 pub mod meters;

@@ -1,5 +1,5 @@
-//! The types of an inspection in the packages for Python and Node are those of `docs/status.schema.json`,
-//! with its descriptions.
+//! The types of an inspection in the packages for Python and Node are those of
+//! `docs/reference/status.schema.json`, with its descriptions.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits-testkit --test it -- inspections` writes them.
 //!
@@ -12,7 +12,8 @@ use crate::tidy::{WIDTH, repository};
 /// Fields that the command adds. A client has the address of its store itself.
 const OF_THE_COMMAND: &[&str] = &["store"];
 
-const MADE: &str = "Made of docs/status.schema.json: the test `inspections` of permits-testkit writes it.";
+const MADE: &str =
+    "Made of docs/reference/status.schema.json: the test `inspections` of permits-testkit writes it.";
 
 #[derive(Clone, Copy)]
 enum Language {
@@ -154,7 +155,7 @@ impl Language {
 #[test]
 fn the_packages_have_the_types_of_the_schema() {
     let read = |path: &str| std::fs::read_to_string(repository().join(path)).unwrap_or_default();
-    let schema = serde_json::from_str(&read("docs/status.schema.json")).expect("it is JSON");
+    let schema = serde_json::from_str(&read("docs/reference/status.schema.json")).expect("it is JSON");
     for (path, text) in [Python, Node].map(|language| language.file(&schema)) {
         if std::env::var_os("PERMITS_ACCEPT").is_some() {
             std::fs::write(repository().join(path), &text).expect("it can be written");

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The directories with documents.
-const DIRECTORIES: [&str; 2] = [".", "docs"];
+const DIRECTORIES: [&str; 7] =
+    [".", "docs", "docs/inside", "docs/languages", "docs/operate", "docs/reference", "docs/use"];
 
 /// The directories with documents of the laboratory, and its place.
 const LAB: &str = "lab";

@@ -1,5 +1,5 @@
 //! The keywords of outcomes: the field `outcome` of the span `acquire`, the field `reason` of events, and the
-//! label `reason` of metrics. `docs/monitoring.md` lists them.
+//! label `reason` of metrics. `docs/reference/metrics.md` lists them.
 
 use crate::error::{AcquireError, Ended, Lost};
 

@@ -1,5 +1,5 @@
 //! Observation: the events, spans and metrics of programs that use the library, beside the tables of
-//! `docs/monitoring.md`.
+//! `docs/reference/metrics.md`.
 //!
 //! A process has one subscriber and one recorder, so the tests share them, and run one after the other where
 //! one disturbs another.

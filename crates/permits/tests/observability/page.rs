@@ -1,8 +1,8 @@
-//! The events and spans that `docs/monitoring.md` lists.
+//! The events and spans that `docs/reference/metrics.md` lists.
 
 use permits_testkit::documents::{quoted, read, table};
 
-const PAGE: &str = "monitoring.md";
+const PAGE: &str = "reference/metrics.md";
 
 /// An event: target, level, fields.
 pub(crate) type EventRow = (String, String, Vec<String>);

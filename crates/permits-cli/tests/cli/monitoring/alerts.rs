@@ -71,16 +71,16 @@ fn each_alert_has_a_severity_a_duration_and_texts_with_labels_that_it_has() {
             }
         }
         assert_section_exists(&name, &annotations[2].1);
-        assert!(annotations[3].1.starts_with("docs/runbook"), "{name}: {}", annotations[3].1);
+        assert!(annotations[3].1.starts_with("docs/operate/runbook"), "{name}: {}", annotations[3].1);
         assert_section_exists(&name, &annotations[3].1);
     }
     assert!(
-        documents::read("monitoring.md").contains("job_name: permits\n"),
+        documents::read("reference/metrics.md").contains("job_name: permits\n"),
         "PermitsServeDown names this job"
     );
 }
 
-/// Demands the section of a text such as `docs/runbook.md, Paused`.
+/// Demands the section of a text such as `docs/operate/runbook.md, Paused`.
 #[track_caller]
 fn assert_section_exists(alert: &str, text: &str) {
     let (document, section) = text.split_once(", ").expect("a document and its section");
@@ -91,7 +91,7 @@ fn assert_section_exists(alert: &str, text: &str) {
 
 #[test]
 fn the_documented_alerts_are_those_of_the_file() {
-    let documented = documents::table("monitoring.md", "Alerts and a dashboard");
+    let documented = documents::table("operate/monitor.md", "Alerts and a dashboard");
     let documented: Vec<(String, String)> =
         documented.into_iter().map(|row| (documents::quoted(&row[0]).remove(0), row[1].clone())).collect();
     let real =

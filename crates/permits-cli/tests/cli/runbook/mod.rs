@@ -1,4 +1,5 @@
-//! `docs/runbook.md`: its commands, in the situations that they are for, print the output that it shows.
+//! `docs/operate/runbook.md`: its commands, in the situations that they are for, print the output that it
+//! shows.
 //!
 //! The first line of a block has words that its readers do not see. After `situation=NAME` a situation
 //! begins: its blocks, up to the next heading or situation, are run in it one after the other. After
@@ -24,7 +25,7 @@ struct Page {
 impl Page {
     #[track_caller]
     fn read() -> Self {
-        let (text, mut page, mut last) = (documents::read("runbook.md"), Self::default(), None);
+        let (text, mut page, mut last) = (documents::read("operate/runbook.md"), Self::default(), None);
         for Block { heading, language, attributes, text } in documents::blocks(&text) {
             assert_eq!(language, "console", "below {heading:?}");
             let steps = steps(text.lines());

@@ -291,7 +291,7 @@ fn a_file_of_metrics_is_replaced_as_a_whole() {
         return;
     }
     let store = Local::new();
-    let page = documents::read("monitoring.md");
+    let page = documents::read("reference/metrics.md");
     let mut blocks = documents::blocks(&page);
     let block = blocks.find(|block| block.heading == "Metrics of the store" && block.language == "sh");
     let directory = tempfile::tempdir().expect("a directory");
@@ -363,7 +363,7 @@ fn the_documented_metrics_are_the_real_ones(store: &dyn Store, name: &str) {
     let without = BTreeSet::from(["permits_semaphore_pause_remaining_seconds"]);
     let names: BTreeSet<&str> = real.iter().map(|name| name.as_str()).collect();
     assert_eq!(&names - &with_samples, without, "each other one has a sample");
-    let documented = documents::table("monitoring.md", "Metrics of the store");
+    let documented = documents::table("reference/metrics.md", "Metrics of the store");
     let documented: Vec<String> = documented.iter().flat_map(|row| documents::quoted(&row[0])).collect();
     assert_eq!(real, documented.iter().collect());
 }

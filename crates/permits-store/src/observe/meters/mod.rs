@@ -1,7 +1,7 @@
 //! Metrics: what a session and its semaphores count and measure.
 //!
 //! With the feature `metrics`, `recorded` records them by the facade crate `metrics`; without it,
-//! `unrecorded` has the same types without contents. `docs/monitoring.md` lists the metrics.
+//! `unrecorded` has the same types without contents. `docs/reference/metrics.md` lists the metrics.
 
 #[cfg(feature = "metrics")]
 mod names;

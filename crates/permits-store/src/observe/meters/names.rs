@@ -1,4 +1,4 @@
-//! The names of the metrics, with their kinds, units and labels. `docs/monitoring.md` lists them.
+//! The names of the metrics, with their kinds, units and labels. `docs/reference/metrics.md` lists them.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 

@@ -24,7 +24,8 @@ use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 use permits_store::StoreError;
 
 /// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed
-/// out, and the requests that follow from them are gathered. A third gains nothing (docs/performance.md).
+/// out, and the requests that follow from them are gathered. A third gains nothing
+/// (lab/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
 /// Returns true if a call for `requests` requests is due, while `calls` calls of its kind, with `in_flight`

@@ -1,5 +1,5 @@
-//! The breaches that are not excluded, measured: by how much, and for how long. docs/guarantees.md has the
-//! figures.
+//! The breaches that are not excluded, measured: by how much, and for how long. docs/inside/guarantees.md has
+//! the figures.
 
 use std::time::Duration;
 
