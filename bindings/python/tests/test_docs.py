@@ -39,7 +39,13 @@ def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("docs/languages/python.md", 12), ("docs/migration.md", 3), ("README.md", 1), ("bindings/python/README.md", 1)],
+    [
+        ("README.md", 1),
+        ("docs/start.md", 1),
+        ("docs/languages/python.md", 12),
+        ("docs/migration.md", 3),
+        ("bindings/python/README.md", 1),
+    ],
 )
 def test_the_blocks_of_a_page_run(page: str, least: int, server: Server) -> None:
     client = permits.connect(server.url, recovery="off")

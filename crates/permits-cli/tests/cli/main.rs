@@ -17,6 +17,7 @@ mod monitoring;
 mod names;
 mod output;
 mod packaging;
+mod pages;
 mod pipelines;
 mod requests;
 mod revoke;

@@ -1,0 +1,34 @@
+//! The commands of the pages that a new user walks through print what the pages show.
+//!
+//! The blocks of a page are run one after the other, on one store. A command that ends in ` &` is started, and
+//! holds or waits when the next one is run; `$!` is its process id.
+
+use permits_testkit::documents;
+
+use crate::world::{Step, World, steps};
+
+/// Runs each `console` block of a page, and returns the number of commands.
+#[track_caller]
+fn walk(page: &str, world: &mut World) -> usize {
+    let text = documents::read(page);
+    let blocks = documents::blocks(&text).filter(|block| block.language == "console");
+    let (mut started, mut commands) = (0, 0);
+    for Step { command, output } in blocks.flat_map(|block| steps(block.text.lines())) {
+        commands += 1;
+        if command.starts_with("permits serve") {
+            world.serve("");
+            started += 1;
+        } else if let Some(program) = command.strip_suffix(" &") {
+            world.call(&format!("& {program}"));
+            started += 1;
+        } else {
+            world.run_steps(&[Step { command: command.replace("$!", &format!("$P{started}")), output }]);
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_first_ten_minutes_are_as_the_page_says() {
+    assert_eq!(walk("start.md", &mut World::local()), 8);
+}
