@@ -50,7 +50,10 @@ struct Cost {
 pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let second = Duration::from_secs(1);
     let (scale, page) = match arguments {
-        [] => (Scale { many: 1000, processes: 100, idle: 20 * second, cycles: 10 * second }, "docs/languages/any.md"),
+        [] => (
+            Scale { many: 1000, processes: 100, idle: 20 * second, cycles: 10 * second },
+            "docs/languages/any.md",
+        ),
         ["--quick"] => (Scale { many: 50, processes: 5, idle: second, cycles: second }, "target/hold.md"),
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
