@@ -22,8 +22,8 @@ use permits_store::Report;
 /// there is room.
 const FULL: usize = 1 << 20;
 
-/// The capacity that the output buffer keeps when it is empty.
-const KEPT: usize = 64 << 10;
+/// The capacity that an empty output buffer retains.
+const SPARE: usize = 64 << 10;
 
 /// A reply or message, or the end.
 pub(crate) enum Arrival {
@@ -300,7 +300,7 @@ impl State {
         // The bytes that are left move to the front when they are few.
         if *written >= unsent.len() / 2 {
             unsent.drain(..*written);
-            unsent.shrink_to(KEPT);
+            unsent.shrink_to(SPARE);
             *written = 0;
         }
         if let Poll::Ready(Err(error)) = done {

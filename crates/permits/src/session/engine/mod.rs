@@ -322,7 +322,7 @@ impl Engine {
 
     /// Forgets a semaphore that is no longer used, but not what was reported of it.
     fn forget(&mut self, name: Name) {
-        let view = self.semaphores.remove(&name).and_then(|semaphore| semaphore.into_view().kept());
+        let view = self.semaphores.remove(&name).and_then(|semaphore| semaphore.into_view().remembered());
         if let Some(view) = view
             && self.views.len() < MAX_VIEWS
         {

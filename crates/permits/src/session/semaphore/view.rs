@@ -60,10 +60,10 @@ impl View {
         }
     }
 
-    /// The part that a session keeps of a semaphore that it no longer uses, so that it does not repeat its
-    /// warnings; `None` if it is not worth keeping. The limit is not kept, because another may be in force
-    /// when the semaphore is used next.
-    pub(in crate::session) fn kept(self) -> Option<Self> {
+    /// What a session remembers of a semaphore that it no longer uses, so that it does not repeat its warnings.
+    /// Without the limit, because another one may be in force when the semaphore is used next. `None` if there
+    /// is nothing to remember.
+    pub(in crate::session) fn remembered(self) -> Option<Self> {
         (self.warned_limit.is_some() || !self.recovering.is_zero()).then_some(Self {
             limit: None,
             pinned: None,
