@@ -9,11 +9,9 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use permits::{Acquire, AcquireAll, AcquireError};
+use permits::{Acquire, AcquireAll, AcquireError, Permit, PermitSet};
 
-use crate::client::Client;
 use crate::failure::Failure;
-use crate::held::Held;
 
 /// The longest sleep, because the clock of a parked thread stands still while the machine is suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -29,12 +27,12 @@ pub enum Value {
     Number(u32),
     /// A handle, or JSON.
     Text(String),
-    /// A client.
-    Client(Client),
-    /// A permit.
-    Permit(Held),
+    /// A client, with the address of its store without a password: see [`Language::client`](crate::Language).
+    Client(String, permits::Client),
+    /// A permit: see [`Held`](crate::Held).
+    Permit(Permit),
     /// Permits of several semaphores.
-    Permits(Vec<Held>),
+    Permits(PermitSet),
     /// A loss; `None` if the permit was released.
     Lost(Option<Failure>),
 }
@@ -78,7 +76,7 @@ impl<F: Future<Output = Outcome> + Send> Work for Plain<F> {
 impl Work for Acquire {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         let permit = ready!(Pin::new(self).poll(context))?;
-        Poll::Ready(Ok(Value::Permit(Held::new(permit))))
+        Poll::Ready(Ok(Value::Permit(permit)))
     }
 
     fn position(&self) -> Option<u64> {
@@ -89,7 +87,7 @@ impl Work for Acquire {
 impl Work for AcquireAll {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
         let set = ready!(Pin::new(self).poll(context))?;
-        Poll::Ready(Ok(Value::Permits(set.into_permits().into_iter().map(Held::new).collect())))
+        Poll::Ready(Ok(Value::Permits(set)))
     }
 
     fn position(&self) -> Option<u64> {

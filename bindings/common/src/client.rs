@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 use crate::arguments::{Language, argument, count, duration, flag, shown, text};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
-use crate::held::Held;
 use crate::semaphore::Semaphore;
 
 /// A session with a store.
@@ -65,12 +64,13 @@ impl Language {
         let builder = self.builder(url, settings)?.program(program);
         Ok(Call::new(async move {
             let store = builder.address()?;
-            Ok::<_, ConnectError>(Value::Client(Client {
-                store,
-                language: self,
-                inner: builder.connect().await?,
-            }))
+            Ok::<_, ConnectError>(Value::Client(store, builder.connect().await?))
         }))
+    }
+
+    /// The client of [`Value::Client`].
+    pub fn client(self, store: String, inner: permits::Client) -> Client {
+        Client { store, language: self, inner }
     }
 
     /// Diagnoses a store: a text of JSON.
@@ -161,9 +161,7 @@ impl Client {
         }
         let handle: PermitHandle = handle.parse()?;
         Ok(match operation {
-            "adopt" => {
-                Call::new(async move { client.adopt(&handle).await.map(Held::new).map(Value::Permit) })
-            }
+            "adopt" => Call::new(async move { client.adopt(&handle).await.map(Value::Permit) }),
             "renew" => Call::new(async move { client.renew(&handle).await }),
             "release" => Call::new(async move { client.release(&handle).await }),
             _ => unreachable!("a client has no operation {operation}"),

@@ -11,7 +11,6 @@
 // napi-rs exports nothing from a build for tests, which clippy makes.
 #![cfg_attr(test, allow(dead_code))]
 
-mod call;
 mod failure;
 mod mailbox;
 mod objects;

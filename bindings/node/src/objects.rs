@@ -1,13 +1,72 @@
-//! The classes of the native half: their methods make calls.
+//! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an operation
+//! in progress, which the thread of the event loop polls, takes out and drops.
 //!
 //! A permit that is garbage is released, since its finalizer drops it.
 
-use napi::bindgen_prelude::{ClassInstance, Result};
+use napi::bindgen_prelude::{ClassInstance, Env, Result, ToNapiValue, Unknown};
 use napi_derive::napi;
-use permits_bindings::{Held, Language};
+use permits_bindings::{Held, Language, Value, unparks};
 
-use crate::call::Call;
-use crate::failure::{Failure, thrown};
+use crate::failure::{Failure, json_of, thrown};
+use crate::mailbox::Mailbox;
+
+/// An operation in progress. It begins with the first poll.
+#[napi]
+pub struct Call(pub(crate) permits_bindings::Call);
+
+fn unknown<'env>(value: Value, env: &'env Env) -> Result<Unknown<'env>> {
+    match value {
+        Value::Nothing => ().into_unknown(env),
+        Value::Flag(flag) => flag.into_unknown(env),
+        Value::Number(number) => number.into_unknown(env),
+        Value::Text(text) => text.into_unknown(env),
+        Value::Client(store, inner) => {
+            let inner = Language::JavaScript.client(store.clone(), inner);
+            Client { store, inner }.into_unknown(env)
+        }
+        Value::Permit(permit) => Permit(Held::new(permit)).into_unknown(env),
+        Value::Permits(set) => {
+            let permits = set.into_permits().into_iter().map(Held::new).map(Permit);
+            permits.collect::<Vec<_>>().into_unknown(env)
+        }
+        Value::Lost(lost) => lost.map(json_of).into_unknown(env),
+    }
+}
+
+#[napi]
+impl Call {
+    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
+    /// true if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that
+    /// are ready have run.
+    #[napi]
+    pub fn poll(&self, mailbox: &Mailbox, key: u32) -> Option<bool> {
+        mailbox.0.poll(&self.0, key.into())
+    }
+
+    /// Begins it, without a wait.
+    #[napi]
+    pub fn start(&self) {
+        self.0.start();
+    }
+
+    /// Blocks the event loop until it has ended.
+    #[napi]
+    pub fn block(&self) {
+        self.0.block(&unparks(), None);
+    }
+
+    /// Takes the result, or throws the error.
+    #[napi]
+    pub fn take<'env>(&self, env: &'env Env) -> Result<Unknown<'env>> {
+        unknown(self.0.take().map_err(thrown)?, env)
+    }
+
+    /// Cancels it. Without effect once it has ended.
+    #[napi]
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+}
 
 fn call(call: std::result::Result<permits_bindings::Call, Failure>) -> Result<Call> {
     call.map(Call).map_err(thrown)
@@ -33,12 +92,6 @@ pub struct Client {
     #[napi(readonly)]
     pub store: String,
     inner: permits_bindings::Client,
-}
-
-impl From<permits_bindings::Client> for Client {
-    fn from(inner: permits_bindings::Client) -> Self {
-        Self { store: inner.store.clone(), inner }
-    }
 }
 
 #[napi]

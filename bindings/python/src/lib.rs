@@ -9,7 +9,6 @@
 //! Names, defaults, types and documentation for users are in the Python half.
 #![forbid(unsafe_code)]
 
-mod call;
 mod failure;
 mod mailbox;
 mod objects;
@@ -23,9 +22,7 @@ mod _permits {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
-    use crate::call::{Call, exit_begins};
-    #[pymodule_export]
     use crate::mailbox::Mailbox;
     #[pymodule_export]
-    use crate::objects::{Client, Permit, Semaphore, connect, diagnose};
+    use crate::objects::{Call, Client, Permit, Semaphore, connect, diagnose, exit_begins};
 }

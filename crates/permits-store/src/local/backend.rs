@@ -1,7 +1,7 @@
 //! `local:` URLs, and the path of the directory that such a URL names.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -31,13 +31,7 @@ impl Backend for Local {
 }
 
 /// The directory of a URL.
-pub(crate) struct LocalDirectory(PathBuf);
-
-impl LocalDirectory {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
+struct LocalDirectory(PathBuf);
 
 impl Location for LocalDirectory {
     fn uses_sockets(&self) -> bool {
@@ -56,7 +50,7 @@ impl Location for LocalDirectory {
     }
 
     fn diagnose<'a>(&'a self, inspection: DiagnoseOptions<'a>) -> BoxFuture<'a, Vec<Finding>> {
-        Box::pin(diagnose(self, inspection))
+        Box::pin(diagnose(self, &self.0, inspection))
     }
 }
 

@@ -9,14 +9,14 @@ use std::path::Path;
 
 use rustix::fs::{Access, access, statvfs};
 
-use crate::backend::DiagnoseOptions;
+use crate::backend::{DiagnoseOptions, Location};
 use crate::error::StoreError;
 use crate::finding::Finding;
 use crate::local::access::is_shared;
 use crate::local::directory::Directory;
 #[cfg(target_os = "linux")]
 use crate::local::directory::network_file_system;
-use crate::local::{LocalDirectory, idle, machine, mailbox, semaphores};
+use crate::local::{idle, machine, mailbox, semaphores};
 use crate::protocol::layout;
 use crate::self_test::{self, scratch_name};
 
@@ -26,12 +26,12 @@ const LITTLE_SPACE: u64 = 16 << 20;
 /// The largest difference, in microseconds, of the store's clock and the wall clock that is fine.
 const APART_US: i64 = 1_000_000;
 
-/// The findings about the directory at `location`.
+/// The findings about `location`, which is the directory at `path`.
 pub(super) async fn diagnose(
-    location: &LocalDirectory,
+    location: &dyn Location,
+    path: &Path,
     DiagnoseOptions { prefix, lease, self_test }: DiagnoseOptions<'_>,
 ) -> Vec<Finding> {
-    let path = location.path();
     let directory = Directory::existing(path, prefix);
     // Or that in which it will be made.
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);

@@ -49,4 +49,3 @@ mod thread;
 mod untold;
 
 pub use self::backend::Local;
-use self::backend::LocalDirectory;

@@ -6,9 +6,13 @@ use crate::script::entry::{self, Entry};
 use crate::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 10;
-pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, COURSE, super::FINISH_ORDINARY];
-pub(super) const IN_LANES: &[&str] =
-    &[super::LANE_JOIN, include_str!("../lua/acquire_lanes.lua"), COURSE, super::FINISH_ORDINARY];
+pub(super) const ORDINARY: &[&str] = &[super::shared::ORDINARY, COURSE, super::shared::FINISH_ORDINARY];
+pub(super) const IN_LANES: &[&str] = &[
+    super::shared::LANE_JOIN,
+    include_str!("../lua/acquire_lanes.lua"),
+    COURSE,
+    super::shared::FINISH_ORDINARY,
+];
 /// A block, because a script may have 200 variables at once.
 const COURSE: &str = concat!(
     "do\n",

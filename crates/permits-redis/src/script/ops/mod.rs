@@ -12,6 +12,7 @@ mod renew;
 mod revoke;
 mod set_alert;
 mod set_limit;
+mod shared;
 
 use super::values::{Decoded, Fields};
 use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId};
@@ -30,10 +31,6 @@ pub(super) struct Lua {
     /// The operation's own part of the general course.
     pub(super) general: &'static [&'static str],
 }
-
-const LANE_JOIN: &str = include_str!("../lua/lane_join.lua");
-const ORDINARY: &str = include_str!("../lua/ordinary.lua");
-const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
 
 /// The operation's own Lua.
 pub(super) fn lua(kind: OperationKind) -> Lua {

@@ -5,9 +5,13 @@ use crate::resp::Cmd;
 use crate::script::values::{Decoded, Fields};
 
 pub(super) const HOLDERS_AT: u32 = 8;
-pub(super) const ORDINARY: &[&str] =
-    &[super::ORDINARY, include_str!("../lua/release_ordinary.lua"), HAND_OVER, super::FINISH_ORDINARY];
-pub(super) const IN_LANES: &[&str] = &[HAND_OVER, super::FINISH_ORDINARY];
+pub(super) const ORDINARY: &[&str] = &[
+    super::shared::ORDINARY,
+    include_str!("../lua/release_ordinary.lua"),
+    HAND_OVER,
+    super::shared::FINISH_ORDINARY,
+];
+pub(super) const IN_LANES: &[&str] = &[HAND_OVER, super::shared::FINISH_ORDINARY];
 const HAND_OVER: &str = include_str!("../lua/hand_over.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
 

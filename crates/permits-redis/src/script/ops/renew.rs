@@ -6,8 +6,8 @@ use crate::script::entry::{self, Entry};
 use crate::script::values::{Decoded, Fields, unknown_answer};
 
 pub(super) const HOLDERS_AT: u32 = 8;
-pub(super) const ORDINARY: &[&str] = &[super::ORDINARY, COURSE, super::FINISH_ORDINARY];
-pub(super) const IN_LANES: &[&str] = &[super::LANE_JOIN, COURSE, super::FINISH_ORDINARY];
+pub(super) const ORDINARY: &[&str] = &[super::shared::ORDINARY, COURSE, super::shared::FINISH_ORDINARY];
+pub(super) const IN_LANES: &[&str] = &[super::shared::LANE_JOIN, COURSE, super::shared::FINISH_ORDINARY];
 const COURSE: &str = include_str!("../lua/renew_ordinary.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_str!("../lua/renew.lua")];
 

@@ -1,0 +1,5 @@
+//! The Lua that the ordinary courses of several operations share.
+
+pub(super) const LANE_JOIN: &str = include_str!("../lua/lane_join.lua");
+pub(super) const ORDINARY: &str = include_str!("../lua/ordinary.lua");
+pub(super) const FINISH_ORDINARY: &str = include_str!("../lua/finish_ordinary.lua");
