@@ -1,7 +1,7 @@
 //! The commands of the pages that a new user walks through print what the pages show.
 //!
-//! The blocks of a page are run one after the other, on one store. A command that ends in ` &` is started, and
-//! holds or waits when the next one is run; `$!` is its process id.
+//! The blocks of a page are run one after the other, on one store. A command that ends in ` &` is started,
+//! and holds or waits when the next one is run; `$!` is its process id.
 
 use permits_testkit::documents;
 

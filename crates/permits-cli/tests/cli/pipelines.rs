@@ -195,8 +195,8 @@ fn a_command_that_is_about_to_start_a_program_is_stopped() {
         return;
     }
     let (server, _) = fresh();
-    // Python starts programs by vfork. Its child looks in all of these directories, each a long way, before it
-    // gives up. The neighbour waits until it is on its way.
+    // Python starts programs by vfork. Its child looks in all of these directories, each a long way, before
+    // it gives up. The neighbour waits until it is on its way.
     let starts = "import signal, subprocess
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 env = {'PATH': ':'.join(['/' + 'usr/../' * 500 + 'none'] * 10000)}

@@ -24,7 +24,7 @@ fn connect(url: &str) -> Client {
 fn everything_is_refused(semaphore: &Semaphore, found: u32, supported: u32) {
     let of = |error: &StoreError| {
         let StoreError::OtherLayout { what, found, supported } = error else { panic!("{error}") };
-        assert!(what.contains(semaphore.name()) && error.to_string().contains("upgrading"), "{error}");
+        assert!(what.contains(semaphore.name()) && error.to_string().contains("upgrade.md"), "{error}");
         (*found, *supported)
     };
     let acquired = [semaphore.acquire().wait(), semaphore.try_acquire().wait()];
@@ -90,7 +90,8 @@ fn two_layouts_on_one_server_leave_each_other_alone() {
 
     let output = start_another_version(&server.url(), &handed_over.to_string());
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("left: 1"), "{text}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("left: 1"), "{text}{errors}");
 
     let after = semaphore.inspect().wait().expect("it is as it was");
     assert_eq!((after.held, after.limit, after.pinned), (2, before.limit, false));

@@ -3,8 +3,8 @@
 //! A kind may fail for hours while the others succeed: confirmations have a connection of their own, which a
 //! server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
 //! to the kind of call that failed. It ends when such a call succeeds, or when no request needs one any more:
-//! a failure that nobody repeats says nothing about the store a minute later. It still says why a request that
-//! waits has heard nothing, until the store replies on the same connection: see [`Outages::unheard`].
+//! a failure that nobody repeats says nothing about the store a minute later. It still says why a request
+//! that waits has heard nothing, until the store replies on the same connection: see [`Outages::unheard`].
 //!
 //! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. Those that are
 //! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
