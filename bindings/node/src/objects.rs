@@ -1,5 +1,5 @@
-//! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an operation
-//! in progress, which the thread of the event loop polls, takes out and drops.
+//! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an
+//! operation in progress, which the thread of the event loop polls, takes out and drops.
 //!
 //! A permit that is garbage is released, since its finalizer drops it.
 

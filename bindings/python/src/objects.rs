@@ -1,5 +1,5 @@
-//! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an operation
-//! in progress, which a thread blocks on or an event loop polls.
+//! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an
+//! operation in progress, which a thread blocks on or an event loop polls.
 //!
 //! No thread waits for the interpreter's lock while it holds the lock of a call.
 

@@ -2,9 +2,9 @@
 //! import each other in a circle. Between crates the compiler sees to that; this is for the inside of each.
 //!
 //! # The rule
-//! - An *import* is a path that begins with `crate`, `self`, `super` or a name of its module, in a `use` or in
-//!   code. Code under `#[cfg(test)]` does not count; code under other conditions does. Of the arguments of a
-//!   macro those count that are expressions.
+//! - An *import* is a path that begins with `crate`, `self`, `super` or a name of its module, in a `use` or
+//!   in code. Code under `#[cfg(test)]` does not count; code under other conditions does. Arguments of macros
+//!   count if they are expressions.
 //! - An import *goes to the file that defines the item*: re-exports are followed. An import of a module goes
 //!   to its file.
 //! - An import goes to the same or a lower layer, with one exception: the session may import `error.rs`.
@@ -21,7 +21,8 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ImplItemFn, Item, ItemMod, ItemUse, Macro, Token, UseTree, Visibility};
 
-/// The crates, each with its layers from the top, and of each layer the modules at the crate's root. `lib` and
+/// The crates, each with its layers from the top, and of each layer the modules at the crate's root. `lib`
+/// and
 /// `main` are the root. A crate without layers is only searched for circles.
 const CRATES: &[(&str, &[&str])] = &[
     (
@@ -149,7 +150,8 @@ impl Library {
         imports
     }
 
-    /// The file that defines the item of `path`, seen from the module `here`. `None` for items of other crates.
+    /// The file that defines the item of `path`, seen from the module `here`. `None` for items of other
+    /// crates.
     fn file_of(&self, here: &[String], path: &[String], depth: usize) -> Option<&str> {
         let (first, mut rest) = path.split_first()?;
         let mut module = match first.as_str() {

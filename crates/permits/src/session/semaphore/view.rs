@@ -60,9 +60,9 @@ impl View {
         }
     }
 
-    /// What a session remembers of a semaphore that it no longer uses, so that it does not repeat its warnings.
-    /// Without the limit, because another one may be in force when the semaphore is used next. `None` if there
-    /// is nothing to remember.
+    /// What a session remembers of a semaphore that it no longer uses, so that it does not repeat its
+    /// warnings. Without the limit, because another one may be in force when the semaphore is used next.
+    /// `None` if there is nothing to remember.
     pub(in crate::session) fn remembered(self) -> Option<Self> {
         (self.warned_limit.is_some() || !self.recovering.is_zero()).then_some(Self {
             limit: None,
