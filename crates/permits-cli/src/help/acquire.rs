@@ -125,8 +125,8 @@ Standard output:
   {\"event\":\"released\",\"reason\":\"...\"}
   {\"event\":\"failed\",\"exit_code\":75,\"reason\":\"...\"}    no permit
   The resource may be used from granted to lost, released or the end of
-  this process. docs/languages/any.md has programs in several languages, and
-  docs/reference/hold.schema.json the schema.
+  this process. docs/languages/any.md has programs in several languages,
+  docs/reference/hold.schema.json is the schema.
 
 Standard input:
   release   release the permit

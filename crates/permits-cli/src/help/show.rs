@@ -146,7 +146,8 @@ JSON:
   {\"event\":\"changed\",\"at_ms\",\"name\",\"change\",\"by\",\"text\",\"limit\",
    \"holder\",\"reason\",\"age_ms\"}
   {\"event\":\"unreachable\",\"at_ms\",\"name\",\"reason\"}
-  docs/operate/monitor.md describes them. The schema is docs/reference/watch.schema.json.
+  docs/operate/monitor.md describes them. The schema is
+  docs/reference/watch.schema.json.
 
 Unreachable:
   A store that cannot be reached is reported once, and read again at each
