@@ -39,14 +39,26 @@ impl Requests {
     /// and does not use, cannot be recalled.
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
-        let lease_ms = millis(options.lease.unwrap_or(self.session.lease()));
-        let label = options.label.as_deref().unwrap_or(self.session.label().as_str());
-        let lane = options.lane.as_deref().unwrap_or_default();
+        // Each option is named, so that a new one does not compile until somebody has decided. Requests with the
+        // last four are served by the store alone: see `AcquireOptions::may_be_served`.
+        let AcquireOptions {
+            weight,
+            lease,
+            label,
+            lane,
+            share,
+            holder: _,
+            at_least: _,
+            supersede: _,
+            client: _,
+        } = options;
+        let lease_ms = millis(lease.unwrap_or(self.session.lease()));
+        let label = label.as_deref().unwrap_or(self.session.label().as_str());
+        let wanted = (*weight, lease_ms, label, lane.as_deref().unwrap_or_default(), share.unwrap_or(1));
         let fits = |terms: &PermitTerms| {
-            terms.weight == options.weight
-                && terms.lease_ms == lease_ms
-                && terms.label.as_str() == label
-                && (terms.lane.as_str(), terms.share) == (lane, options.share.unwrap_or(1))
+            let PermitTerms { weight, lease_ms, label, lane, share, at_least_ms: _, keep: _, supersede: _ } =
+                terms;
+            (*weight, *lease_ms, label.as_str(), lane.as_str(), *share) == wanted
         };
         let permit = keep.shelf.take(keep.declaration, fits, || self.session.now())?;
         permit.observe_local_grant();

@@ -135,8 +135,12 @@ impl AcquireOptions {
 
     /// Returns true if a permit that is asked for so may be kept by its client.
     pub(crate) fn may_be_kept(&self) -> bool {
-        let ClientTerms { auto_renew, max_hold, .. } = self.client;
-        self.holder.is_none() && auto_renew && self.at_least.is_zero() && max_hold.is_none()
+        // Each option is named, so that a new one does not compile until somebody has decided. Those with an
+        // underscore may have any value.
+        let Self { weight: _, holder, label: _, lease: _, at_least, lane: _, share: _, supersede: _, client } =
+            self;
+        let ClientTerms { wait: _, auto_renew, max_hold } = client;
+        holder.is_none() && *auto_renew && at_least.is_zero() && max_hold.is_none()
     }
 
     /// The number of units: at least 1, at most the limit; 1 unless set.
