@@ -253,6 +253,16 @@ impl Held {
         drop(self.end());
     }
 
+    /// The end of a block: as [`Held::forget`].
+    ///
+    /// # Errors
+    /// A failure if it is known to be lost, unless it had ended before.
+    pub fn leave(&self) -> Result<(), Failure> {
+        let Some(permit) = self.end() else { return Ok(()) };
+        drop(permit);
+        self.lost.get().map_or(Ok(()), |lost| Err(lost.clone().into()))
+    }
+
     fn hand_over(&self) -> Call {
         let (turn, permit) = (self.turn.clone(), self.end());
         Call::new(async move {

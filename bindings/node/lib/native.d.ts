@@ -57,6 +57,8 @@ export declare class Permit {
   autoRenew(renew: boolean): void
   /** Releases it without a wait for the confirmation. */
   forget(): void
+  /** The end of a block: as `forget`. Throws the loss, if it is known to be lost. */
+  leave(): void
 }
 
 /** A named line with a limit. */

@@ -38,7 +38,12 @@ function firstOf(losses: readonly Promise<LostError | undefined>[]): Promise<Los
   });
 }
 
-/** The properties that {@link Permit} and {@link PermitSet} have in common. `await using` releases it. */
+/**
+ * The properties that {@link Permit} and {@link PermitSet} have in common.
+ *
+ * `await using` releases it, and does not wait for the store: the release is sent, and the next in line is granted as soon
+ * as it arrives. Only a permit that is known to be lost throws its {@link LostError} then.
+ */
 export abstract class Held implements AsyncDisposable {
   #lost: Promise<LostError | undefined> | undefined;
   #signal: AbortSignal | undefined;
@@ -68,8 +73,14 @@ export abstract class Held implements AsyncDisposable {
   /** Releases it. */
   abstract release(): Promise<void>;
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.release();
+  /** @internal Releases it without a wait for the store. */
+  abstract forget(): void;
+
+  /** @internal As `forget`, at the end of a block. Throws the {@link LostError} of one that is known to be lost. */
+  abstract leave(): void;
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.leave();
   }
 }
 
@@ -180,6 +191,18 @@ export class Permit extends Held {
     return this.#changed(() => this.#native.call('release'));
   }
 
+  /** @internal */
+  override forget(): void {
+    garbage.unregister(this);
+    this.#native.forget();
+  }
+
+  /** @internal */
+  override leave(): void {
+    garbage.unregister(this);
+    translated(() => this.#native.leave());
+  }
+
   /**
    * Ends it here without a release, and returns a handle: a text from which another process makes the permit again,
    * by `Client.adopt`. A handle is a secret.
@@ -233,6 +256,28 @@ export class PermitSet extends Held {
       if (outcome.status === 'rejected') {
         throw outcome.reason;
       }
+    }
+  }
+
+  /** @internal */
+  override forget(): void {
+    for (const permit of this.permits) {
+      permit.forget();
+    }
+  }
+
+  /** @internal */
+  override leave(): void {
+    const losses: unknown[] = [];
+    for (const permit of this.permits) {
+      try {
+        permit.leave();
+      } catch (lost) {
+        losses.push(lost);
+      }
+    }
+    if (losses.length > 0) {
+      throw losses[0];
     }
   }
 

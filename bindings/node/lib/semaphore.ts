@@ -88,8 +88,9 @@ export class Semaphore {
   }
 
   /**
-   * Runs `work` with a permit, which is released at its end. Rejected with the error of `work`; otherwise as
-   * `Permit.release`, so that a loss is noticed.
+   * Runs `work` with a permit, which is released at its end. That does not wait for the store: the release is sent, and
+   * the next in line is granted as soon as it arrives. Rejected with the error of `work`; otherwise with the `LostError` of
+   * a permit that is known to be lost. `Permit.release` waits, and tells what the store has replied.
    */
   async run<T>(work: (permit: Permit) => T, options: AcquireOptions = {}): Promise<Awaited<T>> {
     argument('a function', { work });
@@ -98,10 +99,11 @@ export class Semaphore {
     try {
       value = await work(permit);
     } catch (error) {
-      await permit.release().catch(() => {});
+      // Not replaced by a loss.
+      permit.forget();
       throw error;
     }
-    await permit.release();
+    permit.leave();
     return value;
   }
 

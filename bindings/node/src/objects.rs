@@ -209,4 +209,10 @@ impl Permit {
     pub fn forget(&self) {
         self.0.forget();
     }
+
+    /// The end of a block: as `forget`. Throws the loss, if it is known to be lost.
+    #[napi]
+    pub fn leave(&self) -> Result<()> {
+        self.0.leave().map_err(thrown)
+    }
 }

@@ -73,6 +73,29 @@ test('process.exit releases what is held', { timeout: LIMIT }, async () => {
   await until(() => isIdle(semaphore));
 });
 
+test('a program that ends right after a block has released', { timeout: LIMIT }, async () => {
+  for (const end of ['', 'process.exit();', 'process.reallyExit();', 'process.kill(process.pid, "SIGTERM"); keepAlive();']) {
+    for (const block of ['await (await semaphore.acquire())[Symbol.asyncDispose]();', 'await semaphore.run(() => {});']) {
+      await program(block + end).end();
+      await until(() => isIdle(semaphore));
+    }
+  }
+});
+
+test('a block ends while the server is away', { timeout: LIMIT }, async () => {
+  await using server = await Server.start();
+  await using client = await connect(server.url, { recovery: 'off', lease: 600_000 });
+  const semaphore = client.semaphore('s', 3_000);
+  const permits = await Promise.all(Array.from({ length: 2_999 }, () => semaphore.acquire()));
+  await semaphore.run(() => server.signal('SIGSTOP'));
+  // Each would have waited here. What the socket does not take is sent later.
+  for (const permit of permits) {
+    await permit[Symbol.asyncDispose]();
+  }
+  server.signal('SIGCONT');
+  await until(() => isIdle(semaphore));
+});
+
 test('an uncaught error releases what is held', { timeout: LIMIT }, async () => {
   const other = program('await semaphore.acquire(); setImmediate(() => { throw new Error("bug"); });');
   assert.equal(await other.end(), 1);

@@ -190,6 +190,15 @@ for (const [store, url] of Object.entries(STORES)) {
       assert.ok(await isIdle(semaphore));
     });
 
+    test('the next request follows the release of a block', async () => {
+      for (let number = 0; number < 100; number++) {
+        await semaphore.run(() => {}, { weight: 2 });
+        const permit = await semaphore.tryAcquire({ weight: 2 });
+        assert.ok(permit, 'the permit of the block is free');
+        await permit[Symbol.asyncDispose]();
+      }
+    });
+
     test('lanes share the grants', async () => {
       const held = await semaphore.acquire({ weight: 2 });
       const order: string[] = [];

@@ -76,6 +76,10 @@ export class Server implements AsyncDisposable {
     });
   }
 
+  signal(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
   /** Stops it, unless it has been stopped. */
   async stop(): Promise<void> {
     this.#process.kill('SIGKILL');

@@ -254,4 +254,8 @@ impl Permit {
     fn forget(&self) {
         self.0.forget();
     }
+
+    fn leave(&self) -> Result<()> {
+        Ok(self.0.leave()?)
+    }
 }

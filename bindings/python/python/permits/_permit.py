@@ -20,7 +20,12 @@ Self = TypeVar("Self", bound="Held")
 
 
 class Held:
-    """What `Permit` and `PermitSet` have in common: `with` and `async with` release it."""
+    """What `Permit` and `PermitSet` have in common: `with` and `async with` release it.
+
+    The end of such a block does not wait for the store: the release is sent, and the next in line is granted as soon as it
+    arrives. It raises `LostError` if the permit is known to be lost, unless the block itself raises. `release()` waits, and
+    tells what the store has replied.
+    """
 
     def release(self) -> None:
         """Releases it."""
@@ -31,7 +36,11 @@ class Held:
         raise NotImplementedError
 
     def _forget(self) -> None:
-        """Releases it without a wait."""
+        """Releases it without a wait for the store."""
+        raise NotImplementedError
+
+    def _leave(self) -> None:
+        """As `_forget`, at the end of a block. Raises `LostError` if it is known to be lost."""
         raise NotImplementedError
 
     def _check(self) -> None:
@@ -72,9 +81,9 @@ class Held:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # An exception of the body is not replaced by one of the release.
+        # An exception of the body is not replaced.
         if kind is None:
-            self.release()
+            self._leave()
         else:
             self._forget()
 
@@ -85,10 +94,7 @@ class Held:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            await self.arelease()
-        else:
-            self._forget()
+        self.__exit__(kind, error, trace)
 
 
 class Permit(Held):
@@ -230,6 +236,9 @@ class Permit(Held):
     def _forget(self) -> None:
         self._native.forget()
 
+    def _leave(self) -> None:
+        self._native.leave()
+
     def _check(self) -> None:
         self._native.check()
 
@@ -334,6 +343,11 @@ class PermitSet(Held, Sequence[Permit]):
         for permit in self._permits:
             permit._forget()
 
+    def _leave(self) -> None:
+        losses = [loss for permit in self._permits if (loss := _left(permit)) is not None]
+        if losses:
+            raise losses[0]
+
     def _check(self) -> None:
         for permit in self._permits:
             permit._check()
@@ -360,6 +374,14 @@ class Unheld:
             if not name.startswith("_") and hasattr(Permit, name):
                 raise AttributeError(f"{self!r} is not a permit, and has no {name!r}: {self._advice()}")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _left(permit: Permit) -> LostError | None:
+    try:
+        permit._leave()
+    except LostError as lost:
+        return lost
+    return None
 
 
 def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
