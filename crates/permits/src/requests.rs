@@ -39,8 +39,8 @@ impl Requests {
     /// and does not use, cannot be recalled.
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
-        // Each option is named, so that a new one does not compile until somebody has decided. Requests with the
-        // last four are served by the store alone: see `AcquireOptions::may_be_served`.
+        // Each option is named, so that a new one does not compile until somebody has decided. Requests with
+        // the last four are served by the store alone: see `AcquireOptions::may_be_served`.
         let AcquireOptions {
             weight,
             lease,
