@@ -1,13 +1,14 @@
 // Makes a module of each TypeScript block of the documents, in the directory of the second argument. A block
 // of the cookbook becomes a function of a client and of the functions that it calls.
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 const [root, directory] = process.argv.slice(2);
 mkdirSync(directory, { recursive: true });
 const blocksOf = (text) => [...text.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block);
 
-for (const page of ['docs/languages/node.md', 'docs/migration.md', 'README.md', 'bindings/node/README.md']) {
+const USE = readdirSync(join(root, 'docs/use')).map((page) => `docs/use/${page}`);
+for (const page of ['docs/languages/node.md', 'docs/migration.md', ...USE, 'README.md', 'bindings/node/README.md']) {
   const text = readFileSync(join(root, page), 'utf8');
   for (const [index, block] of blocksOf(text).entries()) {
     const lacks = (name) => new RegExp(`\\b${name}\\.`).test(block) && !new RegExp(`const ${name}\\b`).test(block);
@@ -19,7 +20,7 @@ for (const page of ['docs/languages/node.md', 'docs/migration.md', 'README.md', 
       opening.push(`const exports = client.semaphore('exports', 4);`);
     }
     const module = `${opening.join('\n')}\n${block}`.replace(/'redis:\/\/127\.0\.0\.1\/'/g, 'process.env.TEST_URL!');
-    writeFileSync(join(directory, `${basename(page === 'README.md' ? 'top' : page, '.md')}-${index}.mts`), module);
+    writeFileSync(join(directory, `${page.replace(/\W+/g, '-')}-${index}.mts`), module);
   }
 }
 

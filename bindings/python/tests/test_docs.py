@@ -37,11 +37,17 @@ def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
         asyncio.run(asyncio.wait_for(running, LIMIT))
 
 
+# The pages of tasks. test_llm_budgets.py has the other one.
+USE = ["ending", "keep", "lanes", "limits", "losing", "newest", "pause", "rates", "several", "slots", "waiting"]
+
+
 @pytest.mark.parametrize(
     ("page", "least"),
     [
         ("README.md", 1),
         ("docs/start.md", 1),
+        *((f"docs/use/{page}.md", 1) for page in USE),
+        ("docs/reference/errors.md", 1),
         ("docs/languages/python.md", 12),
         ("docs/migration.md", 3),
         ("bindings/python/README.md", 1),

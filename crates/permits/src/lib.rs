@@ -161,8 +161,6 @@ mod documents {
     mod use_keep {}
     #[doc = include_str!("../../../docs/use/lanes.md")]
     mod use_lanes {}
-    #[doc = include_str!("../../../docs/use/limits.md")]
-    mod use_limits {}
     #[doc = include_str!("../../../docs/use/losing.md")]
     mod use_losing {}
     #[doc = include_str!("../../../docs/use/newest.md")]

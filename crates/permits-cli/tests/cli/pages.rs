@@ -29,6 +29,13 @@ fn walk(page: &str, world: &mut World) -> usize {
 }
 
 #[test]
+fn the_commands_of_the_pages_of_tasks_print_what_the_pages_show() {
+    for (page, commands) in [("waiting", 2), ("limits", 4), ("pause", 6), ("slots", 1)] {
+        assert_eq!(walk(&format!("use/{page}.md"), &mut World::local()), commands, "{page}");
+    }
+}
+
+#[test]
 fn the_first_ten_minutes_are_as_the_page_says() {
     assert_eq!(walk("start.md", &mut World::local()), 8);
 }
