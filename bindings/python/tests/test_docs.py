@@ -48,7 +48,7 @@ USE = ["ending", "keep", "lanes", "limits", "losing", "newest", "pause", "rates"
         ("docs/start.md", 1),
         *((f"docs/use/{page}.md", 1) for page in USE),
         ("docs/reference/errors.md", 1),
-        ("docs/languages/python.md", 12),
+        ("docs/languages/python.md", 10),
         ("docs/migration.md", 3),
         ("bindings/python/README.md", 1),
     ],

@@ -1,5 +1,5 @@
 // `permits` beside the npm package redis-semaphore, in one run on one private server. Writes the tables of
-// docs/languages/node.md. The argument is a directory whose node_modules has both, and ioredis.
+// lab/packages.md. The argument is a directory whose node_modules has both, and ioredis.
 //
 // A cycle is an acquisition and its release, without contention. In the crowd, tasks of one process share a
 // limit: each waits, holds for 2 ms, releases, and repeats that. A grant overtakes if a request that began at
@@ -21,8 +21,8 @@ const permits = installed('permits');
 const { Redis } = installed('ioredis');
 const { Semaphore } = installed('redis-semaphore');
 
-const PAGE = fileURLToPath(new URL('../../../docs/languages/node.md', import.meta.url));
-const [BEGIN, END] = ['<!-- figures of scripts/lab node -->', '<!-- end of figures -->'];
+const PAGE = fileURLToPath(new URL('../../packages.md', import.meta.url));
+const [BEGIN, END] = ['<!-- figures of scripts/lab node -->', '<!-- end of figures of scripts/lab node -->'];
 const ROUNDS = 3;
 const CYCLES = 1000;
 const [TASKS, LIMIT, TURNS, HOLD_MS] = [64, 8, 20, 2];

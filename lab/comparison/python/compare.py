@@ -1,4 +1,4 @@
-"""`permits` beside other packages for Python, in one run on one private server. Writes the tables of docs/languages/python.md.
+"""`permits` beside other packages for Python, in one run on one private server. Writes the tables of lab/packages.md.
 
 A cycle is an acquisition and its release, without contention. In the crowd, tasks of one process want one place: each waits,
 holds it for 2 ms, releases it, and repeats that. A grant overtakes if a request that began at least 2 ms earlier still waits.
@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "bindings" / "python" / "tests"))
 from support import Server  # noqa: E402
 
-PAGE = ROOT / "docs" / "languages" / "python.md"
-BEGIN, END = "<!-- figures of scripts/lab python -->", "<!-- end of figures -->"
+PAGE = ROOT / "lab" / "packages.md"
+BEGIN, END = "<!-- figures of scripts/lab python -->", "<!-- end of figures of scripts/lab python -->"
 ROUNDS = 3
 CYCLES = 500
 TASKS, TURNS, HOLD = 32, 5, 0.002

@@ -180,7 +180,7 @@ Endpoints:
   /api/v1/events             changes, as server-sent events
   POST /api/v1/semaphores/NAME/change
                              makes a change, with --allow-write
-  NAME is percent-encoded. docs/operate/monitor.md describes them.
+  NAME is percent-encoded. docs/reference/serve.md describes them.
 
 Standard output:
   listening on http://127.0.0.1:9710/    when requests are answered
