@@ -23,7 +23,7 @@ const { Semaphore } = installed('redis-semaphore');
 
 const PAGE = fileURLToPath(new URL('../../packages.md', import.meta.url));
 const [BEGIN, END] = ['<!-- figures of scripts/lab node -->', '<!-- end of figures of scripts/lab node -->'];
-const ROUNDS = 3;
+const ROUNDS = 5;
 const CYCLES = 1000;
 const [TASKS, LIMIT, TURNS, HOLD_MS] = [64, 8, 20, 2];
 // Of a crowd in which requests are counted.
@@ -48,7 +48,8 @@ async function started() {
 /** An acquisition of a task by `permits`: returns a function that releases. */
 const ours = (semaphore) => () => async () => {
   const permit = await semaphore.acquire();
-  return () => permit.release();
+  // As the end of a block does, of `run` or `await using`.
+  return () => permit[Symbol.asyncDispose]();
 };
 
 /** The acquisitions of each package. */

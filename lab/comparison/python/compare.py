@@ -31,7 +31,7 @@ from support import Server  # noqa: E402
 
 PAGE = ROOT / "lab" / "packages.md"
 BEGIN, END = "<!-- figures of scripts/lab python -->", "<!-- end of figures of scripts/lab python -->"
-ROUNDS = 3
+ROUNDS = 5
 CYCLES = 500
 TASKS, TURNS, HOLD = 32, 5, 0.002
 
