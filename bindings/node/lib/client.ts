@@ -14,24 +14,44 @@ import { result } from './waiting.js';
 
 /** Settings of a client. Times are milliseconds. One that is absent has its default. */
 export interface ConnectOptions {
-  /** The first part of every key; `permits` unless set. */
+  /**
+   * The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. `permits` unless set.
+   * Sessions with different prefixes don't see each other's semaphores.
+   */
   prefix?: string | undefined;
   /**
-   * The label of acquisitions that have none of their own, and the author of this client's changes. Unless set, the label
-   * is the name of the program, and the author its host name and process id. An empty label is none.
+   * The label of acquisitions that have no label of their own, and the author of this client's changes: at most 120
+   * bytes of printable UTF-8. Unless set, the label is the file name of the program, and the author is its host name
+   * and process id. An empty label means no label.
    */
   label?: string | undefined;
-  /** The time for which a permit is valid without renewal: 100 ms to 1 day, 15,000 ms unless set. */
+  /**
+   * The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. It is also the time until
+   * the units of a crashed holder are free, and until a disconnected holder loses its permit.
+   */
   lease?: number | undefined;
-  /** The time for which semaphores keep permits that were released; 0 unless set. */
+  /**
+   * The time for which the client keeps a released permit for its next request while nobody else waits, so that this
+   * request needs no round trip: at most a third of the lease. 0 unless set, which keeps no permit. A semaphore can say
+   * otherwise.
+   */
   keep?: number | undefined;
-  /** The way in which the store recovers after a restart that may have lost state; `'interval'` unless the URL says. */
+  /**
+   * How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`) unless
+   * set, else `interval`.
+   */
   recovery?: 'off' | 'interval' | 'strict' | undefined;
-  /** The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`. */
+  /**
+   * The longest line of a semaphore, beyond which more requests are refused: 100,000 unless set. With `local:` it is
+   * 10,000, and connecting fails if you ask for more.
+   */
   maxWaiters?: number | undefined;
-  /** The number of replicas that must have a grant before it is reported; 0 unless set. */
+  /** The number of replicas of the server that must have a grant before it is reported: 0 unless set. */
   replicas?: number | undefined;
-  /** The time for which the store may be unreachable before operations fail; 30,000 ms unless set. */
+  /**
+   * The time for which the store may be unreachable before operations that need it fail: 30 s unless set. Permits that
+   * are held are not affected: they last until their deadlines.
+   */
   storeTimeout?: number | undefined;
 }
 

@@ -12,27 +12,60 @@ import { result } from './waiting.js';
 
 /** Options of an acquisition. Times are milliseconds. One that is absent has its default. */
 export interface AcquireOptions {
-  /** The number of units; 1 unless set. */
+  /** The number of units: at least 1, at most the limit. 1 unless set. */
   weight?: number | undefined;
-  /** The longest wait; without end unless set. */
+  /**
+   * The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted now, or
+   * refused.
+   */
   timeout?: number | undefined;
-  /** The name of this acquisition, which no two permits of a semaphore share; a unique one unless set. */
+  /**
+   * The name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a semaphore:
+   * while it holds or waits, a second request with its name is refused. Unique unless set.
+   */
   holder?: string | undefined;
-  /** A note for operators, shown beside the holder; that of the client unless set. */
+  /**
+   * A note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders may have the same
+   * label. The client's unless set; an empty label means no label.
+   */
   label?: string | undefined;
-  /** The lane: requests of one lane are granted in order, and lanes take turns. */
+  /**
+   * A lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
+   * granted in the order in which they came. Lanes that wait get units in proportion to their shares, so a thousand
+   * requests of one tenant do not stand before the first of another. Requests without a lane are one lane together.
+   */
   lane?: string | undefined;
-  /** The share of the lane: 1 to 1,000, 1 unless set. */
+  /**
+   * The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten times the
+   * units of one with the share 1. Use the same share for all requests of a lane.
+   */
   share?: number | undefined;
-  /** The lease; that of the client unless set. */
+  /**
+   * The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms to
+   * 1 day; the client's unless set.
+   */
   lease?: number | undefined;
-  /** The time for which the units count from the grant on, even if they are released before. */
+  /**
+   * The time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or lost earlier, its
+   * units *cool*: they stay taken until that time has passed since the grant. For example, a limit of 100 and one
+   * minute admit at most 100 in any minute.
+   */
   atLeast?: number | undefined;
-  /** The longest time for which it is held; without limit unless set. */
+  /**
+   * The longest time for which the permit is held, at least 100 ms; without limit unless set. The permit is lost then,
+   * even if it is renewed: for work that may hang.
+   */
   maxHold?: number | undefined;
-  /** False if only `renew` renews the permit. */
+  /**
+   * Whether the client renews the permit in the background: `true` unless set. If `false`, the permit ends with its
+   * lease unless your program renews it. A request that waits is always renewed.
+   */
   autoRenew?: boolean | undefined;
-  /** The key by which it supersedes: of the requests that wait with it the newest stays. */
+  /**
+   * A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the newest
+   * stays, in the place of the one before it, which is refused. A permit with the key is held on. The request must
+   * wait: use a timeout above 0, or no timeout.
+   */
   supersede?: string | undefined;
   /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */
   signal?: AbortSignal | undefined;

@@ -268,9 +268,9 @@ impl ClientBuilder {
         self
     }
 
-    /// The label of acquisitions that have [none of their own](crate::AcquireOptions::label), and the author
-    /// of this client's changes: at most 120 bytes of printable UTF-8. Unless set, the label is the file name
-    /// of the program, and the author is its host name and process id. An empty label is none.
+    /// The label of acquisitions that have no label of their own, and the author of this client's changes:
+    /// at most 120 bytes of printable UTF-8. Unless set, the label is the file name of the program, and the
+    /// author is its host name and process id. An empty label means no label.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
@@ -283,17 +283,21 @@ impl ClientBuilder {
         self
     }
 
-    /// The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. Also the time
-    /// until a crashed holder's units are freed, and until a disconnected holder loses its permit. Renewals
-    /// are a third of it apart, and at most 10 s while anything else of the client is renewed.
+    /// The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. It is also
+    /// the time until the units of a crashed holder are free, and until a disconnected holder loses its
+    /// permit.
+    ///
+    /// Renewals are a third of it apart, and at most 10 s while anything else of the client is renewed.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Keeps permits, of every semaphore of the client that does not say otherwise, for `idle` after their
-    /// release: at most a third of their lease, zero unless set, which keeps none. See
-    /// [`Semaphore::keep`], which sets another time for one semaphore, or zero.
+    /// The time for which the client keeps a released permit for its next request while nobody else waits,
+    /// so that this request needs no round trip: at most a third of the lease. 0 unless set, which keeps no
+    /// permit. A semaphore can say otherwise.
+    ///
+    /// [`Semaphore::keep`] sets another time for one semaphore, or 0.
     ///
     /// # Examples
     /// ```
@@ -313,15 +317,19 @@ impl ClientBuilder {
         self
     }
 
-    /// The recovery of the store after a restart or failover that may have lost state: as the URL says
-    /// (`?recovery=…`) unless set, else [`Recovery::Interval`].
+    /// How the store recovers after a restart or failover that may have lost state: as the URL says
+    /// (`?recovery=…`) unless set, else `interval`.
+    ///
+    /// `interval` is [`Recovery::Interval`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = Some(recovery);
         self
     }
 
-    /// The maximum of requests in one semaphore's line, beyond which [`AcquireError::QueueFull`] refuses
-    /// more: 100,000 unless set. With `local:` it is 10,000, and connecting fails if more are asked for.
+    /// The longest line of a semaphore, beyond which more requests are refused: 100,000 unless set. With
+    /// `local:` it is 10,000, and connecting fails if you ask for more.
+    ///
+    /// They are refused with [`AcquireError::QueueFull`].
     ///
     /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
     pub fn max_waiters(mut self, max: u32) -> Self {
@@ -329,11 +337,12 @@ impl ClientBuilder {
         self
     }
 
-    /// The number of replicas of the server that must have a grant before it is reported: 0 unless set. A
-    /// grant that they do not confirm within a fifth of the lease (at most 3 s) is released, and acquiring
-    /// fails with [`AcquireError::NotReplicated`]. If they cannot be asked, because the server refuses the
-    /// connection for it, the client tries again for [`store_timeout`](Self::store_timeout), and acquiring
-    /// fails with the error of the store.
+    /// The number of replicas of the server that must have a grant before it is reported: 0 unless set.
+    ///
+    /// A grant that they do not confirm within a fifth of the lease (at most 3 s) is released, and
+    /// acquiring fails with [`AcquireError::NotReplicated`]. If they cannot be asked, because the server
+    /// refuses the connection for it, the client tries again for [`store_timeout`](Self::store_timeout),
+    /// and acquiring fails with the error of the store.
     ///
     /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits
     /// another holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of
@@ -346,8 +355,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The time for which the store may be unreachable before operations that need it fail: 30 s unless set.
-    /// Held permits are not affected: they last until their deadlines.
+    /// The time for which the store may be unreachable before operations that need it fail: 30 s unless
+    /// set. Permits that are held are not affected: they last until their deadlines.
     ///
     /// Connecting is such an operation. It is retried with pauses of up to half a second while the store
     /// cannot be reached, loads its data or is failing over

@@ -39,18 +39,31 @@ class Semaphore(Unheld):
     def acquire(self, **options: Unpack[AcquireOptions]) -> Acquire:
         """Acquires units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
-        - `weight`: the number of units; 1 unless set.
-        - `timeout`: the longest wait; with 0 it does not wait, without one it waits without end.
-        - `holder`: its name, of which there is at most one in the semaphore. Unique unless set.
-        - `label`: a note for operators, shown beside the holder; that of the client unless set.
-        - `lane`, `share`: a tenant, a user, a kind of work; lanes that wait get units in proportion to their shares.
-        - `lease`: the time for which it is valid without renewal; the client's unless set.
-        - `at_least`: the time for which the grant counts, also if it is released earlier.
-        - `max_hold`: the longest time for which it is held. Then it is lost.
-        - `auto_renew`: `False` leaves the renewal to `Permit.renew`.
-        - `supersede`: a key. Of the requests that wait with it the newest stays.
-
-        `AcquireOptions` says more about each.
+        - `weight`: The number of units: at least 1, at most the limit. 1 unless set.
+        - `timeout`: The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
+          now, or refused.
+        - `holder`: The name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of
+          a semaphore: while it holds or waits, a second request with its name is refused. Unique unless set.
+        - `label`: A note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders may
+          have the same label. The client's unless set; an empty label means no label.
+        - `lane`: A lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of
+          one lane are granted in the order in which they came. Lanes that wait get units in proportion to their shares,
+          so a thousand requests of one tenant do not stand before the first of another. Requests without a lane are one
+          lane together.
+        - `share`: The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten
+          times the units of one with the share 1. Use the same share for all requests of a lane.
+        - `lease`: The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews
+          it. 100 ms to 1 day; the client's unless set.
+        - `at_least`: The time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or lost
+          earlier, its units *cool*: they stay taken until that time has passed since the grant. For example, a limit of
+          100 and one minute admit at most 100 in any minute.
+        - `max_hold`: The longest time for which the permit is held, at least 100 ms; without limit unless set. The
+          permit is lost then, even if it is renewed: for work that may hang.
+        - `auto_renew`: Whether the client renews the permit in the background: `True` unless set. If `False`, the
+          permit ends with its lease unless your program renews it. A request that waits is always renewed.
+        - `supersede`: A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one
+          key the newest stays, in the place of the one before it, which is refused. A permit with the key is held on.
+          The request must wait: use a timeout above 0, or no timeout.
         """
         return self._acquire(options)
 

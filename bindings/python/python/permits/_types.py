@@ -40,53 +40,70 @@ class AcquireOptions(TypedDict, total=False):
     """The options of `Semaphore.acquire`. One that is absent or `None` has its default."""
 
     weight: Optional[int]
-    """The number of units; 1 unless set."""
+    """The number of units: at least 1, at most the limit. 1 unless set."""
     timeout: Optional[Seconds]
-    """The longest wait. `TimeoutError` is raised after it, a `StoreError` if the store does not answer then. With 0 it
-    does not wait, and raises `NoPermitsError` unless it is granted now: a `CoolingError` if it is known when. Without one,
-    it waits without end."""
+    """The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted now, or
+    refused."""
     holder: Optional[str]
-    """Its name, of which there is at most one in the semaphore. Unique unless set."""
+    """The name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a semaphore:
+    while it holds or waits, a second request with its name is refused. Unique unless set."""
     label: Optional[str]
-    """A note for operators, shown beside the holder; that of the client unless set."""
+    """A note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders may have the
+    same label. The client's unless set; an empty label means no label."""
     lane: Optional[str]
-    """A tenant, a user, a kind of work. Its requests keep their order, and lanes that wait get units in proportion to their
-    shares."""
+    """A lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
+    granted in the order in which they came. Lanes that wait get units in proportion to their shares, so a thousand
+    requests of one tenant do not stand before the first of another. Requests without a lane are one lane together."""
     share: Optional[int]
-    """The share of the lane, 1 to 1,000, the same in all its requests; 1 unless set."""
+    """The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten times the
+    units of one with the share 1. Use the same share for all requests of a lane."""
     lease: Optional[Seconds]
-    """The time for which it is valid without renewal; the client's unless set."""
+    """The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms
+    to 1 day; the client's unless set."""
     at_least: Optional[Seconds]
-    """The time for which the grant counts, also if it is released earlier."""
+    """The time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or lost earlier, its
+    units *cool*: they stay taken until that time has passed since the grant. For example, a limit of 100 and one minute
+    admit at most 100 in any minute."""
     max_hold: Optional[Seconds]
-    """The longest time for which it is held. Then it is lost."""
+    """The longest time for which the permit is held, at least 100 ms; without limit unless set. The permit is lost
+    then, even if it is renewed: for work that may hang."""
     auto_renew: Optional[bool]
-    """`False` leaves the renewal to `Permit.renew`."""
+    """Whether the client renews the permit in the background: `True` unless set. If `False`, the permit ends with its
+    lease unless your program renews it. A request that waits is always renewed."""
     supersede: Optional[str]
-    """A key. Of the requests that wait with it the newest stays, in the place of the one before it, which gets a
-    `SupersededError`."""
+    """A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the newest
+    stays, in the place of the one before it, which is refused. A permit with the key is held on. The request must wait:
+    use a timeout above 0, or no timeout."""
 
 
 class ConnectOptions(TypedDict, total=False):
     """The settings of `connect`. One that is absent or `None` has its default."""
 
     prefix: Optional[str]
-    """The first part of every key; `permits` unless set."""
+    """The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. `permits` unless set.
+    Sessions with different prefixes don't see each other's semaphores."""
     label: Optional[str]
-    """The label of acquisitions that have none of their own, and the author of this client's changes. Unless set, the label
-    is the name of the program, and the author its host name and process id. An empty label is none."""
+    """The label of acquisitions that have no label of their own, and the author of this client's changes: at most 120
+    bytes of printable UTF-8. Unless set, the label is the file name of the program, and the author is its host name and
+    process id. An empty label means no label."""
     lease: Optional[Seconds]
-    """The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set."""
+    """The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. It is also the time until
+    the units of a crashed holder are free, and until a disconnected holder loses its permit."""
     keep: Optional[Seconds]
-    """The time for which semaphores keep permits that were released, as in `Client.semaphore`; 0 unless set."""
+    """The time for which the client keeps a released permit for its next request while nobody else waits, so that this
+    request needs no round trip: at most a third of the lease. 0 unless set, which keeps no permit. A semaphore can say
+    otherwise."""
     recovery: Optional[Recovery]
-    """How the store recovers after a restart that may have lost state; `"interval"` unless the URL says."""
+    """How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
+    unless set, else `interval`."""
     max_waiters: Optional[int]
-    """The longest line of a semaphore; 100,000 unless set, and 10,000 at most with `local:`."""
+    """The longest line of a semaphore, beyond which more requests are refused: 100,000 unless set. With `local:` it is
+    10,000, and connecting fails if you ask for more."""
     replicas: Optional[int]
-    """The number of replicas that must have a grant before it is reported; 0 unless set."""
+    """The number of replicas of the server that must have a grant before it is reported: 0 unless set."""
     store_timeout: Optional[Seconds]
-    """The time for which the store may be unreachable before operations fail; 30 s unless set."""
+    """The time for which the store may be unreachable before operations that need it fail: 30 s unless set. Permits
+    that are held are not affected: they last until their deadlines."""
 
 
 class PermitStatus(Enum):

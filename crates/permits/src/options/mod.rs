@@ -143,32 +143,38 @@ impl AcquireOptions {
         holder.is_none() && *auto_renew && at_least.is_zero() && max_hold.is_none()
     }
 
-    /// The number of units: at least 1, at most the limit; 1 unless set.
+    /// The number of units: at least 1, at most the limit. 1 unless set.
     #[must_use]
     pub fn weight(mut self, units: u32) -> Self {
         self.weight = units;
         self
     }
 
-    /// The holder, 1–200 bytes of printable UTF-8. One holder has at most one permit of a semaphore: while it
-    /// holds or waits, a second request is refused with
-    /// [`AcquireError::AlreadyHeld`](crate::AcquireError::AlreadyHeld). Unique unless set.
+    /// The name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of
+    /// a semaphore: while it holds or waits, a second request with its name is refused. Unique unless set.
+    ///
+    /// The error of the second request is [`AcquireError::AlreadyHeld`](crate::AcquireError::AlreadyHeld).
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// A note for operators, shown beside the holder by [`Semaphore::inspect`](crate::Semaphore::inspect): at
-    /// most 120 bytes of printable UTF-8. Many holders may have the same.
-    /// [That of the client](crate::ClientBuilder::label) unless set. An empty label is none.
+    /// A note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders
+    /// may have the same label. The client's unless set; an empty label means no label.
+    ///
+    /// [`Semaphore::inspect`](crate::Semaphore::inspect) shows it, and
+    /// [`ClientBuilder::label`](crate::ClientBuilder::label) sets the client's.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Waits in line for `limit` at most; without limit unless set. Zero is [`AcquireOptions::no_wait`].
+    /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
+    /// now, or refused.
+    ///
+    /// With 0 it is [`AcquireOptions::no_wait`].
     ///
     /// The error then is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut); but
     /// [`AcquireError::Store`](crate::AcquireError::Store) if the store cannot be reached at that time, or
@@ -187,30 +193,34 @@ impl AcquireOptions {
         self
     }
 
-    /// The lease: 100 ms to 1 day; the client's unless set.
+    /// The lease: how long a permit, or a place in line, stays valid if your process dies and nothing
+    /// renews it. 100 ms to 1 day; the client's unless set.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Sets whether the client renews the permit in the background: `true` unless set. If `false`, the permit
-    /// ends with its lease unless [`Permit::renew`](crate::Permit::renew) is called. A waiter is always
-    /// renewed. A server that lost its state puts the permit back when the client is connected again, for the
-    /// rest of its lease; not where keys alone have vanished, which only a renewal notices.
+    /// Whether the client renews the permit in the background: `true` unless set. If `false`, the permit
+    /// ends with its lease unless your program renews it. A request that waits is always renewed.
+    ///
+    /// [`Permit::renew`](crate::Permit::renew) renews it. If a server that lost its state comes back, the
+    /// client puts such a permit back for the rest of its lease when it is connected again. Where only some
+    /// keys have vanished, a renewal alone notices.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.client.auto_renew = renew;
         self
     }
 
-    /// The time for which the grant counts: up to 1 day, rounded up to a millisecond; zero unless set. A
-    /// permit that is released, lost or revoked earlier *cools*: it has no holder, and its units and slot
-    /// stay taken until that time has passed since the grant. Then the head of the line gets them, as if they
-    /// had been released.
+    /// The time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or lost
+    /// earlier, its units *cool*: they stay taken until that time has passed since the grant. For example,
+    /// a limit of 100 and one minute admit at most 100 in any minute.
     ///
-    /// So a limit of 100 and one minute admit at most 100 in any minute, and no more than 100 at once. A
-    /// store that loses its state forgets what cools.
+    /// A permit that cools has no holder. When it has cooled, the head of the line gets its units and its
+    /// slot, as if they had been released then. The time is rounded up to a millisecond.
+    ///
+    /// A store that loses its state forgets what cools.
     ///
     /// # Examples
     /// ```
@@ -234,12 +244,12 @@ impl AcquireOptions {
         self
     }
 
-    /// The longest time for which the permit is held, at least 100 ms; without limit unless set. Then it is
-    /// [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its units are free
-    /// when the program drops it, and at the end of the lease at the latest: so work that stops within a
-    /// lease does not overlap with that of the next holder.
+    /// The longest time for which the permit is held, at least 100 ms; without limit unless set. The permit
+    /// is lost then, even if it is renewed: for work that may hang.
     ///
-    /// For work that may hang, and would be renewed forever.
+    /// It is [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its units are
+    /// free when your program drops it, and at the end of the lease at the latest. So work that stops
+    /// within a lease does not overlap with the work of the next holder.
     ///
     /// # Examples
     /// ```
@@ -263,12 +273,13 @@ impl AcquireOptions {
         self
     }
 
-    /// The key by which the request supersedes, 1–120 bytes of printable UTF-8: a branch, a target of
-    /// deployments. Of the requests of a semaphore that wait with one key the newest stays, in the place in
-    /// line of the one before it, which is refused with
-    /// [`AcquireError::Superseded`](crate::AcquireError::Superseded). So the newest waits, and none loses its
-    /// turn. A request in another [lane](Self::lane) than the one before it joins its own lane at the end. A
-    /// permit with the key is held on. The request must wait. None unless set.
+    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key
+    /// the newest stays, in the place of the one before it, which is refused. A permit with the key is held
+    /// on. The request must wait: use a timeout above 0, or no timeout.
+    ///
+    /// The request before it gets [`AcquireError::Superseded`](crate::AcquireError::Superseded). So the
+    /// newest waits, and its turn is not lost. A request in another [lane](Self::lane) than the one before
+    /// it joins its own lane at the end.
     ///
     /// A request that can never be granted, or that finds the line closed, supersedes none. One whose call
     /// has failed is sent again, and may then supersede one that came after it.
@@ -297,10 +308,10 @@ impl AcquireOptions {
         self
     }
 
-    /// The lane, 1–120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of one lane are
-    /// granted in the order in which they came. Lanes that wait get units in proportion to their
-    /// [share](Self::share), so a thousand requests of one tenant do not stand before the first of another.
-    /// All requests that name no lane are one lane; so a line without lanes has one order. None unless set.
+    /// A lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of
+    /// one lane are granted in the order in which they came. Lanes that wait get units in proportion to
+    /// their shares, so a thousand requests of one tenant do not stand before the first of another.
+    /// Requests without a lane are one lane together.
     ///
     /// Lanes order a line, and cost nothing where none waits: what is granted at once counts for no lane.
     /// The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).
@@ -324,9 +335,10 @@ impl AcquireOptions {
         self
     }
 
-    /// The share of the [lane](Self::lane), 1 to 1,000; 1 unless set. While two lanes wait, one with the
-    /// share 10 gets ten times the units of one with the share 1. Each request brings the share at which its
-    /// grant counts, so all requests of a lane should have the same.
+    /// The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets
+    /// ten times the units of one with the share 1. Use the same share for all requests of a lane.
+    ///
+    /// Each request brings the share at which its own grant counts.
     #[must_use]
     pub fn share(mut self, share: u32) -> Self {
         self.share = Some(share);
