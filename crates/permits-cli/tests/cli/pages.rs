@@ -5,6 +5,7 @@
 
 use permits_testkit::documents;
 
+use crate::cookbook::log_of;
 use crate::world::{Step, World, steps};
 
 /// Runs each `console` block of a page, and returns the number of commands.
@@ -38,4 +39,20 @@ fn the_commands_of_the_pages_of_tasks_print_what_the_pages_show() {
 #[test]
 fn the_first_ten_minutes_are_as_the_page_says() {
     assert_eq!(walk("start.md", &mut World::local()), 8);
+}
+
+/// The blocks without output, of which each command runs a script to its end.
+#[test]
+fn the_scripts_of_the_pages_run_to_their_end() {
+    for page in ["use/lanes.md", "use/newest.md", "use/rates.md", "use/several.md", "languages/shell.md"] {
+        let text = documents::read(page);
+        let blocks: Vec<_> = documents::blocks(&text).filter(|block| block.language == "sh").collect();
+        assert!(!blocks.is_empty(), "{page}");
+        for block in blocks {
+            let scripts: Vec<&str> =
+                block.text.split_whitespace().filter_map(|word| word.strip_prefix("./")).collect();
+            let log = log_of(&format!("USER=app BRANCH=main\n{}\n", block.text), 1, &scripts);
+            assert_eq!(log.lines().count(), 2 * scripts.len(), "{page}: {log}");
+        }
+    }
 }
