@@ -184,7 +184,10 @@ for (const [store, url] of Object.entries(STORES)) {
         { message: 'the work failed' },
       );
       await assert.rejects(
-        semaphore.run((permit) => semaphore.revoke(permit.holder)),
+        semaphore.run(async (permit) => {
+          await semaphore.revoke(permit.holder);
+          await permit.lost;
+        }),
         LostError,
       );
       assert.ok(await isIdle(semaphore));
