@@ -65,7 +65,7 @@ pub(super) fn queue(level: Level, emit: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until the queued events have been emitted, at most for [`FLUSH`], because a program that closes its
+/// Waits until the queued events have been emitted, at most for `FLUSH`, because a program that closes its
 /// client may end next.
 pub fn flush() {
     let Some(Some(queue)) = EVENTS.get().queue.get() else { return };
