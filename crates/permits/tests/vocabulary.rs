@@ -1,5 +1,5 @@
-//! What an option means is written once: as the first paragraph of its documentation in Rust. The types of the
-//! packages for Python and Node, the schema of the lines and the reference page are made of it.
+//! What an option means is written once: as the first paragraph of its documentation in Rust. The types of
+//! the packages for Python and Node, the schema of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
 //! this file does not know fails the test, and so does one without documentation.
@@ -21,8 +21,8 @@ enum Kind {
     Recovery,
 }
 
-/// An option: its name in JSON, the flag of `permits run`, what it is unless set, its bounds, and the page that
-/// teaches it.
+/// An option: its name in JSON, the flag of `permits run`, what it is unless set, its bounds, and the page
+/// that teaches it.
 struct Row(&'static str, Kind, &'static str, &'static str, &'static str, &'static str);
 
 const REQUEST: &[Row] = &[

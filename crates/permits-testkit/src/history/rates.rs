@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use permits_core::model::{Entry, EntryState, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, Operation, Refusal,
-    ReleaseOutcome, RenewOutcome, RequestId,
+    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
 };
 
 use super::step::Step;
@@ -37,13 +37,21 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
         };
         let at_least_ms = asked.unwrap_or(0).max(before.terms.at_least_ms);
         // One whose lease has ended may be put back on other terms. So may one that a renewal of the batch
-        // ends by naming another grant, under another request.
+        // ends by naming another grant: under another request, or once it need not count any more.
+        let names_another = |renew: &RenewRequest| {
+            renew.holder == *holder
+                && renew.request == before.request
+                && renew.grant.is_some_and(|it| it != grant)
+        };
+        let is_ended = until <= step.now_ms()
+            && matches!(&step.command.operation, Operation::Renew(requests) if requests.iter().any(names_another));
         let is_held = before.deadline > 0 && before.deadline.unsigned_abs() > step.now_ms();
         let is_renewal = matches!(step.command.operation, Operation::Renew(_));
         let is_same = |after: &&Entry| !is_renewal || after.request == before.request;
         if let Some(after) =
             step.entry_after(holder).filter(|after| after.place == EntryState::Holding(grant)).filter(is_same)
             && is_held
+            && !is_ended
             && after.terms.at_least_ms != at_least_ms
         {
             return Err(format!("{holder} is to count for {at_least_ms} ms: {before:?}, {after:?}"));
