@@ -365,7 +365,11 @@ fn no_herd(step: &Step) -> Result<(), String> {
             // It came and went with this command.
             continue;
         }
-        let before = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
+        // The lease of a holder may have ended with this command, which asks for it again.
+        let has_ended =
+            |entry: &Entry| entry.place.taken().is_some() && entry.deadline.unsigned_abs() <= step.now_ms();
+        let before = step.entry_before(&event.holder);
+        let before = before.filter(|entry| entry.request == event.request && !has_ended(entry));
         let (session, terms, place) = match (before, superseding(step, &event.holder)) {
             (Some(before), _) => (&before.session, &before.terms, before.place),
             (None, Some((asked, _, before))) if asked.request == event.request => {
