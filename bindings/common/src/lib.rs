@@ -6,6 +6,7 @@
 mod arguments;
 mod call;
 mod client;
+mod events;
 mod failure;
 mod held;
 mod mailbox;
@@ -14,6 +15,7 @@ mod semaphore;
 pub use self::arguments::{Language, camel_case};
 pub use self::call::{Call, Value, unparks};
 pub use self::client::Client;
+pub use self::events::events;
 pub use self::failure::{Attribute, Failure, Kind};
 pub use self::held::Held;
 pub use self::mailbox::{Mailbox, Signal};

@@ -5,6 +5,7 @@ import { inspect, type InspectOptions } from 'node:util';
 import { argument, invalid, json, number, request } from './arguments.js';
 import { type Diagnosis, parsed } from './diagnosis.js';
 import { translated } from './errors.js';
+import { report } from './events.js';
 import { native } from './library.js';
 import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
@@ -93,6 +94,7 @@ function closeAll(open: Clients['open']): void {
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   argument('a string', { url });
+  report();
   return new Client(await result<Native.Client>(translated(() => native.connect(url, settings(options), program()))));
 }
 

@@ -9,6 +9,8 @@ export type { ConnectOptions, SemaphoreOptions } from './client.js';
 export type { Diagnosis, Finding } from './diagnosis.js';
 export { InvalidInputError, LostError, NotNowError, PermitsError, StoreError } from './errors.js';
 export type * from './errors.js';
+export { events } from './events.js';
+export type { Events, LibraryEvent } from './events.js';
 export type * from './inspection.js';
 export { Permit, PermitSet } from './permit.js';
 export type { Held } from './permit.js';

@@ -78,5 +78,8 @@ export declare function connect(url: string, settings: string, program: string):
 /** Diagnoses a store: JSON. */
 export declare function diagnose(url: string, settings: string): Call
 
+/** The events of the library since the last call: JSON. */
+export declare function events(): Call
+
 /** The version of the library. */
 export declare const VERSION: string

@@ -85,6 +85,12 @@ pub(crate) fn diagnose(url: String, settings: String) -> Result<Call> {
     call(Language::JavaScript.diagnose(url, &settings))
 }
 
+/// The events of the library since the last call: JSON.
+#[napi]
+pub(crate) fn events() -> Call {
+    Call(permits_bindings::events())
+}
+
 /// A session with a store.
 #[napi]
 pub struct Client {

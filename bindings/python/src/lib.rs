@@ -24,5 +24,5 @@ mod _permits {
     #[pymodule_export]
     use crate::mailbox::Mailbox;
     #[pymodule_export]
-    use crate::objects::{Call, Client, Permit, Semaphore, connect, diagnose, exit_begins};
+    use crate::objects::{Call, Client, Permit, Semaphore, connect, diagnose, events, exit_begins};
 }

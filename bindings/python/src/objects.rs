@@ -133,6 +133,12 @@ pub(crate) fn diagnose(url: String, settings: &str) -> Result<Call> {
     Ok(Call(Language::Python.diagnose(url, settings)?))
 }
 
+/// The events of the library since the last call: JSON.
+#[pyfunction]
+pub(crate) fn events() -> Call {
+    Call(permits_bindings::events())
+}
+
 /// A session with a store.
 #[pyclass(frozen, weakref, module = "permits._permits")]
 pub(crate) struct Client(pub(crate) permits_bindings::Client);

@@ -197,6 +197,8 @@ threading.Thread.join = join
 
 def test_without_a_thread_a_callback_is_refused_or_runs_on_the_watchers(server: Server, name: str) -> None:
     text = """
+# As in a forked child: the thread that the client has begun is the parent's.
+permits._watching._reset()
 def refuse(thread):
     raise RuntimeError("can't start new thread")
 start, threading.Thread.start = threading.Thread.start, refuse

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, List, Union
 
-from . import _exit, _permits
+from . import _exit, _permits, _watching
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
@@ -145,11 +145,13 @@ def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     The settings are `prefix`, `label`, `lease`, `keep`, `recovery`, `max_waiters`, `replicas` and `store_timeout`.
     `ConnectOptions` says more about each.
     """
+    _watching.start()
     return Client(wait(_permits.connect(url, to_json(settings), _program())))
 
 
 async def aconnect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     """As `connect`, on asyncio."""
+    _watching.start()
     return Client(await result(_permits.connect(url, to_json(settings), _program())))
 
 

@@ -1,4 +1,5 @@
-"""The thread that watches permits. It begins with the first callback, and ends before the interpreter.
+"""The thread that watches permits and logs the events of the library. It begins with the first client, and ends before the
+interpreter.
 
 Each callback runs on a thread of its own, so that one that blocks delays no other past the deadline of its permit.
 """
@@ -6,35 +7,50 @@ Each callback runs on a thread of its own, so that one that blocks delays no oth
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 
-from ._permits import Call, Mailbox
+from ._permits import Call, Mailbox, events
 from ._waiting import readable, threads_are_greenlets
 from .errors import LostError
 
 Callback = Callable[[LostError], object]
 
+# The key of the call for events.
+_EVENTS = 0
+
+_logger = logging.getLogger("permits")
+# As the libraries of Python do: a program that has not configured logging sees nothing.
+_logger.addHandler(logging.NullHandler())
+
 
 class _Watcher:
     def __init__(self) -> None:
         self.mailbox = Mailbox()
-        self.keys = itertools.count()
+        self.keys = itertools.count(_EVENTS + 1)
+        self.events: Call[str] | None = None
         self.watched: dict[int, tuple[Call[LostError | None], Callback]] = {}
         self.thread: threading.Thread | None = None
         self.starting = threading.Lock()
         self.callbacks: list[threading.Thread] = []
         self.has_ended = False
 
-    def watch(self, call: Call[LostError | None], callback: Callback) -> None:
+    def start(self) -> None:
         with self.starting:
-            # It is not alive if it could not be started for an earlier callback.
+            # It is not alive if it could not be started before.
             if self.thread is None or not self.thread.is_alive():
                 self.thread = threading.Thread(target=self.run, name="permits-watch", daemon=True)
                 self.thread.start()
+            if self.events is None:
+                self.events = events()
+                self.mailbox.note(_EVENTS)
+
+    def watch(self, call: Call[LostError | None], callback: Callback) -> None:
+        self.start()
         key = next(self.keys)
         self.watched[key] = (call, callback)
         self.mailbox.note(key)
@@ -53,7 +69,18 @@ class _Watcher:
         readable(self.mailbox)
         return not self.has_ended
 
+    def log(self, call: Call[str]) -> None:
+        ended = call.poll(self.mailbox, _EVENTS)
+        if ended:
+            for event in json.loads(call.take()):
+                _log(**event)
+            self.events = events()
+        if ended is not False:
+            self.mailbox.note(_EVENTS)
+
     def step(self, key: int) -> None:
+        if key == _EVENTS and self.events is not None:
+            return self.log(self.events)
         call, callback = self.watched[key]
         ended = call.poll(self.mailbox, key)
         if ended is None:
@@ -91,7 +118,13 @@ def _run(callback: Callback, lost: LostError) -> None:
         callback(lost)
     except BaseException:
         # A thread reports no SystemExit: a callback that calls sys.exit() would fail in silence.
-        logging.getLogger("permits").exception("a callback for a lost permit has failed")
+        _logger.exception("a callback for a lost permit has failed")
+
+
+def _log(event: str, level: str, message: str, fields: list[tuple[str, object]]) -> None:
+    text = " ".join([message, *(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields)])
+    levels = {"error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO}
+    _logger.log(levels[level], "%s", text, extra={"event": event, "fields": dict(fields)})
 
 
 _watcher = _Watcher()
@@ -100,6 +133,15 @@ _watcher = _Watcher()
 def watch(call: Call[LostError | None], callback: Callback) -> None:
     """Calls back when the permit is lost, on a thread of its own."""
     _watcher.watch(call, callback)
+
+
+def start() -> None:
+    """Begins to log the events of the library."""
+    try:
+        _watcher.start()
+    except RuntimeError:
+        # The system refuses another thread: the program works without its log.
+        pass
 
 
 def stop() -> None:

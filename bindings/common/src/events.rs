@@ -1,0 +1,166 @@
+//! The events of the library, for the logger of a language: what a program has to know although it asked for
+//! nothing, such as a limit that an operator's replaces, or a server that came back empty.
+//!
+//! The library emits them on a thread of its own, which must not enter an interpreter. So they wait here, and a
+//! [`Call`] returns those that have come.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+
+use serde_json::{Value as Json, json};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::call::{Call, Value};
+use crate::failure::Failure;
+
+/// The most events that wait. While a program takes none, the oldest are dropped.
+const WAITING: usize = 256;
+
+/// The events of a process that have not been taken.
+struct Waiting {
+    /// A forked child has a copy of the lock, which may be taken.
+    process: u32,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Json>,
+    dropped: u64,
+    /// Of those that wait: the worker threads of Node wait for themselves, and the first one takes all.
+    wakers: Vec<Waker>,
+}
+
+static EVENTS: OnceLock<Waiting> = OnceLock::new();
+
+/// The queue. `None` in a process that was forked after the first call for events: it reports none.
+fn queue() -> Option<MutexGuard<'static, Queue>> {
+    let events = EVENTS.get().filter(|events| events.process == std::process::id())?;
+    Some(events.queue.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Collects the events of the levels error, warn and info.
+struct Collector;
+
+impl Subscriber for Collector {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::INFO && metadata.target().starts_with("permits::")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let event = json!({
+            "event": metadata.target().rsplit("::").next(),
+            "level": metadata.level().as_str().to_lowercase(),
+            "message": fields.message,
+            "fields": fields.others,
+        });
+        let Some(mut queue) = queue() else { return };
+        queue.events.push_back(event);
+        if queue.events.len() > WAITING {
+            queue.events.pop_front();
+            queue.dropped += 1;
+        }
+        let wakers = std::mem::take(&mut queue.wakers);
+        drop(queue);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    /// In the order of the event.
+    others: Vec<(&'static str, Json)>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Json) {
+        self.others.push((field.name(), value));
+    }
+}
+
+impl Visit for Fields {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            _ => self.put(field, format!("{value:?}").into()),
+        }
+    }
+}
+
+/// The events since the last call, once there is one: a text with a list in JSON. Each has the name `event`, a
+/// `level`, a `message`, and `fields`, which
+/// are pairs of a name and a value.
+pub fn events() -> Call {
+    let begun = EVENTS.get_or_init(|| Waiting { process: std::process::id(), queue: Mutex::default() });
+    if begun.process == std::process::id() {
+        // Of this library's own copy of `tracing`, in which no program has set another one.
+        let _ = tracing::subscriber::set_global_default(Collector);
+    }
+    Call::new(async {
+        let taken = poll_fn(|context| {
+            let Some(mut queue) = queue() else { return Poll::Pending };
+            if queue.events.is_empty() {
+                queue.wakers.retain(|waker| !waker.will_wake(context.waker()));
+                queue.wakers.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            let dropped = std::mem::take(&mut queue.dropped);
+            let mut events: Vec<Json> = queue.events.drain(..).collect();
+            if dropped > 0 {
+                events.insert(
+                    0,
+                    json!({
+                        "event": "dropped",
+                        "level": "warn",
+                        "message": "events were dropped: the program was too slow",
+                        "fields": [["dropped", dropped]],
+                    }),
+                );
+            }
+            Poll::Ready(Json::from(events).to_string())
+        });
+        Ok::<_, Failure>(Value::Text(taken.await))
+    })
+}
