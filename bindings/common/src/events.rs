@@ -1,8 +1,8 @@
 //! The events of the library, for the logger of a language: what a program has to know although it asked for
 //! nothing, such as a limit that an operator's replaces, or a server that came back empty.
 //!
-//! The library emits them on a thread of its own, which must not enter an interpreter. So they wait here, and a
-//! [`Call`] returns those that have come.
+//! The library emits them on a thread of its own, which must not enter an interpreter. So they wait here, and
+//! a [`Call`] returns those that have come.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -129,7 +129,8 @@ impl Visit for Fields {
     }
 }
 
-/// The events since the last call, once there is one: a text with a list in JSON. Each has the name `event`, a
+/// The events since the last call, once there is one: a text with a list in JSON. Each has the name `event`,
+/// a
 /// `level`, a `message`, and `fields`, which
 /// are pairs of a name and a value.
 pub fn events() -> Call {
