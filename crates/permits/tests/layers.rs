@@ -1,10 +1,10 @@
-//! The imports of the files of the library, the command and the packages: they only go down, and no files
-//! import each other in a circle. Between crates the compiler sees to that; this is for the inside of each.
+//! The imports of the files of the library, the command, the tower layer and the packages: they only go down,
+//! and no files import each other in a circle. Between crates the compiler sees to that; this is for the
+//! inside of each.
 //!
-//! # The rule
 //! - An *import* is a path that begins with `crate`, `self`, `super` or a name of its module, in a `use` or
 //!   in code. Code under `#[cfg(test)]` does not count; code under other conditions does. Arguments of macros
-//!   count if they are expressions.
+//!   count if they are expressions or statements.
 //! - An import *goes to the file that defines the item*: re-exports are followed. An import of a module goes
 //!   to its file.
 //! - An import goes to the same or a lower layer, with one exception: the session may import `error.rs`.
@@ -16,37 +16,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ImplItemFn, Item, ItemMod, ItemUse, Macro, Token, UseTree, Visibility};
+use syn::{Attribute, Block, Expr, ImplItemFn, Item, ItemMod, ItemUse, Macro, Token, UseTree, Visibility};
 
-/// The crates, each with its layers from the top, and of each layer the modules at the crate's root. `lib`
-/// and
-/// `main` are the root. A crate without layers is only searched for circles.
-const CRATES: &[(&str, &[&str])] = &[
-    (
-        "crates/permits",
-        &[
-            "lib client semaphore options inspection acquire permit several handle hand_over reply requests \
-             check json error",
-            "session",
-            "diagnostics",
-            "store",
-        ],
-    ),
-    ("crates/permits-core", &["lib", "acquisition keeping", "model", "protocol", "timing clock"]),
+/// The crates, each with its layers from the lowest, and of each layer the modules at the crate's root. All
+/// other modules are the highest layer, so that you add a module here when a lower one imports it.
+const CRATES: &[(&str, &[&[&str]])] = &[
+    ("crates/permits", &[&["store"], &["diagnostics"], &["session"]]),
+    ("crates/permits-core", &[&["timing", "clock"], &["protocol"], &["model"], &["acquisition", "keeping"]]),
     ("crates/permits-store", &[]),
     ("crates/permits-redis", &[]),
     (
         "crates/permits-cli",
         &[
-            "main",
-            "administer doctor generate handle hold list revoke run serve status top watch",
-            "acquire connect each names reader",
-            "args help",
-            "exit output report",
-            "clock holder inspected order posix table text units",
+            &["clock", "holder", "inspected", "order", "posix", "table", "text", "units"],
+            &["exit", "output", "report"],
+            &["args", "help"],
+            &["acquire", "connect", "each", "names", "reader"],
         ],
     ),
     ("crates/permits-tower", &[]),
@@ -55,6 +42,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("bindings/python", &[]),
 ];
 
+/// A path, or that of a module from the crate's root.
 type Names = Vec<String>;
 
 /// A module: what it declares, and the paths in its code.
@@ -62,29 +50,22 @@ type Names = Vec<String>;
 struct Module {
     file: String,
     items: BTreeSet<String>,
-    uses: Vec<Use>,
+    /// The names that `use` declares, `*` for a glob, each with true if other modules can use it.
+    uses: Vec<(String, Names, bool)>,
     paths: BTreeSet<Names>,
 }
 
-/// A name that a `use` declares, `*` for a glob.
-#[derive(Debug)]
-struct Use {
-    path: Names,
-    name: String,
-    is_public: bool,
-}
-
-/// The modules of a crate by path.
+/// The modules of a crate.
 #[derive(Default)]
 struct Library {
     modules: BTreeMap<Names, Module>,
     /// The modules in files of their own that are for tests.
-    tests: BTreeSet<Names>,
+    tests: Vec<Names>,
     /// The module that is read.
     here: Names,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Import {
     from: String,
     to: String,
@@ -93,26 +74,16 @@ struct Import {
 }
 
 impl Library {
-    fn read(sources: &Path) -> Self {
+    fn of<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut library = Self::default();
-        let mut open = vec![sources.to_owned()];
-        while let Some(path) = open.pop() {
-            if path.is_dir() {
-                open.extend(
-                    fs::read_dir(path).expect("it is there").map(|entry| entry.expect("it is read").path()),
-                );
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let file = path.strip_prefix(sources).expect("it is below").to_string_lossy().into_owned();
-                let names = file.trim_end_matches(".rs").split('/');
-                library.here =
-                    names.filter(|name| !["mod", "lib", "main"].contains(name)).map(str::to_owned).collect();
-                library.module().file = file;
-                let text = fs::read_to_string(&path).expect("it is text");
-                library.visit_file(&syn::parse_file(&text).expect("it compiles"));
-            }
+        for (file, text) in files {
+            let names = file.trim_end_matches(".rs").split('/').map(str::to_owned);
+            library.here = names.filter(|name| !["mod", "lib", "main"].contains(&name.as_str())).collect();
+            library.module().file = file.to_owned();
+            library.visit_file(&syn::parse_file(text).expect("it compiles"));
         }
         let Self { modules, tests, .. } = &mut library;
-        modules.retain(|path, _| !(1..=path.len()).any(|length| tests.contains(&path[..length])));
+        modules.retain(|path, _| !tests.iter().any(|test| path.starts_with(test)));
         library
     }
 
@@ -120,95 +91,57 @@ impl Library {
         self.modules.entry(self.here.clone()).or_default()
     }
 
-    fn child(&self, module: &[String], name: &str) -> Option<Names> {
-        let path = [module, &[name.to_owned()]].concat();
-        self.modules.contains_key(&path).then_some(path)
-    }
-
     fn imports(&self) -> BTreeSet<Import> {
         let mut imports = BTreeSet::new();
         for (here, module) in &self.modules {
             let of_file = self.modules.values().filter(|other| other.file == module.file);
-            let mentioned: BTreeSet<&String> =
-                of_file.flat_map(|other| other.paths.iter().flatten()).collect();
-            let uses = module
-                .uses
-                .iter()
-                .map(|used| (&used.path, used.is_public && !mentioned.contains(&used.name)));
-            for (path, is_passed_on) in
-                uses.chain(module.paths.iter().filter(|path| path.len() > 1).map(|path| (path, false)))
-            {
-                let to = self.file_of(here, path, 0).filter(|to| *to != module.file);
-                imports.extend(to.map(|to| Import {
-                    from: module.file.clone(),
-                    to: to.to_owned(),
-                    path: path.join("::"),
-                    is_passed_on,
-                }));
-            }
+            let mentioned: BTreeSet<&String> = of_file.flat_map(|it| it.paths.iter().flatten()).collect();
+            let uses = module.uses.iter();
+            let uses = uses.map(|(name, path, is_public)| (path, *is_public && !mentioned.contains(name)));
+            let paths = module.paths.iter().filter(|path| path.len() > 1).map(|path| (path, false));
+            imports.extend(uses.chain(paths).filter_map(|(path, is_passed_on)| {
+                let to = self.file_of(here, path, 0).filter(|to| *to != module.file)?;
+                let (from, to, path) = (module.file.clone(), to.to_owned(), path.join("::"));
+                Some(Import { from, to, path, is_passed_on })
+            }));
         }
         imports
     }
 
-    /// The file that defines the item of `path`, seen from the module `here`. `None` for items of other
-    /// crates.
+    /// The file that defines the item of `path`, seen from the module `here`; `None` if another crate does.
     fn file_of(&self, here: &[String], path: &[String], depth: usize) -> Option<&str> {
-        let (first, mut rest) = path.split_first()?;
-        let mut module = match first.as_str() {
-            // Re-exports that lead to each other do not compile; this bounds a wrong resolution.
-            _ if depth > 20 => return None,
-            "crate" => Names::new(),
-            "self" => here.to_vec(),
-            "super" => here[..here.len().checked_sub(1)?].to_vec(),
-            _ => {
-                // A child, or an item or import of this module; else another crate.
-                let declared = self.modules.get(here)?;
-                let is_used =
-                    declared.uses.iter().any(|it| it.name == *first && it.path.first() != Some(first));
-                let is_here = is_used || declared.items.contains(first) || self.child(here, first).is_some();
-                is_here.then(|| rest = path)?;
-                here.to_vec()
+        let mut at = here.to_vec();
+        for (index, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => _ = at.pop()?,
+                _ if self.modules.contains_key(&[&at[..], &path[index..=index]].concat()) => {
+                    at.push(name.clone());
+                }
+                _ => return self.file_of_item(&at, &path[index..], index > 0, depth),
             }
-        };
-        while let Some((name, after)) = rest.split_first() {
-            if name == "super" {
-                module.pop()?;
-            } else if let Some(child) = self.child(&module, name) {
-                module = child;
-            } else {
-                return self.file_of_item(&module, name, after, depth);
-            }
-            rest = after;
         }
-        Some(&self.modules.get(&module)?.file)
+        Some(&self.modules.get(&at)?.file)
     }
 
-    /// The file that defines `name`, which is in `module` and no module.
-    fn file_of_item(&self, module: &[String], name: &String, after: &[String], depth: usize) -> Option<&str> {
-        let declared = self.modules.get(module)?;
-        if !declared.items.contains(name) {
-            if let Some(used) =
-                declared.uses.iter().find(|used| used.name == *name && used.path != [name.clone()])
-            {
-                // The rest of the path may go through a module that was re-exported.
-                return self.file_of(module, &[&used.path, after].concat(), depth + 1);
-            }
-            for glob in declared.uses.iter().filter(|used| used.name == "*") {
-                let target = self.file_of(module, &glob.path, depth + 1).and_then(|target| {
-                    let is_it = |other: &&Module| {
-                        other.file == target
-                            && (other.items.contains(name) || other.uses.iter().any(|it| it.name == *name))
-                    };
-                    self.modules.values().find(is_it)
-                });
-                if target.is_some() {
-                    let path = [&glob.path[..], std::slice::from_ref(name), after].concat();
-                    return self.file_of(module, &path, depth + 1);
-                }
-            }
+    /// The file that defines the item at the beginning of `path` in the module `here`. What macros define is
+    /// not seen: if it `is_here`, it counts for the file of the module.
+    fn file_of_item(&self, here: &[String], path: &[String], is_here: bool, depth: usize) -> Option<&str> {
+        let module = self.modules.get(here)?;
+        let (name, rest) = path.split_first()?;
+        // The bound is for a wrong resolution: re-exports that lead to each other do not compile.
+        if module.items.contains(name) || depth > 20 {
+            return Some(&module.file);
         }
-        // What macros define is not seen: it counts for the file of the module.
-        Some(&declared.file)
+        // A `use` of another crate has the name of that crate.
+        if let Some((_, used, _)) = module.uses.iter().find(|(of, used, _)| of == name && used[0] != *name) {
+            return self.file_of(here, &[&used[..], rest].concat(), depth + 1);
+        }
+        let mut globs = module.uses.iter().filter(|(name, ..)| name == "*");
+        globs
+            .find_map(|(_, used, _)| self.file_of_item(&[here, used].concat(), path, false, depth + 1))
+            .or_else(|| is_here.then_some(&module.file))
     }
 
     /// Adds the names that `tree` declares, below `path`.
@@ -221,27 +154,22 @@ impl Library {
             UseTree::Group(group) => {
                 return group.items.iter().for_each(|tree| self.declare(tree, path.clone(), is_public));
             }
-            UseTree::Glob(_) => {
-                return self.module().uses.push(Use { path, name: "*".to_owned(), is_public });
-            }
-            UseTree::Name(name) => (&name.ident, &name.ident),
-            UseTree::Rename(renamed) => (&renamed.ident, &renamed.rename),
+            UseTree::Glob(_) => (None, "*".to_owned()),
+            UseTree::Name(name) if name.ident == "self" => (None, path.last().cloned().unwrap_or_default()),
+            UseTree::Name(name) => (Some(&name.ident), name.ident.to_string()),
+            UseTree::Rename(renamed) => (Some(&renamed.ident), renamed.rename.to_string()),
         };
-        // `a::{self}` is `a`.
-        if last != "self" || path.is_empty() {
-            path.push(last.to_string());
-        }
-        let name = if name == "self" { path.last().cloned().unwrap_or_default() } else { name.to_string() };
-        self.module().uses.push(Use { path, name, is_public });
+        path.extend(last.filter(|last| *last != "self").map(ToString::to_string));
+        self.module().uses.push((name, path, is_public));
     }
 }
 
 /// Returns true if an item is there for tests alone.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let text = attribute.meta.to_token_stream().to_string();
-        text.starts_with("cfg (")
-            && text.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == "test")
+        let words = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
+        attribute.path().is_ident("cfg")
+            && words.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == "test")
     })
 }
 
@@ -265,7 +193,7 @@ impl<'ast> Visit<'ast> for Library {
             self.module().items.extend(name.map(ToString::to_string));
             visit::visit_item(self, item);
         } else if let Item::Mod(module) = item {
-            self.tests.insert([&self.here[..], &[module.ident.to_string()]].concat());
+            self.tests.push([&self.here[..], &[module.ident.to_string()]].concat());
         }
     }
 
@@ -301,71 +229,92 @@ impl<'ast> Visit<'ast> for Library {
     fn visit_macro(&mut self, it: &'ast Macro) {
         if let Ok(arguments) = it.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated) {
             arguments.iter().for_each(|argument| self.visit_expr(argument));
+        } else if let Ok(statements) = it.parse_body_with(Block::parse_within) {
+            statements.iter().for_each(|statement| self.visit_stmt(statement));
         }
     }
 }
 
-fn shown<'a>(imports: impl Iterator<Item = &'a Import>) -> String {
-    imports.map(|it| format!("{} -> {} ({})\n", it.from, it.to, it.path)).collect()
+/// The files below a directory by their paths, each with its text.
+fn read(root: &Path, directory: &Path, files: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it is read").path();
+        if path.is_dir() {
+            read(root, &path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let file = path.strip_prefix(root).expect("it is below").to_string_lossy().into_owned();
+            files.insert(file, fs::read_to_string(path).expect("it is text"));
+        }
+    }
 }
 
-/// The files that each file imports, directly or by others.
-fn reached(imports: &BTreeSet<Import>) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for import in imports.iter().filter(|import| !import.is_passed_on) {
-        all.entry(&import.from).or_default().insert(&import.to);
-    }
-    loop {
-        let next: BTreeMap<_, BTreeSet<&str>> = all
-            .iter()
-            .map(|(from, to)| {
-                (
-                    *from,
-                    to.iter()
-                        .copied()
-                        .chain(to.iter().filter_map(|to| all.get(to)).flatten().copied())
-                        .collect(),
-                )
-            })
-            .collect();
-        if next == all {
-            return all;
+/// The imports that go up, and those that are part of a circle, a line each.
+fn faults(layers: &[&[&str]], files: &BTreeMap<String, String>) -> Vec<String> {
+    let imports = Library::of(files.iter().map(|(file, text)| (file.as_str(), text.as_str()))).imports();
+    let height = |file: &str| {
+        let module = file.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        layers.iter().position(|modules| modules.contains(&module)).unwrap_or(layers.len())
+    };
+    let is_up = |it: &Import| {
+        height(&it.from) < height(&it.to) && !(it.from.starts_with("session/") && it.to == "error.rs")
+    };
+    let is_in_circle = |it: &Import| {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![&it.to]);
+        while let Some(file) = open.pop() {
+            if reached.insert(file) {
+                open.extend(
+                    imports.iter().filter(|it| !it.is_passed_on && it.from == *file).map(|it| &it.to),
+                );
+            }
         }
-        all = next;
-    }
+        !it.is_passed_on && reached.contains(&it.from)
+    };
+    let fault = |it: &Import| {
+        let what = if is_up(it) { "goes up" } else { "is in a circle" };
+        (is_up(it) || is_in_circle(it)).then(|| format!("{} -> {} ({}) {what}", it.from, it.to, it.path))
+    };
+    imports.iter().filter_map(fault).collect()
 }
 
 #[test]
 fn imports_go_down_and_in_no_circle() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut faults = String::new();
+    let mut all = Vec::new();
     for (of, layers) in CRATES {
-        let library = Library::read(&root.join(of).join("src"));
-        let imports = library.imports();
-        assert!(!imports.is_empty(), "the imports of {of} are recognized");
-        let layer = |file: &str| {
-            let module = file.split('/').next().unwrap_or_default().trim_end_matches(".rs");
-            layers.iter().position(|modules| modules.split_whitespace().any(|it| it == module))
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(of).join("src");
+        let mut files = BTreeMap::new();
+        read(&root, &root, &mut files);
+        let is_there = |module: &&&str| {
+            files.contains_key(&format!("{module}.rs")) || files.contains_key(&format!("{module}/mod.rs"))
         };
-        if !layers.is_empty() {
-            let files = library.modules.values().map(|module| module.file.as_str());
-            let unknown: BTreeSet<&str> = files.filter(|file| layer(file).is_none()).collect();
-            assert!(unknown.is_empty(), "add these to the layers of {of}: {unknown:?}");
-            let goes_up = |it: &&Import| {
-                layer(&it.from) > layer(&it.to) && !(it.from.starts_with("session/") && it.to == "error.rs")
-            };
-            let up = shown(imports.iter().filter(goes_up));
-            if !up.is_empty() {
-                faults += &format!("imports that go up in {of}:\n{up}\n");
-            }
-        }
-        let reached = reached(&imports);
-        let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|all| all.contains(to));
-        let in_circle = imports.iter().filter(|it| !it.is_passed_on && reaches(&it.to, &it.from));
-        let circle: BTreeSet<String> = in_circle.map(|it| format!("{} -> {}\n", it.from, it.to)).collect();
-        if !circle.is_empty() {
-            faults += &format!("circles of files in {of}:\n{}\n", String::from_iter(circle));
-        }
+        let gone: Vec<_> = layers.iter().copied().flatten().filter(|it| !is_there(it)).collect();
+        assert!(gone.is_empty(), "the layers of {of} name modules that it does not have: {gone:?}");
+        all.extend(faults(layers, &files).into_iter().map(|fault| format!("{of}: {fault}\n")));
     }
-    assert!(faults.is_empty(), "{faults}");
+    assert!(all.is_empty(), "{}", all.concat());
+}
+
+/// The test above can fail: each of these would be a fault there.
+#[test]
+fn an_import_that_goes_up_and_a_circle_are_found() {
+    let found = |low: &str, a: &str, b: &str| {
+        let lib = "mod low; mod high; pub use high::Item;";
+        let high = "pub struct Item;";
+        let files =
+            [("lib.rs", lib), ("high.rs", high), ("low/mod.rs", low), ("low/a.rs", a), ("low/b.rs", b)];
+        faults(&[&["low"]], &files.map(|(file, text)| (file.to_owned(), text.to_owned())).into())
+    };
+    let up = found("use crate::Item;", "fn make() { vec![crate::Item] }", "#[cfg(test)] use crate::Item;");
+    assert_eq!(
+        up,
+        ["low/a.rs -> high.rs (crate::Item) goes up", "low/mod.rs -> high.rs (crate::Item) goes up"]
+    );
+    let circle =
+        found("mod a; mod b; pub use a::f;", "pub fn f() { super::b::g() }", "pub fn g() { super::f() }");
+    assert_eq!(
+        circle,
+        [
+            "low/a.rs -> low/b.rs (super::b::g) is in a circle",
+            "low/b.rs -> low/a.rs (super::f) is in a circle"
+        ]
+    );
 }
