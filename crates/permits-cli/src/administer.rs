@@ -5,7 +5,7 @@
 
 use permits::{AdminError, Change, Client, Inspection, Semaphore};
 
-use crate::args::{Alert, Changed, Chosen, Common, Delete, Limit};
+use crate::args::{Changed, Chosen, Common, Delete, SetAlert, SetLimit};
 use crate::exit::{self, Failure};
 use crate::status::{MAX_LISTED, alerts, closed, usage};
 use crate::text::paused;
@@ -76,8 +76,8 @@ fn state(change: &Change, inspection: &Inspection) -> String {
 }
 
 /// Sets and pins the limit, declares it, unpins it, or shows it.
-pub(crate) async fn limit(common: &Common, options: Limit) -> Result<u8, Failure> {
-    let Limit { limit, declare, changed, .. } = options.settled()?;
+pub(crate) async fn limit(common: &Common, options: SetLimit) -> Result<u8, Failure> {
+    let SetLimit { limit, declare, changed, .. } = options.settled()?;
     match limit {
         Some(limit) if declare => declare_limit(common, &changed, limit).await,
         Some(limit) => change(common, &changed, limit).await,
@@ -103,8 +103,8 @@ async fn declare_limit(common: &Common, changed: &Changed, limit: Change) -> Res
 }
 
 /// Sets the thresholds, removes them, or shows them.
-pub(crate) async fn alert(common: &Common, options: Alert) -> Result<u8, Failure> {
-    let Alert { changed, wait, waiting, off } = options;
+pub(crate) async fn alert(common: &Common, options: SetAlert) -> Result<u8, Failure> {
+    let SetAlert { changed, wait, waiting, off } = options;
     let alert = permits::Alert::new(wait, waiting)
         .map_err(|invalid| Failure::new(exit::USAGE, invalid.to_string()))?;
     match off || alert.is_set() {

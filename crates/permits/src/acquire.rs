@@ -12,7 +12,7 @@ use crate::error::AcquireError;
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
 use crate::requests::Requests;
-use crate::session::pending_acquire::{Canceller as PendingCanceller, PendingAcquire};
+use crate::session::pending_acquire::{PendingAcquire, PendingCanceller};
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
 

@@ -95,9 +95,9 @@ pub(crate) enum Verb {
     /// Serve metrics, JSON and a page of the semaphores over HTTP
     Serve(Serve),
     /// Set the limit, and pin it against what programs declare; or show it
-    Limit(Limit),
+    Limit(SetLimit),
     /// Set the wait and the waiters beyond which a semaphore needs a look; or show them
-    Alert(Alert),
+    Alert(SetAlert),
     /// Stop granting; holders keep their permits
     Pause(Pause),
     /// Grant again, starting with the head of the line
@@ -273,7 +273,7 @@ pub(crate) struct Watch {
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::LIMIT)]
 #[command(override_usage = "permits limit [OPTIONS] <NAME|--under PREFIX> [N|+N|-N|N --declare|--unpin]")]
-pub(crate) struct Limit {
+pub(crate) struct SetLimit {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
@@ -291,7 +291,7 @@ pub(crate) struct Limit {
     pub(crate) declare: bool,
 }
 
-impl Limit {
+impl SetLimit {
     /// Moves N to its place, and the change that is no number, too. With a prefix, the parser has taken N for
     /// NAME.
     pub(crate) fn settled(mut self) -> Result<Self, Failure> {
@@ -315,7 +315,7 @@ impl Limit {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::ALERT)]
-pub(crate) struct Alert {
+pub(crate) struct SetAlert {
     #[command(flatten)]
     pub(crate) changed: Changed,
 

@@ -31,7 +31,7 @@ pub(crate) struct PendingAcquire {
     meters: SemaphoreMeters,
     /// From the request to the outcome.
     span: Option<AcquireSpan>,
-    /// Set by [`Canceller::cancel`].
+    /// Set by [`PendingCanceller::cancel`].
     cancelled: Arc<AtomicBool>,
     progress: Progress,
 }
@@ -49,14 +49,14 @@ impl std::fmt::Debug for PendingAcquire {
 
 /// Cancels an acquisition whose caller is blocked. Keeps no session alive.
 #[derive(Debug, Clone)]
-pub(crate) struct Canceller {
+pub(crate) struct PendingCanceller {
     session: Weak<Shared>,
     semaphore: Name,
     request: RequestId,
     cancelled: Arc<AtomicBool>,
 }
 
-impl Canceller {
+impl PendingCanceller {
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         let (semaphore, request) = (self.semaphore.clone(), self.request.clone());
@@ -101,8 +101,8 @@ impl PendingAcquire {
         }
     }
 
-    pub(crate) fn canceller(&self) -> Canceller {
-        Canceller {
+    pub(crate) fn canceller(&self) -> PendingCanceller {
+        PendingCanceller {
             session: self.session.downgrade(),
             semaphore: self.semaphore.clone(),
             request: self.request.clone(),
