@@ -467,22 +467,35 @@ impl ClientBuilder {
 
     fn start(self) -> Result<oneshot::Receiver<Result<Session, ConnectError>>, ConnectError> {
         let (address, of_url) = self.checked_address()?;
+        // Each setting is named, so that a new one does not compile until it is used.
+        let Self {
+            url: _,
+            prefix,
+            label,
+            program,
+            lease,
+            keep,
+            recovery,
+            max_waiters,
+            replicas,
+            store_timeout,
+            #[cfg(feature = "metrics")]
+                metric_semaphores: max_labels,
+        } = self;
         let process = process::name();
-        let author = self.label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&process);
+        let author = label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&process);
         let author = Label::new(author)?;
-        let label = match (&self.label, &self.program) {
+        let label = match (&label, &program) {
             (Some(label), _) => Label::new(label)?,
             (None, Some(program)) => label_from(program),
             (None, None) => label_from(&process::program()),
         };
         let most = address.max_waiters();
-        let queue_max = match self.max_waiters {
+        let queue_max = match max_waiters {
             Some(max) if max > most => Err(InvalidInput::MaxWaiters { max, most })?,
             Some(max) => max,
             None => MAX_WAITERS.min(most),
         };
-        #[cfg(feature = "metrics")]
-        let max_labels = self.metric_semaphores;
         #[cfg(not(feature = "metrics"))]
         let max_labels = 0;
         let operations = OperationKind::ALL.iter().map(|kind| kind.name());
@@ -492,15 +505,15 @@ impl ClientBuilder {
             label,
             author,
             clock: address.clock(),
-            lease: self.lease,
-            keep: self.keep,
-            recovery: self.recovery.or(of_url).unwrap_or_default(),
+            lease,
+            keep,
+            recovery: recovery.or(of_url).unwrap_or_default(),
             queue_max,
-            replicas: self.replicas,
-            store_timeout: self.store_timeout,
+            replicas,
+            store_timeout,
             meters: SessionMeters::new(operations, max_labels),
         };
-        driver::start(config, address, self.prefix)
+        driver::start(config, address, prefix)
     }
 }
 

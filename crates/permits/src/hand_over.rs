@@ -24,7 +24,8 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been taken over; then it is released.
     pub fn adopt(&self, handle: &PermitHandle) -> Reply<Permit, AdoptError> {
-        let PermitHandle { semaphore, holder, request, terms, grant, last_token, .. } = handle.clone();
+        let PermitHandle { semaphore, holder, request, terms, grant, last_token, counted: _ } =
+            handle.clone();
         let new_request = self.session.new_request();
         // The session finds its metrics when the reply comes.
         self.session.meters(&semaphore);
@@ -87,7 +88,8 @@ impl Client {
     /// # Cancel safety
     /// Dropped before it is ready, the permit may have been released.
     pub fn release(&self, handle: &PermitHandle) -> Reply<bool, AdminError> {
-        let PermitHandle { holder, request, last_token, counted, .. } = handle.clone();
+        let PermitHandle { semaphore: _, holder, request, terms: _, grant: _, last_token, counted } =
+            handle.clone();
         let release = Operation::Release(vec![ReleaseRequest { holder, request, last_token, counted }]);
         self.operate(handle, release, |reply| {
             Ok(reply.answers == Answers::Release(vec![ReleaseOutcome::Held]))

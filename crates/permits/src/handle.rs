@@ -76,7 +76,7 @@ impl PermitHandle {
 
     /// The renewal of the permit by no session.
     pub(crate) fn renewal(&self) -> RenewRequest {
-        let Self { holder, request, terms, grant, .. } = self.clone();
+        let Self { semaphore: _, holder, request, terms, grant, last_token: _, counted: _ } = self.clone();
         // The handle has the lease that it was handed over with.
         RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant), by_handle: true }
     }
@@ -84,8 +84,11 @@ impl PermitHandle {
 
 impl fmt::Display for PermitHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token, .. } = self;
-        let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms;
+        // Each field is named, so that a new one does not compile until it is in the text, or need not be.
+        let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token, counted: _ } =
+            self;
+        let PermitTerms { weight, lease_ms, at_least_ms, label: _, keep: _, lane: _, share: _, supersede: _ } =
+            terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
         match last_token {

@@ -93,33 +93,51 @@ pub(crate) struct Request {
 impl Request {
     /// The options of the request for NAME, or for another semaphore.
     pub(crate) fn options(&self, also: Option<&Also>) -> AcquireOptions {
+        // Each argument is named, so that a new one does not compile until it is passed on, or need not be.
+        let Self {
+            weight,
+            lease,
+            at_least,
+            max_hold,
+            lane,
+            wait,
+            no_wait,
+            holder,
+            supersede,
+            label,
+            limit: _,
+            require_limit: _,
+            recovery: _,
+            quiet: _,
+            conflict_exit_code: _,
+        } = self;
         let (weight, lane, at_least) = match also {
-            None => (self.weight, &self.lane, self.at_least),
-            Some(also) => (also.weight, &also.lane, Duration::ZERO),
+            None => (*weight, lane, *at_least),
+            Some(Also { weight, lane, name: _, limit: _ }) => (*weight, lane, Duration::ZERO),
         };
         let mut options = AcquireOptions::new().weight(weight).at_least(at_least);
-        if self.no_wait {
+        if *no_wait {
             options = options.no_wait();
         }
-        if let Some(wait) = self.wait {
-            options = options.timeout(wait);
+        if let Some(wait) = wait {
+            options = options.timeout(*wait);
         }
-        if let Some(holder) = &self.holder {
+        if let Some(holder) = holder {
             options = options.holder(holder);
         }
-        if let Some(label) = &self.label {
+        if let Some(label) = label {
             options = options.label(value::cut_label(label));
         }
         if let Some(LaneArg { name, share }) = lane {
             options = options.lane(name).share(*share);
         }
-        if let Some(lease) = self.lease {
-            options = options.lease(lease);
+        if let Some(lease) = lease {
+            options = options.lease(*lease);
         }
-        if let Some(time) = self.max_hold {
-            options = options.max_hold(time);
+        if let Some(time) = max_hold {
+            options = options.max_hold(*time);
         }
-        if let Some(key) = &self.supersede {
+        if let Some(key) = supersede {
             options = options.supersede(key);
         }
         options

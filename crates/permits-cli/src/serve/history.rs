@@ -89,7 +89,8 @@ impl Point {
             cooling: self.cooling + other.cooling,
             waiting: self.waiting + other.waiting,
             passed: self.passed.and(other.passed),
-            ..self
+            at_ms: self.at_ms,
+            limit: None,
         }
     }
 
@@ -102,7 +103,8 @@ impl Point {
             cooling: held - at_work(&self).max(at_work(&earlier)),
             waiting: self.waiting.max(earlier.waiting),
             passed: self.passed.and(earlier.passed),
-            ..self
+            at_ms: self.at_ms,
+            limit: self.limit,
         }
     }
 }
@@ -208,7 +210,7 @@ fn grow_older(points: &mut Points, at_ms: u64, read_before_ms: u64) {
 /// Adds a point, unless nothing has passed and its numbers are those of the last point. Before grants it adds
 /// a point at the time of the read before, unless there is one.
 fn add(points: &mut Points, point: Point, read_before_ms: u64) {
-    let numbers = |point: &Point| (point.limit, point.held, point.cooling, point.waiting);
+    let numbers = |point: &Point| Point { at_ms: 0, passed: Passed::default(), ..*point };
     let last = points.back().copied().unwrap_or(Point::absent(0));
     let has_passed = point.passed != Passed::default();
     if has_passed && last.at_ms < read_before_ms {

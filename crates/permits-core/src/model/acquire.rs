@@ -202,7 +202,7 @@ impl Execution<'_> {
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
         let (key, superseded) = (request.terms.supersede.clone(), self.waiter_of_key(request).cloned());
-        let AcquireRequest { holder, request, terms, .. } = request.clone();
+        let AcquireRequest { holder, request, terms, wait: _, supersedes: _ } = request.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Waiting(ticket));
         let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place, queued_us };
         self.state.entries.insert(holder.clone(), entry);

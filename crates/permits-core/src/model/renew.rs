@@ -110,7 +110,7 @@ impl Execution<'_> {
         }
         let state = &mut self.state;
         state.last_token = state.last_token.max(grant.token);
-        let RenewRequest { holder, request, terms, lease_version, .. } = renew.clone();
+        let RenewRequest { holder, request, terms, lease_version, grant: _, by_handle: _ } = renew.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
         let entry = Entry { request, session, terms, lease_version, deadline: 0, place, queued_us: 0 };
         state.entries.insert(holder.clone(), entry);
@@ -124,11 +124,19 @@ impl Execution<'_> {
     /// one that the store forgot is put back first.
     pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
         if !self.state.entries.contains_key(&adopt.holder) {
-            let AdoptRequest { holder, request, ref terms, grant, .. } = adopt.clone();
-            let terms = PermitTerms {
-                at_least_ms: terms.at_least_ms,
-                ..PermitTerms::new(terms.weight, terms.lease_ms)
-            };
+            let AdoptRequest { holder, request, terms, grant, new_request: _, last_token: _ } = adopt.clone();
+            // The text of a handle has no other terms.
+            let PermitTerms {
+                weight,
+                lease_ms,
+                at_least_ms,
+                label: _,
+                keep: _,
+                lane: _,
+                share: _,
+                supersede: _,
+            } = terms;
+            let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };
             let renew = RenewRequest {
                 holder,
                 request,

@@ -25,9 +25,11 @@ pub(crate) fn encode(
     command: &Command,
     known_for: Option<Duration>,
 ) -> Cmd {
+    // The lease is in `longest_lease_ms`.
+    let Command { semaphore, session, lease_ms: _, recovery, declaration, operation } = command;
     let mut cmd = cmd(verb);
-    cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, &command.semaphore));
-    let window = command.recovery.window();
+    cmd.arg(script).arg(keys::PARTS.len()).args(keys::keys(prefix, semaphore));
+    let window = recovery.window();
     let Window { divisor, least_ms, most_ms } = window;
     let mut recovery = format!("{divisor}:{least_ms}:{most_ms}");
     if let Some(known_ms) = known_for.map(millis)
@@ -42,20 +44,20 @@ pub(crate) fn encode(
     if command.kept_for_ms() > 0 {
         lease = format!("{lease}:{}", command.kept_for_ms());
     }
-    let (declaration, limit) = match command.declaration {
+    let (declaration, limit) = match *declaration {
         Declaration::Stored => ("stored", 0),
         Declaration::Declare(limit) => ("declare", limit),
         Declaration::Fallback(limit) => ("fallback", limit),
         Declaration::Require(limit) => ("require", limit),
     };
-    cmd.arg(command.semaphore.as_str())
-        .arg(keys::channel_prefix(prefix, sharded.then_some(&command.semaphore)))
-        .arg(command.session.as_str())
+    cmd.arg(semaphore.as_str())
+        .arg(keys::channel_prefix(prefix, sharded.then_some(semaphore)))
+        .arg(session.as_str())
         .arg(lease)
         .arg(recovery)
         .arg(declaration)
         .arg(limit);
-    ops::encode(&mut cmd, &command.session, &command.operation);
+    ops::encode(&mut cmd, session, operation);
     cmd
 }
 

@@ -19,19 +19,20 @@ pub(super) struct Entry<'a> {
 
 /// Packs the entry of `holder`.
 pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
-    let (request, session) = (entry.request.as_str(), entry.session.as_str());
+    let Entry { request, session, terms, lease_version, grant } = entry;
+    let (request, session) = (request.as_str(), session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share, supersede } = entry.terms;
+    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share, supersede } = terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("both are below 2^31"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
-    let is_keyed = entry.terms.is_keyed();
-    let has_times = at_least_ms > 0 || entry.lease_version > 0 || is_keyed;
-    let is_laned = entry.terms.is_laned();
+    let is_keyed = terms.is_keyed();
+    let has_times = at_least_ms > 0 || *lease_version > 0 || is_keyed;
+    let is_laned = terms.is_laned();
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let flags = flag(has_times, TIMES) + flag(*keep, KEEPS) + flag(is_laned, LANED);
-    packed.push(flag(entry.grant.is_some(), HOLDS) + flags + LAYOUTS * layout());
+    packed.push(flag(grant.is_some(), HOLDS) + flags + LAYOUTS * layout());
     packed.extend(weight.to_le_bytes());
     packed.extend(lease_ms.to_le_bytes());
     for (id, is_known) in [(request, request_is_known), (session, session_is_known)] {
@@ -39,7 +40,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     }
     if has_times {
         packed.extend((at_least_ms + if is_keyed { KEYED } else { 0 }).to_le_bytes());
-        packed.extend(entry.lease_version.to_le_bytes());
+        packed.extend(lease_version.to_le_bytes());
     }
     if is_laned {
         packed.extend(u16::try_from(*share).expect("it is at most 1,000").to_le_bytes());
@@ -61,7 +62,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
         packed.push(0);
     }
     packed.extend(label.as_str().as_bytes());
-    if let Some(Grant { token, slot }) = entry.grant {
+    if let Some(Grant { token, slot }) = *grant {
         packed.extend((token as f64).to_le_bytes());
         packed.extend(slot.to_le_bytes());
     }

@@ -88,30 +88,37 @@ impl AcquireOptions {
     }
 
     /// The terms of the permit, with this lease and label unless the options have others.
-    pub(crate) fn terms(&self, lease: Duration, label: &Label) -> Result<PermitTerms, InvalidInput> {
-        if self.weight == 0 {
+    pub(crate) fn terms(
+        &self,
+        session_lease: Duration,
+        session_label: &Label,
+    ) -> Result<PermitTerms, InvalidInput> {
+        // Each option is named, so that a new one does not compile until it is checked and passed on here.
+        let Self { weight, holder: _, label, lease, at_least, lane, share, supersede, client } = self;
+        let ClientTerms { wait, auto_renew: _, max_hold } = client;
+        if *weight == 0 {
             return Err(InvalidInput::ZeroWeight);
         }
         self.check_lane()?;
-        if self.supersede.as_deref() == Some("") {
+        if supersede.as_deref() == Some("") {
             return Err(InvalidInput::Empty { what: "the supersede key", max: SupersedeKey::MAX_BYTES });
         }
-        if self.supersede.is_some() && self.client.wait == Wait::No {
+        if supersede.is_some() && *wait == Wait::No {
             return Err(InvalidInput::SupersedesNow);
         }
-        if let Some(time) = self.client.max_hold {
-            check_max_hold(time)?;
+        if let Some(time) = max_hold {
+            check_max_hold(*time)?;
         }
-        let at_least_ms = u64::try_from(self.at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let at_least_ms = u64::try_from(at_least.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Ok(PermitTerms {
-            weight: self.weight,
-            lease_ms: check_lease(millis(self.lease.unwrap_or(lease)))?,
+            weight: *weight,
+            lease_ms: check_lease(millis(lease.unwrap_or(session_lease)))?,
             at_least_ms: check_at_least(at_least_ms)?,
-            label: self.label.as_deref().map_or_else(|| Ok(label.clone()), Label::new)?,
+            label: label.as_deref().map_or_else(|| Ok(session_label.clone()), Label::new)?,
             keep: false,
-            lane: LaneName::new(self.lane.as_deref().unwrap_or_default())?,
-            share: check_share(self.share.unwrap_or(1))?,
-            supersede: SupersedeKey::new(self.supersede.as_deref().unwrap_or_default())?,
+            lane: LaneName::new(lane.as_deref().unwrap_or_default())?,
+            share: check_share(share.unwrap_or(1))?,
+            supersede: SupersedeKey::new(supersede.as_deref().unwrap_or_default())?,
         })
     }
 

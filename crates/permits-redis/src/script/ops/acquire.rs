@@ -36,7 +36,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, request
     };
     let waits: String = requests.iter().map(wait).collect();
     cmd.arg(queue_max).arg(waits);
-    for AcquireRequest { holder, request, terms, .. } in requests {
+    for AcquireRequest { holder, request, terms, wait: _, supersedes: _ } in requests {
         let entry = Entry { request, session, terms, lease_version: 0, grant: None };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }

@@ -124,7 +124,15 @@ impl SemaphoreSession {
     }
 
     pub(super) fn has_call_in_flight(&self) -> bool {
-        let InFlight { acquiring, releasing, renewing, confirming, .. } = self.in_flight;
+        let InFlight {
+            acquiring,
+            acquisitions: _,
+            releasing,
+            releases: _,
+            renewing,
+            confirming,
+            unanswered_since: _,
+        } = self.in_flight;
         acquiring + releasing + renewing + confirming > 0
     }
 

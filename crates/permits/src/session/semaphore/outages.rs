@@ -67,7 +67,7 @@ impl Outages {
     /// The longest outage that a request of this stage may blame when its own time is up: its own, or else
     /// that of any call on the connection that it uses.
     pub(super) fn to_blame(&self, stage: Stage) -> Option<&Outage> {
-        let Self { acquiring, releasing, renewing, unheard, .. } = self;
+        let Self { acquiring, releasing, renewing, confirming: _, unheard } = self;
         let of_the_store = [acquiring, releasing, renewing, unheard].into_iter().flatten();
         self.at(stage).iter().chain(of_the_store).min_by_key(|outage| outage.since)
     }
