@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -252,6 +255,45 @@ def test_functions_are_limited(url: str, name: str) -> None:
 
             with pytest.raises(TypeError):
                 semaphore.limit(generator)
+
+    run(main)
+
+
+def test_a_wait_that_blocks_its_event_loop_is_warned_of(url: str, name: str) -> None:
+    async def main() -> None:
+        async with connected(url) as client:
+            semaphore = client.semaphore(name, 1)
+
+            @semaphore.limit
+            def work() -> None:
+                pass
+
+            def waits(text: str, wait: Callable[[], object]) -> None:
+                with pytest.warns(RuntimeWarning, match=re.escape(f"write `async with {text} as permit:`")) as warned:
+                    wait()
+                assert [Path(each.filename).name for each in warned] == ["test_asyncio.py"]
+
+            def block() -> None:
+                with semaphore.acquire(timeout=timedelta(seconds=LIMIT)):
+                    pass
+
+            waits("semaphore.acquire()", block)
+            waits("semaphore.acquire()", lambda: semaphore.acquire().wait().release())
+            waits("semaphore.acquire()", work)
+            waits("client.acquire_all(...)", lambda: client.acquire_all([semaphore]).wait().release())
+
+            # A warning that is an error, as in these tests, acquires nothing, and is not followed by another.
+            with pytest.raises(RuntimeWarning, match="asyncio.to_thread"):
+                block()
+            gc.collect()
+            assert is_idle(semaphore)
+
+            # A try does not wait, and a thread has no event loop.
+            semaphore.acquire(timeout=0).wait().release()
+            semaphore.acquire(timeout=timedelta()).wait().release()
+            client.acquire_all([(semaphore, {"timeout": 0})]).wait().release()
+            client.acquire_all([semaphore], timeout=0).wait().release()
+            await asyncio.get_running_loop().run_in_executor(None, block)
 
     run(main)
 

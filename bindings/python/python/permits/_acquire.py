@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
 import warnings
 from collections.abc import Callable, Generator
 from types import TracebackType
@@ -9,9 +12,11 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from . import _permits
 from ._permit import Held, Permit, PermitSet, Unheld
-from ._waiting import result, wait
+from ._waiting import result, threads_are_greenlets, wait
 
 H = TypeVar("H", bound=Held)
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class Acquisition(Unheld, Generic[H]):
@@ -21,10 +26,11 @@ class Acquisition(Unheld, Generic[H]):
     the caller releases. A wait that ends early, by an exception or because the task is cancelled, leaves the line.
     """
 
-    def __init__(self, call: _permits.Call[Any], made: Callable[[Any], H], name: str) -> None:
+    def __init__(self, call: _permits.Call[Any], made: Callable[[Any], H], name: str, waits: bool) -> None:
         self._call = call
         self._made = made
         self._name = name
+        self._waits = waits
         self._is_begun = False
         self._entered: H | None = None
 
@@ -39,9 +45,32 @@ class Acquisition(Unheld, Generic[H]):
         return self._call.position()
 
     def wait(self) -> H:
-        """Blocks this thread until it is acquired. Other threads run meanwhile. Ctrl-C ends the wait."""
+        """Blocks this thread until it is acquired. Other threads run meanwhile. Ctrl-C ends the wait.
+
+        On the thread of an asyncio event loop it blocks the loop, with a `RuntimeWarning`: write `async with` or `await`.
+        """
         self._begin()
+        if self._waits:
+            self._warn_of_event_loop()
         return self._made(wait(self._call))
+
+    def _warn_of_event_loop(self) -> None:
+        # If the holder is a task of the same loop, the wait never ends, and nothing else would say why. A greenlet lets
+        # the others run, and an asyncio loop of another greenlet on this thread is none of its business.
+        if asyncio._get_running_loop() is None or threads_are_greenlets():
+            return
+        # The warning names the line of the program, whichever way it came here. Python shows it once for each line.
+        frame, level = sys._getframe(1), 1
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+            frame, level = frame.f_back, level + 1
+        warnings.warn(
+            f"{self._name} blocks the asyncio event loop that runs on this thread, so a holder on that loop could not "
+            f"release: write `async with {self._call_text} as permit:` or `permit = await {self._call_text}`, or block in "
+            "another thread, by asyncio.to_thread",
+            RuntimeWarning,
+            source=self,
+            stacklevel=level + 1,
+        )
 
     def cancel(self) -> None:
         """Cancels it, from any thread: the wait ends with `CancelledError`. Without effect once it is acquired."""
@@ -96,9 +125,11 @@ class Acquisition(Unheld, Generic[H]):
 class Acquire(Acquisition[Permit]):
     """The acquisition of a permit, made by `Semaphore.acquire`."""
 
-    def __init__(self, native: _permits.Semaphore, options: str | None, name: str, client: object) -> None:
+    def __init__(
+        self, native: _permits.Semaphore, options: str | None, name: str, client: object, waits: bool
+    ) -> None:
         call, self._holder = native.acquire(options)
-        super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}")
+        super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}", waits)
 
     @property
     def holder(self) -> str:
@@ -111,11 +142,11 @@ class AcquireAll(Acquisition[PermitSet]):
 
     _call_text = "client.acquire_all(...)"
 
-    def __init__(self, call: _permits.Call[list[_permits.Permit]], client: object) -> None:
+    def __init__(self, call: _permits.Call[list[_permits.Permit]], client: object, waits: bool) -> None:
         def made(permits: list[_permits.Permit]) -> PermitSet:
             return PermitSet([Permit(permit, client) for permit in permits])
 
-        super().__init__(call, made, "acquire_all()")
+        super().__init__(call, made, "acquire_all()", waits)
 
     @property
     def semaphore(self) -> str | None:

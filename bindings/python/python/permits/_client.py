@@ -14,7 +14,7 @@ from . import _exit, _permits, _watching
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, to_json
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, to_json, waits
 from ._waiting import result, wait
 from .errors import PermitsError
 
@@ -59,10 +59,13 @@ class Client:
         timeout is that of the whole wait. The attribute `semaphore` of an error is the semaphore that was not acquired.
         """
         pairs: List[tuple[_permits.Semaphore, str | None]] = []
+        timeouts = [timeout]
         for each in requests:
             semaphore, options = (each, AcquireOptions()) if isinstance(each, Semaphore) else each
             pairs.append((semaphore._native, request(options)))
-        return AcquireAll(self._native.acquire_all(pairs, request({"timeout": timeout})), self)
+            timeouts.append(options.get("timeout"))
+        call = self._native.acquire_all(pairs, request({"timeout": timeout}))
+        return AcquireAll(call, self, all(map(waits, timeouts)))
 
     def list(self) -> List[str]:
         """The names of the semaphores that the store has, sorted."""
