@@ -77,6 +77,15 @@ impl Failure {
     pub(crate) fn system(error: io::Error) -> Self {
         Self::new(SYSTEM, format!("the system refuses: {error}"))
     }
+
+    /// As [`Self::system`], where the call that it refuses is known.
+    pub(crate) fn call(call: &str, error: &io::Error) -> Self {
+        let mut message = format!("the system refuses {call}: {error}");
+        if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) {
+            message += ". A seccomp filter may be the reason, as of an old container runtime";
+        }
+        Self::new(SYSTEM, message)
+    }
 }
 
 impl From<ConnectError> for Failure {

@@ -129,8 +129,28 @@ fn filter(args: &Args) -> Result<Filter, Failure> {
 /// for signals. So as many as a runtime has are opened first.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let pairs: io::Result<Vec<_>> = (0..3).map(|_| UnixStream::pair()).collect();
-    drop(pairs.map_err(Failure::system)?);
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::system)
+    drop(pairs.map_err(|error| Failure::call("socketpair", &error))?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| match refused_call() {
+        Some((call, error)) => Failure::call(call, &error),
+        None => Failure::system(error),
+    })
+}
+
+/// The call of a runtime's start that the system refuses, which tokio's error does not name.
+#[cfg(target_os = "linux")]
+fn refused_call() -> Option<(&'static str, io::Error)> {
+    use rustix::event::{EventfdFlags, epoll, eventfd};
+
+    let polls = epoll::create(epoll::CreateFlags::CLOEXEC);
+    let wakes = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let calls = [("epoll_create1", polls), ("eventfd2", wakes)];
+    calls.into_iter().find_map(|(call, made)| made.err().map(|error| (call, error.into())))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refused_call() -> Option<(&'static str, io::Error)> {
+    None
 }
 
 async fn dispatch(args: Args) -> Result<u8, Failure> {

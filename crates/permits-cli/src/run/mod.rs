@@ -117,21 +117,17 @@ async fn hold(permits: &PermitSet, options: &Run, mut signals: Signals) -> Resul
     let environment = environment(permits, &options.name);
     let numbered = OF_PROCESS.into_iter().filter(|name| is_own_number(name));
     let numbered: Vec<_> = numbered.collect();
-    let child = Child::spawn(&options.command, &environment, &numbered, in_front.clone()).map_err(|error| {
-        // The child may have taken the foreground before it failed.
-        if let Some(terminal) = in_front {
-            terminal.take_back();
-        }
-        match error {
-            NotStarted::Program(error) => not_started(&options.command[0], &error, options),
-            NotStarted::Call(call, error) => {
-                let message = format!(
-                    "the system refuses {call}: {error}. A seccomp filter may be the reason, as of an old container runtime"
-                );
-                Failure::new(exit::SYSTEM, message)
+    let child =
+        Child::spawn(&options.command, &environment, &numbered, in_front.clone()).map_err(|error| {
+            // The child may have taken the foreground before it failed.
+            if let Some(terminal) = in_front {
+                terminal.take_back();
             }
-        }
-    })?;
+            match error {
+                NotStarted::Program(error) => not_started(&options.command[0], &error, options),
+                NotStarted::Call(call, error) => Failure::call(call, &error),
+            }
+        })?;
     let mut supervisor = Supervisor::new(child, signals, terminal, wants_terminal);
     let watched = supervisor.watch(permits, options.request.max_hold).await;
     if let Err(reason) = &watched {

@@ -70,9 +70,14 @@ fn refusing(command: &mut Command, call: libc::c_long, first_argument: Option<u3
 fn a_call_that_the_system_refuses_is_no_fault_of_the_program() {
     let (server, name) = fresh();
     let death = Some(libc::PR_SET_PDEATHSIG.cast_unsigned());
-    for (call, argument, named) in
-        [(libc::SYS_prctl, death, "prctl(PR_SET_PDEATHSIG)"), (libc::SYS_setpgid, None, "setpgid")]
-    {
+    let calls = [
+        (libc::SYS_prctl, death, "prctl(PR_SET_PDEATHSIG)"),
+        (libc::SYS_setpgid, None, "setpgid"),
+        (libc::SYS_eventfd2, None, "eventfd2"),
+        (libc::SYS_epoll_create1, None, "epoll_create1"),
+        (libc::SYS_socketpair, None, "socketpair"),
+    ];
+    for (call, argument, named) in calls {
         let mut command = run(&server, &name, "--limit 1 --wait 30s", "echo ran");
         refusing(&mut command, call, argument);
         // Not by the kit, which makes these calls, too. The end of --wait bounds it.
@@ -80,6 +85,6 @@ fn a_call_that_the_system_refuses_is_no_fault_of_the_program() {
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert_eq!((code(refused.status), &*refused.stdout), (71, &b""[..]), "{stderr}");
         assert!(stderr.starts_with(&format!("permits: the system refuses {named}")), "{stderr}");
-        assert!(stderr.contains("Operation not permitted (os error 1)"), "{stderr}");
+        assert!(stderr.contains("Operation not permitted (os error 1). A seccomp filter"), "{stderr}");
     }
 }
