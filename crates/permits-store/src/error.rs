@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::shell::argument;
+
 /// The failure of a call to a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,7 +66,10 @@ pub enum StoreError {
         supported: u32,
     },
     /// The stored state of the semaphore is damaged. Nothing was changed.
-    #[error("semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force`")]
+    #[error(
+        "semaphore {semaphore:?} cannot be read: {reason}; delete it with `permits delete --force {}`",
+        argument(semaphore)
+    )]
     Unreadable {
         /// The semaphore.
         semaphore: String,

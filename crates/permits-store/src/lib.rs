@@ -28,6 +28,7 @@ pub mod observe;
 mod open;
 pub mod options;
 pub mod self_test;
+mod shell;
 pub mod source;
 pub mod sys;
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::Caller;
+use crate::text::shell_word;
 
 /// The remedy if the semaphore `name` has no limit.
 pub(super) fn no_limit(name: &str, caller: Caller<'_>) -> String {
@@ -23,7 +24,10 @@ pub(super) fn no_limit_of_other(name: &str) -> String {
     let how = "give one with --also NAME=LIMIT, or set one with: permits limit NAME N";
     match name.split_once('@') {
         Some((name, lane)) => {
-            format!("{how}; a lane needs a limit or a weight before it: --also '{name}:1@{lane}'")
+            format!(
+                "{how}; a lane needs a limit or a weight before it: --also {}",
+                shell_word(&format!("{name}:1@{lane}"))
+            )
         }
         None => how.to_owned(),
     }

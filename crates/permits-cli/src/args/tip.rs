@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use permits::check::similar;
 
 use super::Args;
+use crate::text::shell_word;
 
 /// The verbs that request a permit.
 const REQUESTS: [&str; 3] = ["permits run", "permits hold", "permits acquire"];
@@ -87,7 +88,7 @@ pub(crate) fn with_tip(mut error: Error) -> Error {
             if REQUESTS.iter().any(|verb| usage.contains(verb)) {
                 of_option(given)
             } else if usage.contains("permits list") && !given.starts_with('-') {
-                Some(format!("did you mean --under {given}?"))
+                Some(format!("did you mean --under {}?", shell_word(given)))
             } else {
                 None
             }
@@ -132,6 +133,6 @@ fn of_verb(given: &str, is_similar: bool) -> Option<String> {
     match similar(given, verbs).first() {
         _ if is_similar => None,
         Some(verb) => Some(format!("did you mean: permits {verb}?")),
-        None => Some(format!("a semaphore comes after a verb: permits status {given}")),
+        None => Some(format!("a semaphore comes after a verb: permits status {}", shell_word(given))),
     }
 }

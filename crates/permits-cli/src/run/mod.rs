@@ -26,6 +26,7 @@ use crate::acquire::{self, Caller, NoPermit, RELEASE_TIMEOUT, Requested};
 use crate::args::{Common, Run};
 use crate::exit::{self, Failure};
 use crate::report;
+use crate::text::shell_word;
 use child::{Child, Ended, NotStarted};
 use signals::Signals;
 use supervisor::{Interrupt, Supervisor};
@@ -213,9 +214,9 @@ fn not_started(program: &OsString, error: &io::Error, options: &Run) -> Failure 
             let hint = if options.request.no_wait && text.parse::<u32>().is_ok() {
                 Some(format!("-n is --no-wait, and the limit is --limit {text}"))
             } else if Path::new(program).is_file() && !text.contains('/') {
-                Some(format!("the file of this directory is ./{text}"))
+                Some(format!("the file of this directory is {}", shell_word(&format!("./{text}"))))
             } else if text.contains(char::is_whitespace) {
-                Some(format!("there is no shell: write sh -c '{text}'"))
+                Some(format!("there is no shell: write sh -c {}", shell_word(&text)))
             } else {
                 acquire::forgotten_name(&options.name)
             };

@@ -18,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode, Version};
 use subtle::ConstantTimeEq as _;
 
 use crate::exit::{Failure, USAGE};
+use crate::text::shell_word;
 
 /// The shortest token, in bytes.
 const MIN_TOKEN: usize = 16;
@@ -51,7 +52,7 @@ impl Token {
         // Of the open file, because the path may lead to another one by now.
         let mode = file.metadata().map_err(unreadable)?.mode();
         if mode & 0o007 != 0 {
-            let remedy = format!("chmod 600 {}", path.display());
+            let remedy = format!("chmod 600 {}", shell_word(&path.to_string_lossy()));
             return Err(wrong(format!("has mode {:03o}, so every user has access: {remedy}", mode & 0o777)));
         }
         let mut text = String::new();

@@ -19,6 +19,7 @@ use crate::local::directory::network_file_system;
 use crate::local::{idle, machine, mailbox, semaphores};
 use crate::protocol::layout;
 use crate::self_test::{self, scratch_name};
+use crate::shell::{argument, word};
 
 /// The free space, in bytes, below which the disk is about to be full.
 const LITTLE_SPACE: u64 = 16 << 20;
@@ -93,7 +94,7 @@ fn of_directory(path: &Path, existing: &Path, refused: Option<&io::Error>) -> Fi
     }
     let advice = format!(
         "Others may list it, and so see the names of semaphores. If that matters: chmod {right:o} {}",
-        path.display()
+        word(&path.to_string_lossy())
     );
     Finding::note("directory", observed, advice)
 }
@@ -174,8 +175,9 @@ fn of_contents(directory: &Directory) -> Result<Vec<Finding>, StoreError> {
 fn of_error(error: &StoreError) -> Finding {
     let advice = match error {
         StoreError::Unreadable { semaphore, .. } => &format!(
-            "Other semaphores are not affected. To remove it: permits delete --force {semaphore}. If a holder of it is \
-             alive, more than the limit may be held until its lease ends."
+            "Other semaphores are not affected. To remove it: permits delete --force {}. If a holder of it is alive, more than \
+             the limit may be held until its lease ends.",
+            argument(semaphore)
         ),
         StoreError::OtherLayout { .. } => {
             "Another version of this library made it: use that version, or another directory (docs/operate/upgrade.md)."
