@@ -74,6 +74,22 @@ pub fn without_program(program: &str) -> bool {
     skip(!found, format_args!("needs {program}"))
 }
 
+/// Returns whether this command cannot be run on this machine, and so the calling test is skipped.
+#[track_caller]
+pub fn unless_it_runs(command: &mut Command) -> bool {
+    let refusal = refusal(command);
+    skip(refusal.is_some(), format_args!("needs {command:?}: {}", refusal.unwrap_or_default()))
+}
+
+/// Why a command failed.
+fn refusal(command: &mut Command) -> Option<String> {
+    match command.output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
 /// Returns whether clients cannot reach a socket of this machine by both IPv6 and IPv4, and so the calling
 /// test is skipped.
 pub fn without_dual_stack() -> bool {
@@ -95,12 +111,7 @@ pub const IN_NAMESPACE: [&str; 6] =
 #[track_caller]
 pub fn without_namespaces() -> bool {
     let [program, arguments @ ..] = IN_NAMESPACE;
-    let ran = Command::new(program).args(arguments).arg("true").output();
-    let refusal = match &ran {
-        Ok(output) if output.status.success() => None,
-        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Err(error) => Some(format!("{program}: {error}")),
-    };
+    let refusal = refusal(Command::new(program).args(arguments).arg("true"));
     skip(refusal.is_some(), format_args!("needs namespaces: {}", refusal.unwrap_or_default()))
 }
 

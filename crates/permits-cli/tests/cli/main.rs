@@ -33,3 +33,4 @@ mod under;
 mod usage;
 mod watch;
 mod world;
+mod wrappers;

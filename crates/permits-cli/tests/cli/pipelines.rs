@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use permits_testkit::skip;
 use permits_testkit::wait::{self, SILENCE};
@@ -263,4 +264,15 @@ fn keys_reach_a_command_that_shares_the_foreground() {
     assert!(wait::until(|| counts(&store, "semaphore") == (0, 0)));
     session.terminal.types("exit 0\n");
     assert_eq!(session.terminal.finish(), 0);
+}
+
+/// `sudo` with a terminal of its own (`use_pty`) learns only by being stopped that it has lost the
+/// foreground, so it has to be before `permits run`, in the group of the job.
+#[test]
+fn a_run_in_sudo_and_its_neighbour_take_turns_at_the_terminal() {
+    if skip::unless_it_runs(Command::new("sudo").args(["-n", "true"])) {
+        return;
+    }
+    let line = format!("sudo -n --preserve-env=P,PERMITS_URL {RUN} -- sh command | sh neighbour");
+    take_turns(&Local::new(), &line);
 }

@@ -18,6 +18,12 @@ use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use launch::{Endpoint, Site};
 
+/// An address on loopback, for another program of a test, that no server of any test gets while this process
+/// lives.
+pub fn own_address() -> SocketAddr {
+    ports::own(false)
+}
+
 /// A running `redis-server` or `valkey-server` of its own, killed when dropped.
 ///
 /// The program is the one named by the environment variable `PERMITS_TEST_SERVER`, else `redis-server`, else
