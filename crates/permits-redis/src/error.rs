@@ -128,6 +128,7 @@ pub(crate) fn of_connecting(error: &RespError) -> StoreError {
 fn of_tls(error: &rustls::Error) -> StoreError {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
 
+    use super::address::faults_of_variables;
     use super::address::verifier::IS_AUTHORITY;
 
     let reason = match error {
@@ -143,8 +144,12 @@ fn of_tls(error: &rustls::Error) -> StoreError {
             }
             // BadSignature if another authority has the same name.
             Certificate::UnknownIssuer | Certificate::BadSignature => {
-                "the server's certificate is from an authority that is not trusted: name the authority's \
-                 certificate with ?tls_ca=/path/ca.pem"
+                let reason = "the server's certificate is from an authority that is not trusted: name the authority's \
+                              certificate with ?tls_ca=/path/ca.pem";
+                let Some(faults) = faults_of_variables() else {
+                    return StoreError::Tls { reason: reason.into() };
+                };
+                return StoreError::Tls { reason: format!("{reason} ({faults})") };
             }
             Certificate::Other(fault) if fault.to_string() == IS_AUTHORITY => {
                 "the server's certificate is an authority's, as openssl req -x509 makes it: name this very \

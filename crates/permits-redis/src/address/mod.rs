@@ -18,3 +18,5 @@ pub(crate) mod verifier;
 pub(crate) use self::parse::{Address, Sentinels};
 pub(crate) use self::server::{Login, Server, ServerAddress};
 pub(crate) use self::tls::Secured;
+#[cfg(feature = "tls")]
+pub(crate) use self::tls::faults_of_variables;

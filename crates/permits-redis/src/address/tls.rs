@@ -128,6 +128,41 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
+/// The faults of the variables that replace the system's certificates: `SSL_CERT_FILE` and `SSL_CERT_DIR`,
+/// which rustls reads as OpenSSL does. `None` if there are none.
+#[cfg(feature = "tls")]
+pub(crate) fn faults_of_variables() -> Option<String> {
+    use std::path::Path;
+
+    use rustls_native_certs::load_certs_from_paths;
+
+    let fault = |name: &str, path: &Path, read: std::io::Result<()>, (file, directory)| {
+        if path.as_os_str().is_empty() {
+            return Some(format!("{name} is empty"));
+        }
+        match read {
+            Err(error) => Some(format!("{name}: {}: {error}", path.display())),
+            Ok(()) if load_certs_from_paths(file, directory).certs.is_empty() => {
+                Some(format!("{name}: {} holds no certificate in PEM form", path.display()))
+            }
+            Ok(()) => None,
+        }
+    };
+    let file = std::env::var_os("SSL_CERT_FILE");
+    let file = file.iter().map(Path::new);
+    let directories = std::env::var_os("SSL_CERT_DIR").unwrap_or_default();
+    let directories: Vec<_> =
+        std::env::split_paths(&directories).filter(|it| !it.as_os_str().is_empty()).collect();
+    let of_file =
+        file.filter_map(|it| fault("SSL_CERT_FILE", it, std::fs::read(it).map(drop), (Some(it), None)));
+    let of_directories = directories
+        .iter()
+        .filter_map(|it| fault("SSL_CERT_DIR", it, std::fs::read_dir(it).map(drop), (None, Some(it))));
+    let faults: Vec<String> = of_file.chain(of_directories).collect();
+    (!faults.is_empty())
+        .then(|| format!("{}; this variable replaces the system's certificates", faults.join("; ")))
+}
+
 /// A configuration with this crate's provider of cryptography, or with the one that the program has
 /// installed. `authorities` are the ones that the URL names.
 #[cfg(feature = "tls")]
@@ -140,9 +175,9 @@ fn config(
 
     let failed = |reason: &str| StoreError::Tls { reason: reason.into() };
     if trusted.is_empty() {
-        return Err(failed(
-            "the system's certificates cannot be read: name an authority with ?tls_ca=/path/ca.pem",
-        ));
+        let faults = faults_of_variables();
+        let faults = faults.as_deref().unwrap_or("the system's certificates cannot be read");
+        return Err(failed(&format!("{faults}: name an authority with ?tls_ca=/path/ca.pem")));
     }
     let provider = rustls::crypto::CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(rustls::crypto::ring::default_provider()));
