@@ -1,6 +1,8 @@
 //! [`Client`]: connecting, and the operations of a session.
 
-use permits::error::ConnectError;
+use std::collections::HashSet;
+
+use permits::error::{AcquireAllError, ConnectError};
 use permits::{ClientBuilder, Diagnosis, Limit, PermitHandle, Recovery};
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
@@ -142,6 +144,10 @@ impl Client {
             Ok((semaphore.inner.clone(), self.language.request_with(&common, options.as_deref())?))
         };
         let requests = requests.into_iter().map(request).collect::<Result<Vec<_>, Failure>>()?;
+        let mut names = HashSet::new();
+        if let Some((twice, _)) = requests.iter().find(|(semaphore, _)| !names.insert(semaphore.name())) {
+            return Err(AcquireAllError::Twice { semaphore: twice.name().to_owned() }.into());
+        }
         Ok(self.inner.acquire_all(requests).into())
     }
 

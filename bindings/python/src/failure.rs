@@ -33,7 +33,17 @@ fn made(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             Attribute::Flag(flag) => attributes.set_item(name, flag),
         }?;
     }
-    class.call((failure.message,), Some(&attributes))
+    class.call((in_python(failure.message),), Some(&attributes))
+}
+
+/// A message with the value that was refused as Python writes it: messages end with it as JSON has it.
+fn in_python(message: String) -> String {
+    for (json, python) in [("true", "True"), ("false", "False"), ("null", "None")] {
+        if let Some(rest) = message.strip_suffix(json).filter(|rest| rest.ends_with(", not ")) {
+            return format!("{rest}{python}");
+        }
+    }
+    message
 }
 
 /// A failure that is raised.

@@ -91,7 +91,7 @@ def test_bad_settings_are_refused(url: str, settings: Settings, message: str) ->
 @pytest.mark.parametrize(
     ("request_of", "message"),
     [
-        (lambda client: client.semaphore(3, 1), "'name'"),
+        (lambda client: client.semaphore(3, 1), "name is a string, not 3"),
         (lambda client: client.acquire_all([(client.semaphore("n", 1), None)]), "the options of a request are a dict"),
     ],
 )
@@ -221,3 +221,37 @@ def test_exceptions_survive_pickling(name: str) -> None:
     error = getattr(permits, name)("a message", semaphore="n")
     again: Any = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.semaphore) == (type(error), "a message", "n")
+
+
+def test_an_argument_that_is_wrong_is_named(memory: permits.Client) -> None:
+    client, name = memory, "an argument"
+    semaphore: Any = client.semaphore(name, 1)
+    other: Any = client.semaphore(f"{name}/other", 1)
+    acquire_all: Any = client.acquire_all
+    unset: Any = None
+    types: list[tuple[str, Callable[[], object]]] = [
+        ("url is a string, not None", lambda: permits.connect(unset)),
+        ("url is a string, not None", lambda: permits.diagnose(unset)),
+        ("name is a string, not None", lambda: client.semaphore(unset)),
+        ("handle is a string, not None", lambda: client.adopt(unset)),
+        ("handle is a string, not None", lambda: client.renew(unset)),
+        ("handle is a string, not None", lambda: client.release(unset)),
+        (f"such as acquire(weight=4), and the limit is that of `client.semaphore({name!r}, 4)`", lambda: semaphore.acquire(4)),
+        ("acquire_all() takes one list of semaphores: write acquire_all([one, ", lambda: acquire_all(semaphore, other)),
+        (f"not <Semaphore {name!r}>: write acquire_all([one, ", lambda: acquire_all(semaphore)),
+        (": 2}: write acquire_all([one, ", lambda: acquire_all({semaphore: 2})),
+        (f"{name!r} is no request of acquire_all(): write acquire_all([one, ", lambda: acquire_all([name])),
+        ("the options of a request are a dict, not 3", lambda: acquire_all([(semaphore, 3)])),
+    ]
+    for message, call in types:
+        with pytest.raises(TypeError, match=re.escape(message)):
+            call()
+    values: list[tuple[str, Callable[[], object]]] = [
+        (f'semaphore "{name}" is named twice', lambda: acquire_all([semaphore, other, semaphore])),
+        ("a lease of 150000 s is out of range: 100 ms to 1 day", lambda: semaphore.acquire(lease=150_000)),
+        ("weight is a whole number from 1 to 4294967295, not True", lambda: semaphore.acquire(weight=True)),
+        ("time is a time of at least 0 s, not False", lambda: semaphore.pause(False)),
+    ]
+    for message, call in values:
+        with pytest.raises(permits.InvalidInputError, match=re.escape(message)):
+            call()

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, List, Union
+from typing import TYPE_CHECKING, List, NoReturn, Union
 
 from . import _exit, _permits, _watching
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, to_json, waits
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, text, to_json, waits
 from ._waiting import result, wait
 from .errors import PermitsError
 
@@ -49,9 +49,9 @@ class Client:
           client's unless set.
         """
         options = to_json({"exactly": exactly, "keep": keep})
-        return Semaphore(self._native.semaphore(name, number("limit", limit), options), name, self)
+        return Semaphore(self._native.semaphore(text("name", name), number("limit", limit), options), name, self)
 
-    def acquire_all(self, requests: Iterable[Request], *, timeout: Seconds | None = None) -> AcquireAll:
+    def acquire_all(self, requests: Iterable[Request], *others: NoReturn, timeout: Seconds | None = None) -> AcquireAll:
         """Acquires permits of several semaphores, all or none: `with`, `async with`, `await`, or `.wait()`.
 
         A request is a semaphore, or a semaphore with the options of `Semaphore.acquire`. They are acquired one after the
@@ -59,9 +59,10 @@ class Client:
         timeout is that of the whole wait. The attribute `semaphore` of an error is the semaphore that was not acquired.
         """
         pairs: List[tuple[_permits.Semaphore, str | None]] = []
+        if others:
+            raise TypeError(f"acquire_all() takes one list of semaphores: {_ALL}")
         timeouts = [timeout]
-        for each in requests:
-            semaphore, options = (each, AcquireOptions()) if isinstance(each, Semaphore) else each
+        for semaphore, options in _pairs(requests):
             pairs.append((semaphore._native, request(options)))
             timeouts.append(options.get("timeout"))
         call = self._native.acquire_all(pairs, request({"timeout": timeout}))
@@ -77,27 +78,27 @@ class Client:
 
     def adopt(self, handle: str) -> Permit:
         """Takes over a permit that another process handed over with `Permit.hand_over`. A handle is valid once."""
-        return Permit(wait(self._native.call("adopt", handle)), self)
+        return Permit(wait(self._native.call("adopt", text("handle", handle))), self)
 
     async def aadopt(self, handle: str) -> Permit:
         """As `adopt`, on asyncio."""
-        return Permit(await result(self._native.call("adopt", handle)), self)
+        return Permit(await result(self._native.call("adopt", text("handle", handle))), self)
 
     def renew(self, handle: str) -> bool:
         """Renews the permit of a handle for another lease, and leaves it to the handle. Returns whether the store has it."""
-        return wait(self._native.call("renew", handle))
+        return wait(self._native.call("renew", text("handle", handle)))
 
     async def arenew(self, handle: str) -> bool:
         """As `renew`, on asyncio."""
-        return await result(self._native.call("renew", handle))
+        return await result(self._native.call("renew", text("handle", handle)))
 
     def release(self, handle: str) -> bool:
         """Releases the permit of a handle. Returns whether the store had it."""
-        return wait(self._native.call("release", handle))
+        return wait(self._native.call("release", text("handle", handle)))
 
     async def arelease(self, handle: str) -> bool:
         """As `release`, on asyncio."""
-        return await result(self._native.call("release", handle))
+        return await result(self._native.call("release", text("handle", handle)))
 
     def close(self) -> None:
         """Ends the session: acquisitions that wait fail with `ClosedError`, permits are lost, and everything is released.
@@ -141,6 +142,21 @@ class Client:
                 raise
 
 
+def _pairs(requests: Iterable[Request]) -> Iterator[tuple[Semaphore, AcquireOptions]]:
+    """The requests of `acquire_all`, each with its options."""
+    one: object = requests
+    if isinstance(one, Mapping) or not isinstance(one, Iterable):
+        raise TypeError(f"acquire_all() takes a list of semaphores, not {one!r}: {_ALL}")
+    for each in requests:
+        pair: object = (each, AcquireOptions()) if isinstance(each, Semaphore) else each
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and isinstance(pair[0], Semaphore)):
+            raise TypeError(f"{each!r} is no request of acquire_all(): {_ALL}")
+        yield pair[0], pair[1]
+
+
+_ALL = 'write acquire_all([one, (other, {"weight": 2})])'
+
+
 def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     """Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
     `local:` or `memory:`.
@@ -149,23 +165,23 @@ def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     `ConnectOptions` says more about each.
     """
     _watching.start()
-    return Client(wait(_permits.connect(url, to_json(settings), _program())))
+    return Client(wait(_permits.connect(text("url", url), to_json(settings), _program())))
 
 
 async def aconnect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
     """As `connect`, on asyncio."""
     _watching.start()
-    return Client(await result(_permits.connect(url, to_json(settings), _program())))
+    return Client(await result(_permits.connect(text("url", url), to_json(settings), _program())))
 
 
 def diagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """Finds the problems of a store, with advice: what `permits doctor` prints. Takes the settings of `connect`."""
-    return made(Diagnosis, wait(_permits.diagnose(url, to_json(settings))))
+    return made(Diagnosis, wait(_permits.diagnose(text("url", url), to_json(settings))))
 
 
 async def adiagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """As `diagnose`, on asyncio."""
-    return made(Diagnosis, await result(_permits.diagnose(url, to_json(settings))))
+    return made(Diagnosis, await result(_permits.diagnose(text("url", url), to_json(settings))))
 
 
 def _program() -> str:

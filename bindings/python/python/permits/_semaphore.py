@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from . import _permits
 from ._acquire import Acquire
@@ -36,7 +36,7 @@ class Semaphore(Unheld):
         """The name."""
         return self._name
 
-    def acquire(self, **options: Unpack[AcquireOptions]) -> Acquire:
+    def acquire(self, *unnamed: NoReturn, **options: Unpack[AcquireOptions]) -> Acquire:
         """Acquires units, waiting in line: `with`, `async with`, `await`, or `.wait()`.
 
         - `weight`: The number of units: at least 1, at most the limit. 1 unless set.
@@ -65,6 +65,11 @@ class Semaphore(Unheld):
           key the newest stays, in the place of the one before it, which is refused. A permit with the key is held on.
           The request must wait: use a timeout above 0, or no timeout.
         """
+        if unnamed:
+            raise TypeError(
+                f"the options of acquire() have names, such as acquire(weight={unnamed[0]!r}), and the limit is that of "
+                f"`client.semaphore({self._name!r}, {unnamed[0]!r})`"
+            )
         return self._acquire(options)
 
     def _acquire(self, options: AcquireOptions) -> Acquire:

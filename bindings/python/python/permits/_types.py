@@ -187,6 +187,13 @@ def request(options: AcquireOptions) -> str | None:
     return to_json(given) if given else None
 
 
+def text(name: str, value: object) -> str:
+    """A string argument of the native half, whose own error does not name the argument."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a string, not {value!r}")
+    return value
+
+
 def waits(timeout: Seconds | None) -> bool:
     """False for a try, which ends with the reply of the store."""
     return timeout is None or bool(timeout)

@@ -73,6 +73,9 @@ const VERBS: [(&[&str], &str); 13] = [
     (&["health", "check", "ping"], "permits doctor"),
 ];
 
+/// The options by which other servers are told where to listen.
+const ADDRESSES: [&str; 7] = ["-p", "-b", "--port", "--bind", "--host", "--addr", "--address"];
+
 /// Adds our tip to the error of an unknown option of a request, of an unknown verb, or of a prefix without
 /// its option.
 pub(crate) fn with_tip(mut error: Error) -> Error {
@@ -87,6 +90,8 @@ pub(crate) fn with_tip(mut error: Error) -> Error {
         ErrorKind::UnknownArgument => given(ContextKind::InvalidArg).and_then(|given| {
             if REQUESTS.iter().any(|verb| usage.contains(verb)) {
                 of_option(given)
+            } else if usage.contains("permits serve") && ADDRESSES.contains(&given) {
+                Some("did you mean --listen 127.0.0.1:PORT?".to_owned())
             } else if usage.contains("permits list") && !given.starts_with('-') {
                 Some(format!("did you mean --under {}?", shell_word(given)))
             } else {
@@ -95,6 +100,10 @@ pub(crate) fn with_tip(mut error: Error) -> Error {
         }),
         _ => None,
     };
+    // A misspelt option, not a name that begins with two hyphens.
+    if given(ContextKind::InvalidArg).is_some_and(|given| given.starts_with("--")) {
+        error.remove(ContextKind::Suggested);
+    }
     if let Some(tip) = tip {
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedSubcommand);

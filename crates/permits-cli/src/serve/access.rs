@@ -119,7 +119,9 @@ impl Access {
         let Some(token) = &self.token else { return Ok(()) };
         let needed = |reason: &str| Err((StatusCode::UNAUTHORIZED, reason.to_owned()));
         let Some(shown) = headers.get(AUTHORIZATION) else {
-            return needed("a token is needed, as a header: Authorization: Bearer TOKEN");
+            return needed(
+                "this server needs its token (a program sends it as a header, Authorization: Bearer TOKEN)",
+            );
         };
         let shown = shown.as_bytes();
         let scheme = b"Bearer ";

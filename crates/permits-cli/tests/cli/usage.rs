@@ -213,6 +213,7 @@ fn an_option_of_another_program_gets_the_tip_that_is_meant() {
         (&["run", "-j4", "x", "true"], "did you mean --limit?"),
         (&["hold", "x", "--concurrency=3"], "did you mean --limit?"),
         (&["acquire", "x", "--ttl", "60"], "did you mean --lease?"),
+        (&["serve", "--port", "80"], "did you mean --listen 127.0.0.1:PORT?"),
         // flock
         (&["run", "x", "-c", "a && b"], "there is no shell: write sh -c 'COMMAND'"),
         (&["run", "x", "--command", "a"], "there is no shell: write sh -c 'COMMAND'"),
@@ -264,6 +265,8 @@ fn an_option_of_another_program_gets_the_tip_that_is_meant() {
     }
     let other = output(&mut permits(CLOSED_PORT, ["status", "x", "-c"]));
     assert!(!other.stderr.contains("--limit"), "{}", other.stderr);
+    let other = output(&mut permits(CLOSED_PORT, ["status", "--limits"]));
+    assert!(!other.stderr.contains("as a value"), "{}", other.stderr);
 }
 
 #[test]

@@ -16,6 +16,14 @@ const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The largest share of a lane.
 pub const MAX_SHARE: u32 = 1_000;
 
+/// A time in a message: in seconds if it has no part of one, for a program whose times are in seconds.
+fn shown(ms: impl Into<u128>) -> String {
+    match ms.into() {
+        ms if ms > 0 && ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => format!("{ms} ms"),
+    }
+}
+
 /// A name, holder, limit, weight, lease, handle or setting that is never valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -69,27 +77,25 @@ pub enum InvalidInput {
     #[error("the weight is 0: a permit takes at least 1 unit")]
     ZeroWeight,
     /// A lease outside the allowed range.
-    #[error("a lease of {lease_ms} ms is out of range: {MIN_LEASE_MS} ms to 1 day")]
+    #[error("a lease of {} is out of range: {MIN_LEASE_MS} ms to 1 day", shown(*lease_ms))]
     Lease {
         /// The requested lease, in milliseconds.
         lease_ms: u64,
     },
     /// A grant that would count for too long.
-    #[error("a grant that counts for at least {at_least_ms} ms is out of range: at most 1 day")]
+    #[error("a grant that counts for at least {} is out of range: at most 1 day", shown(*at_least_ms))]
     AtLeast {
         /// The requested time, in milliseconds.
         at_least_ms: u64,
     },
     /// A pause that would be empty or too long.
-    #[error(
-        "a pause of {} ms is out of range: 1 ms to 366 days; without a time it has no end", time.as_millis()
-    )]
+    #[error("a pause of {} is out of range: 1 ms to 366 days; without a time it has no end", shown(time.as_millis()))]
     Pause {
         /// The requested time.
         time: Duration,
     },
     /// An alert at a wait that would be empty or too long.
-    #[error("an alert at a wait of {} ms is out of range: 1 ms to 366 days", time.as_millis())]
+    #[error("an alert at a wait of {} is out of range: 1 ms to 366 days", shown(time.as_millis()))]
     AlertWait {
         /// The requested time.
         time: Duration,

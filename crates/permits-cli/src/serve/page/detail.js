@@ -233,6 +233,6 @@ function facts(status, need) {
   if (status.recovering_ms > 0 && status.limit !== null) shown.push(span("wait", `recovering for ${duration(status.recovering_ms)}: free units are not granted yet`));
   const pin = author("limit_set");
   const pinned = status.pinned ? `, pinned${pin ? ` by ${pin.by} ${duration(aged(pin.age_ms, status))} ago` : ""}` : "";
-  shown.push(span("", joined(status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version})`, alerts(status.alert))));
+  shown.push(span("", joined(status.limit === null ? "no limit is set" : `limit ${status.limit}${pinned} (version ${status.limit_version} of the limit)`, alerts(status.alert))));
   return [numbers, ...shown];
 }

@@ -278,7 +278,7 @@ export class Graphs {
       held: [held, ...apart(row).map(([, words, units]) => `${units} ${words}`)].join(", "),
       waiting: String(row.waiting),
       grants: known > 0 ? `${Math.round(passed.grants)} in the last ${minute}` : "",
-      wait: waits ? `${waits.text} in the last ${minute}` : "",
+      wait: waits ? `${waits.text}, last ${minute}` : known > 0 ? `no grant in the last ${minute}` : "",
     };
     const step = window / BARS;
     const began = now - window;

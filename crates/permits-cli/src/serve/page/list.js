@@ -66,7 +66,9 @@ export function alerts(alert) {
 
 // The text beside the state: why the semaphore is stopped, or what a group consists of.
 function note(row) {
-  if (!row.members) return row.unreadable ?? stopped(row).map(([, ...texts]) => joined(...texts)).join("; ");
+  // The name is beside it.
+  if (row.unreadable) return row.unreadable.replace(/^semaphore .*? cannot be read: /s, "");
+  if (!row.members) return stopped(row).map(([, ...texts]) => joined(...texts)).join("; ");
   if (row.isIdle) return "";
   const members = row.members.flatMap((member) => member.members ?? [member]);
   const counted = (test, words) => {
@@ -139,7 +141,9 @@ export class List {
       keyOf: (row) => (row.members ? `group ${row.isIdle ? "" : row.name}` : `semaphore ${row.name}`),
       empty: () => {
         if (!this.isRead) return "Nothing has been read yet.";
-        return this.rows.size ? "No semaphore matches." : "There are no semaphores. The first request for a permit makes one.";
+        const part = PARTS.find(({ id }) => id === this.part && id !== "all");
+        if (this.rows.size) return `No semaphore matches.${part ? ` Only those ${part.words} are listed.` : ""}`;
+        return "There are no semaphores. The first request for a permit makes one.";
       },
       onOpen: (row) => (row.members ? this.fold(row, !row.expanded) : onOpen(row.name)),
       onFold: (row, isOpen) => row.members && row.expanded !== isOpen && this.fold(row, isOpen),
