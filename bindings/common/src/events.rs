@@ -33,7 +33,7 @@ struct Waiting {
 struct Queue {
     events: VecDeque<Json>,
     dropped: u64,
-    /// Of those that wait: the worker threads of Node wait for themselves, and the first one takes all.
+    /// The wakers of all calls that wait. Each worker thread of Node has a call, and the first one takes all events.
     wakers: Vec<Waker>,
 }
 
@@ -134,11 +134,11 @@ impl Visit for Fields {
 /// `level`, a `message`, and `fields`, which
 /// are pairs of a name and a value.
 pub fn events() -> Call {
-    let begun = EVENTS.get_or_init(|| Waiting { process: std::process::id(), queue: Mutex::default() });
-    if begun.process == std::process::id() {
-        // Of this library's own copy of `tracing`, in which no program has set another one.
+    EVENTS.get_or_init(|| {
+        // This library has its own copy of `tracing`, in which no program has set another subscriber.
         let _ = tracing::subscriber::set_global_default(Collector);
-    }
+        Waiting { process: std::process::id(), queue: Mutex::default() }
+    });
     Call::new(async {
         let taken = poll_fn(|context| {
             let Some(mut queue) = queue() else { return Poll::Pending };

@@ -38,7 +38,8 @@ async function reportAll(): Promise<void> {
   for (;;) {
     const found = await result<string>(native.events(), { background: true });
     for (const { fields, ...event } of JSON.parse(found)) {
-      tell({ ...event, fields: Object.fromEntries(fields) });
+      // An exception of a listener is then uncaught, as of any listener, and the next event is reported.
+      process.nextTick(tell, { ...event, fields: Object.fromEntries(fields) });
     }
   }
 }

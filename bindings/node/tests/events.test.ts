@@ -18,6 +18,23 @@ test('a limit that another program declares is a warning', { timeout: LIMIT }, a
   assert.deepEqual([event, level, fields], ['limit_replaced', 'warn', { semaphore: 's', from: 2, to: 3 }]);
 });
 
+test('an exception of a listener is uncaught, and the next event is reported', { timeout: LIMIT }, async () => {
+  const other = new Program(`
+    import { connect, events } from 'permits';
+    let heard = 0;
+    process.on('uncaughtException', (error) => console.log(error.message));
+    events.on('warning', () => {
+      if (++heard === 2) process.exit(0);
+      throw new Error('a bug');
+    });
+    const client = await connect('memory:');
+    setInterval(() => {}, 1000);
+    for (const limit of [2, 3]) await client.semaphore('s', limit).run(() => {});
+    for (const limit of [2, 3]) await client.semaphore('t', limit).run(() => {});
+  `);
+  assert.deepEqual([await other.end(), other.output], [0, 'a bug\n']);
+});
+
 test('without a listener it is a warning of the process, and the process ends', { timeout: LIMIT }, async () => {
   const other = new Program(
     `

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import permits
 import pytest
-from support import Program, Server, until
+from support import LIMIT, Program, Server, until
 
 
 def logged(caplog: pytest.LogCaptureFixture, event: str) -> list[Any]:
@@ -53,6 +54,30 @@ def test_a_loss_is_a_warning(client: permits.Client, name: str, caplog: pytest.L
     semaphore.revoke(permit.holder, "maintenance")
     until(lambda: logged(caplog, "revoked"))
     assert logged(caplog, "revoked")[0].fields["reason"] == "maintenance"
+
+
+def test_a_handler_that_blocks_delays_no_callback(client: permits.Client, name: str) -> None:
+    blocked, called, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    class Blocks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            blocked.set()
+            go_on.wait(LIMIT)
+
+    handler = Blocks()
+    logging.getLogger("permits").addHandler(handler)
+    try:
+        permit = client.semaphore(f"{name}-lost", 1).acquire().wait()
+        permit.on_lost(lambda lost: called.set())
+        for limit in (2, 3):
+            with client.semaphore(name, limit).acquire():
+                pass
+        assert blocked.wait(LIMIT)
+        client.semaphore(f"{name}-lost").revoke(permit.holder)
+        assert called.wait(LIMIT)
+    finally:
+        go_on.set()
+        logging.getLogger("permits").removeHandler(handler)
 
 
 HEAD = """

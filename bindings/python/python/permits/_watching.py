@@ -1,7 +1,8 @@
-"""The thread that watches permits and logs the events of the library. It begins with the first client, and ends before the
+"""The thread that watches permits and takes the events of the library. It begins with the first client, and ends before the
 interpreter.
 
-Each callback runs on a thread of its own, so that one that blocks delays no other past the deadline of its permit.
+Each callback runs on a thread of its own, and so does the logging of events, which may block in a handler of the program:
+none delays a callback past the deadline of its permit.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ._permits import Call, Mailbox, events
 from ._waiting import readable, threads_are_greenlets
@@ -36,7 +38,7 @@ class _Watcher:
         self.watched: dict[int, tuple[Call[LostError | None], Callback]] = {}
         self.thread: threading.Thread | None = None
         self.starting = threading.Lock()
-        self.callbacks: list[threading.Thread] = []
+        self.threads: list[threading.Thread] = []
         self.has_ended = False
 
     def start(self) -> None:
@@ -71,11 +73,18 @@ class _Watcher:
 
     def log(self, call: Call[str]) -> None:
         ended = call.poll(self.mailbox, _EVENTS)
-        if ended:
-            for event in json.loads(call.take()):
+        if ended is None:
+            self.mailbox.note(_EVENTS)
+        elif ended:
+            self.on_thread(self.log_all, json.loads(call.take()))
+
+    def log_all(self, taken: list[dict[str, Any]]) -> None:
+        """Logs events, and only then asks for the next ones: the queue of the library is bounded."""
+        try:
+            for event in taken:
                 _log(**event)
+        finally:
             self.events = events()
-        if ended is not False:
             self.mailbox.note(_EVENTS)
 
     def step(self, key: int) -> None:
@@ -89,27 +98,28 @@ class _Watcher:
             del self.watched[key]
             lost = call.take()
             if lost is not None:
-                self.call_back(callback, lost)
+                self.on_thread(_run, callback, lost)
 
-    def call_back(self, callback: Callback, lost: LostError) -> None:
-        self.callbacks = [thread for thread in self.callbacks if thread.is_alive()]
-        thread = threading.Thread(target=_run, args=(callback, lost), name="permits-lost", daemon=True)
+    def on_thread(self, work: Callable[..., None], *arguments: object) -> None:
+        """Runs code of the program, which may block."""
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        thread = threading.Thread(target=work, args=arguments, name="permits-calls", daemon=True)
         try:
             thread.start()
         except RuntimeError:
             # The system refuses another thread.
-            _run(callback, lost)
+            work(*arguments)
         else:
-            self.callbacks.append(thread)
+            self.threads.append(thread)
 
     def stop(self) -> None:
         self.has_ended = True
         self.mailbox.close()
-        # A callback may block. Then its thread ends with the process.
+        # A callback or a handler may block. Then its thread ends with the process.
         end = time.monotonic() + 1.0
         if self.thread is not None and self.thread.is_alive():
             self.thread.join(1.0)
-        for thread in self.callbacks:
+        for thread in self.threads:
             thread.join(max(0.0, end - time.monotonic()))
 
 

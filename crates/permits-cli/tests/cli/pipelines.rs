@@ -54,6 +54,33 @@ impl Session {
         self.terminal.shows("\n");
     }
 
+    /// Waits until the shell shows its job as stopped. The shell reports jobs only before a prompt.
+    #[track_caller]
+    fn waits_until_stopped(&mut self) {
+        let stopped = || {
+            self.types("jobs; echo listed");
+            self.terminal.shows("listed");
+            self.terminal.screen().contains("Stopped")
+        };
+        if !wait::until(stopped) {
+            // What each process of the job is doing.
+            self.types("ps -o pid,pgid,stat,args");
+            self.terminal.shows("prompt> ");
+            panic!("{}", self.terminal.screen());
+        }
+    }
+
+    /// Continues the stopped job of a command and a chooser, answers the chooser, and ends the shell.
+    #[track_caller]
+    fn continues_both(mut self) {
+        self.types("fg");
+        self.types("both");
+        self.terminal.shows("chosen: both");
+        self.terminal.shows("prompt> ");
+        self.terminal.types("exit 0\n");
+        assert_eq!(self.terminal.finish(), 0);
+    }
+
     /// Ends the shell, which has no stopped jobs.
     #[track_caller]
     fn finish(mut self) {
@@ -164,28 +191,12 @@ fn a_job_in_the_background_is_stopped_with_its_command() {
     session.types(&format!("{RUN} -- sh beats | sh chooses &"));
     let length = || fs::read(directory.join("beats")).unwrap_or_default().len();
     assert!(wait::until(|| length() > 0), "{}", session.terminal.screen());
-    // The shell reports jobs only before a prompt.
-    let stopped = || {
-        session.types("jobs; echo listed");
-        session.terminal.shows("listed");
-        session.terminal.screen().contains("Stopped")
-    };
-    if !wait::until(stopped) {
-        // What each process of the job is doing.
-        session.types("ps -o pid,pgid,stat,args");
-        session.terminal.shows("prompt> ");
-        panic!("{} beats: {}", length(), session.terminal.screen());
-    }
+    session.waits_until_stopped();
     // The command is stopped when permits is: it beats no more.
     let before = length();
     assert_eq!(output(&mut run(&server, &name, "--limit 2", "echo ran")).stdout, "ran\n");
     assert_eq!(length(), before);
-    session.types("fg");
-    session.types("both");
-    session.terminal.shows("chosen: both");
-    session.terminal.shows("prompt> ");
-    session.terminal.types("exit 0\n");
-    assert_eq!(session.terminal.finish(), 0);
+    session.continues_both();
 }
 
 /// A shell that starts a program by vfork cannot stop before its child has called exec, which cannot call it
@@ -209,18 +220,8 @@ while True:
     let chooses = CHOOSES.replace("read line;", "read line; sleep 0.2;");
     let mut session = Session::start(&server, &[("starts", starts), ("chooses", &chooses)]);
     session.types(&format!("{RUN} -- python3 starts | sh chooses &"));
-    let stopped = || {
-        session.types("jobs; echo listed");
-        session.terminal.shows("listed");
-        session.terminal.screen().contains("Stopped")
-    };
-    assert!(wait::until(stopped), "{}", session.terminal.screen());
-    session.types("fg");
-    session.types("both");
-    session.terminal.shows("chosen: both");
-    session.terminal.shows("prompt> ");
-    session.terminal.types("exit 0\n");
-    assert_eq!(session.terminal.finish(), 0);
+    session.waits_until_stopped();
+    session.continues_both();
 }
 
 /// Whether the command is in the foreground at its start. The neighbour is there before the permit is
