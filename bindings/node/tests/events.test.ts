@@ -40,9 +40,12 @@ test('without a listener it is a warning of the process, and the process ends', 
     `
     import { connect } from 'permits';
     const warned = new Promise((resolve) => process.once('warning', resolve));
+    // Events keep no process alive.
+    const alive = setInterval(() => {}, 1000);
     const client = await connect('memory:');
     for (const limit of [2, 3]) await client.semaphore('s', limit).run(() => {});
     const { name, code, message } = await warned;
+    clearInterval(alive);
     console.log(name, code, message);
     `,
     {},
