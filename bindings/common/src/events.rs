@@ -33,7 +33,8 @@ struct Waiting {
 struct Queue {
     events: VecDeque<Json>,
     dropped: u64,
-    /// The wakers of all calls that wait. Each worker thread of Node has a call, and the first one takes all events.
+    /// The wakers of all calls that wait. Each worker thread of Node has a call, and the first one takes all
+    /// events.
     wakers: Vec<Waker>,
 }
 

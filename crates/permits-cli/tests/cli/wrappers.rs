@@ -135,9 +135,10 @@ fn script_may_be_before_or_behind_it() {
         return;
     }
     let mut session = Session::start();
+    // A shell that waits for its last command, as dash does, would end by the signal itself.
     for line in [
-        format!("script -qec '{RUN} -- sh SCRIPT' /dev/null"),
-        format!("{RUN} -- script -qec 'sh SCRIPT' /dev/null"),
+        format!("script -qec 'exec {RUN} -- sh SCRIPT' /dev/null"),
+        format!("{RUN} -- script -qec 'exec sh SCRIPT' /dev/null"),
     ] {
         session.passes_through(&line);
     }
