@@ -18,7 +18,6 @@ const CLASSES = BOUNDS.length + 1;
 // The least number of waits of which there is a bound for 95 %.
 const MANY = 20;
 
-// Adds an element of a drawing.
 export function add(svg, name, attributes, text) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -256,9 +255,7 @@ class Graph {
   }
 }
 
-// Graphs with one time.
 export class Graphs {
-  // `prefix` is that of the ids.
   constructor(container, prefix = "") {
     Object.assign(this, { prefix, at: null, points: [], marks: [] });
     this.all = GRAPHS.map((kind) => new Graph(this, kind));
@@ -298,7 +295,6 @@ export class Graphs {
     return close.map(({ text }) => `, ${text}`).join("");
   }
 
-  // Reads all graphs at a time, or shows what is true now.
   readAt(at) {
     if (!this.time) return;
     this.at = at;

@@ -101,7 +101,6 @@ function fillWaiting(cell, row) {
 
 const wait = (row) => (row.waiting > 0 ? duration(row.wait) : "");
 
-// A column sorts by its `value`.
 const COLUMNS = [
   { title: "Held", key: "held", value: inUse, className: "number units", fill: fillUsage },
   { title: "Granted", key: "rate", value: (row) => row.rate.perSecond, className: "number rate", fill: fillRate },
@@ -159,14 +158,12 @@ export class List {
     setInterval(() => this.showWhole(), WHOLE_MS);
   }
 
-  // Takes the view that is in the address.
   readView() {
     const view = new URLSearchParams(location.search);
     this.part = view.get("part") ?? "all";
     this.elements.search.value = view.get("search");
   }
 
-  // A button that changes all semaphores of a group.
   fillChange(cell, row) {
     let button = cell.querySelector("button");
     if (!button) {
@@ -224,7 +221,6 @@ export class List {
     return new Set([...rows.map((row) => row.name), ...(data.removed ?? [])]);
   }
 
-  // Updates once a frame, however many events come.
   updateSoon() {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
@@ -240,7 +236,6 @@ export class List {
     this.update();
   }
 
-  // Sorts by a column, or by need.
   sortBy(key) {
     const { sort } = this;
     // Numbers are most interesting where they are large.
@@ -294,7 +289,6 @@ export class List {
     return isSame ? before.map((key) => found.get(key)) : listed;
   }
 
-  // Selects a semaphore, or nothing.
   select(name) {
     this.table.selected = name === null ? null : `semaphore ${name}`;
     this.table.render();
