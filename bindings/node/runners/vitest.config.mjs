@@ -1,4 +1,5 @@
-// The tests of requests and of errors in Vitest, whose pool `vmThreads` has a realm for each file.
+// The tests of requests and of errors in Vitest, whose pool `vmThreads` has a realm for each file, and the
+// one that a page shows.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -12,7 +13,7 @@ export default {
   test: {
     pool: 'vmThreads',
     globals: true,
-    include: ['tests/{requests,errors,signals}.test.ts'],
+    include: ['tests/{requests,errors,signals}.test.ts', 'tests/blocks/*.test.mjs'],
     testTimeout: 300_000,
     server: { deps: { external: [/dist\/lib/, /tests\.cjs$/] } },
   },

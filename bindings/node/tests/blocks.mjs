@@ -1,38 +1,56 @@
-// Makes a module of each TypeScript block of the documents, in the directory of the second argument. A block
-// of the cookbook becomes a function of a client and of the functions that it calls.
+// Makes a module of each TypeScript block of the documents, in the directory of the second argument. Its
+// info words say how it is run (CONTRIBUTING.md, "Blocks of code"): one with `copies=` becomes a function
+// of a client and of the functions that the words name, and one with `run=FILE` is named after this file.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const [root, directory] = process.argv.slice(2);
 mkdirSync(directory, { recursive: true });
-const blocksOf = (text) => [...text.matchAll(/^```ts\n(.*?)^```/gms)].map(([, block]) => block);
 
-const USE = readdirSync(join(root, 'docs/use')).map((page) => `docs/use/${page}`);
-for (const page of ['docs/languages/node.md', 'docs/migration.md', ...USE, 'README.md', 'bindings/node/README.md']) {
-  const text = readFileSync(join(root, page), 'utf8');
-  for (const [index, block] of blocksOf(text).entries()) {
-    const lacks = (name) => new RegExp(`\\b${name}\\.`).test(block) && !new RegExp(`const ${name}\\b`).test(block);
-    const opening = [];
-    if (lacks('client') || lacks('exports')) {
-      opening.push(`import * as permits from 'permits';`, `const client = await permits.connect('redis://127.0.0.1/');`);
-    }
-    if (lacks('exports')) {
-      opening.push(`const exports = client.semaphore('exports', 4);`);
-    }
-    const module = `${opening.join('\n')}\n${block}`.replace(/'redis:\/\/127\.0\.0\.1\/'/g, 'process.env.TEST_URL!');
-    writeFileSync(join(directory, `${page.replace(/\W+/g, '-')}-${index}.mts`), module);
-  }
+function below(path, depth) {
+  return readdirSync(join(root, path), { withFileTypes: true }).flatMap((entry) => {
+    const inner = `${path}/${entry.name}`;
+    if (entry.isDirectory()) return depth > 0 ? below(inner, depth - 1) : [];
+    return entry.name.endsWith('.md') ? [inner] : [];
+  });
 }
 
-const FUNCTIONS =
-  'answer backup callApi deploy migrate nextJob post read reindex simulate step work write'.split(' ');
-const entries = readFileSync(join(root, 'docs/cookbook.md'), 'utf8').split('\n## ').slice(1);
-for (const [index, entry] of entries.entries()) {
-  for (const block of blocksOf(entry)) {
-    const called = FUNCTIONS.filter((name) => new RegExp(`(?<!\\.)\\b${name}\\(`).test(block));
-    const module = `import type { Client } from 'permits';
-      export const heading = ${JSON.stringify(entry.split('\n')[0])};
-      export async function block(client: Client, { ${called} }: any): Promise<void> {\n${block}}`;
-    writeFileSync(join(directory, `cookbook-${index}.mts`), module);
+/** A block that runs by itself, with a client and a semaphore if it makes none. */
+function program(block) {
+  const lacks = (name) => new RegExp(`\\b${name}\\.`).test(block) && !new RegExp(`const ${name}\\b`).test(block);
+  const opening = [];
+  if (lacks('client') || lacks('exports')) {
+    opening.push(`import * as permits from 'permits';`, `const client = await permits.connect('redis://127.0.0.1/');`);
+  }
+  if (lacks('exports')) {
+    opening.push(`const exports = client.semaphore('exports', 4);`);
+  }
+  return `${opening.join('\n')}\n${block}`.replace(/'redis:\/\/127\.0\.0\.1\/'/g, 'process.env.TEST_URL!');
+}
+
+function copies(block, heading, [number, ...words]) {
+  const functions = words.map((word) => word.split(/[=/]/)).map(([name, runs, most]) => [name, [+runs, +most]]);
+  return `import type { Client } from 'permits';
+    export const heading = ${JSON.stringify(heading)};
+    export const copies = ${number.replace('copies=', '')};
+    export const functions: Record<string, [runs: number, most: number]> = ${JSON.stringify(Object.fromEntries(functions))};
+    export async function block(client: Client, { ${[...functions.map(([name]) => name), 'nextJob']} }: any): Promise<void> {
+      void nextJob;\n${block}}`;
+}
+
+for (const page of ['README.md', ...below('docs', 9), ...below('bindings', 1)].sort()) {
+  let heading = '';
+  const text = readFileSync(join(root, page), 'utf8');
+  for (const match of text.matchAll(/^#+ (.*)$|^```(\S+) ?(.*)\n([^]*?)^```/gm)) {
+    const [, line, language, info, block] = match;
+    heading = line ?? heading;
+    const words = info?.split(' ') ?? [];
+    const write = (kind, module) => writeFileSync(join(directory, kind), module);
+    const place = `${page.replace(/\W+/g, '-')}-${text.slice(0, match.index).split('\n').length}`;
+    const file = /^run=(.*)/.exec(words[0])?.[1];
+    if (language === 'js' && file) write(`${place}.test.mjs`, block);
+    if (language !== 'ts' || info.startsWith('not run:')) continue;
+    if (words[0].startsWith('copies=')) write(`copies-${place}.mts`, copies(block, heading, words));
+    else write(file ? `run-${file}-${place}.mts` : `alone-${place}.mts`, program(block));
   }
 }

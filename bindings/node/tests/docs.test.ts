@@ -1,10 +1,10 @@
-// The blocks of the documents: scripts/test-node has made a module of each, which tsc has checked. They run,
-// and those of the cookbook keep their limits.
+// The blocks of the documents: blocks.mjs has made a module of each, which tsc has checked. They run, and in
+// several copies at once keep their limits.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -16,6 +16,10 @@ import { isIdle, LIMIT, PACKAGE, Server, until, waiters } from './support.js';
 
 const BLOCKS = join(__dirname, 'blocks');
 
+/** The modules of blocks whose names begin so. */
+const modules = (kind: string) =>
+  readdirSync(BLOCKS).filter((name) => name.startsWith(`${kind}-`) && name.endsWith('.mjs'));
+
 let server: Server;
 before(async () => {
   server = await Server.start();
@@ -23,7 +27,7 @@ before(async () => {
 after(() => server.stop());
 
 test('the blocks of the documents run', { timeout: LIMIT }, async () => {
-  const blocks = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs') && !name.startsWith('cookbook'));
+  const blocks = modules('alone');
   assert.ok(blocks.length >= 10, 'the documents have blocks');
   await using client = await connect(server.url, { recovery: 'off' });
   for (const block of blocks) {
@@ -38,8 +42,7 @@ test('the blocks of the documents run', { timeout: LIMIT }, async () => {
 
 /** Serves by the middleware of the documents, until the end of the test. */
 async function served(context: TestContext, semaphore: Semaphore, timeout?: number): Promise<Served> {
-  const names = readdirSync(BLOCKS).filter((name) => name.endsWith('.mjs'));
-  const [name] = names.filter((name) => readFileSync(join(BLOCKS, name), 'utf8').includes('function limited('));
+  const [name] = modules('run-docs.test.ts');
   const { limited } = await import(join(BLOCKS, name!));
   const middleware = limited(semaphore, timeout);
   const [handled, failures]: [ServerResponse[], Error[]] = [[], []];
@@ -115,28 +118,6 @@ test('the middleware tells failures of the store from other errors', { timeout: 
   assert.match(failures[0]!.message, /timeout is a time of at least 0 ms, not -1/);
 });
 
-/**
- * The blocks of the cookbook: copies that run at once, and of each function how often it runs, and its units at once
- * at most.
- */
-const COOKBOOK: Record<string, [copies: number, functions: Record<string, [runs: number, most: number]>]> = {
-  'A mutex': [4, { post: [4, 1] }],
-  'So many a minute, and so many at once': [12, { callApi: [12, 8] }],
-  'Tokens a minute of a paid API': [12, { callApi: [12, 12] }],
-  'When the API says no': [6, { callApi: [7, 8] }],
-  'A door that opens every 200 ms': [4, { step: [4, 1] }],
-  'A limit for each tenant, within a limit for all': [12, { callApi: [12, 10] }],
-  'Tenants of one API': [12, { callApi: [12, 8] }],
-  'Interactive before batch': [10, { reindex: [10, 8], answer: [10, 8] }],
-  'Room for urgent work': [10, { reindex: [10, 6], answer: [10, 8] }],
-  'Readers and a writer': [4, { read: [8, 4], write: [4, 1] }],
-  'A licence that lingers': [8, { simulate: [8, 8] }],
-  'One cron job over many hosts': [4, { backup: [1, 1] }],
-  'A deploy lock': [4, { deploy: [4, 1] }],
-  'Database migrations': [4, { migrate: [4, 1] }],
-  'The workers of a job queue': [6, { work: [12, 20] }],
-};
-
 /** Counts calls, and those that overlap. A heavy job is 5 units. The first call is refused. */
 class Calls {
   readonly runs: Record<string, number> = {};
@@ -158,14 +139,18 @@ class Calls {
   }
 }
 
-test('the blocks of the cookbook do what it says', { timeout: LIMIT }, async () => {
-  const names = readdirSync(BLOCKS).filter((name) => /^cookbook-.*\.mjs$/.test(name));
-  const blocks: { heading: string; block: (client: Client, scope: object) => Promise<void> }[] = await Promise.all(
-    names.map((name) => import(join(BLOCKS, name))),
-  );
-  assert.deepEqual(blocks.map(({ heading }) => heading).sort(), Object.keys(COOKBOOK).sort());
-  for (const { heading, block } of blocks) {
-    const [copies, functions] = COOKBOOK[heading]!;
+interface Copies {
+  heading: string;
+  copies: number;
+  /** By name: how often it runs, and its units at once at most. */
+  functions: Record<string, [runs: number, most: number]>;
+  block: (client: Client, scope: object) => Promise<void>;
+}
+
+test('copies of a block call their functions as often as its words say', { timeout: LIMIT }, async () => {
+  const blocks: Copies[] = await Promise.all(modules('copies').map((name) => import(join(BLOCKS, name))));
+  assert.ok(blocks.length >= 10, 'the documents have blocks');
+  for (const { heading, copies, functions, block } of blocks) {
     const calls = new Calls();
     const scope = Object.fromEntries(Object.keys(functions).map((name) => [name, calls.named(name)]));
     const jobs = [...Array(8).fill(101), ...Array(4).fill(1)];

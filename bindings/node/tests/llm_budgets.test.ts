@@ -64,7 +64,7 @@ class Api {
 /** The program of the page, with the times of the test, on a server of its own. */
 async function asked(margin: number, busy: number): Promise<Api> {
   await using server = await Server.start();
-  const [name] = readdirSync(BLOCKS).filter((name) => name.includes('llm-budgets') && name.endsWith('.mjs'));
+  const [name] = readdirSync(BLOCKS).filter((name) => name.startsWith('run-llm_budgets.test.ts-') && name.endsWith('.mjs'));
   const page = readFileSync(join(BLOCKS, name!), 'utf8');
   const text = page
     .replace('[60_000, 15_000]', `[${WINDOW}, ${margin}]`)

@@ -1,31 +1,24 @@
-"""The Python blocks of the documents: they run, one after the other, and those of the cookbook keep their limits."""
+"""The Python blocks of the documents: they run, one after the other, and in several copies at once keep their limits."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import functools
-import re
 import textwrap
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import documents
 import permits
 import pytest
+from documents import BLOCKS, Block
 from support import LIMIT, Server, in_thread, is_idle, until
-
-ROOT = Path(__file__).parents[3]
-
-
-def _blocks(text: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
 
 def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
     """Runs a block in this scope, on this server."""
@@ -37,27 +30,13 @@ def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
         asyncio.run(asyncio.wait_for(running, LIMIT))
 
 
-# The pages of tasks. test_llm_budgets.py has the other one.
-USE = ["ending", "keep", "lanes", "limits", "losing", "newest", "pause", "rates", "several", "slots", "waiting"]
+ALONE = {block.page: [of.text for of in BLOCKS if of.page == block.page and not of.words] for block in BLOCKS if not block.words}
 
 
-@pytest.mark.parametrize(
-    ("page", "least"),
-    [
-        ("README.md", 1),
-        ("docs/start.md", 1),
-        *((f"docs/use/{page}.md", 1) for page in USE),
-        ("docs/reference/errors.md", 1),
-        ("docs/languages/python.md", 10),
-        ("docs/migration.md", 3),
-        ("bindings/python/README.md", 1),
-    ],
-)
-def test_the_blocks_of_a_page_run(page: str, least: int, server: Server) -> None:
+@pytest.mark.parametrize("page", ALONE)
+def test_the_blocks_without_words_run(page: str, server: Server) -> None:
     client = permits.connect(server.url, recovery="off")
-    blocks = [block for block in _blocks((ROOT / page).read_text()) if "import pytest" not in block]
-    assert len(blocks) >= least
-    for block in blocks:
+    for block in ALONE[page]:
         # The programs around a block: it has a client, and a semaphore without a pinned limit.
         exports = client.semaphore("exports", 4)
         _run(block, server, {"client": client, "exports": exports})
@@ -66,26 +45,6 @@ def test_the_blocks_of_a_page_run(page: str, least: int, server: Server) -> None
 
 
 JOBS = [101] * 8 + [1] * 4
-
-# The entries of the cookbook: copies that run at once, and of each function how often it runs, and its units at once at most.
-COOKBOOK: dict[str, tuple[int, dict[str, tuple[int, int]]]] = {
-    "A mutex": (4, {"post": (4, 1)}),
-    "So many a minute, and so many at once": (12, {"call_api": (12, 8)}),
-    "Tokens a minute of a paid API": (12, {"call_api": (12, 12)}),
-    "When the API says no": (6, {"call_api": (7, 8)}),
-    "A limit that adapts": (0, {}),
-    "A door that opens every 200 ms": (4, {"step": (4, 1)}),
-    "A limit for each tenant, within a limit for all": (12, {"call_api": (12, 10)}),
-    "Tenants of one API": (12, {"call_api": (12, 8)}),
-    "Interactive before batch": (10, {"reindex": (10, 8), "answer": (10, 8)}),
-    "Room for urgent work": (10, {"reindex": (10, 6), "answer": (10, 8)}),
-    "Readers and a writer": (4, {"read": (8, 4), "write": (4, 1)}),
-    "A licence that lingers": (8, {"simulate": (8, 8)}),
-    "One cron job over many hosts": (4, {"backup": (1, 1)}),
-    "A deploy lock": (4, {"deploy": (4, 1)}),
-    "Database migrations": (4, {"migrate": (4, 1)}),
-    "The workers of a job queue": (6, {"work": (12, 20)}),
-}
 
 
 class _Calls:
@@ -117,36 +76,39 @@ class _Calls:
         return call
 
 
-def test_the_blocks_of_the_cookbook_do_what_it_says(server: Server) -> None:
-    entries = (ROOT / "docs/cookbook.md").read_text().split("\n## ")[1:]
-    blocks = {entry.partition("\n")[0]: block for entry in entries for block in _blocks(entry)}
-    assert sorted(blocks) == sorted(COOKBOOK), "each entry of the page is tested"
-    for heading, (copies, functions) in COOKBOOK.items():
-        if copies == 0:  # tested below
-            continue
-        calls, jobs, prefix = _Calls(), iter(JOBS), uuid.uuid4().hex
-        scope: dict[str, Any] = {name: calls.named(name) for name in functions}
-        scope["next_job"] = functools.partial(next, jobs, None)
-        # Each copy is a host with a client of its own.
-        clients = [permits.connect(server.url, recovery="off", prefix=prefix) for _ in range(copies)]
-        scopes = [{**scope, "client": client} for client in clients]
-        running = [in_thread(functools.partial(_run, blocks[heading], server, own)) for own in scopes]
-        for copy in running:
-            copy.result(LIMIT)
-        assert calls.runs == {name: runs for name, (runs, _) in functions.items()}, heading
-        over = {name: calls.most[name] for name, (_, most) in functions.items() if calls.most[name] > most}
-        assert not over, heading
-        for name in clients[0].list():
-            state = clients[0].semaphore(name).inspect()
-            assert (state.waiting, [holder for holder in state.holders if not holder.cooling]) == (0, []), name
-        for client in clients:
-            client.close()
+COPIES = [block for block in BLOCKS if block.words.startswith("copies=")]
+
+
+@pytest.mark.parametrize("block", COPIES, ids=lambda block: block.heading)
+def test_copies_of_a_block_call_their_functions_as_often_as_its_words_say(block: Block, server: Server) -> None:
+    copies, *words = block.words.split()
+    # By name: how often it runs, and its units at once at most.
+    functions = {name: [int(number) for number in numbers.split("/")] for name, numbers in (word.split("=") for word in words)}
+    calls, jobs, prefix = _Calls(), iter(JOBS), uuid.uuid4().hex
+    scope: dict[str, Any] = {name: calls.named(name) for name in functions}
+    scope["next_job"] = functools.partial(next, jobs, None)
+    # Each copy is a host with a client of its own.
+    clients = [permits.connect(server.url, recovery="off", prefix=prefix) for _ in range(int(copies.removeprefix("copies=")))]
+    scopes = [{**scope, "client": client} for client in clients]
+    running = [in_thread(functools.partial(_run, block.text, server, own)) for own in scopes]
+    for copy in running:
+        copy.result(LIMIT)
+    assert calls.runs == {name: runs for name, (runs, _) in functions.items()}
+    over = {name: calls.most[name] for name, (_, most) in functions.items() if calls.most[name] > most}
+    assert not over
+    for name in clients[0].list():
+        state = clients[0].semaphore(name).inspect()
+        assert (state.waiting, [holder for holder in state.holders if not holder.cooling]) == (0, []), name
+    for client in clients:
+        client.close()
+
+
+def test_the_blocks_are_found() -> None:
+    assert len(ALONE) >= 10 and len(COPIES) >= 10
 
 
 def test_the_controller_of_the_cookbook_raises_and_halves_the_limit(server: Server) -> None:
-    entries = (ROOT / "docs/cookbook.md").read_text().split("\n## ")
-    (entry,) = (entry for entry in entries if entry.startswith("A limit that adapts"))
-    (block,) = _blocks(entry)
+    (block,) = documents.of(__file__)
     with permits.connect(server.url, recovery="off", prefix=uuid.uuid4().hex) as client:
         api, limits = client.semaphore("api", 8), []
 

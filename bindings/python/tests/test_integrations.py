@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+import documents
 import permits
 import pytest
 from support import LIMIT, Server, free_port, is_idle, until, waiters
 
-ROOT = Path(__file__).parents[3]
 DAYS = [f"day{number}" for number in range(18)]
 
 # A call that writes when it begins, ends and succeeds. The first one for "revoked" revokes the permits that are held.
@@ -69,10 +69,9 @@ class Site:
         self.directory, self.server = directory, server
         self.url = f"{server.url}?recovery=off"
         self.programs: list[subprocess.Popen[str]] = []
-        page = (ROOT / "docs/languages/integrations.md").read_text()
-        blocks = re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-        assert len(blocks) == page.count("```python\n") == 6
-        for name, block in blocks:
+        for text in documents.of(__file__):
+            # The first line is the name of the file.
+            name, block = text.removeprefix("# ").split("\n", 1)
             block = block.replace("redis://127.0.0.1/1", f"{server.url}1")
             (directory / name).write_text(block.replace("redis://127.0.0.1/", self.url))
         (directory / "work.py").write_text(WORK)

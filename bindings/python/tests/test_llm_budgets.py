@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import documents
 import permits
 import pytest
 from support import LIMIT, Server
 
-PAGE = Path(__file__).parents[3] / "docs/use/llm-budgets.md"
 BUDGET = {"requests": 500, "tokens": 90_000}
 
 # Seconds. The page has a minute and 15 s. A call takes LONG at first and SHORT later, so its end moves within the window.
@@ -56,7 +54,7 @@ class _Api:
 
 async def _asked(server: Server, margin: float, api: _Api) -> list[str]:
     """Three hosts, ten tenants, and one that asks once when the others are in line. The tenants in the order of replies."""
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = documents.of(__file__)
     text = block.replace("MINUTE, LONGEST_CALL = 60, 15", f"MINUTE, LONGEST_CALL = {WINDOW}, {margin}")
     assert text != block, "the page has the two times"
     text = text.replace("redis://127.0.0.1/", f"{server.url}?recovery=off")
@@ -70,7 +68,7 @@ async def _asked(server: Server, margin: float, api: _Api) -> list[str]:
 
     try:
         for host in hosts:
-            exec(compile(text, str(PAGE), "exec"), host)
+            exec(compile(text, "llm-budgets.md", "exec"), host)
         tasks = [asyncio.ensure_future(ask(hosts[n % 3], f"tenant-{n % 10}")) for n in range(CALLS - 1)]
         await asyncio.sleep(WINDOW / 4)
         tasks.append(asyncio.ensure_future(ask(hosts[0], "small")))

@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import documents
 import permits
 import pytest
 from support import LIMIT, is_idle
@@ -283,8 +284,7 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
 
 
 def test_the_example_of_the_page_runs(project: Project) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/languages/python.md").read_text(), re.MULTILINE | re.DOTALL)
-    (block,) = [block for block in blocks if "import pytest" in block]
+    (block,) = documents.of(__file__)
     project.pytester.makepyfile(training="def train(device): assert device in (0, 1)")
     code, output = project.run(block, f"--permits-url={project.url}")
     assert code == 0 and "2 passed" in output, output

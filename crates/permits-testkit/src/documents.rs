@@ -1,8 +1,8 @@
-//! The tables and blocks of code of the directory `docs`, which tests compare with the programs that they
-//! describe, and run.
+//! The tables and blocks of code of the documents, which tests compare with the programs that they describe,
+//! and run. A block says by its info words what runs it: see [`Run`].
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The text of a document, such as `start.md`.
 #[track_caller]
@@ -27,30 +27,122 @@ pub fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// A block of code.
+/// A page of the documents.
 #[derive(Debug)]
+pub struct Page {
+    /// Its path in the repository.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// The pages that users read: `README.md`, those of the packages and of `contrib`, and everything below
+/// `docs`, in the order of their paths.
+pub fn pages() -> Vec<Page> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut paths = vec![root.join("README.md")];
+    for (directory, depth) in [("docs", usize::MAX), ("bindings", 1), ("contrib", 1)] {
+        add_pages(&root.join(directory), depth, &mut paths);
+    }
+    paths.sort();
+    let page = |path: PathBuf| Page {
+        text: fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+        path: path.strip_prefix(&root).expect("it is below").display().to_string(),
+    };
+    paths.into_iter().map(page).collect()
+}
+
+fn add_pages(directory: &Path, depth: usize, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() && depth > 0 {
+            add_pages(&path, depth - 1, paths);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            paths.push(path);
+        }
+    }
+}
+
+/// A block of code.
+#[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
+    /// The path of its page.
+    pub page: &'a str,
     /// The nearest heading above it, of any level.
     pub heading: &'a str,
-    /// The word behind the fence, such as `sh`.
+    /// The first of the info words behind the fence, such as `sh`.
     pub language: &'a str,
-    /// The words behind the language, which readers of the page do not see.
-    pub attributes: &'a str,
+    /// The other info words, which readers of the page do not see.
+    pub words: &'a str,
     /// Its lines.
     pub text: &'a str,
 }
 
-/// The blocks of code of a page.
-pub fn blocks(page: &str) -> impl Iterator<Item = Block<'_>> {
-    let mut heading = "";
-    let mut parts = page.split("\n```");
-    std::iter::from_fn(move || {
-        let nearest = parts.next()?.lines().rfind(|line| line.starts_with('#'));
-        heading = nearest.map_or(heading, |line| line.trim_start_matches('#').trim());
-        let (kind, text) = parts.next()?.split_once('\n')?;
-        let (language, attributes) = kind.split_once(' ').unwrap_or((kind, ""));
-        Some(Block { heading, language, attributes, text })
-    })
+/// How a block is run, by its info words. `CONTRIBUTING.md` explains them.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Run<'a> {
+    /// No words: by the runner of its language.
+    Alone,
+    /// `copies=4 post.sh=8/1`: four copies at once, which call `post.sh` 8 times, and once at once at most.
+    Copies(usize, Vec<(&'a str, usize, usize)>),
+    /// `situation=NAME`: the commands of an operator, in a situation that has this name.
+    Situation(&'a str),
+    /// `run=FILE WORDS`: by a test of its own in this file, which reads the words.
+    By(&'a str, &'a str),
+    /// `not run: REASON`.
+    Not(&'a str),
+}
+
+impl Page {
+    /// Its blocks of code.
+    pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
+        let (page, mut heading) = (&*self.path, "");
+        let mut parts = self.text.split("\n```");
+        std::iter::from_fn(move || {
+            let nearest = parts.next()?.lines().rfind(|line| line.starts_with('#'));
+            heading = nearest.map_or(heading, |line| line.trim_start_matches('#').trim());
+            let (info, text) = parts.next()?.split_once('\n')?;
+            let (language, words) = info.split_once([' ', ',']).unwrap_or((info, ""));
+            Some(Block { page, heading, language, words, text })
+        })
+    }
+}
+
+impl<'a> Block<'a> {
+    /// How it is run. `None` if its words say nothing of the kind.
+    pub fn run(&self) -> Option<Run<'a>> {
+        let (first, rest) = self.words.split_once(' ').unwrap_or((self.words, ""));
+        if let Some((_, reason)) = self.words.split_once("not run: ") {
+            return (!reason.is_empty()).then_some(Run::Not(reason));
+        }
+        match first.split_once('=') {
+            None if first.is_empty() => Some(Run::Alone),
+            // A word of rustdoc: the block is compiled.
+            None if (self.language, self.words) == ("rust", "no_run") => Some(Run::Alone),
+            Some(("run", file)) => Some(Run::By(file, rest)),
+            Some(("situation", name)) if rest.is_empty() => Some(Run::Situation(name)),
+            Some(("copies", number)) => {
+                let function = |word: &'a str| {
+                    let (name, numbers) = word.split_once('=')?;
+                    let (runs, most) = numbers.split_once('/')?;
+                    Some((name, runs.parse().ok()?, most.parse().ok()?))
+                };
+                let functions = rest.split_whitespace().map(function).collect::<Option<_>>()?;
+                Some(Run::Copies(number.parse().ok()?, functions))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The blocks that a test runs, of a source file with this name.
+#[track_caller]
+pub fn blocks_of<'a>(pages: &'a [Page], file: &str) -> Vec<Block<'a>> {
+    let blocks = pages.iter().flat_map(Page::blocks);
+    let found: Vec<_> =
+        blocks.filter(|block| matches!(block.run(), Some(Run::By(name, _)) if name == file)).collect();
+    assert!(!found.is_empty(), "no block has the words run={file}");
+    found
 }
 
 /// The words of a cell that are in backticks, sorted.

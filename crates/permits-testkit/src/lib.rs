@@ -57,7 +57,7 @@
 //! - [`resp`]: a tiny client, so that tests observe a server independently of the client that they test.
 //! - [`requests`]: the table of requests, which the tests of every door walk, and what arrives at a server.
 //! - [`random`]: the seed of a random test, and the number of its cases.
-//! - [`documents`]: the tables of the documents, which tests compare with the programs.
+//! - [`documents`]: the tables of the documents, which tests compare with the programs, and their blocks.
 //! - [`sound`]: steps that cannot fail in a sound test.
 //! - [`skip`]: tests that the server under test cannot run.
 //! - [`wait`]: bounded polling, and the one limit of every wait.

@@ -144,33 +144,29 @@ const _: () = {
     crosses_threads::<RenewError>();
 };
 
-/// The pages with examples, so that these are compiled and run.
+/// The pages with Rust blocks, so that these are compiled and run. A test of the test kit demands that each
+/// is here.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../../docs/cookbook.md")]
-    mod cookbook {}
-    #[doc = include_str!("../../../docs/migration.md")]
-    mod migration {}
-    #[doc = include_str!("../../../README.md")]
-    mod readme {}
-    #[doc = include_str!("../../../docs/languages/rust.md")]
-    mod rust {}
-    #[doc = include_str!("../../../docs/use/ending.md")]
-    mod use_ending {}
-    #[doc = include_str!("../../../docs/use/keep.md")]
-    mod use_keep {}
-    #[doc = include_str!("../../../docs/use/lanes.md")]
-    mod use_lanes {}
-    #[doc = include_str!("../../../docs/use/losing.md")]
-    mod use_losing {}
-    #[doc = include_str!("../../../docs/use/newest.md")]
-    mod use_newest {}
-    #[doc = include_str!("../../../docs/use/rates.md")]
-    mod use_rates {}
-    #[doc = include_str!("../../../docs/use/several.md")]
-    mod use_several {}
-    #[doc = include_str!("../../../docs/use/slots.md")]
-    mod use_slots {}
-    #[doc = include_str!("../../../docs/use/waiting.md")]
-    mod use_waiting {}
+    macro_rules! pages {
+        ($($name:ident = $page:literal,)*) => {
+            $(#[doc = include_str!(concat!("../../../", $page))] mod $name {})*
+        };
+    }
+
+    pages! {
+        readme = "README.md",
+        cookbook = "docs/cookbook.md",
+        rust = "docs/languages/rust.md",
+        migration = "docs/migration.md",
+        ending = "docs/use/ending.md",
+        keep = "docs/use/keep.md",
+        lanes = "docs/use/lanes.md",
+        losing = "docs/use/losing.md",
+        newest = "docs/use/newest.md",
+        rates = "docs/use/rates.md",
+        several = "docs/use/several.md",
+        slots = "docs/use/slots.md",
+        waiting = "docs/use/waiting.md",
+    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::cookbook::{command, log_of};
+use crate::documents::copies::{command, log_of};
 use crate::serve::{Serve, TOKEN};
 use crate::support::{Local, Running, Store as _, permits, prepare, until_counts};
 

@@ -2,13 +2,12 @@
 
 mod action;
 mod calls;
-mod cookbook;
 mod doctor;
+mod documents;
 mod ends;
 mod generate;
 mod hold;
 mod kubernetes;
-mod languages;
 mod limits;
 mod line;
 mod list;
@@ -17,11 +16,9 @@ mod monitoring;
 mod names;
 mod output;
 mod packaging;
-mod pages;
 mod pipelines;
 mod requests;
 mod revoke;
-mod runbook;
 mod serve;
 mod signals;
 mod start;

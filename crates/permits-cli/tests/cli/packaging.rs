@@ -10,7 +10,7 @@ use permits_testkit::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cookbook::{command, log_of};
+use crate::documents::copies::{command, log_of};
 use crate::support::add_program;
 
 fn root() -> PathBuf {

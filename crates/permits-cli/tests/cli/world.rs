@@ -1,5 +1,5 @@
-//! A store, programs that use it, and the terminal of an operator: for the commands of
-//! `docs/operate/runbook.md` and of [`calls`](crate::calls).
+//! A store, programs that use it, and the terminal of an operator: for the commands of the
+//! [`documents`](crate::documents) and of [`calls`](crate::calls).
 
 use std::process::Command;
 use std::sync::LazyLock;
@@ -226,7 +226,7 @@ impl World {
 
     /// Starts a program in the background, and waits until it holds or waits. Returns its number.
     #[track_caller]
-    fn request(&mut self, command: &str) -> usize {
+    pub(crate) fn request(&mut self, command: &str) -> usize {
         let before = self.in_use();
         let number = self.start(command);
         let came = wait::until(|| self.in_use() > before);
@@ -302,24 +302,41 @@ impl World {
         until_counts(self, NAME, expected);
     }
 
-    /// Runs the commands of the page, and compares their output with the page's.
+    /// Runs the commands of a page. One that ends in ` &` is started, and holds, waits or serves when the
+    /// next one is run; `$!` is its process id.
     #[track_caller]
-    pub(crate) fn run_steps(&mut self, steps: &[Step]) {
-        if is_missing_a_program(steps) {
+    pub(crate) fn walk(&mut self, steps: Vec<Step>) {
+        if is_missing_a_program(&steps) {
             return;
         }
-        for Step { command, output: shown } in steps {
-            let command = self.replaced.iter().fold(command.clone(), |all, (old, new)| all.replace(old, new));
-            let script = format!("exec 2>&1\n{command}");
-            let limit =
-                if READS.iter().any(|read| command.starts_with(read)) { HANGS } else { Duration::ZERO };
-            let mut printed = String::new();
-            let is_shown = wait::within(limit, || {
-                printed = self.call(&script).stdout;
-                constant_part(&printed) == constant_part(shown)
-            });
-            assert!(is_shown, "$ {command}\n{printed}\nin place of\n{shown}\nof the page");
+        for Step { command, output } in steps {
+            match command.strip_suffix(" &") {
+                Some(serve) if serve.starts_with("permits serve") => {
+                    self.serve("");
+                }
+                Some(program) => {
+                    self.request(program);
+                }
+                None => {
+                    let last = format!("$P{}", self.programs.len());
+                    self.prints(&command.replace("$!", &last), &output);
+                }
+            }
         }
+    }
+
+    /// Runs a command, and compares its output with the page's.
+    #[track_caller]
+    fn prints(&mut self, command: &str, shown: &str) {
+        let command = self.replaced.iter().fold(command.to_owned(), |all, (old, new)| all.replace(old, new));
+        let script = format!("exec 2>&1\n{command}");
+        let limit = if READS.iter().any(|read| command.starts_with(read)) { HANGS } else { Duration::ZERO };
+        let mut printed = String::new();
+        let is_shown = wait::within(limit, || {
+            printed = self.call(&script).stdout;
+            constant_part(&printed) == constant_part(shown)
+        });
+        assert!(is_shown, "$ {command}\n{printed}\nin place of\n{shown}\nof the page");
     }
 }
 

@@ -3,20 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The directories with documents.
-const DIRECTORIES: [&str; 7] =
-    [".", "docs", "docs/inside", "docs/languages", "docs/operate", "docs/reference", "docs/use"];
-
-/// The directories with documents of the laboratory, and its place.
-const LAB: &str = "lab";
-const OF_LAB: [&str; 6] =
-    [LAB, "lab/comparison", "lab/comparison/peers", "lab/comparison/results", "lab/judge", "lab/recipes"];
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use crate::tidy::{files, repository};
 
 /// The lines outside blocks of code.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
@@ -62,25 +51,21 @@ fn fault(path: &Path, text: &str, target: &str) -> Option<&'static str> {
 
 #[test]
 fn each_link_leads_to_a_file_and_a_heading() {
+    let (root, mut documents) = (repository(), Vec::new());
+    files(&root, &mut documents);
+    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     let (mut checked, mut faults) = (0, Vec::new());
-    let has_lab = repository().join(LAB).exists();
-    let of_lab = OF_LAB.into_iter().filter(|_| has_lab);
-    for directory in DIRECTORIES.into_iter().chain(of_lab) {
-        for entry in fs::read_dir(repository().join(directory)).expect("it can be read") {
-            let path = entry.expect("it can be read").path();
-            if path.extension().is_none_or(|extension| extension != "md") {
+    let has_lab = root.join("lab").exists();
+    for path in documents {
+        let text = fs::read_to_string(&path).expect("it is a text");
+        for target in targets(&text) {
+            let is_in_lab = target.trim_start_matches("../").starts_with("lab/");
+            if is_in_lab && !has_lab {
                 continue;
             }
-            let text = fs::read_to_string(&path).expect("it is a text");
-            for target in targets(&text) {
-                let is_in_lab = target.trim_start_matches("../").starts_with("lab/");
-                if is_in_lab && !has_lab {
-                    continue;
-                }
-                checked += 1;
-                if let Some(fault) = fault(&path, &text, target) {
-                    faults.push(format!("{}: {target}: {fault}", path.display()));
-                }
+            checked += 1;
+            if let Some(fault) = fault(&path, &text, target) {
+                faults.push(format!("{}: {target}: {fault}", path.display()));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The test kit itself: the parts that a verdict rests on and that no other suite would miss.
 
+mod blocks;
 mod client_checks;
 mod inspections;
 mod limits;

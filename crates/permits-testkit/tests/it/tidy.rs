@@ -9,16 +9,16 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("it is there")
 }
 
-/// The files of prose and code, without other programs' and what is built.
+/// The files of prose and code, without what is built.
 pub(crate) fn files(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).expect("it can be read") {
         let path = entry.expect("it can be read").path();
         let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
         if path.is_dir() {
-            if !matches!(&*name, "target" | "peers" | ".git" | "node_modules" | "dist") {
+            if !matches!(&*name, "target" | ".git" | "node_modules" | "dist") {
                 files(&path, all);
             }
-        } else if name != "CHANGELOG.md" && name != "tidy.rs" {
+        } else {
             all.push(path);
         }
     }

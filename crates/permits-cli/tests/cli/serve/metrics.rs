@@ -291,14 +291,10 @@ fn a_file_of_metrics_is_replaced_as_a_whole() {
         return;
     }
     let store = Local::new();
-    let page = documents::read("reference/metrics.md");
-    let mut blocks = documents::blocks(&page);
-    let block = blocks.find(|block| block.heading == "Metrics of the store" && block.language == "sh");
+    let pages = documents::pages();
+    let [block] = documents::blocks_of(&pages, "metrics.rs")[..] else { panic!("one is tested") };
     let directory = tempfile::tempdir().expect("a directory");
-    let script = block
-        .expect("the page has one")
-        .text
-        .replace("/var/lib/node_exporter", directory.path().to_str().expect("text"));
+    let script = block.text.replace("/var/lib/node_exporter", directory.path().to_str().expect("text"));
     let path = directory.path().join("permits.prom");
     let write = |address: SocketAddr| {
         let script = script.replace("127.0.0.1:9710", &address.to_string());

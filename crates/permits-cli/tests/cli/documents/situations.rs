@@ -1,7 +1,8 @@
-//! The situations of the runbook.
+//! The situations of an operator on the pages, most of them of the runbook.
 
 use std::time::Duration;
 
+use crate::support::prepare;
 use crate::world::World;
 
 pub(super) fn all_held(world: &mut World) {
@@ -192,4 +193,16 @@ pub(super) fn unreadable(world: &mut World) {
 pub(super) fn old_metrics(world: &mut World) {
     world.run("echo permits_store_scrape_timestamp_seconds 1795370313.823 >permits.prom");
     world.serve("");
+}
+
+pub(super) fn nightly_held(world: &mut World) {
+    prepare(world, "nightly");
+    world.request("permits run nightly --limit 1 --label 'alice: backup.sh' sleep 1000");
+    world.run("printf '#!/bin/sh\n' >backup.sh; chmod +x backup.sh");
+}
+
+pub(super) fn two_tenants(world: &mut World) {
+    prepare(world, "api/tenant-1");
+    world.request("permits run api/tenant-1 --limit 10 --weight 4 sleep 1000");
+    world.run("permits limit api/tenant-2 10 --declare");
 }

@@ -1,8 +1,6 @@
-//! The commands of docs/cookbook.md, as they stand there: several copies of each at once, beside a log of the
-//! scripts that they start. The Python package tests the blocks in Python.
-//!
-//! The first line of a block has words that its readers do not see: `copies=4` of the commands run at once,
-//! and `post.sh=8/1` is run 8 times by them, and once at once at most.
+//! The commands in blocks with the words `copies=N`: several copies of each at once, beside a log of the
+//! programs that they start. `post.sh=8/1` is run 8 times by them, and once at once at most. The packages for
+//! Python and Node run the blocks in their languages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +9,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use permits_testkit::Server;
-use permits_testkit::documents::{self, Block};
+use permits_testkit::documents::{self, Block, Page, Run};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -19,6 +17,9 @@ use crate::support::{Running, add_program, gate, output, status};
 
 /// Writes its name and `+` when it begins, its name and `-` when it ends. A short line is appended at once.
 const SCRIPT: &str = "#!/bin/sh\necho \"${0##*/} +\" >>log\nsleep 0.2\necho \"${0##*/} -\" >>log\n";
+
+/// The languages of the packages, which run their blocks themselves.
+const IN_PACKAGES: [&str; 2] = ["python", "ts"];
 
 /// The commands of a block, as a shell runs them: of none, if it is a program.
 fn commands(block: &Block<'_>) -> String {
@@ -54,8 +55,10 @@ pub(crate) fn command(kind: &str, line: &str) -> String {
 fn shell(server: &Server, commands: &str) -> Command {
     // A new server grants nothing at first, because it may have lost its state.
     let url = format!("{}?recovery=off", server.url());
-    let mut shell = crate::support::shell(&url, &format!("set -eu\n{commands}"));
-    shell.env("CI_JOB_ID", "1");
+    // Its programs are in the directory in which it runs.
+    let commands = commands.replace("redis://127.0.0.1/", &url);
+    let mut shell = crate::support::shell(&url, &format!("set -eu\nPATH=$PWD:$PATH\n{commands}"));
+    shell.env("CI_JOB_ID", "1").env("BRANCH", "main").env("USER", "app");
     shell
 }
 
@@ -71,29 +74,22 @@ pub(crate) fn log_of(commands: &str, copies: usize, scripts: &[&str]) -> String 
         let output = running.finish();
         assert_eq!(output.code, 0, "{commands}{}", output.stderr);
     }
-    fs::read_to_string(directory.path().join("log")).expect("a script ran")
+    fs::read_to_string(directory.path().join("log")).unwrap_or_default()
 }
 
 #[test]
-fn the_commands_of_the_cookbook_do_what_it_says() {
-    let page = documents::read("cookbook.md");
-    for block in documents::blocks(&page) {
-        let (heading, commands) = (block.heading, commands(&block));
-        if commands.is_empty() {
-            continue;
-        }
-        let number = |text: &str| text.parse::<usize>().expect("a number");
-        let (copies, scripts) = block.attributes.split_once(' ').expect(heading);
-        let copies = number(copies.strip_prefix("copies=").expect(heading));
+fn copies_of_a_block_call_their_scripts_as_often_as_its_words_say() {
+    let pages = documents::pages();
+    let mut found = 0;
+    for block in pages.iter().flat_map(Page::blocks).filter(|block| !IN_PACKAGES.contains(&block.language)) {
+        let Some(Run::Copies(copies, scripts)) = block.run() else { continue };
+        found += 1;
+        let place = format!("{}: {}", block.page, block.heading);
         // By name: the runs so far, those at once, all runs, and those at once at most.
-        let scripts = scripts.split(' ').map(|word| {
-            let (name, numbers) = word.split_once('=').expect(heading);
-            let (runs, most) = numbers.split_once('/').expect(heading);
-            (name, [0, 0, number(runs), number(most)])
-        });
+        let scripts = scripts.into_iter().map(|(name, runs, most)| (name, [0, 0, runs, most]));
         let mut scripts: BTreeMap<&str, [usize; 4]> = scripts.collect();
         let names: Vec<&str> = scripts.keys().copied().collect();
-        let log = log_of(&commands, copies, &names);
+        let log = log_of(&commands(&block), copies, &names);
         for line in log.lines() {
             let (name, event) = line.split_once(' ').expect("a name and what happened");
             let [ran, at_once, _, most] = scripts.get_mut(name).expect("the script is known");
@@ -102,13 +98,14 @@ fn the_commands_of_the_cookbook_do_what_it_says() {
                 continue;
             }
             (*ran, *at_once) = (*ran + 1, *at_once + 1);
-            assert!(at_once <= most, "{heading}: {at_once} of {name} at once:\n{log}");
+            assert!(at_once <= most, "{place}: {at_once} of {name} at once:\n{log}");
             let all: usize = scripts.values().map(|[_, at_once, ..]| at_once).sum();
             let writers = scripts.get("write.sh").map_or(0, |[_, at_once, ..]| *at_once);
-            assert!(writers == 0 || all == 1, "{heading}:\n{log}");
+            assert!(writers == 0 || all == 1, "{place}:\n{log}");
         }
-        assert!(scripts.values().all(|[ran, _, runs, _]| ran == runs), "{heading}: {scripts:?}");
+        assert!(scripts.values().all(|[ran, _, runs, _]| ran == runs), "{place}: {scripts:?}");
     }
+    assert!(found > 20, "only {found} blocks were found");
 }
 
 /// Ends with 29 after a 429 of the server at `$API`.
@@ -121,9 +118,10 @@ read -r _ code _ <&3
 
 #[test]
 fn a_429_pauses_the_line_of_all_hosts() {
-    let page = documents::read("cookbook.md");
-    let block = documents::blocks(&page).find(|block| block.heading == "When the API says no");
-    let commands = commands(&block.expect("it is there"));
+    let pages = documents::pages();
+    let mut blocks = pages.iter().flat_map(Page::blocks).filter(|block| block.language == "sh");
+    let block = blocks.find(|block| block.text.contains("--reason 429")).expect("a page has it");
+    let commands = commands(&block);
     let (server, directory) = (Server::start(), TempDir::new().expect("a directory"));
     add_program(directory.path(), "call-api.sh", CALL_API);
     let api = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -150,12 +148,13 @@ fn a_429_pauses_the_line_of_all_hosts() {
 
 #[test]
 fn the_holds_of_the_cookbook_are_its_runs_without_the_command() {
-    let (page, server) = (documents::read("cookbook.md"), Server::start());
-    let holds: Vec<&str> = page.split('`').filter(|code| code.starts_with("permits hold ")).collect();
+    let (pages, server) = (documents::pages(), Server::start());
+    let page = pages.iter().find(|page| page.path.ends_with("/cookbook.md")).expect("it is there");
+    let holds: Vec<&str> = page.text.split('`').filter(|code| code.starts_with("permits hold ")).collect();
     assert_eq!(holds.len(), 8, "each of the page");
     for hold in holds {
         let run = format!("{} ./", hold.replacen("hold", "run", 1));
-        assert!(documents::blocks(&page).any(|block| commands(&block).contains(&run)), "{hold}");
+        assert!(page.blocks().any(|block| commands(&block).contains(&run)), "{hold}");
         let mut command = shell(&server, &format!("TENANT=acme; {hold}"));
         let input = gate(&mut command);
         let running = Running::until(&mut command, "\"granted\"");

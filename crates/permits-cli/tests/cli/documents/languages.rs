@@ -1,10 +1,11 @@
-//! The programs of docs/languages/any.md and docs/migration.md, as they stand there, in the languages that
-//! this machine has.
+//! The programs in blocks with the words `run=languages.rs`, which use `permits hold` without a package: in
+//! the languages that this machine has.
 
 use std::fs;
 use std::process::Command;
 
-use permits_testkit::{documents, skip};
+use permits_testkit::documents::{self, Block, Run};
+use permits_testkit::skip;
 use tempfile::TempDir;
 
 use crate::support::{
@@ -36,12 +37,11 @@ struct Example {
 }
 
 impl Example {
-    /// The program of docs/languages/any.md in this language; `None` if the machine does not have the
-    /// language.
+    /// The program in this language; `None` if the machine does not have the language.
     #[track_caller]
     fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
         let (kind, ..) = language;
-        let block = program("languages/any.md", kind);
+        let block = program(kind, "");
         let lines = block.lines().count();
         assert!(lines <= MAX_LINES, "{kind} has {lines} lines");
         Self::of(language, &block, work)
@@ -104,14 +104,28 @@ impl Example {
     }
 }
 
-/// The one program of the page in this language.
+/// The one program in this language whose block has these further words.
 #[track_caller]
-fn program(page: &str, language: &str) -> String {
-    let page = documents::read(page);
-    let mut blocks = documents::blocks(&page).filter(|block| block.language == language);
-    let text = blocks.next().map(|block| block.text.to_owned() + "\n").expect("there is a program");
-    assert!(blocks.next().is_none(), "there are several programs in {language}");
+fn program(language: &str, words: &str) -> String {
+    let pages = documents::pages();
+    let blocks = documents::blocks_of(&pages, "languages.rs");
+    let is_it = |block: &&Block<'_>| {
+        block.language == language && matches!(block.run(), Some(Run::By(_, of)) if of == words)
+    };
+    let mut found = blocks.iter().filter(is_it);
+    let text = found.next().map(|block| block.text.to_owned() + "\n").expect("there is a program");
+    assert!(found.next().is_none(), "there are several programs in {language}");
     text
+}
+
+#[test]
+fn each_program_of_the_pages_is_run() {
+    let pages = documents::pages();
+    for block in documents::blocks_of(&pages, "languages.rs") {
+        let (language, functions) = (block.language, block.words.ends_with(" functions"));
+        let is_run = LANGUAGES.iter().any(|(kind, ..)| *kind == language);
+        assert!(is_run && (!functions || language == "javascript"), "{block:?}");
+    }
 }
 
 #[test]
@@ -161,7 +175,7 @@ fn the_programs_kill_their_works_when_permits_hold_is_killed() {
     }
 }
 
-/// A use of the functions of docs/migration.md: all permits, one more, and one that is lost.
+/// A use of the functions: all permits, one more, and one that is lost.
 const IN_NODE: &str = r#"
 (async () => {
   const permits = await Promise.all([1, 2, 3, 4, 5].map(() => acquire("exports", "--limit", "5")));
@@ -180,7 +194,7 @@ const IN_NODE: &str = r#"
 #[test]
 fn the_functions_for_node_acquire_release_and_notice_a_loss() {
     let language = LANGUAGES.into_iter().find(|(kind, ..)| *kind == "javascript").expect("it is there");
-    let text = program("migration.md", "javascript") + IN_NODE;
+    let text = program("javascript", "functions") + IN_NODE;
     let Some(example) = Example::of(language, &text, "") else { return };
     let program = example.start();
     program.prints("held");

@@ -1,0 +1,6 @@
+//! The blocks of the documents that use the command, as they stand there: CONTRIBUTING.md, "Blocks of code".
+
+mod console;
+pub(crate) mod copies;
+mod languages;
+mod situations;
