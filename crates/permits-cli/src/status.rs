@@ -122,15 +122,57 @@ pub(crate) fn summary(inspection: &Inspection) -> String {
 }
 
 fn human(inspection: &Inspection) -> String {
-    let Inspection { holders, waiters, lanes, .. } = inspection;
-    let (mut text, columns) = (summary(inspection) + "\n", columns());
-    if inspection.waiting > 0
-        && let Some(waits) = waits(&inspection.waits)
-    {
-        let _ = writeln!(text, "{waits}");
+    let Described { lines, .. } = describe(inspection, columns());
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// A semaphore as `status` prints it, and as `top` shows it.
+#[derive(Default)]
+pub(crate) struct Described {
+    /// The first is the summary.
+    pub(crate) lines: Vec<String>,
+    /// The index of the line of each holder and waiter, in the order of [`listed`].
+    pub(crate) rows: Vec<usize>,
+}
+
+impl Described {
+    /// Adds a table below an empty line.
+    fn add(&mut self, table: &str) {
+        self.lines.push(String::new());
+        self.lines.extend(table.lines().map(str::to_owned));
+    }
+
+    /// Adds a table of so many holders or waiters, and the number of those that are not listed.
+    fn add_rows(&mut self, table: &str, rows: usize, unlisted: u64, noun: &str) {
+        self.add(table);
+        self.rows.extend(self.lines.len() - rows..self.lines.len());
+        if unlisted > 0 {
+            self.lines.push(format!("… and {unlisted} more {noun}"));
+        }
+    }
+}
+
+/// The holders, first those that still hold, since the others are no longer there.
+fn holders(inspection: &Inspection) -> impl Iterator<Item = &HolderInfo> {
+    let of = |cooling| inspection.holders.iter().filter(move |info| info.cooling == cooling);
+    of(false).chain(of(true))
+}
+
+/// The names of the listed holders and waiters, in the order of their lines.
+pub(crate) fn listed(inspection: &Inspection) -> impl Iterator<Item = &str> {
+    let waiters = inspection.waiters.iter().map(|info| &*info.holder);
+    holders(inspection).map(|info| &*info.holder).chain(waiters)
+}
+
+/// Describes a semaphore in lines of `columns`, apart from the summary, which may be wider.
+pub(crate) fn describe(inspection: &Inspection, columns: usize) -> Described {
+    let Inspection { waiters, lanes, .. } = inspection;
+    let mut all = Described { lines: vec![summary(inspection)], rows: Vec::new() };
+    if inspection.waiting > 0 {
+        all.lines.extend(waits(&inspection.waits));
     }
     let title = if lanes.is_empty() { "LABEL" } else { "[LANE] LABEL" };
-    if !holders.is_empty() {
+    if !inspection.holders.is_empty() {
         let row = |info: &HolderInfo| {
             let numbers = [u64::from(info.weight), u64::from(info.slot), info.token].map(|n| n.to_string());
             let [weight, slot, token] = numbers;
@@ -139,12 +181,10 @@ fn human(inspection: &Inspection) -> String {
             Row { cells, text: Text::of(info.lane.as_deref(), info.label.as_deref()) }
         };
         let head = ["HOLDER", "WEIGHT", "SLOT", "TOKEN", "LEASE", "AGE"];
-        // Those that cool are no longer there.
-        let (cooling, holding): (Vec<_>, Vec<_>) = holders.iter().partition(|info| info.cooling);
-        let rows = holding.into_iter().chain(cooling).map(row).collect();
+        let rows: Vec<_> = holders(inspection).map(row).collect();
+        let (number, unlisted) = (rows.len(), unlisted_units(inspection));
         let table = Table { head, essential: head.len(), text: title, rows };
-        let _ = write!(text, "\n{}", table.print_sparing(TOKEN, columns));
-        more(&mut text, unlisted_units(inspection), "units held by others");
+        all.add_rows(&table.print_sparing(TOKEN, columns), number, unlisted, "units held by others");
     }
     if !waiters.is_empty() {
         let row = |info: &WaiterInfo| {
@@ -155,8 +195,7 @@ fn human(inspection: &Inspection) -> String {
         let head = ["WAITER", "WEIGHT", "BEFORE", "AGE"];
         let rows = waiters.iter().map(row).collect();
         let table = Table { head, essential: head.len(), text: title, rows };
-        let _ = write!(text, "\n{}", table.print(columns));
-        more(&mut text, unlisted_waiters(inspection), "waiting");
+        all.add_rows(&table.print(columns), waiters.len(), unlisted_waiters(inspection), "waiting");
     }
     if !lanes.is_empty() {
         let row = |info: &LaneInfo| {
@@ -166,7 +205,7 @@ fn human(inspection: &Inspection) -> String {
         };
         let rows = lanes.iter().map(row).collect();
         let table = Table { head: ["LANE", "WAITING", "HELD"], essential: 3, text: "", rows };
-        let _ = write!(text, "\n{}", table.print(columns));
+        all.add(&table.print(columns));
     }
     if !inspection.changes.is_empty() {
         let row = |info: &ChangeInfo| {
@@ -175,20 +214,14 @@ fn human(inspection: &Inspection) -> String {
         };
         let rows = inspection.last_changes().map(row).collect();
         let table = Table { head: ["OPERATOR", "AGE"], essential: 2, text: "LAST CHANGES", rows };
-        let _ = write!(text, "\n{}", table.print(columns));
+        all.add(&table.print(columns));
     }
-    text
+    all
 }
 
 /// The author and the age of a change that is in force, if the store remembers it.
 pub(crate) fn by(change: Option<&ChangeInfo>) -> String {
     change.map_or_else(String::new, |info| format!(" by {} {} ago", info.by, duration(info.age)))
-}
-
-fn more(text: &mut String, count: u64, noun: &str) {
-    if count > 0 {
-        let _ = writeln!(text, "… and {count} more {noun}");
-    }
 }
 
 fn seconds(duration: Duration) -> String {

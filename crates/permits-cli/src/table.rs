@@ -93,15 +93,6 @@ pub(crate) struct Table<const N: usize> {
 }
 
 impl<const N: usize> Table<N> {
-    /// The title of the labels: empty if no row has one. `has_lanes` says that a row may have a lane.
-    pub(crate) fn label_title(rows: &[Row<N>], has_lanes: bool) -> &'static str {
-        match rows.iter().all(|row| row.text.is_empty()) {
-            true => "",
-            false if has_lanes => "[LANE] LABEL",
-            false => "LABEL",
-        }
-    }
-
     /// The heading and a line for each row, each at most `columns` wide.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         let widths: [usize; N] = std::array::from_fn(|column| {

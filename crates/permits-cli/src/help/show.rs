@@ -78,17 +78,14 @@ macro_rules! keys {
         "\
 Keys:
   Up Down PgUp PgDn Home End k j  select
-  Enter      open: the holders, oldest first, and the waiters
+  Enter      open: the holders, oldest first, and the waiters, as
+             permits status shows them
   Esc        back, or show all names again
   s          sort by need, name, held, waiting, or waited: the longest
              wait. By need: stopped with waiters, beyond an alert, the
              longest wait, unreadable, stopped, in use, idle
   b          show only semaphores with holders or waiters; or all
   /          show only names that contain a text
-  p l u a c d r
-             show the command that pauses or resumes, sets the limit,
-             unpins it, sets the alert, closes or opens the line,
-             deletes, or revokes the selected permit or place in line
   ?          this help
   Ctrl-Z     suspend
   q, Ctrl-C  quit
@@ -114,10 +111,8 @@ Examples:
   password.
 
 Screen:
-  The visible semaphores are read every second. To sort by numbers, or to
-  hide those without holders and waiters, all are read, up to 10,000, in a
-  tenth of the time at most. The settings of the store are diagnosed every
-  minute, without writing: a line shows the first problem.",
+  The visible semaphores are read every second; all, up to 10,000, in a
+  tenth of the time at most.",
     exit_codes!("    0  quit\n")
 );
 

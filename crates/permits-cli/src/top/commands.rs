@@ -27,26 +27,22 @@ impl Commands {
         Self { store: options.flatten().collect() }
     }
 
-    /// The command of a key: what `p`, say, would do to this semaphore, or to this holder or waiter of it.
-    pub(super) fn of_key(
-        &self,
-        key: char,
-        name: &str,
-        row: &ListRow,
-        holder: Option<&str>,
-    ) -> Option<Command> {
-        Some(match key {
-            'p' if row.paused => self.command("resume", &[name], &[]),
-            'p' => self.command("pause", &[name], &["--for", "10m"]),
-            'l' => self.command("limit", &[name, &row.limit.unwrap_or(1).to_string()], &[]),
-            'u' => self.command("limit", &[name], &["--unpin"]),
-            'a' => self.command("alert", &[name], &["--wait", "30s", "--waiting", "100"]),
-            'c' if row.closed.is_some() => self.command("open", &[name], &[]),
-            'c' => self.command("close", &[name], &["--reason", ""]),
-            'd' => self.command("delete", &[name], &[]),
-            'r' => self.command("revoke", &[name, holder?], &[]),
-            _ => return None,
-        })
+    /// The commands for a semaphore in this state, and for this holder or waiter of it.
+    pub(super) fn of_row(&self, name: &str, row: &ListRow, holder: Option<&str>) -> Vec<Command> {
+        let revoke = holder.map(|holder| self.command("revoke", &[name, holder], &[]));
+        let pause = match row.paused {
+            true => self.command("resume", &[name], &[]),
+            false => self.command("pause", &[name], &["--for", "10m"]),
+        };
+        let limit = match row.pinned {
+            true => self.command("limit", &[name], &["--unpin"]),
+            false => self.command("limit", &[name, &row.limit.unwrap_or(1).to_string()], &[]),
+        };
+        let line = match row.closed {
+            Some(_) => self.command("open", &[name], &[]),
+            None => self.command("close", &[name], &["--reason", ""]),
+        };
+        revoke.into_iter().chain([pause, limit, line]).collect()
     }
 
     /// The command that shows why a semaphore cannot be read, and the remedy.

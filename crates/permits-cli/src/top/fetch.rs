@@ -2,20 +2,15 @@
 //!
 //! The screen never waits, because each fetch is a task, and [`Fetcher::next`] returns the answers. At most
 //! one fetch of a kind is in flight. The visible rows are fetched every second, and at once when the screen
-//! changes; then the earlier fetch is aborted. A list of names is fetched when it is due by the rule of
-//! [`reader`](crate::reader). If rows are sorted by their counts, or hidden, the list has the counts of all
-//! semaphores.
-//!
-//! The settings of the store are diagnosed once a minute, by a connection and a thread of the library's own,
-//! while the store answers.
+//! changes; then the earlier fetch is aborted. All semaphores are read, to be sorted and hidden, when that is
+//! due by the rule of [`reader`](crate::reader).
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, Client, ClientBuilder, ConnectError, Diagnosis, Inspection, Limit};
+use permits::{AdminError, Client, Inspection, Limit};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::detail;
-use super::snapshot::{Listing, Query, Snapshot};
 use crate::inspected::ListRow;
 use crate::reader::{Reading, StoreReader};
 
@@ -23,75 +18,68 @@ use crate::reader::{Reading, StoreReader};
 /// more holders, only these are known to be kept or not.
 const LISTED: u32 = 100;
 
-/// The interval of diagnoses.
-const DIAGNOSIS_INTERVAL: Duration = Duration::from_secs(60);
+/// The semaphores of a store.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// In order.
+    pub(super) names: Vec<String>,
+    /// By name, without those that have ended since, or that cannot be read.
+    pub(super) rows: HashMap<String, ListRow>,
+}
+
+/// A query for what is visible.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Query {
+    /// The rows of these semaphores.
+    Rows(Vec<String>),
+    /// The holders and waiters of this semaphore.
+    Detail(String),
+}
+
+/// An answer to a query.
+#[derive(Debug)]
+pub(super) enum Snapshot {
+    Rows(Vec<(String, Result<ListRow, AdminError>)>),
+    Detail(String, Box<Inspection>),
+    Failed(AdminError),
+}
 
 /// An answer of the store.
 #[derive(Debug)]
 pub(super) enum Answer {
     Listed(Result<Reading<Listing>, AdminError>),
     Fetched(Snapshot),
-    Diagnosed(Result<Diagnosis, ConnectError>),
 }
 
 pub(super) struct Fetcher {
     reader: StoreReader,
-    /// Of diagnoses.
-    builder: ClientBuilder,
     tasks: JoinSet<Answer>,
     /// The last query, and its task.
     query: Option<Query>,
     fetching: Option<AbortHandle>,
     /// `None` while a list is in flight.
     list_due: Option<Instant>,
-    /// Lists need the counts of all semaphores.
-    counting: bool,
-    /// `None` while a diagnosis is in flight.
-    diagnosis_due: Option<Instant>,
-    /// The last fetch was answered.
-    is_answered: bool,
 }
 
 impl Fetcher {
-    pub(super) fn new(client: Client, builder: ClientBuilder, now: Instant) -> Self {
-        Self {
-            reader: StoreReader { client, interval: Duration::ZERO, under: Vec::new() },
-            builder,
-            tasks: JoinSet::new(),
-            query: None,
-            fetching: None,
-            list_due: Some(now),
-            counting: false,
-            diagnosis_due: Some(now),
-            is_answered: false,
-        }
-    }
-
-    /// Counts all semaphores with each list from now on, or no longer.
-    pub(super) fn count(&mut self, counting: bool, now: Instant) {
-        if counting && !self.counting && self.list_due.is_some() {
-            self.list_due = Some(now);
-        }
-        if counting != self.counting {
-            self.counting = counting;
-            self.query.clone().into_iter().for_each(|query| self.list_if_due(&query, now));
-        }
+    pub(super) fn new(client: Client) -> Self {
+        let reader = StoreReader { client, interval: Duration::ZERO, under: Vec::new() };
+        let list_due = Some(Instant::now());
+        Self { reader, tasks: JoinSet::new(), query: None, fetching: None, list_due }
     }
 
     /// Fetches `query`, unless it is the last query.
-    pub(super) fn fetch_if_changed(&mut self, query: Query, now: Instant) {
+    pub(super) fn fetch_if_changed(&mut self, query: Query) {
         if self.query.as_ref() != Some(&query) {
-            self.list_if_due(&query, now);
             self.fetch(query);
         }
     }
 
     /// Fetches the last query again, unless it is in flight.
-    pub(super) fn refresh(&mut self, now: Instant) {
-        let Some(query) = self.query.clone() else { return };
-        self.list_if_due(&query, now);
-        self.diagnose_if_due(now);
-        if self.fetching.as_ref().is_none_or(AbortHandle::is_finished) {
+    pub(super) fn refresh(&mut self) {
+        if self.fetching.as_ref().is_none_or(AbortHandle::is_finished)
+            && let Some(query) = self.query.clone()
+        {
             self.fetch(query);
         }
     }
@@ -101,7 +89,11 @@ impl Fetcher {
         loop {
             match self.tasks.join_next().await {
                 Some(Ok(answer)) => {
-                    self.on_answer(&answer, Instant::now());
+                    if let Answer::Listed(listed) = &answer {
+                        // A read that failed is repeated with the next fetch.
+                        let next = listed.as_ref().ok().map(|reading| reading.next);
+                        self.list_due = Some(next.unwrap_or_else(Instant::now));
+                    }
                     return answer;
                 }
                 // The task was aborted for a newer query.
@@ -112,76 +104,24 @@ impl Fetcher {
         }
     }
 
-    fn on_answer(&mut self, answer: &Answer, now: Instant) {
-        match answer {
-            Answer::Listed(listed) => {
-                self.list_due = Some(match listed {
-                    Ok(reading) if reading.found.counts.is_some() || !self.counting => reading.next,
-                    // It has failed, or was begun before counts were needed.
-                    _ => now,
-                });
-            }
-            Answer::Fetched(snapshot) => {
-                let was_answered = self.is_answered;
-                self.is_answered = !matches!(snapshot, Snapshot::Failed(_));
-                // A store that answers again may have other problems than before.
-                if self.is_answered && !was_answered && self.diagnosis_due.is_some() {
-                    self.diagnosis_due = Some(now);
-                }
-            }
-            Answer::Diagnosed(_) => self.diagnosis_due = Some(now + DIAGNOSIS_INTERVAL),
-        }
-    }
-
-    fn diagnose_if_due(&mut self, now: Instant) {
-        if !self.is_answered || self.diagnosis_due.is_none_or(|due| now < due) {
-            return;
-        }
-        self.diagnosis_due = None;
-        let builder = self.builder.clone();
-        self.tasks.spawn(async move { Answer::Diagnosed(builder.diagnose_settings().await) });
-    }
-
-    fn list_if_due(&mut self, query: &Query, now: Instant) {
-        if !matches!(query, Query::Rows(_)) || self.list_due.is_none_or(|due| now < due) {
-            return;
-        }
-        self.list_due = None;
-        let (reader, counting) = (self.reader.clone(), self.counting);
-        self.tasks.spawn(async move { Answer::Listed(reader.read(listing(&reader, counting)).await) });
-    }
-
     fn fetch(&mut self, query: Query) {
+        if matches!(query, Query::Rows(_)) && self.list_due.take_if(|due| *due <= Instant::now()).is_some() {
+            let reader = self.reader.clone();
+            self.tasks.spawn(async move { Answer::Listed(reader.read(list(&reader)).await) });
+        }
         if let Some(earlier) = self.fetching.take() {
             earlier.abort();
         }
         self.query = Some(query.clone());
         let client = self.reader.client.clone();
         let fetch = async move {
-            let snapshot = match query {
+            Answer::Fetched(match query {
                 Query::Rows(names) => rows(&client, names).await,
-                Query::Detail(name) => match inspect(&client, &name, u32::MAX).await {
-                    Ok(inspection) => Snapshot::Detail(name, detail::ordered(inspection).into()),
-                    Err(error) => Snapshot::Failed(error),
-                },
-            };
-            Answer::Fetched(snapshot)
+                Query::Detail(name) => detail(&client, name).await.unwrap_or_else(Snapshot::Failed),
+            })
         };
         self.fetching = Some(self.tasks.spawn(fetch));
     }
-}
-
-/// The names, and their counts if they are wanted.
-async fn listing(reader: &StoreReader, counting: bool) -> Result<Listing, AdminError> {
-    if !counting {
-        return Ok(Listing { names: reader.client.list().await?, counts: None });
-    }
-    let semaphores = reader.semaphores(
-        async |name| inspect(&reader.client, &name, LISTED).await,
-        |listed| listed.ok().map(|inspection| (inspection.name.clone(), ListRow::from(&inspection))),
-    );
-    let (names, counts) = semaphores.await?;
-    Ok(Listing { names, counts: Some(counts.into_iter().flatten().collect()) })
 }
 
 /// A semaphore with at most `max` of its holders and waiters.
@@ -189,8 +129,25 @@ async fn inspect(client: &Client, name: &str, max: u32) -> Result<Inspection, Ad
     client.semaphore(name, Limit::Stored)?.inspect_up_to(max).await
 }
 
-/// The counts of `names`. An error that concerns one semaphore, say because its keys belong to another
-/// program, does not hide the others.
+async fn list(reader: &StoreReader) -> Result<Listing, AdminError> {
+    let semaphores = reader.semaphores(
+        async |name| inspect(&reader.client, &name, LISTED).await,
+        |listed| listed.ok().map(|inspection| (inspection.name.clone(), ListRow::from(&inspection))),
+    );
+    let (names, rows) = semaphores.await?;
+    Ok(Listing { names, rows: rows.into_iter().flatten().collect() })
+}
+
+/// The holders are in the order of their grants. The store orders them by the end of their leases, which
+/// changes with every renewal: rows would jump about.
+async fn detail(client: &Client, name: String) -> Result<Snapshot, AdminError> {
+    let mut inspection = inspect(client, &name, u32::MAX).await?;
+    inspection.holders.sort_by_key(|info| info.token);
+    Ok(Snapshot::Detail(name, inspection.into()))
+}
+
+/// The rows of `names`. An error that concerns one semaphore, say because its keys belong to another program,
+/// does not hide the others.
 async fn rows(client: &Client, names: Vec<String>) -> Snapshot {
     let mut inspections = JoinSet::new();
     for name in names {

@@ -1,17 +1,11 @@
 //! The meaning of a key, which depends on the screen: [`Model::on_key`]. No key changes a semaphore.
-//!
-//! `p`, `l`, `u`, `a`, `c`, `d` and `r` show a command each.
 
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::cursor::Motion;
-use super::detail;
 use super::model::Model;
-
-/// The longest filter, in characters: as long as a name in bytes.
-const MAX_FILTER: usize = 200;
 
 /// The effect of a key beyond the model.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +25,8 @@ impl Model {
             self.on_key(KeyEvent::from(KeyCode::Esc), now);
             key.modifiers.remove(KeyModifiers::ALT);
         }
-        self.clear_messages();
+        // It has been read.
+        self.warning = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Some(Effect::Interrupt),
@@ -55,50 +50,23 @@ impl Model {
             self.go(motion);
             return None;
         }
+        let in_overview = self.opened.is_none();
         match key {
             KeyCode::Char('q') => return Some(Effect::Quit),
             KeyCode::Char('?') => self.help = true,
-            KeyCode::Enter if self.opened.is_none() => {
+            KeyCode::Enter if in_overview => {
                 if let Some(name) = self.selected().map(str::to_owned) {
                     self.open(name, now);
                 }
             }
-            KeyCode::Esc if self.opened.is_some() => self.go_back(now),
-            KeyCode::Esc => self.refilter(String::clear),
-            KeyCode::Char('/') if self.opened.is_none() => self.filtering = true,
-            KeyCode::Char('s') if self.opened.is_none() => {
-                self.rearrange(|model| model.order = model.order.next());
-            }
-            KeyCode::Char('b') if self.opened.is_none() => self.rearrange(|model| model.busy = !model.busy),
-            KeyCode::Char(key @ ('p' | 'l' | 'u' | 'a' | 'c' | 'd' | 'r')) => self.show_command(key),
+            KeyCode::Esc if in_overview => self.rearrange(|model| model.filter.clear()),
+            KeyCode::Esc => self.go_back(now),
+            KeyCode::Char('/') if in_overview => self.filtering = true,
+            KeyCode::Char('s') if in_overview => self.rearrange(|model| model.order = model.order.next()),
+            KeyCode::Char('b') if in_overview => self.rearrange(|model| model.busy = !model.busy),
             _ => {}
         }
         None
-    }
-
-    fn go(&mut self, motion: Motion) {
-        let rows = match &self.opened {
-            Some(opened) => opened.detail.as_deref().map_or(0, detail::len),
-            None => self.shown().count(),
-        };
-        let cursor = self.opened.as_mut().map_or(&mut self.overview, |opened| &mut opened.cursor);
-        cursor.go(motion, rows);
-    }
-
-    fn show_command(&mut self, key: char) {
-        let Some(name) = self.selected() else { return };
-        let message = if !self.rows.contains_key(name) {
-            "not yet: the store has not answered"
-        } else if key == 'r' && self.holder().is_none() {
-            match self.opened {
-                None => "open it with Enter, and select a holder or waiter to revoke",
-                Some(_) => "it has no holder and no waiter to revoke",
-            }
-        } else {
-            self.asked = Some(key);
-            "this screen changes nothing: run the command in a shell"
-        };
-        self.message = Some(message.to_owned());
     }
 
     fn on_filter(&mut self, key: KeyCode) {
@@ -106,14 +74,12 @@ impl Model {
             KeyCode::Enter => self.filtering = false,
             KeyCode::Esc => {
                 self.filtering = false;
-                self.refilter(String::clear);
+                self.rearrange(|model| model.filter.clear());
             }
-            KeyCode::Backspace => self.refilter(|filter| {
-                filter.pop();
+            KeyCode::Backspace => self.rearrange(|model| {
+                model.filter.pop();
             }),
-            KeyCode::Char(character) if self.filter.chars().count() < MAX_FILTER => {
-                self.refilter(|filter| filter.push(character));
-            }
+            KeyCode::Char(character) => self.rearrange(|model| model.filter.push(character)),
             // The arrows move the cursor while the filter is typed.
             key => motion(key).into_iter().for_each(|motion| self.go(motion)),
         }

@@ -7,14 +7,11 @@
 
 mod commands;
 mod cursor;
-mod detail;
 mod fetch;
 mod keys;
 mod model;
-mod rate;
 mod render;
 mod screen;
-mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -34,11 +31,10 @@ use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
 use commands::Commands;
-use fetch::{Answer, Fetcher};
+use fetch::{Answer, Fetcher, Snapshot};
 use keys::Effect;
 use model::Model;
 use screen::Screen;
-use snapshot::Snapshot;
 
 /// Interval of fetches.
 const FETCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,12 +68,11 @@ pub(crate) async fn top(common: &Common, options: Top) -> Result<u8, Failure> {
     let mut model = Model::new(target.store.clone(), options.name, Instant::now());
     (model.order, model.busy) = (options.sort, options.busy);
     model.make = Commands::of(common);
-    let builder = target.builder.clone();
     let client = target.connect(common.store_timeout.unwrap_or(STORE_TIMEOUT)).await?;
     let mut signals = Signals::of(&SIGNALS).map_err(Failure::system)?;
     // Any other output would damage the screen.
     report::start_buffering();
-    let end = show(model, Fetcher::new(client, builder, Instant::now()), &mut signals).await;
+    let end = show(model, Fetcher::new(client), &mut signals).await;
     report::stop_buffering();
     match end? {
         End::Quit => Ok(exit::SUCCESS),
@@ -113,12 +108,11 @@ async fn event_loop(
         let (count, newest) = report::buffered();
         if count > warnings {
             warnings = count;
-            newest.into_iter().for_each(|line| model.on_warning(line));
+            model.warning = newest;
         }
         let drawn = screen.draw(|frame| render::render(frame, model, colour, Instant::now()));
         drawn.map_err(Failure::system)?;
-        fetcher.count(model.needs_counts(), Instant::now());
-        fetcher.fetch_if_changed(model.query(), Instant::now());
+        fetcher.fetch_if_changed(model.query());
         tokio::select! {
             biased;
             signal = signals.next() => match signal {
@@ -139,7 +133,7 @@ async fn event_loop(
                 None => return Err(Failure::new(exit::SYSTEM, "the keyboard cannot be read")),
             },
             answer = fetcher.next() => on_answer(answer, model)?,
-            _ = ticks.tick() => fetcher.refresh(Instant::now()),
+            _ = ticks.tick() => fetcher.refresh(),
         }
     }
 }
@@ -152,8 +146,6 @@ fn on_answer(answer: Answer, model: &mut Model) -> Result<(), Failure> {
             return Err(AdminError::Ended(Ended::Closed).into());
         }
         Answer::Listed(listed) => model.on_listed(listed.map(|reading| reading.found), Instant::now()),
-        // The settings were valid for the session.
-        Answer::Diagnosed(diagnosed) => model.on_diagnosed(diagnosed.ok().as_ref()),
         Answer::Fetched(snapshot) => model.on_snapshot(snapshot, Instant::now()),
     }
     Ok(())

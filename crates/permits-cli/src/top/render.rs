@@ -6,33 +6,27 @@
 
 use std::time::{Duration, Instant};
 
-use permits::{AdminError, HolderInfo, Inspection, WaiterInfo};
+use permits::AdminError;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
 use super::commands;
-use super::detail;
-use super::model::{Model, Note, Opened};
-use super::rate::Rate;
+use super::model::{Model, Opened};
 use super::state::state;
 use crate::help::TOP_KEYS;
-use crate::inspected::{ListRow, Need, counted, unlisted_waiters};
+use crate::inspected::{ListRow, Need};
 use crate::report::with_causes;
-use crate::status::alerts;
+use crate::status::{Described, describe, summary};
 use crate::table::{Row, Table, Text};
 use crate::text::{self, duration};
-use crate::units;
 
 /// The least height of a screen with a title of two lines.
 const ROOMY: usize = 10;
 
 /// The width below which a heading is shortened, so that the number of waiters stays beside the state.
 const NARROW: usize = 50;
-
-/// The width from which on the oldest holder is beside the state.
-const WIDE: usize = 140;
 
 const KEYS_OF_OVERVIEW: &str = "q quit  ? help  Enter open  s sort  b busy  / filter";
 const KEYS_OF_DETAIL: &str = "q quit  ? help  ↑↓ select  Esc back";
@@ -103,54 +97,25 @@ fn title(model: &Model, width: usize, lines: usize) -> Vec<String> {
     let subject = match &model.opened {
         None => overview_title(model),
         Some(Opened { name, detail: None, .. }) => format!("{name}: …"),
-        Some(Opened { name, detail: Some(of), .. }) => {
-            let row = ListRow::from(&**of);
-            let state = state(&row);
-            let subject = format!("{name}: {}", usage(&row));
-            let whole =
-                [subject.clone(), state.fitted(usize::MAX)].join(if state.is_empty() { "" } else { ", " });
-            if !state.is_empty() && text::wrap(&whole, width, lines + 1).len() > lines {
-                // The state comes first, so that it is not cut off.
-                let short = state.fitted(width / 2);
-                return text::wrap(&format!("{short} {subject}"), width, lines);
-            }
-            let alert = row.alert.is_set().then(|| alerts(row.alert));
-            [vec![whole], Vec::from_iter(alert), counted(row.counts)].concat().join(", ")
-        }
+        Some(Opened { detail: Some(of), .. }) => summary(of),
     };
     text::wrap(&format!("{subject} ({})", model.store), width, lines)
 }
 
 fn overview_title(model: &Model) -> String {
-    let mut title = match model.names.as_ref().map(Vec::len) {
-        None => return "permits top".to_owned(),
-        Some(1) => "permits top: 1 semaphore".to_owned(),
-        Some(count) => format!("permits top: {count} semaphores"),
-    };
-    title += &format!(" {}", model.order.describe());
-    if let Some((waiting, stopped, longest)) = model.summary() {
-        let counts = [(waiting, "with waiters"), (stopped, "paused or closed")];
-        for (count, words) in counts.iter().filter(|(count, _)| *count > 0) {
-            title += &format!(", {count} {words}");
-        }
-        longest.into_iter().for_each(|wait| title += &format!(", longest wait {}", duration(wait)));
-    }
-    if let Some(hidden) = model.hidden() {
-        title += &format!(", {hidden} idle hidden");
+    let Some(list) = &model.list else { return "permits top".to_owned() };
+    let noun = if list.names.len() == 1 { "semaphore" } else { "semaphores" };
+    let mut title = format!("permits top: {} {noun} {}", list.names.len(), model.order.describe());
+    let waiting = list.rows.values().filter(|row| row.waiting > 0).count();
+    let stopped = list.rows.values().filter(|row| row.is_stopped()).count();
+    let counts = [(waiting, "with waiters"), (stopped, "paused or closed"), (model.hidden(), "idle hidden")];
+    for (count, words) in counts.iter().filter(|(count, _)| *count > 0) {
+        title += &format!(", {count} {words}");
     }
     if !model.filter.is_empty() {
         title += &format!(", {} with {:?}", model.shown().count(), model.filter);
     }
     title
-}
-
-fn usage(row: &ListRow) -> String {
-    let ListRow { limit, waiting, .. } = row;
-    let in_use = row.in_use();
-    match limit {
-        Some(limit) => format!("{in_use} of {limit} held, {waiting} waiting"),
-        None => format!("{in_use} held, {waiting} waiting"),
-    }
 }
 
 /// The notes below the rows. If there are too many lines, the last ones are kept, which may be the filter.
@@ -161,30 +126,21 @@ fn notes(
     (width, height): (usize, usize),
     room: usize,
 ) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
-    for note in model.notes(now) {
-        let (text, style) = match note {
-            // The commands are whole or left out: a part of one would do something else.
-            Note::Commands(_) if model.help || height < ROOMY && model.asked.is_none() => continue,
-            Note::Commands(commands) => {
-                let whole = commands::lines(&commands, width).filter(|lines| lines.len() <= room);
-                let narrow = || vec![text::truncate("a larger window shows the commands", width)];
-                lines.extend(whole.unwrap_or_else(narrow).into_iter().map(Line::raw));
-                continue;
-            }
-            // A line each, and on a small screen none.
-            Note::Changes(_) | Note::Problems(_) if height < ROOMY => continue,
-            Note::Changes(text) => (text::truncate(&text, width), Style::new()),
-            Note::Problems(text) => (text::truncate(&text, width), palette.of(Color::Red)),
-            Note::Stale(text) => (text, palette.of(Color::Red).add_modifier(Modifier::BOLD)),
-            Note::Warning(text) => (text, palette.of(Color::Yellow)),
-            Note::Message(text) => (text, Style::new()),
-            Note::Filter(text) => (text, BOLD),
-        };
-        lines.extend(
-            text::wrap(text.trim_end(), width, room).into_iter().map(|line| Line::styled(line, style)),
-        );
+    let note = |text: Option<&str>, style| {
+        let lines = text.map(|text| text::wrap(text.trim_end(), width, room)).unwrap_or_default();
+        lines.into_iter().map(move |line| Line::styled(line, style)).collect::<Vec<_>>()
+    };
+    let red = palette.of(Color::Red).add_modifier(Modifier::BOLD);
+    let mut lines = note(model.staleness(now).as_deref(), red);
+    lines.extend(note(model.warning.as_deref(), palette.of(Color::Yellow)));
+    if !model.help && height >= ROOMY {
+        // The commands are whole or left out: a part of one would do something else.
+        let whole = commands::lines(&model.commands(), width).filter(|lines| lines.len() <= room);
+        let narrow = || vec![text::truncate("a larger window shows the commands", width)];
+        lines.extend(whole.unwrap_or_else(narrow).into_iter().map(Line::raw));
     }
+    let filter = model.filtering.then(|| format!("names with: {}", model.filter));
+    lines.extend(note(filter.as_deref(), BOLD));
     lines.split_off(lines.len().saturating_sub(room))
 }
 
@@ -201,10 +157,9 @@ fn body(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec
 fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) -> Vec<Line<'static>> {
     let count = model.shown().count();
     if count == 0 {
-        let text = match &model.names {
+        let text = match &model.list {
             None => "asking the store …",
-            Some(names) if names.is_empty() => "no semaphores",
-            Some(_) if model.busy && model.hidden().is_none() => "asking the store …",
+            Some(list) if list.names.is_empty() => "no semaphores",
             Some(_) if model.filter.is_empty() => "no semaphore is in use (b shows all)",
             Some(_) => "no name matches the filter",
         };
@@ -214,39 +169,36 @@ fn overview(model: &mut Model, palette: Palette, width: usize, height: usize) ->
     let heading = usize::from(height > 1);
     model.overview.fit(height - heading, count, count, |row| row);
     let visible = model.overview.visible();
-    let first = visible.start;
     let (rows, styles): (Vec<_>, Vec<_>) = model
         .shown()
-        .skip(first)
+        .skip(visible.start)
         .take(visible.len())
         .map(|name| {
             let (numbers, text, style) = match model.rows.get(name) {
-                None => (["…", "", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
+                None => (["…", "", "", ""].map(str::to_owned), Text::default(), Style::new()),
                 Some(Err(error)) => (Default::default(), failure(error), palette.of(Color::Red)),
                 Some(Ok(row)) => {
                     let limit = row.limit.map_or("-".to_owned(), |limit| limit.to_string());
                     let waited = row.oldest_waiter_age_ms.map(Duration::from_millis);
                     let waited = waited.map(duration).unwrap_or_default();
-                    let grants = model.rates.get(name).map(Rate::text).unwrap_or_default();
-                    let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited, grants];
-                    let mut text = state(row);
-                    if let (true, Some(holder)) = (width >= WIDE, &row.oldest_holder) {
-                        let begun = if text.is_empty() { "" } else { "; " };
-                        let age = Duration::from_millis(row.oldest_holder_age_ms.unwrap_or_default());
-                        text.rest += &format!("{begun}held by {holder:?} for {}", duration(age));
-                    }
-                    (numbers, text, style(row, palette))
+                    let numbers = [row.in_use().to_string(), limit, row.waiting.to_string(), waited];
+                    (numbers, state(row), style(row, palette))
                 }
             };
-            let [held, limit, waiting, waited, grants] = numbers;
-            (Row { cells: [name.to_owned(), held, limit, waiting, waited, grants], text }, style)
+            let [held, limit, waiting, waited] = numbers;
+            (Row { cells: [name.to_owned(), held, limit, waiting, waited], text }, style)
         })
         .unzip();
     let waiting = if width < NARROW { "WAIT" } else { "WAITING" };
-    let head = ["SEMAPHORE", "HELD", "LIMIT", waiting, "WAITED", "GRANTS"];
-    let table = Table { head, essential: head.len() - 1, text: "STATE", rows };
-    let selected = model.overview.selected().checked_sub(first);
-    styled_lines(&table, width, selected, |row| styles[row]).split_off(1 - heading)
+    let head = ["SEMAPHORE", "HELD", "LIMIT", waiting, "WAITED"];
+    let table = Table { head, essential: head.len(), text: "STATE", rows };
+    let selected = model.overview.selected() - visible.start;
+    let lines = table.lines(width.saturating_sub(2)).into_iter().enumerate();
+    let lines = lines.map(|(index, line)| match index.checked_sub(1) {
+        None => marked(line, BOLD, false, width),
+        Some(row) => marked(line, styles[row], row == selected, width),
+    });
+    lines.skip(1 - heading).collect()
 }
 
 /// The text of a semaphore that cannot be read.
@@ -254,78 +206,25 @@ fn failure(error: &AdminError) -> Text {
     Text { forms: vec!["UNREADABLE".to_owned()], rest: format!(": {}", with_causes(error)) }
 }
 
-/// A heading and rows, with a marker before the row at `selected`.
-fn styled_lines<const N: usize>(
-    table: &Table<N>,
-    width: usize,
-    selected: Option<usize>,
-    style: impl Fn(usize) -> Style,
-) -> Vec<Line<'static>> {
-    let mut lines = table.lines(width.saturating_sub(2)).into_iter();
-    let line = |marker: &str, line: String, style| {
-        Line::styled(text::truncate(&format!("{marker}{line}"), width), style)
-    };
-    let heading = lines.next().map(|heading| line("  ", heading, BOLD));
-    let rows = lines.enumerate().map(|(row, cells)| match selected == Some(row) {
-        true => line("> ", cells, style(row).add_modifier(Modifier::REVERSED)),
-        false => line("  ", cells, style(row)),
-    });
-    heading.into_iter().chain(rows).collect()
+/// A line behind the place of the marker.
+fn marked(line: String, style: Style, is_selected: bool, width: usize) -> Line<'static> {
+    let marker = if is_selected { "> " } else { "  " };
+    let style = if is_selected { style.add_modifier(Modifier::REVERSED) } else { style };
+    Line::styled(text::truncate(&format!("{marker}{line}"), width), style)
 }
 
+/// What `permits status` prints below the summary, with a marker before the selected holder or waiter.
 fn of_opened(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
     let Some(of) = &opened.detail else {
         return vec![Line::raw(text::truncate("asking the store …", width))];
     };
-    let rows = detail::len(of);
-    if rows == 0 {
-        return vec![Line::raw(text::truncate("no holders and no waiters", width))];
-    }
-    let more = |count: u64, noun: &str| {
-        (count > 0).then(|| Line::raw(text::truncate(&format!("  … and {count} more {noun}"), width)))
-    };
-    let (held, waiting) = (of.holders.len(), of.waiters.len());
-    let selected = opened.cursor.selected().min(rows - 1);
-    let plain = |_| Style::new();
-    let mut lines = styled_lines(&holders(of), width, Some(selected), plain);
-    if held == 0 {
-        lines.clear();
-    }
-    lines.extend(more(units::unlisted_units(of), "units held by others"));
-    let before_waiters = lines.len();
-    if waiting > 0 {
-        lines.extend(styled_lines(&waiters(of), width, selected.checked_sub(held), plain));
-    }
-    lines.extend(more(unlisted_waiters(of), "waiting"));
-    // The line of a row, below its heading.
-    let line = |row: usize| row + 1 + if row < held { 0 } else { before_waiters - held };
-    opened.cursor.fit(height, rows, lines.len(), line);
-    lines.drain(..opened.cursor.visible().start);
-    lines.truncate(height);
-    lines
-}
-
-fn holders(inspection: &Inspection) -> Table<6> {
-    let row = |holder: &HolderInfo| {
-        let numbers = [u64::from(holder.slot), u64::from(holder.weight), holder.token];
-        let [slot, weight, token] = numbers.map(|number| number.to_string());
-        let lease = units::lease(holder, duration);
-        let cells = [holder.holder.clone(), duration(holder.age), lease, slot, weight, token];
-        Row { cells, text: Text::of(holder.lane.as_deref(), holder.label.as_deref()) }
-    };
-    let rows: Vec<_> = inspection.holders.iter().map(row).collect();
-    let head = ["HOLDER", "AGE", "LEASE", "SLOT", "WEIGHT", "TOKEN"];
-    Table { head, essential: 3, text: Table::label_title(&rows, !inspection.lanes.is_empty()), rows }
-}
-
-fn waiters(inspection: &Inspection) -> Table<4> {
-    let row = |waiter: &WaiterInfo| {
-        let numbers = [waiter.position, u64::from(waiter.weight)].map(|number| number.to_string());
-        let [position, weight] = numbers;
-        let cells = [waiter.holder.clone(), position, duration(waiter.age), weight];
-        Row { cells, text: Text::of(waiter.lane.as_deref(), waiter.label.as_deref()) }
-    };
-    let rows: Vec<_> = inspection.waiters.iter().map(row).collect();
-    let head = ["WAITER", "BEFORE", "AGE", "WEIGHT"];
-    Table { head, essential: 3, text: Table::label_title(&rows, !inspection.lanes.is_empty()), rows }
+    let Described { lines, rows } = describe(of, width.saturating_sub(2));
+    // The summary is the title.
+    let above = 1 + usize::from(lines.get(1).is_some_and(String::is_empty));
+    let line = |row: usize| rows[row] - above;
+    opened.cursor.fit(height, rows.len(), lines.len() - above, line);
+    let selected = rows.get(opened.cursor.selected()).copied();
+    let visible = opened.cursor.visible();
+    let lines = lines.into_iter().enumerate().skip(above + visible.start).take(visible.len());
+    lines.map(|(index, line)| marked(line, Style::new(), Some(index) == selected, width)).collect()
 }

@@ -1,4 +1,4 @@
-//! Effects of keys.
+//! Effects of keys, and the commands for the selected row.
 
 use std::time::Instant;
 
@@ -6,9 +6,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use permits::{AdminError, Inspection, StoreError};
 
 use super::super::commands::Commands;
+use super::super::fetch::Snapshot;
 use super::super::keys::Effect;
-use super::super::model::{Model, Note};
-use super::super::snapshot::Snapshot;
+use super::super::model::Model;
 use super::{detail, opened, overview, press, snapshot, types};
 use crate::args::Args;
 
@@ -18,8 +18,8 @@ fn with(modifiers: KeyModifiers, key: char) -> KeyEvent {
 
 /// The screen in each state that takes keys.
 fn states(now: Instant) -> Vec<Model> {
-    let of_detail = ["", "?", "p", "jr"].map(|keys| (opened(detail(), now), keys));
-    let of_overview = ["", "?", "p", "/x"].map(|keys| (overview(&["exports"], now), keys));
+    let of_detail = ["", "?", "j"].map(|keys| (opened(detail(), now), keys));
+    let of_overview = ["", "?", "/x"].map(|keys| (overview(&["exports"], now), keys));
     let states = of_detail.into_iter().chain(of_overview).map(|(mut model, keys)| {
         assert_eq!(types(&mut model, keys), None);
         model
@@ -27,23 +27,13 @@ fn states(now: Instant) -> Vec<Model> {
     states.collect()
 }
 
-/// The commands on the screen, and the message.
-fn shown(model: &Model) -> (Vec<String>, String) {
-    let (mut commands, mut message) = (Vec::new(), String::new());
-    for note in model.notes(Instant::now()) {
-        match note {
-            Note::Commands(lines) => commands.extend(lines.iter().map(|words| words.join(" "))),
-            Note::Message(text) => message = text,
-            _ => {}
-        }
-    }
-    (commands, message)
+fn commands(model: &Model) -> Vec<String> {
+    model.commands().iter().map(|words| words.join(" ")).collect()
 }
 
 #[test]
 fn the_commands_are_those_for_the_state_of_the_row() {
     let now = Instant::now();
-    let commands = |inspection| shown(&opened(inspection, now)).0;
     let revoke = "permits revoke exports web-1";
     let plain = [
         revoke,
@@ -51,69 +41,30 @@ fn the_commands_are_those_for_the_state_of_the_row() {
         "permits limit exports 3",
         "permits close exports --reason ''",
     ];
-    assert_eq!(commands(detail()), plain);
+    assert_eq!(commands(&opened(detail(), now)), plain);
     let stopped = Inspection { paused: true, pinned: true, closed: Some("moved".into()), ..detail() };
     let undo = [revoke, "permits resume exports", "permits limit exports --unpin", "permits open exports"];
-    assert_eq!(commands(stopped), undo);
-    assert_eq!(shown(&overview(&["a b", "c"], now)).0[0], "permits pause 'a b' --for 10m");
-    assert_eq!(shown(&Model::new("memory:".into(), None, now)).0, [""; 0]);
+    assert_eq!(commands(&opened(stopped, now)), undo);
+    assert_eq!(commands(&opened(Inspection::default(), now)).len(), 3, "it has nobody to revoke");
+    assert_eq!(commands(&overview(&["a b", "c"], now))[0], "permits pause 'a b' --for 10m");
+    assert_eq!(commands(&Model::new("memory:".into(), Some("exports".into()), now)), [""; 0]);
     let mut unreadable = overview(&["exports"], now);
     let error = AdminError::Store(StoreError::Rejected { reason: "no".into() });
     unreadable.on_snapshot(Snapshot::Rows(vec![("exports".into(), Err(error))]), now);
-    assert_eq!(shown(&unreadable).0, ["permits status exports"]);
-}
-
-#[test]
-fn a_key_shows_its_command_until_the_next_key() {
-    let now = Instant::now();
-    for (key, command) in [
-        ("p", "permits pause exports --for 10m"),
-        ("l", "permits limit exports 3"),
-        ("u", "permits limit exports --unpin"),
-        ("a", "permits alert exports --wait 30s --waiting 100"),
-        ("c", "permits close exports --reason ''"),
-        ("d", "permits delete exports"),
-        ("r", "permits revoke exports web-1"),
-        ("jjr", "permits revoke exports web-3"),
-    ] {
-        let mut model = opened(detail(), now);
-        assert_eq!(types(&mut model, key), None);
-        let message = "this screen changes nothing: run the command in a shell";
-        assert_eq!(shown(&model), (vec![command.to_owned()], message.to_owned()), "{key}");
-        types(&mut model, "k");
-        assert_eq!((shown(&model).0.len(), shown(&model).1), (4, String::new()), "until the next key");
-    }
+    assert_eq!(commands(&unreadable), ["permits status exports"]);
 }
 
 #[test]
 fn a_command_names_the_holder_that_is_marked_now() {
     let now = Instant::now();
     let mut model = opened(detail(), now);
-    types(&mut model, "jr");
+    types(&mut model, "j");
     let mut later = detail();
     later.holders.remove(0);
     model.on_snapshot(snapshot("exports", later), now);
-    assert_eq!(shown(&model).0, ["permits revoke exports web-2"]);
-}
-
-#[test]
-fn no_command_without_a_row_that_was_read() {
-    let mut model = Model::new("memory:".into(), Some("exports".into()), Instant::now());
-    for keys in ["p", "r"] {
-        assert_eq!(types(&mut model, keys), None);
-        assert_eq!(shown(&model), (Vec::new(), "not yet: the store has not answered".into()));
-    }
-    let mut nothing = overview(&[], Instant::now());
-    assert_eq!(types(&mut nothing, "pr"), None);
-    assert_eq!(shown(&nothing), (Vec::new(), String::new()));
-    press(&mut nothing, KeyCode::Enter);
-    assert!(nothing.opened.is_none());
-    let mut closed = overview(&["exports"], Instant::now());
-    types(&mut closed, "r");
-    assert_eq!(shown(&closed).1, "open it with Enter, and select a holder or waiter to revoke");
-    let mut unused = opened(Inspection::default(), Instant::now());
-    types(&mut unused, "r");
-    assert_eq!(shown(&unused).1, "it has no holder and no waiter to revoke");
+    assert_eq!(commands(&model)[0], "permits revoke exports web-2");
+    types(&mut model, "j");
+    assert_eq!(commands(&model)[0], "permits revoke exports web-3");
 }
 
 #[test]
@@ -123,7 +74,7 @@ fn commands_are_for_the_store_of_the_screen_and_show_no_password() {
         let args = <Args as clap::Parser>::try_parse_from(given).expect("they are valid");
         let mut model = overview(&[name], Instant::now());
         model.make = Commands::of(&args.common);
-        shown(&model).0[0].clone()
+        commands(&model)[0].clone()
     };
     for (options, name, expected) in [
         (&[][..], "exports", "permits pause exports --for 10m"),

@@ -12,19 +12,14 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
-use super::detail::ordered;
+use super::fetch::{Listing, Snapshot};
 use super::keys::Effect;
 use super::model::Model;
-use super::snapshot::{Listing, Snapshot};
 use crate::inspected::ListRow;
 
-fn names(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-/// A list without counts.
+/// A list of semaphores that cannot be read.
 fn listing(of: &[&str]) -> Listing {
-    Listing { names: names(of), counts: None }
+    Listing { names: of.iter().map(|name| (*name).to_owned()).collect(), ..Listing::default() }
 }
 
 fn holder(name: &str, weight: u32, slot: u32) -> HolderInfo {
@@ -59,11 +54,12 @@ fn waiter(name: &str, position: u64) -> WaiterInfo {
 /// Three units, all held by two holders, and a waiter.
 fn detail() -> Inspection {
     let (holders, waiters) = (vec![holder("web-1", 2, 0), holder("web-2", 1, 2)], vec![waiter("web-3", 0)]);
-    Inspection { limit: Some(3), held: 3, waiting: 1, holders, waiters, ..Inspection::default() }
+    let name = "exports".to_owned();
+    Inspection { name, limit: Some(3), held: 3, waiting: 1, holders, waiters, ..Inspection::default() }
 }
 
 fn snapshot(name: &str, inspection: Inspection) -> Snapshot {
-    Snapshot::Detail(name.into(), Box::new(ordered(inspection)))
+    Snapshot::Detail(name.into(), Box::new(inspection))
 }
 
 /// An overview of the semaphores `of`, each with one of four units held.
