@@ -6,7 +6,11 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-use permits::{Acquire, AcquireError, Lost, PermitSet, PermitStatus, ReleaseError, RenewError, Reply};
+use permits::error::AdoptError;
+use permits::{
+    Acquire, AcquireAll, AcquireAllError, AcquireError, Lost, Permit, PermitHandle, PermitSet, PermitStatus,
+    ReleaseError, RenewError, Reply,
+};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -14,7 +18,7 @@ use tokio::time::timeout;
 use super::ending::End;
 use super::events::Event;
 use super::outbox::Outbox;
-use super::request::Id;
+use super::request::{Id, Operation};
 use crate::acquire::{NoPermit, RELEASE_TIMEOUT, Requested, UNANSWERED};
 use crate::clock::milliseconds;
 use crate::exit::{self, Failure};
@@ -31,7 +35,12 @@ pub(super) struct Acquisition {
     end: Cell<Option<End>>,
     /// The units that the grant counts for, if they are corrected.
     count: Cell<Option<u32>>,
-    is_renewal_asked: Cell<bool>,
+    /// The permit is to be handed over at its end.
+    is_handed_over: Cell<bool>,
+    /// What the task is to do to the permit, and the number of the line that asked for it.
+    operation: Cell<Option<(Operation, u64)>>,
+    /// The task does it.
+    is_operating: Cell<bool>,
     asked: Notify,
     /// The last event that a later one replaces.
     shown: Cell<Shown>,
@@ -40,11 +49,36 @@ pub(super) struct Acquisition {
 #[expect(clippy::large_enum_variant, reason = "a box would be one more piece of memory for each id")]
 pub(super) enum Stage {
     Waiting(Acquire),
+    /// For permits of several semaphores, all or none.
+    Several(Box<Several>),
+    Adopting(Reply<Permit, AdoptError>),
     /// The request of the command line, which also connects.
     Requested(Rc<Requested<'static>>),
     /// Shared with the task.
     Held(Rc<PermitSet>),
     Ending,
+}
+
+/// Permits of several semaphores that are being acquired.
+pub(super) struct Several {
+    pub(super) acquire: AcquireAll,
+    /// The line and the position that were written last.
+    pub(super) shown: Option<(String, u64)>,
+}
+
+impl Several {
+    /// The line that it waits in, and its position there, if they are others than were written last.
+    fn moved(&mut self) -> Option<(String, u64, Option<Duration>)> {
+        let now = (self.acquire.semaphore()?.to_owned(), self.acquire.position()?);
+        let before = self.shown.replace(now.clone());
+        (before.as_ref() != Some(&now)).then(|| (now.0, now.1, self.acquire.expected_wait()))
+    }
+}
+
+/// The end of a request that has not failed.
+enum Done {
+    Ended(End),
+    HandedOver(PermitHandle),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +107,9 @@ impl Acquisition {
             stage: RefCell::new(stage),
             end: Cell::default(),
             count: Cell::default(),
-            is_renewal_asked: Cell::default(),
+            is_handed_over: Cell::default(),
+            operation: Cell::default(),
+            is_operating: Cell::default(),
             asked: Notify::new(),
             shown: Cell::new(Shown::Nothing),
         }
@@ -92,39 +128,77 @@ impl Acquisition {
     /// # Errors
     /// The reason if it counts for none.
     pub(super) fn count(&self, units: u32) -> Result<(), &'static str> {
-        if !self.counts {
+        let counts = match &*self.stage.borrow() {
+            Stage::Held(held) => self.own(held).count(units).is_ok(),
+            _ => self.counts,
+        };
+        if !counts {
             return Err("a count is for a permit that was acquired with at_least");
         }
         self.count.set(Some(units));
         Ok(())
     }
 
-    /// Renews the permit.
+    /// The permit of the semaphore that the request names first.
+    fn own<'a>(&self, held: &'a PermitSet) -> &'a Permit {
+        held.get(&self.name).unwrap_or(&held.permits()[0])
+    }
+
+    /// Does something to the permit. A renewal that is asked for while another one is on its way is that one.
     ///
     /// # Errors
-    /// The reason if there is none.
-    pub(super) fn renew(&self) -> Result<(), &'static str> {
+    /// The reason if there is no permit, or the answer to the last operation is missing.
+    pub(super) fn operate(&self, operation: Operation, line: u64) -> Result<(), &'static str> {
         match &*self.stage.borrow() {
-            Stage::Waiting(_) | Stage::Requested(_) => Err("nothing is held yet"),
             Stage::Held(_) => {
-                self.is_renewal_asked.set(true);
+                if self.operation.get().is_some() || self.is_operating.get() {
+                    if operation == Operation::Renew {
+                        return Ok(());
+                    }
+                    return Err("the permit is being renewed: wait for the answer");
+                }
+                self.operation.set(Some((operation, line)));
                 self.asked.notify_one();
                 Ok(())
             }
             // Its last event is the answer.
             Stage::Ending => Ok(()),
+            _ => Err("nothing is held yet"),
         }
+    }
+
+    /// Hands the permit over. The handle is in the last event.
+    ///
+    /// # Errors
+    /// The reason if there is no permit, or there are several.
+    pub(super) fn hand_over(&self) -> Result<(), &'static str> {
+        match &*self.stage.borrow() {
+            Stage::Held(held) if held.permits().len() > 1 => {
+                return Err("permits of several semaphores cannot be handed over");
+            }
+            Stage::Held(_) => self.is_handed_over.set(true),
+            Stage::Ending => {}
+            _ => return Err("nothing is held yet"),
+        }
+        self.end(End::Asked);
+        Ok(())
     }
 
     /// Writes the position or the state of the permit, if it is another one than was written last.
     pub(super) fn show(&self, outbox: &Outbox) {
-        match &*self.stage.borrow() {
+        match &mut *self.stage.borrow_mut() {
+            Stage::Several(several) => {
+                if let Some((name, position, expected)) = several.moved() {
+                    self.show_position(&name, position, expected, outbox);
+                }
+            }
             Stage::Waiting(acquire) => {
                 let Some(position) = acquire.position() else { return };
                 if self.shown.replace(Shown::Position(position)) != Shown::Position(position) {
                     self.show_position(&self.name, position, acquire.expected_wait(), outbox);
                 }
             }
+            Stage::Ending | Stage::Adopting(_) => {}
             Stage::Requested(requested) => {
                 if let Some((name, position, expected)) = requested.moved() {
                     self.show_position(&name, position, expected, outbox);
@@ -133,10 +207,9 @@ impl Acquisition {
             Stage::Held(held) => {
                 let is_unsure = held.permits().iter().any(|permit| permit.status() == PermitStatus::Unsure);
                 if is_unsure != (self.shown.get() == Shown::Unsure) {
-                    self.show_state(held, is_unsure, outbox);
+                    self.show_state(held, is_unsure, None, outbox);
                 }
             }
-            Stage::Ending => {}
         }
     }
 
@@ -144,11 +217,16 @@ impl Acquisition {
         outbox.put(&self.id, Event::Waiting { name, position, expected_ms: expected.map(milliseconds) });
     }
 
-    fn show_state(&self, held: &PermitSet, is_unsure: bool, outbox: &Outbox) {
+    fn show_state(&self, held: &PermitSet, is_unsure: bool, answers: Option<&'static str>, outbox: &Outbox) {
         let remaining_ms = milliseconds(held.remaining());
         self.shown.set(if is_unsure { Shown::Unsure } else { Shown::Held });
-        let event = if is_unsure { Event::Unsure { remaining_ms } } else { Event::Held { remaining_ms } };
-        outbox.put(&self.id, event);
+        outbox.put(
+            &self.id,
+            match is_unsure {
+                true => Event::Unsure { remaining_ms, answers },
+                false => Event::Held { remaining_ms, answers },
+            },
+        );
     }
 
     /// Acquires the permits, holds and releases them. Writes the last event when this is ready.
@@ -157,9 +235,13 @@ impl Acquisition {
     /// The failure that a process with this request alone ends with.
     pub(super) async fn run(&self, outbox: &Outbox) -> Result<End, Failure> {
         match self.held(outbox).await {
-            Ok(end) => {
+            Ok(Done::Ended(end)) => {
                 outbox.put(&self.id, Event::Released { reason: &end.reason() });
                 Ok(end)
+            }
+            Ok(Done::HandedOver(handle)) => {
+                outbox.put(&self.id, Event::HandedOver { handle: handle.to_string() });
+                Ok(End::Asked)
             }
             Err(Fault::Failed(failure)) => {
                 outbox.put(&self.id, Event::failed(&failure));
@@ -176,10 +258,10 @@ impl Acquisition {
     }
 
     /// The permits from their request to their end.
-    async fn held(&self, outbox: &Outbox) -> Result<End, Fault> {
+    async fn held(&self, outbox: &Outbox) -> Result<Done, Fault> {
         let held = match self.acquired().await {
             Ok(held) => held,
-            Err(NoPermit::Stopped(end)) => return Ok(end),
+            Err(NoPermit::Stopped(end)) => return Ok(Done::Ended(end)),
             Err(NoPermit::Failure(failure)) => return Err(Fault::Failed(failure)),
         };
         self.shown.set(Shown::Held);
@@ -188,15 +270,29 @@ impl Acquisition {
         *self.stage.borrow_mut() = Stage::Ending;
         let held = Rc::into_inner(held).expect("the stage had the only other reference");
         let end = held_until?;
-        let counted = held.permits().iter().find(|permit| permit.semaphore() == self.name);
-        if let (Some(units), Some(permit)) = (self.count.get(), counted) {
+        if self.is_handed_over.get() && matches!(end, End::Asked) {
+            return self.handed_over(held).await;
+        }
+        if let Some(units) = self.count.get() {
             // Checked by `Acquisition::count`.
-            let _ = permit.count(units);
+            let _ = self.own(&held).count(units);
         }
         let name = (held.permits().len() == 1).then(|| self.name.clone());
         let reason = match timeout(RELEASE_TIMEOUT, held.release()).await {
-            Ok(Ok(())) => return Ok(end),
+            Ok(Ok(())) => return Ok(Done::Ended(end)),
             Ok(Err(ReleaseError::Lost(lost))) => return Err(Fault::Lost(name, lost)),
+            Ok(Err(error)) => report::with_causes(&error),
+            Err(_) => UNANSWERED.to_owned(),
+        };
+        Err(Fault::Failed(Failure::new(exit::UNAVAILABLE, reason)))
+    }
+
+    /// Hands the only permit over. If the store does not confirm that, it is released.
+    async fn handed_over(&self, held: PermitSet) -> Result<Done, Fault> {
+        let permit = held.into_permits().pop().expect("there is one");
+        let reason = match timeout(RELEASE_TIMEOUT, permit.hand_over()).await {
+            Ok(Ok(handle)) => return Ok(Done::HandedOver(handle)),
+            Ok(Err(RenewError::Lost(lost))) => return Err(Fault::Lost(Some(self.name.clone()), lost)),
             Ok(Err(error)) => report::with_causes(&error),
             Err(_) => UNANSWERED.to_owned(),
         };
@@ -217,15 +313,21 @@ impl Acquisition {
             }
             None => {
                 let acquire = poll_fn(|context| match &mut *self.stage.borrow_mut() {
-                    Stage::Waiting(acquire) => Pin::new(acquire).poll(context),
+                    Stage::Waiting(acquire) => {
+                        Pin::new(acquire).poll(context).map(|one| one.map(PermitSet::from).map_err(refused))
+                    }
+                    Stage::Several(several) => {
+                        Pin::new(&mut several.acquire).poll(context).map(|all| all.map_err(all_refused))
+                    }
+                    Stage::Adopting(adopt) => {
+                        Pin::new(adopt).poll(context).map(|one| one.map(PermitSet::from).map_err(not_adopted))
+                    }
                     _ => unreachable!("this ends with the wait"),
                 });
                 tokio::select! {
                     biased;
                     end = self.end_asked() => Err(NoPermit::Stopped(end)),
-                    acquired = acquire => {
-                        acquired.map(PermitSet::from).map_err(|error| NoPermit::Failure(refused(error)))
-                    }
+                    acquired = acquire => acquired.map_err(NoPermit::Failure),
                 }
             }
         };
@@ -248,17 +350,20 @@ impl Acquisition {
     /// Reports the state of the permits until their end is asked for, or one is lost.
     async fn hold(&self, held: &PermitSet, outbox: &Outbox) -> Result<End, Fault> {
         let mut lost = pin!(held.lost());
-        let mut renewal: Option<Reply<(), RenewError>> = None;
+        let mut running: Option<(Operation, u64, Reply<(), RenewError>)> = None;
         loop {
             if let Some(end) = self.end.get() {
                 return Ok(end);
             }
-            if self.is_renewal_asked.take() && renewal.is_none() {
-                renewal = Some(held.renew());
+            if running.is_none()
+                && let Some((operation, line)) = self.operation.take()
+            {
+                running = Some((operation, line, self.begun(held, operation)));
             }
-            let renewed = async {
-                match &mut renewal {
-                    Some(renewal) => renewal.await,
+            self.is_operating.set(running.is_some());
+            let operated = async {
+                match &mut running {
+                    Some((operation, line, reply)) => (*operation, *line, reply.await),
                     None => pending().await,
                 }
             };
@@ -268,11 +373,26 @@ impl Acquisition {
                     return Err(Fault::Lost(Some(permit.semaphore().to_owned()), lost));
                 }
                 () = self.asked.notified() => {}
-                renewed = renewed => {
-                    renewal = None;
-                    self.show_state(held, renewed.is_err(), outbox);
+                (operation, line, result) = operated => {
+                    running = None;
+                    self.is_operating.set(false);
+                    if let Err(RenewError::Invalid(invalid)) = &result {
+                        outbox.put(&self.id, Event::Invalid { line, reason: &invalid.to_string() });
+                    } else {
+                        self.show_state(held, result.is_err(), Some(operation.kind()), outbox);
+                    }
                 }
             }
+        }
+    }
+
+    /// Begins an operation: a renewal of all permits, or another one of that of the request's own semaphore.
+    fn begun(&self, held: &PermitSet, operation: Operation) -> Reply<(), RenewError> {
+        let permit = self.own(held);
+        match operation {
+            Operation::Renew => held.renew(),
+            Operation::ReleasePart(units) => permit.release_part(units),
+            Operation::SetLease(lease) => permit.set_lease(lease),
         }
     }
 }
@@ -287,4 +407,29 @@ fn refused(error: AcquireError) -> Failure {
     let failure = Failure::from(error);
     let message = failure.message + hint;
     Failure { message, ..failure }.with(json!({ "retry_after_ms": retry_after_ms }))
+}
+
+/// The failure of a request for several permits.
+fn all_refused(error: AcquireAllError) -> Failure {
+    let (failure, semaphore) = match error {
+        AcquireAllError::Acquire { semaphore, source } => (refused(source), semaphore),
+        AcquireAllError::Lost { semaphore, reason } => {
+            // A longest hold ends because the wait for the others was too long. Nothing was taken away.
+            let code = if matches!(reason, Lost::HeldTooLong { .. }) { exit::NOT_NOW } else { exit::LOST };
+            (Failure::new(code, format!("{reason}, before all were held")), semaphore)
+        }
+        error => return Failure::new(exit::USAGE, report::with_causes(&error)),
+    };
+    let message = format!("{semaphore:?}: {}", failure.message);
+    Failure { message, ..failure }
+}
+
+/// The failure of a handle that gives no permit.
+fn not_adopted(error: AdoptError) -> Failure {
+    let code = match error {
+        AdoptError::Gone => exit::LOST,
+        AdoptError::Invalid(_) => exit::USAGE,
+        _ => exit::UNAVAILABLE,
+    };
+    Failure::new(code, report::with_causes(&error))
 }

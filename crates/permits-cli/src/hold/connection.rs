@@ -1,22 +1,24 @@
 //! One program: its lines, its requests and its events.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 
-use permits::Client;
+use permits::{AcquireAll, Client, InvalidInput};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
-use super::acquisition::{Acquisition, Stage};
+use super::acquisition::{Acquisition, Several, Stage};
+use super::calls::{Call, MAX_CALLS};
 use super::ending::{CHECK_EVERY, End};
 use super::events::Event;
 use super::lines::{Line, Lines};
 use super::outbox::{Outbox, Writer};
-use super::request::{Id, Invalid, Request, Wish, parse, parse_word};
+use super::request::{Id, Invalid, One, Request, Wish, parse, parse_word};
+use crate::acquire::LEAVE_TIMEOUT;
 use crate::exit::{self, Failure};
 use crate::report;
 
@@ -42,7 +44,9 @@ pub(super) struct Connection {
     outbox: Rc<Outbox>,
     /// The requests that are not ended.
     acquisitions: RefCell<HashMap<Id, Rc<Acquisition>>>,
-    /// Notified when the last one has ended.
+    /// The ids of the calls that are not answered.
+    calls: RefCell<HashSet<Id>>,
+    /// Notified when the last acquisition, or the last call, has ended.
     is_empty: Notify,
     writing: JoinHandle<()>,
 }
@@ -50,9 +54,12 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(form: Form, writer: Writer) -> Rc<Self> {
         let (outbox, queue) = Outbox::new(matches!(form, Form::Many(..)));
+        if matches!(form, Form::Many(..)) {
+            outbox.put_first(&Event::hello());
+        }
         let writing = spawn_local(outbox.clone().write_all(queue, writer));
-        let acquisitions = RefCell::default();
-        Rc::new(Self { form, outbox, acquisitions, is_empty: Notify::new(), writing })
+        let (acquisitions, calls) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { form, outbox, acquisitions, calls, is_empty: Notify::new(), writing })
     }
 
     /// Serves the program until its end or `ending`. Then ends its requests, which takes no longer than their
@@ -65,6 +72,13 @@ impl Connection {
         while !self.acquisitions.borrow().is_empty() {
             self.is_empty.notified().await;
         }
+        // What is asked for at the end of the lines is answered, unless the store is slow.
+        let answered = async {
+            while !self.calls.borrow().is_empty() {
+                self.is_empty.notified().await;
+            }
+        };
+        let _ = timeout(LEAVE_TIMEOUT, answered).await;
         self.outbox.flush().await;
         self.writing.abort();
         end
@@ -117,7 +131,7 @@ impl Connection {
             Form::Many(..) => parse(&text),
         });
         let taken = parsed.and_then(|(id, wish)| {
-            let taken = self.order(&id, wish);
+            let taken = self.order(&id, wish, line.number);
             taken.map_err(|reason| Invalid { id: Some(id), reason })
         });
         match (taken, &self.form) {
@@ -129,15 +143,24 @@ impl Connection {
         }
     }
 
-    /// Does what a line asks for.
-    fn order(self: &Rc<Self>, id: &Id, wish: Wish) -> Result<(), String> {
+    /// Does what a line of this number asks for.
+    fn order(self: &Rc<Self>, id: &Id, wish: Wish, line: u64) -> Result<(), String> {
         let acquisition = self.acquisitions.borrow().get(id).cloned();
+        let begins = matches!(wish, Wish::Acquire(_) | Wish::Adopt(_) | Wish::Call(_));
         match (wish, acquisition, &self.form) {
-            (Wish::Acquire(_), Some(_), _) => {
+            (_, acquisition, _) if begins && (acquisition.is_some() || self.calls.borrow().contains(id)) => {
                 Err("the id is in use: it is free after its last event".to_owned())
             }
-            (Wish::Acquire(request), None, Form::Many(client, places)) => {
-                self.acquire(id, *request, client, places)
+            (Wish::Acquire(request), _, Form::Many(client, places)) => {
+                self.begin_at(id, places, || acquisition_of(id, *request, client))
+            }
+            (Wish::Adopt(handle), _, Form::Many(client, places)) => self.begin_at(id, places, || {
+                let stage = Stage::Adopting(client.adopt(&handle));
+                Ok(Acquisition::new(id.clone(), handle.semaphore().to_owned(), false, stage))
+            }),
+            (Wish::Call(call), _, Form::Many(client, _)) => {
+                self.call(id, call, client);
+                Ok(())
             }
             (_, None, _) => Err("no request has this id: it has ended, or there was none".to_owned()),
             (Wish::Release { count }, Some(acquisition), _) => {
@@ -146,28 +169,51 @@ impl Connection {
                 Ok(())
             }
             (Wish::Count(units), Some(acquisition), _) => Ok(acquisition.count(units)?),
-            (Wish::Renew, Some(acquisition), _) => Ok(acquisition.renew()?),
+            (Wish::Operate(operation), Some(acquisition), _) => Ok(acquisition.operate(operation, line)?),
+            (Wish::HandOver, Some(acquisition), _) => Ok(acquisition.hand_over()?),
+            (Wish::Acquire(_) | Wish::Adopt(_) | Wish::Call(_), Some(_), Form::One) => {
+                unreachable!("no word asks for it")
+            }
         }
     }
 
-    /// Begins a request of a line.
-    fn acquire(
+    /// Begins a request of a line, if there is a place for one more.
+    fn begin_at(
         self: &Rc<Self>,
         id: &Id,
-        request: Request,
-        client: &Client,
         place: &Place,
+        acquisition: impl FnOnce() -> Result<Acquisition, InvalidInput>,
     ) -> Result<(), String> {
         if Rc::strong_count(place) > MAX_REQUESTS {
             let reason = format!("{MAX_REQUESTS} requests wait or hold already");
             self.outbox.put(id, Event::failed(&Failure::new(exit::NOT_NOW, reason)));
             return Ok(());
         }
-        let Request { name, limit, options, counts } = request;
-        let semaphore = client.semaphore(&name, limit).map_err(|error| error.to_string())?;
-        let acquire = semaphore.acquire_with(options);
-        self.begin(Acquisition::new(id.clone(), name, counts, Stage::Waiting(acquire)), Some(place.clone()));
+        let acquisition = acquisition().map_err(|error| error.to_string())?;
+        self.begin(acquisition, Some(place.clone()));
         Ok(())
+    }
+
+    /// Asks the store, and writes its answer.
+    fn call(self: &Rc<Self>, id: &Id, call: Call, client: &Client) {
+        if self.calls.borrow().len() >= MAX_CALLS {
+            let reason = format!("{MAX_CALLS} calls are not answered yet");
+            self.outbox.put(id, Event::failed(&Failure::new(exit::NOT_NOW, reason)));
+            return;
+        }
+        self.calls.borrow_mut().insert(id.clone());
+        let (connection, id, client) = (self.clone(), id.clone(), client.clone());
+        spawn_local(async move {
+            match call.answer(&client).await {
+                Ok(answer) => connection.outbox.put(&id, answer),
+                Err(failure) => connection.outbox.put(&id, Event::failed(&failure)),
+            }
+            let mut calls = connection.calls.borrow_mut();
+            calls.remove(&id);
+            if calls.is_empty() {
+                connection.is_empty.notify_one();
+            }
+        });
     }
 
     /// Begins a request, whose end the handle has.
@@ -190,4 +236,23 @@ impl Connection {
             ended
         })
     }
+}
+
+/// The acquisition of a request of a line.
+fn acquisition_of(id: &Id, request: Request, client: &Client) -> Result<Acquisition, InvalidInput> {
+    let Request { first, also } = request;
+    let (name, counts) = (first.name.clone(), first.counts);
+    let requests = [first]
+        .into_iter()
+        .chain(also)
+        .map(|One { name, limit, options, .. }| Ok((client.semaphore(&name, limit)?, options)));
+    let mut requests = requests.collect::<Result<Vec<_>, InvalidInput>>()?;
+    let stage = match (requests.len(), requests.pop()) {
+        (1, Some((semaphore, options))) => Stage::Waiting(semaphore.acquire_with(options)),
+        (_, last) => {
+            let acquire: AcquireAll = client.acquire_all(requests.into_iter().chain(last));
+            Stage::Several(Box::new(Several { acquire, shown: None }))
+        }
+    };
+    Ok(Acquisition::new(id.clone(), name, counts, stage))
 }

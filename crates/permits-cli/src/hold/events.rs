@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use permits::Permit;
+use permits::{Inspection, Permit};
 use serde::Serialize;
 
+use super::request::known;
 use crate::acquire::PermitJson;
 use crate::clock::milliseconds;
 use crate::exit::Failure;
@@ -13,6 +14,15 @@ use crate::exit::Failure;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event<'a> {
+    /// The first event for a program that may make many requests. From now on its lines are read.
+    Hello {
+        /// The version of the lines. It changes only if a program that exists could misread an event.
+        lines: u32,
+        /// The version of the command.
+        permits: &'static str,
+        /// The kinds of lines, and the options of a request.
+        has: Vec<&'static str>,
+    },
     Waiting {
         name: &'a str,
         position: u64,
@@ -27,9 +37,14 @@ pub(super) enum Event<'a> {
     },
     Held {
         remaining_ms: u64,
+        /// The kind of line that it answers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answers: Option<&'static str>,
     },
     Unsure {
         remaining_ms: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answers: Option<&'static str>,
     },
     Lost {
         name: Option<&'a str>,
@@ -37,6 +52,20 @@ pub(super) enum Event<'a> {
     },
     Released {
         reason: &'a str,
+    },
+    HandedOver {
+        handle: String,
+    },
+    Inspected {
+        inspection: Box<Inspection>,
+    },
+    Listed {
+        names: Vec<String>,
+    },
+    Changed {
+        found: bool,
+        limit: Option<u32>,
+        limit_version: Option<u64>,
     },
     Failed {
         exit_code: u8,
@@ -52,6 +81,10 @@ pub(super) enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
+    pub(super) fn hello() -> Self {
+        Self::Hello { lines: 1, permits: env!("CARGO_PKG_VERSION"), has: known() }
+    }
+
     pub(super) fn failed(failure: &'a Failure) -> Self {
         let retry_after_ms = failure.fields["retry_after_ms"].as_u64();
         Self::Failed { exit_code: failure.code, reason: &failure.message, retry_after_ms }

@@ -15,11 +15,13 @@
 //! | what a program may do | bound |
 //! |---|---|
 //! | make requests | [`MAX_REQUESTS`](connection::MAX_REQUESTS) at once, of all programs |
+//! | inspect, list or change semaphores | [`MAX_CALLS`](calls::MAX_CALLS) at once |
 //! | read events slowly | see [`outbox`] |
 //! | write long lines, or many | see [`lines`] |
 //! | connect to the socket | see [`socket`] |
 
 mod acquisition;
+mod calls;
 mod connection;
 mod ending;
 mod events;

@@ -72,12 +72,20 @@ impl Outbox {
         (Rc::new(Self { has_ids, lines, left: Cell::default(), written: Notify::new() }), queue)
     }
 
+    /// Accepts an event that is about no line.
+    pub(super) fn put_first(&self, event: &Event<'_>) {
+        self.accept(serde_json::to_string(event));
+    }
+
     /// Accepts an event. One of a line that is not valid may have no id.
     pub(super) fn put<'a>(&self, id: impl Into<Option<&'a Id>>, event: Event<'a>) {
-        let line = match self.has_ids {
+        self.accept(match self.has_ids {
             true => serde_json::to_string(&Identified { id: id.into(), event }),
             false => serde_json::to_string(&event),
-        };
+        });
+    }
+
+    fn accept(&self, line: serde_json::Result<String>) {
         let line = line.expect("it has no failing fields") + "\n";
         let length = line.len();
         if self.lines.send(line).is_ok() {

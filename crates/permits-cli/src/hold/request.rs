@@ -1,12 +1,14 @@
 //! The lines of a program, as requests. A line that is not valid has no effect: its answer names the field.
 
 use std::fmt;
+use std::time::Duration;
 
-use permits::{AcquireOptions, Limit, check};
+use permits::{AcquireOptions, Change, Limit, PermitHandle, check};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use super::calls::Call;
 use crate::text;
 
 /// The longest id that is a string, in bytes.
@@ -18,11 +20,31 @@ const MAX_NUMBER: u64 = (1 << 53) - 1;
 /// The columns of a repeated field, and of a line of words, in the answer.
 const SHOWN_COLUMNS: usize = 40;
 
-/// The fields of each kind of line; of a request, those beside its options. The second one says of which kind
-/// it is.
-const ACQUIRE: [&str; 4] = ["id", "acquire", "limit", "require_limit"];
-const RELEASE: [&str; 3] = ["id", "release", "count"];
-const RENEW: [&str; 2] = ["id", "renew"];
+/// The field that says of which kind a line is, and the fields that it may have beside that and its id. A
+/// request for a permit also has its options, and a change has its own fields.
+const KINDS: [(&str, &[&str]); 11] = [
+    ("acquire", &["limit", "require_limit", "also"]),
+    ("renew", &[]),
+    ("release", &["count"]),
+    ("count", &[]),
+    ("release_part", &[]),
+    ("set_lease_ms", &[]),
+    ("hand_over", &[]),
+    ("adopt", &[]),
+    ("inspect", &["max"]),
+    ("list", &[]),
+    ("change", &["name"]),
+];
+
+/// The fields of one of the requests of `also`, beside its options.
+const OF_ALSO: [&str; 3] = ["acquire", "limit", "require_limit"];
+
+/// What a program may write, for the first event: each kind of line, and each option of a request.
+pub(super) fn known() -> Vec<&'static str> {
+    let (_, of_acquire) = KINDS[0];
+    let kinds = KINDS.iter().map(|(kind, _)| *kind);
+    kinds.chain(of_acquire.iter().copied()).chain(AcquireOptions::FIELDS.iter().copied()).collect()
+}
 
 /// The program's name for a request, from its line to its last event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -41,17 +63,46 @@ impl Id {
 #[derive(Debug)]
 pub(super) enum Wish {
     Acquire(Box<Request>),
+    Adopt(Box<PermitHandle>),
+    Call(Call),
     Release {
         count: Option<u32>,
     },
     /// The units that the grant counts for.
     Count(u32),
-    Renew,
+    HandOver,
+    Operate(Operation),
 }
 
-/// A request for a permit.
+/// What is done to a permit that stays held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Renew,
+    ReleasePart(u32),
+    SetLease(Duration),
+}
+
+impl Operation {
+    /// The kind of the line that asked for it.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Renew => "renew",
+            Self::ReleasePart(_) => "release_part",
+            Self::SetLease(_) => "set_lease_ms",
+        }
+    }
+}
+
+/// A request for a permit, or for several, all or none.
 #[derive(Debug)]
 pub(super) struct Request {
+    pub(super) first: One,
+    pub(super) also: Vec<One>,
+}
+
+/// A request for a permit of one semaphore.
+#[derive(Debug)]
+pub(super) struct One {
     pub(super) name: String,
     pub(super) limit: Limit,
     pub(super) options: AcquireOptions,
@@ -71,7 +122,7 @@ pub(super) struct Invalid {
 pub(super) fn parse_word(line: &str) -> Result<(Id, Wish), Invalid> {
     let wish = match (line, line.strip_prefix("count ").and_then(|units| units.parse().ok())) {
         ("release", _) => Wish::Release { count: None },
-        ("renew", _) => Wish::Renew,
+        ("renew", _) => Wish::Operate(Operation::Renew),
         (_, Some(units)) => Wish::Count(units),
         _ => {
             let line = text::truncate(line, SHOWN_COLUMNS);
@@ -156,35 +207,85 @@ fn id(value: Option<Value>) -> Result<Id, String> {
 }
 
 fn wish(mut fields: Fields) -> Result<Wish, String> {
-    let acquire = [&ACQUIRE, AcquireOptions::FIELDS].concat();
-    let all = [&acquire[..], &RELEASE[..], &RENEW[..]];
-    let kinds: Vec<_> = all.into_iter().filter(|kind| fields.0.contains_key(kind[1])).collect();
-    let known = match kinds[..] {
-        [known] => known,
-        _ => &all.concat(),
+    let has = |kind: &str| fields.0.contains_key(kind);
+    // A release may have a count.
+    let is_there = |kind: &str| has(kind) && !(kind == "count" && has("release"));
+    let kinds: Vec<_> = KINDS.iter().filter(|(kind, _)| is_there(kind)).collect();
+    let kind = if let [(kind, _)] = kinds[..] { Some(*kind) } else { None };
+    let known: Vec<&str> = match kind {
+        Some(kind) => fields_of(kind),
+        None => KINDS.iter().flat_map(|(kind, _)| fields_of(kind)).collect(),
     };
     for name in fields.0.keys() {
-        check::field(name, known).map_err(|error| error.to_string())?;
+        check::field(name, &known).map_err(|error| error.to_string())?;
     }
-    if kinds.len() != 1 {
-        return Err("the line must have one of \"acquire\", \"release\" and \"renew\"".to_owned());
-    }
-    match known[1] {
-        "acquire" => Ok(Wish::Acquire(Box::new(request(fields)?))),
-        "release" => {
+    match kind {
+        Some("acquire") => Ok(Wish::Acquire(Box::new(request(fields)?))),
+        Some("renew") => fields.order("renew").map(|()| Wish::Operate(Operation::Renew)),
+        Some("release") => {
             fields.order("release")?;
-            Ok(Wish::Release { count: fields.count()? })
+            Ok(Wish::Release { count: fields.number("count", 0)? })
         }
-        _ => fields.order("renew").map(|()| Wish::Renew),
+        Some("count") => fields.number("count", 0)?.map(Wish::Count).ok_or_else(|| not_null("count")),
+        Some("release_part") => {
+            let units = fields.number("release_part", 1)?.ok_or_else(|| not_null("release_part"))?;
+            Ok(Wish::Operate(Operation::ReleasePart(units)))
+        }
+        Some("set_lease_ms") => Ok(Wish::Operate(Operation::SetLease(fields.time("set_lease_ms")?))),
+        Some("hand_over") => fields.order("hand_over").map(|()| Wish::HandOver),
+        Some("adopt") => {
+            let handle = fields.text("adopt")?.parse::<PermitHandle>();
+            Ok(Wish::Adopt(Box::new(handle.map_err(|error| error.to_string())?)))
+        }
+        Some("inspect") => {
+            Ok(Wish::Call(Call::Inspect { name: fields.name("inspect")?, max: fields.number("max", 0)? }))
+        }
+        Some("list") => fields.order("list").map(|()| Wish::Call(Call::List)),
+        Some(_) => {
+            let name = fields.name("name")?;
+            let change = Change::deserialize(Value::Object(fields.0)).map_err(|error| error.to_string())?;
+            Ok(Wish::Call(Call::Change { name, change }))
+        }
+        None => {
+            let names: Vec<_> = KINDS.iter().map(|(kind, _)| format!("{kind:?}")).collect();
+            Err(format!("the line must have one of {}", names.join(", ")))
+        }
     }
 }
 
-fn request(mut fields: Fields) -> Result<Request, String> {
-    let name = match fields.0.remove("acquire") {
-        Some(Value::String(name)) => name,
-        _ => return Err("\"acquire\" must be a string".to_owned()),
+/// All fields of a kind of line.
+fn fields_of(kind: &'static str) -> Vec<&'static str> {
+    let own = KINDS.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, own)| own);
+    let others = match kind {
+        "acquire" => AcquireOptions::FIELDS,
+        "change" => Change::FIELDS,
+        _ => &[],
     };
-    check::name(&name).map_err(|error| error.to_string())?;
+    // The fields of a change have its kind, too.
+    ["id", kind].iter().chain(own).chain(others.iter().filter(|field| **field != kind)).copied().collect()
+}
+
+fn request(mut fields: Fields) -> Result<Request, String> {
+    let also = match fields.0.remove("also") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(requests)) => requests.into_iter().map(one_of_also).collect::<Result<_, _>>()?,
+        Some(_) => return Err("\"also\" must be a list of objects".to_owned()),
+    };
+    Ok(Request { first: one(fields)?, also })
+}
+
+fn one_of_also(request: Value) -> Result<One, String> {
+    let of_also = |reason: String| format!("\"also\": {reason}");
+    let Value::Object(fields) = request else { return Err("\"also\" must be a list of objects".to_owned()) };
+    let known = [&OF_ALSO, AcquireOptions::FIELDS].concat();
+    for name in fields.keys() {
+        check::field(name, &known).map_err(|error| of_also(error.to_string()))?;
+    }
+    one(Fields(fields)).map_err(of_also)
+}
+
+fn one(mut fields: Fields) -> Result<One, String> {
+    let name = fields.name("acquire")?;
     let required = fields.flag("require_limit")?;
     let limit = Limit::deserialize(fields.0.remove("limit").unwrap_or_default());
     let limit = match limit.map_err(|error| error.to_string())? {
@@ -194,7 +295,11 @@ fn request(mut fields: Fields) -> Result<Request, String> {
     };
     let counts = fields.0.get("at_least_ms").and_then(Value::as_f64).is_some_and(|time| time > 0.0);
     let options = AcquireOptions::deserialize(Value::Object(fields.0)).map_err(|error| error.to_string())?;
-    Ok(Request { name, limit, options, counts })
+    Ok(One { name, limit, options, counts })
+}
+
+fn not_null(name: &str) -> String {
+    format!("{name:?} must be a number")
 }
 
 /// The fields of a line that are not read yet.
@@ -214,9 +319,35 @@ impl Fields {
         }
     }
 
-    fn count(&mut self) -> Result<Option<u32>, String> {
-        let Some(value) = self.0.remove("count").filter(|value| !value.is_null()) else { return Ok(None) };
-        let units = value.as_u64().and_then(|units| u32::try_from(units).ok());
-        units.map(Some).ok_or_else(|| format!("\"count\" must be an integer from 0 to {}", u32::MAX))
+    /// A text that must be there.
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        match self.0.remove(name) {
+            Some(Value::String(text)) => Ok(text),
+            _ => Err(format!("{name:?} must be a string")),
+        }
+    }
+
+    /// The name of a semaphore.
+    fn name(&mut self, field: &str) -> Result<String, String> {
+        let name = self.text(field)?;
+        check::name(&name).map_err(|error| error.to_string())?;
+        Ok(name)
+    }
+
+    /// A number of at least `least`, if it is there.
+    fn number(&mut self, name: &str, least: u32) -> Result<Option<u32>, String> {
+        let Some(value) = self.0.remove(name).filter(|value| !value.is_null()) else { return Ok(None) };
+        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+        match number.filter(|number| *number >= least) {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!("{name:?} must be an integer from {least} to {}", u32::MAX)),
+        }
+    }
+
+    /// A time that must be there, in milliseconds.
+    fn time(&mut self, name: &str) -> Result<Duration, String> {
+        let time = self.0.remove(name).and_then(|value| value.as_f64());
+        let time = time.and_then(|time| Duration::try_from_secs_f64(time / 1000.0).ok());
+        time.ok_or_else(|| format!("{name:?} must be a time in milliseconds"))
     }
 }

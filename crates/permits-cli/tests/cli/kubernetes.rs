@@ -76,6 +76,9 @@ fn the_sidecar_holds_the_permits_of_its_pod() {
     let mut worker = BufReader::new(UnixStream::connect(mounted(socket)).expect("it listens"));
     worker.get_mut().write_all(b"{\"id\":1,\"acquire\":\"exports\",\"limit\":1}\n").expect("it reads");
     let mut event = String::new();
+    worker.read_line(&mut event).expect("it greets");
+    assert!(event.starts_with("{\"event\":\"hello\""), "{event}");
+    event.clear();
     worker.read_line(&mut event).expect("it answers");
     assert!(event.starts_with("{\"id\":1,\"event\":\"granted\""), "{event}");
     drop(worker);

@@ -4,6 +4,7 @@
 mod ends;
 mod lines;
 mod one;
+mod operations;
 mod reader;
 mod socket;
 

@@ -48,8 +48,18 @@ impl Listening {
         Self { running, path, _directory: directory }
     }
 
+    /// A program that was greeted.
     #[track_caller]
     fn connect(&self) -> Program {
+        let mut program = self.knock();
+        let hello = program.read();
+        assert_eq!((&hello["event"], &hello["lines"]), (&json!("hello"), &json!(1)), "{hello}");
+        program
+    }
+
+    /// A program that has read nothing yet.
+    #[track_caller]
+    fn knock(&self) -> Program {
         let stream = UnixStream::connect(&self.path).expect("it listens");
         stream.set_read_timeout(Some(HANGS)).expect("it is not zero");
         Program { stream: BufReader::new(stream) }
@@ -215,7 +225,7 @@ fn a_connection_too_many_is_refused() {
     prepare(&store, "x");
     let listening = Listening::start(&store);
     let mut programs: Vec<Program> = (0..256).map(|_| listening.connect()).collect();
-    let mut refused = listening.connect();
+    let mut refused = listening.knock();
     let failed = refused.read();
     assert_eq!(failed["reason"], "256 programs are connected already");
     assert_eq!(against_schema("hold.schema.json", &failed), Ok(()));
