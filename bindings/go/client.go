@@ -1,0 +1,210 @@
+package permits
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	startTimeout = 30 * time.Second // The command itself gives a store 10 seconds.
+	closeTimeout = 10 * time.Second // A little longer than the command needs for its releases.
+)
+
+// A Client has one connection to a store, for any number of goroutines. Close it.
+type Client struct {
+	dial     func(ctx context.Context) (*conn, error) // Starts a command, or connects to one.
+	turn     chan struct{}                            // Has a value while no goroutine does so.
+	ids      atomic.Int64
+	mu       sync.Mutex
+	conn     *conn
+	isClosed bool
+}
+
+// A ConnectOption is an option of [Connect].
+type ConnectOption func(*settings)
+
+type settings struct {
+	program, label string
+	flags          []string
+	stderr         io.Writer
+}
+
+// WithProgram sets the path of the command, in place of PERMITS_PROGRAM and of the one in PATH.
+func WithProgram(path string) ConnectOption { return func(s *settings) { s.program = path } }
+
+// WithLabel sets the text that operators see beside holders whose request has no [Label], in place of
+// PERMITS_LABEL and of the name of the program.
+func WithLabel(text string) ConnectOption { return func(s *settings) { s.label = text } }
+
+// WithFlags adds flags of "permits hold", such as "--prefix", "app" or "--store-timeout", "2s".
+func WithFlags(flags ...string) ConnectOption { return func(s *settings) { s.flags = flags } }
+
+// WithStderr sets where warnings of the command are written, in place of the standard error of the
+// program. Writing must not block.
+func WithStderr(w io.Writer) ConnectOption { return func(s *settings) { s.stderr = w } }
+
+// Connect starts the command, and returns when it has reached the store at url, such as
+// redis://127.0.0.1/. An empty url is that of the variable PERMITS_URL. The context covers Connect alone.
+// The error is [ErrUnavailable] or [ErrInvalid], or that of the context.
+func Connect(ctx context.Context, url string, options ...ConnectOption) (*Client, error) {
+	settings := settings{
+		program: os.Getenv("PERMITS_PROGRAM"),
+		label:   cmp.Or(os.Getenv("PERMITS_LABEL"), filepath.Base(os.Args[0])),
+		stderr:  os.Stderr,
+	}
+	for _, option := range options {
+		option(&settings)
+	}
+	return connect(ctx, func(ctx context.Context) (*conn, error) { return settings.start(url) })
+}
+
+// Attach connects to a command that serves a Unix socket, as with "permits hold --listen
+// unix:/run/permits/socket": the address is unix:/run/permits/socket. Several programs may share it.
+func Attach(ctx context.Context, address string) (*Client, error) {
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if !isUnix {
+		return nil, &Error{Reason: fmt.Sprintf("the address %q is not of the form unix:PATH", address), kind: ErrInvalid}
+	}
+	return connect(ctx, func(ctx context.Context) (*conn, error) {
+		socket, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		if err != nil {
+			return nil, unavailable("no command listens: " + err.Error())
+		}
+		end := func() string {
+			socket.Close()
+			return "it has closed the connection"
+		}
+		return newConn(socket, socket, socket.(*net.UnixConn).CloseWrite, end), nil
+	})
+}
+
+func connect(ctx context.Context, dial func(ctx context.Context) (*conn, error)) (*Client, error) {
+	client := &Client{dial: dial, turn: make(chan struct{}, 1)}
+	client.turn <- struct{}{}
+	if _, err := client.connection(ctx); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// connection returns the present command, or starts another one if it has ended.
+func (c *Client) connection(ctx context.Context) (*conn, error) {
+	if conn, err := c.present(); conn != nil || err != nil {
+		return conn, err
+	}
+	select {
+	case <-c.turn:
+		defer func() { c.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, ended(ctx, "starting the command")
+	}
+	// Another goroutine may have started one.
+	if conn, err := c.present(); conn != nil || err != nil {
+		return conn, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, unavailable("the command does not say hello: it may be too old"))
+	defer cancel()
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.end() })
+	err = conn.hello()
+	if !stop() {
+		err = ended(ctx, "starting the command")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.isClosed {
+		err = ErrClosed
+	}
+	if err != nil {
+		conn.end()
+		return nil, err
+	}
+	c.conn = conn
+	go conn.run()
+	return conn, nil
+}
+
+// present returns the command that runs, or nil.
+func (c *Client) present() (*conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return nil, ErrClosed
+	}
+	if c.conn != nil {
+		select {
+		case <-c.conn.dead:
+		default:
+			return c.conn, nil
+		}
+	}
+	return nil, nil
+}
+
+// Close releases all permits, ends all waits, and ends the command. Permits that are still held are
+// lost: their contexts end. It takes no longer than 10 seconds, and no goroutine is left afterwards.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	conn, isClosed := c.conn, c.isClosed
+	c.isClosed = true
+	c.mu.Unlock()
+	if conn == nil {
+		return nil
+	}
+	if !isClosed {
+		conn.hangUp()
+	}
+	select {
+	case <-conn.gone:
+		return nil
+	case <-time.After(closeTimeout):
+		conn.end()
+		<-conn.gone
+		return unavailable("the command did not end in time: what it has of this program ends with the lease")
+	}
+}
+
+// start starts the command.
+func (s *settings) start(url string) (*conn, error) {
+	program, err := exec.LookPath(cmp.Or(s.program, "permits"))
+	if err != nil {
+		return nil, unavailable(err.Error() + ": install the command (cargo install permits-cli), or set PERMITS_PROGRAM to its path")
+	}
+	command := exec.Command(program, append([]string{"hold", "--many"}, s.flags...)...)
+	command.Stderr = s.stderr
+	command.Env = append(os.Environ(), "PERMITS_LABEL="+s.label)
+	if url != "" {
+		// Not an argument: every user sees the arguments of a process, and the url may have a password.
+		command.Env = append(command.Env, "PERMITS_URL="+url)
+	}
+	// Other programs that this one starts do not inherit the ends of the pipes that stay here: os/exec sees to that.
+	in, inErr := command.StdinPipe()
+	out, outErr := command.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return nil, unavailable(err.Error())
+	}
+	if err := command.Start(); err != nil {
+		return nil, unavailable("the command cannot be started: " + err.Error())
+	}
+	end := sync.OnceValue(func() string {
+		// It has ended, or is no longer of use: without its output nobody would learn of a loss.
+		command.Process.Kill()
+		command.Wait()
+		return command.ProcessState.String() + ", and its standard error says why"
+	})
+	return newConn(in, out, in.Close, end), nil
+}

@@ -1,0 +1,294 @@
+package permits
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// errDied is the end of a command before it has granted a request.
+var errDied = unavailable("the command has ended")
+
+// maxQueued is the number of bytes of lines that wait to be written from which on acquisitions wait,
+// too. A release does not wait, so beyond it there is at most a release for each request.
+const maxQueued = 64 * 1024
+
+// maxEvent is the length of the longest event that is read.
+const maxEvent = 1 << 20
+
+// An event is a line of the command. Unknown events and fields are ignored, so that a later command may
+// have more.
+type event struct {
+	ID           *int64 `json:"id"`
+	Event        string `json:"event"`
+	Holder       string `json:"holder"`
+	Weight       int    `json:"weight"`
+	Token        int64  `json:"token"`
+	Slot         int    `json:"slot"`
+	RemainingMS  int64  `json:"remaining_ms"`
+	Reason       string `json:"reason"`
+	ExitCode     int    `json:"exit_code"`
+	RetryAfterMS *int64 `json:"retry_after_ms"`
+	Lines        int    `json:"lines"`
+	Permits      string `json:"permits"`
+}
+
+// A call is a request from its line to its last event.
+type call struct {
+	id        int64
+	semaphore string
+	counts    bool // The grant counts for some time.
+	conn      *conn
+	reply     chan *event   // The grant.
+	done      chan struct{} // Closed after the last event.
+	// The result of the request, which is set before done is closed: nil if it was released as asked for.
+	err error
+
+	// What follows is guarded by the mutex of conn.
+	isGranted bool
+	isEnded   bool // The program has asked for the end.
+	cancel    context.CancelCauseFunc
+}
+
+// permit makes the permit of a grant, which may be lost already.
+func (c *call) permit(ctx context.Context, grant *event) *Permit {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	c.cancel = cancel
+	if err := c.result(); err != nil {
+		cancel(err)
+	}
+	return &Permit{call: c, grant: grant, ctx: ctx}
+}
+
+// result returns the result that is known now.
+func (c *call) result() error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+// outcome returns the result that the last event says. The mutex of conn is locked.
+func (c *call) outcome(last *event) error {
+	switch {
+	case last.Event == "released" && c.isEnded:
+		return nil
+	case c.conn.isHungUp && !c.isGranted:
+		return ErrClosed
+	case c.conn.isHungUp && !c.isEnded:
+		return &LostError{Semaphore: c.semaphore, Reason: "the client is closed"}
+	case last.Event == "died" && !c.isGranted:
+		return errDied
+	case (last.Event == "died" || last.Event == "released") && c.isGranted && !c.isEnded:
+		return &LostError{Semaphore: c.semaphore, Reason: "the command has ended: " + last.Reason}
+	default:
+		return failure(c.semaphore, last)
+	}
+}
+
+// A conn speaks with one command: a goroutine writes what is queued, and one reads. Neither waits for a
+// caller, so no caller delays another.
+type conn struct {
+	in      io.Writer
+	out     *bufio.Scanner
+	closeIn func() error  // Tells the command that no more lines come.
+	end     func() string // Ends the command at once, and returns why it has ended. It may be called again.
+	wake    chan struct{} // Has a value when something is queued.
+	dead    chan struct{} // Closed when the command has ended: nothing is held any more.
+	gone    chan struct{} // Closed when both goroutines have ended.
+
+	mu       sync.Mutex
+	calls    map[int64]*call
+	queue    []byte
+	room     chan struct{} // Closed when the queue is written. Nil while nobody waits for it.
+	err      error         // Why no request can begin.
+	isHungUp bool          // The client is closed.
+}
+
+func newConn(in io.Writer, out io.Reader, closeIn func() error, end func() string) *conn {
+	scanner := bufio.NewScanner(out)
+	scanner.Buffer(nil, maxEvent)
+	return &conn{
+		in: in, out: scanner, closeIn: closeIn, end: end, calls: map[int64]*call{},
+		wake: make(chan struct{}, 1), dead: make(chan struct{}), gone: make(chan struct{}),
+	}
+}
+
+// hello reads the first event, with which the command says that it is ready.
+func (c *conn) hello() error {
+	var hello event
+	if !c.out.Scan() {
+		return unavailable("the command has ended: " + c.end())
+	}
+	if err := json.Unmarshal(c.out.Bytes(), &hello); err != nil {
+		return unavailable(fmt.Sprintf("the command is not permits, or too old: it has written %.100q", c.out.Bytes()))
+	}
+	switch {
+	case hello.Event == "hello" && hello.Lines == 1:
+		return nil
+	case hello.Event == "hello":
+		return unavailable(fmt.Sprintf("permits %s speaks version %d of the lines: update this package", hello.Permits, hello.Lines))
+	default:
+		return failure("", &hello)
+	}
+}
+
+// run reads events until the command ends, with a goroutine that writes.
+func (c *conn) run() {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.write()
+	}()
+	for c.out.Scan() {
+		event := new(event)
+		if json.Unmarshal(c.out.Bytes(), event) == nil && event.ID != nil {
+			c.take(event)
+		}
+	}
+	// Told before the wait for the process, because others may work soon.
+	c.die()
+	c.closeIn()
+	c.end()
+	<-written
+	close(c.gone)
+}
+
+// take does what an event says.
+func (c *conn) take(e *event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := c.calls[*e.ID]
+	if call == nil {
+		return
+	}
+	switch e.Event {
+	case "granted":
+		if !call.isGranted {
+			call.isGranted = true
+			call.reply <- e
+		}
+	case "released", "lost", "failed":
+		c.finish(call, e)
+	case "invalid":
+		// Otherwise it answers a line about the permit, which stays held.
+		if !call.isGranted {
+			c.finish(call, e)
+		}
+	}
+}
+
+// finish ends a call with its last event. The mutex is locked.
+func (c *conn) finish(call *call, last *event) {
+	delete(c.calls, call.id)
+	call.err = call.outcome(last)
+	close(call.done)
+	if call.cancel != nil && call.err != nil {
+		call.cancel(call.err)
+	}
+}
+
+// die ends every call: what was granted is lost.
+func (c *conn) die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = errDied
+	if c.isHungUp {
+		c.err = ErrClosed
+	}
+	close(c.dead)
+	for _, call := range c.calls {
+		c.finish(call, &event{Event: "died", Reason: "it has closed its output"})
+	}
+}
+
+// hangUp lets the command release everything and end, after it has read what is queued.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.put(nil)
+		c.isHungUp, c.err = true, ErrClosed
+	}
+}
+
+// begin queues the line of a call, when there is room.
+func (c *conn) begin(ctx context.Context, call *call, line []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.queue) >= maxQueued && c.err == nil && ctx.Err() == nil {
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		room := c.room
+		c.mu.Unlock()
+		select {
+		case <-room:
+		case <-c.dead:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, fmt.Sprintf("waiting for %q", call.semaphore))
+	}
+	if c.err == nil {
+		c.calls[call.id] = call
+		c.put(line)
+	}
+	return c.err
+}
+
+// release asks for the end of a call, once.
+func (c *conn) release(call *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !call.isEnded && c.calls[call.id] == call {
+		call.isEnded = true
+		c.put(fmt.Appendf(nil, "{\"id\":%d,\"release\":true}\n", call.id))
+	}
+}
+
+// put queues a line. The mutex is locked.
+func (c *conn) put(line []byte) {
+	if c.err != nil {
+		return
+	}
+	c.queue = append(c.queue, line...)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write writes what is queued, until that fails or the conn has ended.
+func (c *conn) write() {
+	var lines []byte
+	for {
+		select {
+		case <-c.wake:
+		case <-c.dead:
+			return
+		}
+		c.mu.Lock()
+		lines, c.queue = c.queue, lines[:0]
+		if c.room != nil {
+			close(c.room)
+			c.room = nil
+		}
+		isLast := c.isHungUp
+		c.mu.Unlock()
+		// If it fails, the reader sees the end of the command.
+		if _, err := c.in.Write(lines); err != nil || isLast {
+			c.closeIn()
+			return
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package permits_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	permits "github.com/permits-rs/permits/bindings/go"
+)
+
+// Of a store in the memory of the command, so that the examples need no server.
+func connect() *permits.Client {
+	client, err := permits.Connect(context.Background(), "memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client
+}
+
+// At most 4 exports run at once, on all machines.
+func Example() {
+	ctx := context.Background()
+	client, err := permits.Connect(ctx, "memory:") // such as redis://127.0.0.1/
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	exports := client.Semaphore("exports", 4)
+
+	err = exports.Do(ctx, func(ctx context.Context) error {
+		fmt.Println("exporting")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// exporting
+	// <nil>
+}
+
+// A permit that the program releases itself.
+func ExampleSemaphore_Acquire() {
+	client := connect()
+	defer client.Close()
+	ctx := context.Background()
+
+	permit, err := client.Semaphore("gpu", 8).Acquire(ctx, permits.Weight(2), permits.Lane("tenant-7"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer permit.Release(ctx)
+	// Ends with the loss of the permit, so that no two holders work.
+	work := permit.Context()
+	fmt.Println(permit.Weight(), permit.Slot(), work.Err())
+	// Output: 2 0 <nil>
+}
+
+// A limit on the time in line, and a refusal that says when to come again.
+func ExampleError() {
+	client := connect()
+	defer client.Close()
+	ctx := context.Background()
+	calls := client.Semaphore("calls a minute", 1)
+	if err := calls.Do(ctx, func(context.Context) error { return nil }, permits.AtLeast(time.Minute)); err != nil {
+		log.Fatal(err)
+	}
+
+	_, err := calls.TryAcquire(ctx)
+	if errors.Is(err, permits.ErrNotNow) {
+		var refused *permits.Error
+		errors.As(err, &refused)
+		fmt.Println("in a minute:", refused.RetryAfter > 50*time.Second)
+	}
+	// Output: in a minute: true
+}
+
+// The context of the work tells a loss from the end of the caller's context.
+func ExampleLostError() {
+	client := connect()
+	defer client.Close()
+
+	err := client.Semaphore("nightly", 1).Do(context.Background(), func(ctx context.Context) error {
+		<-ctx.Done() // The work is longer than allowed.
+		return ctx.Err()
+	}, permits.MaxHold(200*time.Millisecond))
+	var lost *permits.LostError
+	fmt.Println(errors.As(err, &lost))
+	// Output: true
+}
+
+// A middleware: at most n requests of all replicas are handled at once, and a request waits in line for
+// as long as its client does.
+func limited(semaphore *permits.Semaphore, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		permit, err := semaphore.Acquire(r.Context(), permits.Timeout(5*time.Second))
+		if err != nil {
+			var refused *permits.Error
+			if errors.As(err, &refused) && refused.RetryAfter > 0 {
+				w.Header().Set("Retry-After", fmt.Sprint(int(refused.RetryAfter/time.Second)+1))
+			}
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
+		defer permit.Release(context.WithoutCancel(r.Context()))
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		defer context.AfterFunc(permit.Context(), func() { cancel(context.Cause(permit.Context())) })()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func Example_middleware() {
+	client := connect()
+	defer client.Close()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "done") })
+	server := httptest.NewServer(limited(client.Semaphore("reports", 2), handler))
+	defer server.Close()
+
+	response, err := http.Get(server.URL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer response.Body.Close()
+	fmt.Println(response.Status)
+	// Output: 200 OK
+}

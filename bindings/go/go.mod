@@ -1,0 +1,3 @@
+module github.com/permits-rs/permits/bindings/go
+
+go 1.23
