@@ -42,7 +42,9 @@ func run(m *testing.M) int {
 		program = "../../target/debug/permits"
 	}
 	program, _ = filepath.Abs(program)
-	if _, err := os.Stat(program); err != nil {
+	if path, err := filepath.EvalSymlinks(program); err == nil {
+		program = path
+	} else {
 		fmt.Fprintln(os.Stderr, "build the command: cargo build -p permits-cli:", err)
 		return 1
 	}

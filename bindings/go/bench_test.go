@@ -1,0 +1,34 @@
+package permits
+
+import (
+	"context"
+	"testing"
+)
+
+// A cycle acquires and releases, without a wait in line.
+func cycle(b *testing.B, atOnce int) {
+	client, err := Connect(context.Background(), serverURL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	semaphore := client.Semaphore(b.Name(), 100_000)
+	work := make(chan struct{})
+	for range atOnce {
+		go func() {
+			for range work {
+				if err := semaphore.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
+					b.Error(err)
+				}
+			}
+		}()
+	}
+	for range b.N {
+		work <- struct{}{}
+	}
+	close(work)
+}
+
+func BenchmarkOneCycleAtATime(b *testing.B) { cycle(b, 1) }
+
+func BenchmarkSixtyFourCyclesAtOnce(b *testing.B) { cycle(b, 64) }
