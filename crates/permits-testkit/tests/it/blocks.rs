@@ -1,6 +1,6 @@
 //! Each block of code of the documents says what runs it, or why nothing does. The runners find their blocks
 //! by the same words, on every page: rustdoc, `permits-cli/tests/cli/documents/`, `test_docs.py` of the
-//! Python package, and `docs.test.ts` of the Node package.
+//! Python package, `docs.test.ts` of the Node package, and `docs_test.go` of the Go package.
 
 use std::fs;
 
@@ -26,6 +26,7 @@ fn is_settled(block: &Block<'_>, included: &str, tests: &[String]) -> bool {
         (_, Run::Not(_)) => true,
         (_, Run::By(file, _)) => tests.iter().any(|test| test == file),
         ("rust", Run::Alone) => included.contains(block.page),
+        ("go", Run::Alone) => block.page == "docs/languages/go.md",
         ("python" | "ts" | "console", Run::Alone) | ("console", Run::Situation(_)) => true,
         ("python" | "ts" | "sh" | "crontab" | "yaml", Run::Copies(..)) => true,
         (language, Run::Alone) => DATA.contains(&language),

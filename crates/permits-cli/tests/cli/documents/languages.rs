@@ -8,17 +8,14 @@ use permits_testkit::documents::{self, Block, Run};
 use permits_testkit::skip;
 use tempfile::TempDir;
 
-use crate::support::{
-    Local, Running, Store, add_program, in_path, output, prepare, revoke, status, until_counts,
-};
+use crate::support::{Local, Running, Store, add_program, in_path, prepare, revoke, status, until_counts};
 
 /// The programs: the kind of its block, the file to write it to, and the command that runs it.
-const LANGUAGES: [(&str, &str, &[&str]); 6] = [
+const LANGUAGES: [(&str, &str, &[&str]); 5] = [
     ("python", "program.py", &["python3", "program.py"]),
     ("javascript", "program.js", &["node", "program.js"]),
     ("ruby", "program.rb", &["ruby", "program.rb"]),
     ("php", "program.php", &["php", "program.php"]),
-    ("go", "program.go", &["./program"]),
     ("bash", "program.bash", &["bash", "program.bash"]),
 ];
 
@@ -49,27 +46,14 @@ impl Example {
 
     /// A program in this language; `None` if the machine does not have the language.
     #[track_caller]
-    fn of(
-        (kind, file, command): (&str, &str, &'static [&'static str]),
-        text: &str,
-        work: &str,
-    ) -> Option<Self> {
-        let program = if kind == "go" { "go" } else { command[0] };
-        if skip::without_program(program) {
+    fn of((_, file, command): (&str, &str, &'static [&'static str]), text: &str, work: &str) -> Option<Self> {
+        if skip::without_program(command[0]) {
             return None;
         }
         let (directory, store) = (TempDir::new().expect("a directory"), Local::new());
         add_program(directory.path(), "export.sh", work);
         fs::write(directory.path().join(file), text).expect("it can be written");
         let example = Self { directory, store, command };
-        if kind == "go" {
-            let mut build = Command::new("go");
-            build.args(["build", "-o", "program", file]).current_dir(example.directory.path());
-            // Its cache and its settings stay in the build directory.
-            build.env("HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("XDG_CACHE_HOME");
-            let built = output(build.env_remove("XDG_CONFIG_HOME").env("GO111MODULE", "off"));
-            assert_eq!(built.code, 0, "{}", built.stderr);
-        }
         prepare(&example.store, "exports");
         Some(example)
     }
