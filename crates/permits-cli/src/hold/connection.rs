@@ -17,7 +17,7 @@ use super::ending::{CHECK_EVERY, End};
 use super::events::Event;
 use super::lines::{Line, Lines};
 use super::outbox::{Outbox, Writer};
-use super::request::{Id, Invalid, One, Request, Wish, parse, parse_word};
+use super::request::{Id, Invalid, One, Request, Wish, known, parse, parse_word};
 use crate::acquire::LEAVE_TIMEOUT;
 use crate::exit::{self, Failure};
 use crate::report;
@@ -55,7 +55,7 @@ impl Connection {
     pub(super) fn new(form: Form, writer: Writer) -> Rc<Self> {
         let (outbox, queue) = Outbox::new(matches!(form, Form::Many(..)));
         if matches!(form, Form::Many(..)) {
-            outbox.put_first(&Event::hello());
+            outbox.put_first(&Event::hello(known()));
         }
         let writing = spawn_local(outbox.clone().write_all(queue, writer));
         let (acquisitions, calls) = (RefCell::default(), RefCell::default());

@@ -5,7 +5,6 @@ use std::time::Duration;
 use permits::{Inspection, Permit};
 use serde::Serialize;
 
-use super::request::known;
 use crate::acquire::PermitJson;
 use crate::clock::milliseconds;
 use crate::exit::Failure;
@@ -81,8 +80,8 @@ pub(super) enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    pub(super) fn hello() -> Self {
-        Self::Hello { lines: 1, permits: env!("CARGO_PKG_VERSION"), has: known() }
+    pub(super) fn hello(has: Vec<&'static str>) -> Self {
+        Self::Hello { lines: 1, permits: env!("CARGO_PKG_VERSION"), has }
     }
 
     pub(super) fn failed(failure: &'a Failure) -> Self {
