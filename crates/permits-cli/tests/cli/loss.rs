@@ -186,9 +186,9 @@ fn a_command_that_ignores_sigterm_is_dead_at_the_deadline_though_standard_error_
         let (mut guard, _reader) = start_with_full_stderr(&mut command, &beat);
         // Read now: a process killed while it writes leaves the file empty.
         let process = process_of(&beat).expect("it beats");
-        // The last renewal was sent before this.
-        let silent_since = SystemTime::now();
         server.pause();
+        // A renewal that was answered was sent before this.
+        let silent_since = SystemTime::now();
         let status = guard.wait_timeout(HANGS).expect("it ends");
         server.resume();
         assert_eq!(code(status), 76);
@@ -207,8 +207,8 @@ fn a_command_gets_sigterm_before_an_unrenewed_permit_ends() {
         let script = r#"exec 2> /dev/null; trap "sleep 0.2; echo done; exit 0" TERM
         echo ready; while :; do sleep 0.02; done"#;
         let running = Running::until(&mut run(&server, &name, "--limit 1 --lease 15s", script), "ready");
-        let silent_since = Instant::now();
         server.pause();
+        let silent_since = Instant::now();
         let output = running.finish();
         // The lease was last extended before the server fell silent.
         assert!(silent_since.elapsed() < Duration::from_secs(15), "permits has ended, too");
