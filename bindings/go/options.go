@@ -42,41 +42,60 @@ func milliseconds(time time.Duration) *float64 {
 	return &ms
 }
 
-// Weight requests so many units instead of 1.
+// Weight is the number of units: at least 1, at most the limit. 1 unless set.
 func Weight(units int) Option { return func(r *request) { r.Weight = &units } }
 
-// Timeout limits the wait, and ends it with ErrNotNow. It is beside the context, whose end is an error
-// of the context.
+// Timeout is the longest wait in line; without limit unless set. With 0 the request does not wait: it is
+// granted now, or refused.
+//
+// The error is then ErrNotNow. The end of the context ends the wait, too, with an error of the
+// context.
 func Timeout(wait time.Duration) Option {
 	return func(r *request) { r.Timeout = milliseconds(wait) }
 }
 
-// Lane names the lane of the line in which the request waits. Lanes take turns, so a caller with many
-// requests does not keep others waiting.
+// Lane is a lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests
+// of one lane are granted in the order in which they came. Lanes that wait get units in proportion to their
+// shares, so a thousand requests of one tenant do not stand before the first of another. Requests without a
+// lane are one lane together.
 func Lane(name string) Option { return func(r *request) { r.Lane = &name } }
 
-// Share is the share of the request's lane, 1 to 1,000. It needs Lane.
+// Share is the share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets
+// ten times the units of one with the share 1. Use the same share for all requests of a lane.
+//
+// It needs Lane.
 func Share(share int) Option { return func(r *request) { r.Share = &share } }
 
-// Lease is the time for which the permit lasts without a renewal: 15 seconds unless set. It is the time
-// for which a machine that has crashed keeps it.
+// Lease is the lease: how long a permit, or a place in line, stays valid if your process dies and nothing
+// renews it. 100 ms to 1 day.
+//
+// 15 s unless set.
 func Lease(lease time.Duration) Option { return func(r *request) { r.Lease = milliseconds(lease) } }
 
-// AtLeast lets the grant count for this time, also if it is released earlier. It makes a rate of the
-// limit: so many in a minute.
+// AtLeast is the time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or
+// lost earlier, its units *cool*: they stay taken until that time has passed since the grant. For example, a
+// limit of 100 and one minute admit at most 100 in any minute.
 func AtLeast(time time.Duration) Option { return func(r *request) { r.AtLeast = milliseconds(time) } }
 
-// MaxHold is the longest time for which the permit is held. Then it is lost.
+// MaxHold is the longest time for which the permit is held, at least 100 ms; without limit unless set. The
+// permit is lost then, even if it is renewed: for work that may hang.
 func MaxHold(time time.Duration) Option { return func(r *request) { r.MaxHold = milliseconds(time) } }
 
-// Holder names the holder. A name that holds or waits already is refused with ErrNotNow. Without it,
-// the name is unique.
+// Holder is the name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit
+// of a semaphore: while it holds or waits, a second request with its name is refused. Unique unless set.
+//
+// The error of the second request is ErrNotNow.
 func Holder(name string) Option { return func(r *request) { r.Holder = &name } }
 
-// Label is a text that operators see beside the holder.
+// Label is a note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders
+// may have the same label. An empty label means no label.
+//
+// That of WithLabel unless set.
 func Label(text string) Option { return func(r *request) { r.Label = &text } }
 
-// Supersede ends an older request that waits with the same key.
+// Supersede is a key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one
+// key the newest stays, in the place of the one before it, which is refused. A permit with the key is held
+// on. The request must wait: use a timeout above 0, or no timeout.
 func Supersede(key string) Option { return func(r *request) { r.Supersede = &key } }
 
 // RequireLimit refuses the request with ErrInvalid if another limit than that of the Semaphore is in

@@ -22,8 +22,8 @@ export interface ConnectOptions {
   prefix?: string | undefined;
   /**
    * The label of acquisitions that have no label of their own, and the author of this client's changes: at most 120
-   * bytes of printable UTF-8. Unless set, the label is the file name of the program, and the author is its host name
-   * and process id. An empty label means no label.
+   * bytes of printable UTF-8. The file name of the program unless set, and as the author its host name and process id.
+   * An empty label means no label.
    */
   label?: string | undefined;
   /**
@@ -38,8 +38,9 @@ export interface ConnectOptions {
    */
   keep?: number | undefined;
   /**
-   * How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`) unless
-   * set, else `interval`.
+   * How long a server grants nothing after a start, since it may have forgotten holders: not at all with `off`, long
+   * enough for connected holders to reconnect with `interval`, for the longest lease with `strict`. As the URL says
+   * (`?recovery=…`) unless set, else `interval`.
    */
   recovery?: 'off' | 'interval' | 'strict' | undefined;
   /**

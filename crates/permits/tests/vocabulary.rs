@@ -1,10 +1,12 @@
 //! What an option means is written once: as the first paragraph of its documentation in Rust. The types of
-//! the packages for Python and Node, the schema of the lines and the reference page are made of it.
+//! the packages for Python and Node, the comments of that for Go, the help of the command's flags, the schema
+//! of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
 //! this file does not know fails the test, and so does one without documentation.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use permits::AcquireOptions;
@@ -21,25 +23,17 @@ enum Kind {
     Recovery,
 }
 
-/// An option: its name in JSON, the flag of `permits run`, what it is unless set, its bounds, and the page
+/// An option: its name in JSON, the flag of `permits run`, its bounds, as its sentence has them, and the page
 /// that teaches it.
-struct Row(&'static str, Kind, &'static str, &'static str, &'static str, &'static str);
+struct Row(&'static str, Kind, &'static str, &'static str, &'static str);
 
 const REQUEST: &[Row] = &[
-    Row("weight", Kind::Whole, "`--weight`", "1", "1 to the limit", "[waiting](../use/waiting.md)"),
-    Row(
-        "timeout_ms",
-        Kind::Time,
-        "`--wait`, `--no-wait`",
-        "no limit",
-        "0: does not wait",
-        "[waiting](../use/waiting.md)",
-    ),
+    Row("weight", Kind::Whole, "`--weight`", "at least 1, at most the limit", "[waiting](../use/waiting.md)"),
+    Row("timeout_ms", Kind::Time, "`--wait`, `--no-wait`", "", "[waiting](../use/waiting.md)"),
     Row(
         "holder",
         Kind::Text,
         "`--holder`",
-        "a unique name",
         "1 to 200 bytes",
         "[names](../use/slots.md#one-permit-for-each-host-holder)",
     ),
@@ -47,70 +41,39 @@ const REQUEST: &[Row] = &[
         "label",
         Kind::Text,
         "`--label`",
-        "the client's",
         "at most 120 bytes",
         "[names](../use/slots.md#what-people-read-label)",
     ),
-    Row("lane", Kind::Text, "`--lane NAME`", "none", "1 to 120 bytes", "[lanes](../use/lanes.md)"),
-    Row(
-        "share",
-        Kind::Whole,
-        "`--lane NAME=SHARE`",
-        "1",
-        "1 to 1,000, with a lane",
-        "[lanes](../use/lanes.md)",
-    ),
-    Row("lease_ms", Kind::Time, "`--lease`", "the client's", "100 ms to 1 day", "[losing](../use/losing.md)"),
-    Row("at_least_ms", Kind::Time, "`--at-least`", "0", "at most 1 day", "[rates](../use/rates.md)"),
+    Row("lane", Kind::Text, "`--lane NAME`", "1 to 120 bytes", "[lanes](../use/lanes.md)"),
+    Row("share", Kind::Whole, "`--lane NAME=SHARE`", "1 to 1,000", "[lanes](../use/lanes.md)"),
+    Row("lease_ms", Kind::Time, "`--lease`", "100 ms to 1 day", "[losing](../use/losing.md)"),
+    Row("at_least_ms", Kind::Time, "`--at-least`", "up to 1 day", "[rates](../use/rates.md)"),
     Row(
         "max_hold_ms",
         Kind::Time,
         "`--max-hold`",
-        "no limit",
         "at least 100 ms",
         "[losing](../use/losing.md#the-longest-hold)",
     ),
-    Row("auto_renew", Kind::Flag, "–", "true", "", "[losing](../use/losing.md)"),
-    Row(
-        "supersede",
-        Kind::Text,
-        "`--supersede`",
-        "none",
-        "1 to 120 bytes, with a wait",
-        "[the newest](../use/newest.md)",
-    ),
+    Row("auto_renew", Kind::Flag, "–", "", "[losing](../use/losing.md)"),
+    Row("supersede", Kind::Text, "`--supersede`", "1 to 120 bytes", "[the newest](../use/newest.md)"),
 ];
 
 const CLIENT: &[Row] = &[
-    Row("prefix", Kind::Text, "`--prefix`, `PERMITS_PREFIX`", "`permits`", "1 to 64 ASCII characters", ""),
+    Row("prefix", Kind::Text, "`--prefix`, `PERMITS_PREFIX`", "1 to 64 printable ASCII characters", ""),
     Row(
         "label",
         Kind::Text,
         "`--label`, `PERMITS_LABEL`",
-        "the program's name",
         "at most 120 bytes",
         "[names](../use/slots.md#what-people-read-label)",
     ),
-    Row("lease_ms", Kind::Time, "`--lease`", "15 s", "100 ms to 1 day", "[losing](../use/losing.md)"),
-    Row("keep_ms", Kind::Time, "–", "0", "at most a third of the lease", "[keep](../use/keep.md)"),
-    Row(
-        "recovery",
-        Kind::Recovery,
-        "`--recovery`",
-        "`interval`",
-        "`off`, `interval`, `strict`",
-        "[what they mean](../inside/protocol.md#recovery)",
-    ),
-    Row(
-        "max_waiters",
-        Kind::Whole,
-        "–",
-        "100,000",
-        "`local:`: at most 10,000",
-        "[waiting](../use/waiting.md)",
-    ),
-    Row("replicas", Kind::Whole, "–", "0", "", "[stores](../operate/stores.md#failover)"),
-    Row("store_timeout_ms", Kind::Time, "`--store-timeout`", "30 s", "", "[errors](errors.md)"),
+    Row("lease_ms", Kind::Time, "`--lease`", "100 ms to 1 day", "[losing](../use/losing.md)"),
+    Row("keep_ms", Kind::Time, "–", "at most a third of the lease", "[keep](../use/keep.md)"),
+    Row("recovery", Kind::Recovery, "`--recovery`", "", "[what they mean](../inside/protocol.md#recovery)"),
+    Row("max_waiters", Kind::Whole, "–", "", "[waiting](../use/waiting.md)"),
+    Row("replicas", Kind::Whole, "–", "", "[stores](../operate/stores.md#failover)"),
+    Row("store_timeout_ms", Kind::Time, "`--store-timeout`", "", "[errors](errors.md)"),
 ];
 
 fn root() -> PathBuf {
@@ -119,8 +82,7 @@ fn root() -> PathBuf {
 
 /// The first paragraph of the documentation of each method of `of` in `file`, by the name of the method.
 fn documented(file: &str, of: &str) -> Vec<(String, String)> {
-    let text = fs::read_to_string(root().join(file)).expect("it is text");
-    let items = syn::parse_file(&text).expect("it compiles").items;
+    let items = syn::parse_file(&read(file)).expect("it compiles").items;
     let mut found = Vec::new();
     for item in items {
         let Item::Impl(item) = item else { continue };
@@ -155,6 +117,7 @@ fn sentences(rows: &'static [Row], file: &str, of: &str) -> Vec<(&'static Row, S
             !text.contains("]("),
             "{of}::{name}: a link in its first paragraph, which other languages have: {text}"
         );
+        assert!(text.contains(row.3), "{of}::{name} has no {:?}: {text}", row.3);
         (row, text.clone())
     };
     rows.iter().map(sentence).collect()
@@ -163,14 +126,35 @@ fn sentences(rows: &'static [Row], file: &str, of: &str) -> Vec<(&'static Row, S
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
+    words.fold(first, |name, word| name + &capital(word))
+}
+
+fn capital(word: &str) -> String {
+    word.get(..1).map_or_else(String::new, |first| first.to_uppercase() + &word[1..])
+}
+
+/// The sentence without what it says of the default, and that.
+fn without_default(text: &str) -> (String, Option<String>) {
+    let Some(at) = text.find(" unless set") else { return (text.to_owned(), None) };
+    let begin = [". ", "; ", ": ", ", "].iter().filter_map(|end| Some(text[..at].rfind(end)? + 2)).max();
+    let begin = begin.unwrap_or(0);
+    let end = text[at..].find(['.', ';']).map_or(text.len(), |end| at + end);
+    let default = text[begin..end].replace(" unless set", "");
+    let before = text[..begin].trim_end_matches([' ', ';', ':', ',', '.']);
+    let rest = capital(text[end..].trim_start_matches(['.', ';', ' ']));
+    let without = if rest.is_empty() { format!("{before}.") } else { format!("{before}. {rest}") };
+    (without, Some(default[..1].to_lowercase() + &default[1..]))
 }
 
 /// The words of a text in lines of at most 120 columns, the first behind `first`, the others behind `indent`.
 fn wrapped(first: &str, text: &str, indent: &str) -> String {
+    wrapped_at(120, first, text, indent)
+}
+
+fn wrapped_at(columns: usize, first: &str, text: &str, indent: &str) -> String {
     let (mut lines, mut line) = (String::new(), first.to_owned());
     for (number, word) in text.split(' ').enumerate() {
-        if number > 0 && line.chars().count() + 1 + word.chars().count() > 120 {
+        if number > 0 && line.chars().count() + 1 + word.chars().count() > columns {
             lines += &(std::mem::replace(&mut line, indent.to_owned()) + "\n");
         } else if number > 0 {
             line.push(' ');
@@ -229,8 +213,9 @@ fn typescript(rows: &[(&Row, String)]) -> String {
 
 fn page(rows: &[(&Row, String)]) -> String {
     let mut page = "| Python, Rust | Node | JSON | command | unless set | bounds | page |\n|---|---|---|---|---|---|---|\n".to_owned();
-    for (Row(name, _, flag, default, bounds, link), _) in rows {
+    for (Row(name, _, flag, bounds, link), text) in rows {
         let short = name.trim_end_matches("_ms");
+        let default = without_default(text).1.unwrap_or_else(|| "none".to_owned());
         page += &format!(
             "| `{short}` | `{}` | `{name}` | {flag} | {default} | {bounds} | {link} |\n",
             camel_case(short)
@@ -242,21 +227,77 @@ fn page(rows: &[(&Row, String)]) -> String {
     page
 }
 
-/// Replaces what is between two lines of a file. Returns the difference, if it was another text.
+/// The help of a flag of the command: of the option, or of two that it has.
+fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
+    let mut helps: Vec<(String, String)> = Vec::new();
+    for (Row(_, _, flag, ..), text) in rows.iter().copied().flatten() {
+        let Some(flag) = flag.strip_prefix("`--") else { continue };
+        let flag = flag.split([' ', '`']).next().unwrap_or_default().replace('-', "_");
+        let text = text.replace(['`', '*'], "").replace(" ms", "ms").replace("1 day", "1d");
+        match helps.iter_mut().find(|(known, _)| *known == flag) {
+            // Of a client: what a request says of it is more.
+            Some(_) if ["label", "lease"].contains(&&*flag) => (),
+            Some((_, help)) => *help += &format!(" {text}"),
+            None => helps.push((flag, text)),
+        }
+    }
+    let args = |name| format!("crates/permits-cli/src/args/{name}.rs");
+    let replaced = |(flag, text): &(String, String)| {
+        let field = format!("    pub(crate) {flag}: ");
+        let is_of_request = read(&args("request")).contains(&field);
+        let file = args(if is_of_request { "request" } else { "mod" });
+        replace_comment(&file, &field, "    /// ", text, "")
+    };
+    helps.iter().filter_map(replaced).collect()
+}
+
+fn go((Row(name, ..), text): &(&Row, String)) -> Option<String> {
+    let name = capital(&camel_case(name.trim_end_matches("_ms")));
+    let text = text[..1].to_lowercase() + &text[1..];
+    replace_comment("bindings/go/options.go", &format!("func {name}("), "// ", &text, &format!("{name} is "))
+}
+
+/// Replaces the comment before `item`, up to a line that begins otherwise. What follows is the item's own:
+/// if it says what the default is, the text does not.
+fn replace_comment(file: &str, item: &str, start: &str, text: &str, before: &str) -> Option<String> {
+    let code = read(file);
+    let at = code.find(item).unwrap_or_else(|| panic!("{file} has no {item:?}"));
+    let begin = code[..at].rfind("\n\n").map_or(0, |begin| begin + 2);
+    let made = code[begin..at].split_inclusive('\n').take_while(|line| line.starts_with(start));
+    let end = begin + made.map(str::len).sum::<usize>();
+    let own = &code[end..at];
+    let of_its_own = own.contains("[default") || own.contains("unless set");
+    let mut text = if of_its_own { without_default(text).0 } else { text.to_owned() };
+    if own.lines().any(|line| line.starts_with(&format!("{start}[default"))) {
+        text.truncate(text.len() - 1);
+    }
+    let made = wrapped_at(110, start, &format!("{before}{text}"), start) + "\n";
+    put(file, &code, begin..end, &made)
+}
+
+/// Replaces what is between two lines of a file.
 fn replace(file: &str, begin: &str, end: &str, made: &str) -> Option<String> {
-    let path = root().join(file);
-    let text = fs::read_to_string(&path).expect("it is text");
-    let (before, rest) = text.split_once(begin).unwrap_or_else(|| panic!("{file} has no line {begin:?}"));
-    let at = rest.find(end).unwrap_or_else(|| panic!("{file} has no {end:?} behind {begin:?}"));
-    let (stored, after) = rest.split_at(at);
-    if stored == made {
+    let text = read(file);
+    let from = text.find(begin).unwrap_or_else(|| panic!("{file} has no line {begin:?}")) + begin.len();
+    let to = text[from..].find(end).unwrap_or_else(|| panic!("{file} has no {end:?} behind {begin:?}"));
+    put(file, &text, from..from + to, made)
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).expect("it is text")
+}
+
+/// Replaces a part of the text of a file. Returns the difference, if it was another text.
+fn put(file: &str, text: &str, at: Range<usize>, made: &str) -> Option<String> {
+    if text[at.clone()] == *made {
         return None;
     }
     if std::env::var_os("PERMITS_ACCEPT").is_some() {
-        fs::write(&path, format!("{before}{begin}{made}{after}")).expect("it can be written");
+        let (before, after) = (&text[..at.start], &text[at.end..]);
+        fs::write(root().join(file), format!("{before}{made}{after}")).expect("it can be written");
         return None;
     }
-    Some(format!("{file}, behind {begin:?}: in place of\n{stored}\nthe vocabulary has\n{made}"))
+    Some(format!("{file}: in place of\n{}\nthe vocabulary has\n{made}", &text[at]))
 }
 
 #[test]
@@ -314,6 +355,9 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
         let begin = format!("\"{name}\": {{ \"description\": \"");
         replace("docs/reference/hold-many.schema.json", &begin, "\", \"type\"", &text.replace('"', "\\\""))
     });
-    let differences: Vec<String> = differences.into_iter().chain(schema).flatten().collect();
+    // What no flag sets, the package for Go does not set either.
+    let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
+    let differences = differences.into_iter().chain(schema).chain(go).flatten();
+    let differences: Vec<String> = differences.chain(flags(&[&request, &client])).collect();
     assert!(differences.is_empty(), "PERMITS_ACCEPT=1 writes what is made:\n{}", differences.join("\n"));
 }

@@ -84,8 +84,8 @@ class ConnectOptions(TypedDict, total=False):
     Sessions with different prefixes don't see each other's semaphores."""
     label: Optional[str]
     """The label of acquisitions that have no label of their own, and the author of this client's changes: at most 120
-    bytes of printable UTF-8. Unless set, the label is the file name of the program, and the author is its host name and
-    process id. An empty label means no label."""
+    bytes of printable UTF-8. The file name of the program unless set, and as the author its host name and process id.
+    An empty label means no label."""
     lease: Optional[Seconds]
     """The time for which a permit is valid without renewal: 100 ms to 1 day, 15 s unless set. It is also the time until
     the units of a crashed holder are free, and until a disconnected holder loses its permit."""
@@ -94,8 +94,9 @@ class ConnectOptions(TypedDict, total=False):
     request needs no round trip: at most a third of the lease. 0 unless set, which keeps no permit. A semaphore can say
     otherwise."""
     recovery: Optional[Recovery]
-    """How the store recovers after a restart or failover that may have lost state: as the URL says (`?recovery=…`)
-    unless set, else `interval`."""
+    """How long a server grants nothing after a start, since it may have forgotten holders: not at all with `off`, long
+    enough for connected holders to reconnect with `interval`, for the longest lease with `strict`. As the URL says
+    (`?recovery=…`) unless set, else `interval`."""
     max_waiters: Optional[int]
     """The longest line of a semaphore, beyond which more requests are refused: 100,000 unless set. With `local:` it is
     10,000, and connecting fails if you ask for more."""

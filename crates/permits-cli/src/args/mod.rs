@@ -51,12 +51,17 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// The first part of every key on a server. Semaphores with different prefixes are separate [default:
-    /// $PERMITS_PREFIX, else permits]
+    /// The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. Sessions
+    /// with different prefixes don't see each other's semaphores
+    // Of the flag:
+    /// [default: $PERMITS_PREFIX, else permits]
     #[arg(long, global = true, value_name = "P", value_parser = value::prefix)]
     pub(crate) prefix: Option<String>,
 
-    /// Time to wait for a store that cannot be reached [default: 3s; of run: --wait, else 10s]
+    /// The time for which the store may be unreachable before operations that need it fail. Permits that are
+    /// held are not affected: they last until their deadlines
+    // Of the flag:
+    /// [default: 3s; of run: --wait, else 10s]
     #[arg(long, global = true, value_name = "TIME", allow_negative_numbers = true, value_parser = value::duration)]
     pub(crate) store_timeout: Option<Duration>,
 

@@ -1,4 +1,7 @@
 //! The options of a request for a permit, shared by the verbs that acquire.
+//!
+//! The help of an option of the library, above "Of the flag", is its documentation there: the test
+//! `vocabulary` of the crate permits writes it.
 
 use std::time::Duration;
 
@@ -15,34 +18,48 @@ pub(crate) struct Request {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::limit)]
     pub(crate) limit: Option<u32>,
 
-    /// The number of units to hold
-    #[arg(long, value_name = "W", allow_negative_numbers = true, default_value = "1", value_parser = value::weight)]
+    /// The number of units: at least 1, at most the limit. 1 unless set.
+    #[arg(long, value_name = "W", default_value = "1", hide_default_value = true)]
+    #[arg(allow_negative_numbers = true, value_parser = value::weight)]
     pub(crate) weight: u32,
 
-    /// Time that the permit lasts without renewal, 100ms to 24h. run and hold renew it three times in that
-    /// time; if this machine dies, it ends by itself [default: 15s; of acquire: 5m]
+    /// The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews
+    /// it. 100ms to 1d.
+    // Of the flag:
+    /// run and hold renew it three times in that time [default: 15s; of acquire: 5m]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::lease)]
     pub(crate) lease: Option<Duration>,
 
-    /// Time for which the permit counts, from its grant on, up to 24h: if it is released earlier, its units
-    /// are granted again only then
+    /// The time for which the grant counts, up to 1d; 0 unless set. If the permit is released or lost
+    /// earlier, its units cool: they stay taken until that time has passed since the grant. For example, a
+    /// limit of 100 and one minute admit at most 100 in any minute.
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true)]
     #[arg(allow_negative_numbers = true, value_parser = value::at_least)]
     pub(crate) at_least: Duration,
 
-    /// The longest time for which run and hold keep the permit, at least 100ms: then it is lost. run sends
-    /// SIGTERM before, as for a permit that cannot be renewed [default: without limit]
+    /// The longest time for which the permit is held, at least 100ms; without limit unless set. The permit is
+    /// lost then, even if it is renewed: for work that may hang.
+    // Of the flag:
+    /// run sends SIGTERM before, as for a permit that cannot be renewed
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::max_hold)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// A lane of the line: its requests keep their order, and lanes that wait get units in proportion to
-    /// their shares, 1 to 1000. Written NAME or NAME=SHARE: --lane tenant-7, --lane interactive=100 [default:
-    /// the lane of all requests without one, and share 1]
+    /// A lane of the line, 1 to 120 bytes of printable UTF-8: a tenant, a user, a kind of work. Requests of
+    /// one lane are granted in the order in which they came. Lanes that wait get units in proportion to their
+    /// shares, so a thousand requests of one tenant do not stand before the first of another. Requests
+    /// without a lane are one lane together. The share of the lane, 1 to 1,000; 1 unless set. While two lanes
+    /// wait, one with the share 10 gets ten times the units of one with the share 1. Use the same share for
+    /// all requests of a lane.
+    // Of the flag:
+    /// Written NAME or NAME=SHARE: --lane tenant-7, --lane interactive=100. The number after the last = is
+    /// the share: if a name has an =, write one
     #[arg(long, value_name = "LANE", value_parser = value::lane)]
     pub(crate) lane: Option<LaneArg>,
 
-    /// Time to wait in line, such as 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds
-    /// [default: without limit]
+    /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
+    /// now, or refused.
+    // Of the flag:
+    /// TIME is 500ms, 1.5s, 30s, 5m, 1h30m or a number of seconds, for example
     // The names that flock and other programs have.
     #[arg(long, alias = "timeout", short_alias = 'w', value_name = "TIME")]
     #[arg(allow_negative_numbers = true, value_parser = value::duration)]
@@ -53,18 +70,24 @@ pub(crate) struct Request {
     #[arg(long, aliases = ["nonblock", "nb"], short_alias = 'n', conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// The holder's name. A holder has at most one permit of a semaphore [default: a unique name]
+    /// The name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit of a
+    /// semaphore: while it holds or waits, a second request with its name is refused. Unique unless set.
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// A key, such as a branch: of the requests that wait with it the newest stays, in the place in line of
-    /// the one before it, which ends with code 75. A permit with the key is held on
+    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the
+    /// newest stays, in the place of the one before it, which is refused. A permit with the key is held on.
+    /// The request must wait: use a timeout above 0, or no timeout.
+    // Of the flag:
+    /// The request that is refused ends with code 75
     #[arg(long, value_name = "KEY", value_parser = value::supersede)]
     pub(crate) supersede: Option<String>,
 
-    /// A text shown with the holder's name; it need not be unique. It is cut after 120 bytes, with a warning.
-    /// An empty one shows none
-    /// [default: $PERMITS_LABEL, else the user and the name of the command]
+    /// A note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders may
+    /// have the same label. An empty label means no label.
+    // Of the flag:
+    /// A longer one is cut, with a warning [default: $PERMITS_LABEL, else the user and the name of the
+    /// command]
     #[arg(long, value_name = "TEXT", value_parser = value::label)]
     pub(crate) label: Option<String>,
 
@@ -72,9 +95,10 @@ pub(crate) struct Request {
     #[arg(long, requires = "limit")]
     pub(crate) require_limit: bool,
 
-    /// Time in which a server grants nothing after a start, since it may have forgotten holders: none with
-    /// off, enough for connected holders to reconnect with interval, the longest lease with strict [default:
-    /// as the URL says, else interval]
+    /// How long a server grants nothing after a start, since it may have forgotten holders: not at all with
+    /// off, long enough for connected holders to reconnect with interval, for the longest lease with strict
+    // Of the flag:
+    /// [default: as the URL says, else interval]
     #[arg(long, value_name = "HOW", value_enum)]
     pub(crate) recovery: Option<RecoveryArg>,
 

@@ -40,13 +40,6 @@ Several semaphores:
   --also api=100@tenant-7=10. An @ without a number before it belongs to
   the name: --also db@host.
 
-Lanes:
-  Requests of one lane are granted in their order. Lanes that wait get
-  units in proportion to their shares, so a thousand requests of one tenant
-  do not stand before the first of another. A lane without waiters costs
-  nothing, and the requests without --lane are one lane. In --lane, the
-  number after the last = is the share: if a name has an =, write one.
-
 The limit:
   A --limit that differs from the stored limit replaces it for all
   programs, with a message. A limit that an operator has pinned stays
