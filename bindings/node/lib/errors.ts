@@ -8,13 +8,13 @@ export type ErrorCode = NotNowCode | NeverCode | StoreCode | EndedCode | 'LOST';
 /** Not now: a later attempt may succeed. */
 export type NotNowCode =
   | 'NO_PERMITS'
+  | 'RECOVERING'
+  | 'COOLING'
+  | 'PAUSED'
   | 'TIMED_OUT'
   | 'LINE_CLOSED'
   | 'QUEUE_FULL'
   | 'ALREADY_HELD'
-  | 'RECOVERING'
-  | 'COOLING'
-  | 'PAUSED'
   | 'SUPERSEDED'
   | 'NOT_REPLICATED'
   | 'IN_USE';
@@ -26,8 +26,8 @@ export type NeverCode =
   | 'EXCEEDS_LIMIT'
   | 'NO_LIMIT'
   | 'LIMIT_MISMATCH'
-  | 'LIMIT_OUT_OF_RANGE'
-  | 'VERSION_MISMATCH';
+  | 'VERSION_MISMATCH'
+  | 'LIMIT_OUT_OF_RANGE';
 
 /** The store refused, or was unreachable for too long. */
 export type StoreCode =
@@ -46,17 +46,17 @@ export type StoreCode =
 
 /** The request, the permit or the client has ended. */
 export type EndedCode =
-  | 'REVOKED'
-  | 'CANCELLED'
   | 'RELEASED'
-  | 'GONE'
-  | 'RETRY_LATER'
   | 'CLOSED'
   | 'FORKED'
   | 'SESSION_FAILED'
-  | 'NOT_RELEASED'
+  | 'OTHER'
   | 'RESOURCE'
-  | 'OTHER';
+  | 'REVOKED'
+  | 'CANCELLED'
+  | 'GONE'
+  | 'NOT_RELEASED'
+  | 'RETRY_LATER';
 
 /** The values of a message, as far as the code has them. */
 export interface ErrorDetails {

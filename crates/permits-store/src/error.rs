@@ -8,15 +8,14 @@ use crate::shell::argument;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The command was not sent: there is no connection, or the store cannot serve now. Nothing has happened,
-    /// and the session retries until `store_timeout` has passed.
+    /// The store cannot be reached, or cannot serve now: the command was not sent, and nothing has happened.
+    /// The client retries until `store_timeout` has passed.
     #[error("the store cannot be reached: {reason}")]
     Unreachable {
         /// The cause.
         reason: String,
     },
-    /// The command was sent and not answered: it may have been executed. The session retries the same
-    /// request.
+    /// The command was sent and not answered: it may have been executed. The client sends it again.
     #[error("the store did not answer: {reason}")]
     NoAnswer {
         /// The cause.

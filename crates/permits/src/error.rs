@@ -50,7 +50,7 @@ pub enum ConnectError {
     /// The store cannot be reached, denies access, or is not supported.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The operating system has no entropy, from which session ids are made.
+    /// The operating system gives no random numbers, from which session ids are made.
     #[error("the operating system gives no random numbers: {reason}")]
     Entropy {
         /// The system's error.
@@ -88,7 +88,7 @@ pub enum AcquireError {
     #[error("no permits are free now")]
     NoPermits,
     /// Not now: the units are free, and the store holds them back. It started or lost its state a moment ago,
-    /// and earlier holders have until then to reconnect.
+    /// and earlier holders have time to reconnect.
     #[error(
         "no permits are granted for another {remaining:?}: the store started or lost its state a moment ago"
     )]
@@ -96,8 +96,8 @@ pub enum AcquireError {
         /// The time until it grants again.
         remaining: Duration,
     },
-    /// Not now: units of grants that [count for some time](crate::AcquireOptions::at_least) keep it out, and
-    /// neither a pause nor a recovery does for longer.
+    /// Not now: units of grants that [count for some time](crate::AcquireOptions::at_least) keep the request
+    /// out, and neither a pause nor a recovery does for longer.
     #[error("no permits are free for another {remaining:?}: units that were released still count")]
     Cooling {
         /// The time until enough of them are free. A request that is made then succeeds, unless others have
@@ -112,13 +112,14 @@ pub enum AcquireError {
         remaining: Option<Duration>,
     },
     /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
-    /// line. In an outage the error is [`Store`](Self::Store).
+    /// line. In an outage it is a [`StoreError`].
     #[error("no permit within {waited:?}")]
     TimedOut {
         /// The timeout.
         waited: Duration,
     },
-    /// Not now: an operator has [closed the line](crate::Semaphore::close_line). A waiter has left it.
+    /// Not now: an operator has [closed the line](crate::Semaphore::close_line). A request
+    /// that waited has left it.
     #[error("the line is closed{}", because(reason))]
     LineClosed {
         /// The reason that the operator gave.
@@ -150,7 +151,7 @@ pub enum AcquireError {
         /// The number that the client asks for.
         wanted: u32,
     },
-    /// Never: it asks for more units than the limit, which may have been lowered meanwhile.
+    /// Never: the request asks for more units than the limit, which may have been lowered meanwhile.
     #[error("a weight of {weight} exceeds the limit of {limit}")]
     ExceedsLimit {
         /// The weight asked for.
@@ -180,11 +181,12 @@ pub enum AcquireError {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// The program cancelled it, by a [`Canceller`](crate::Canceller). The request has left
-    /// the line.
+    /// The program cancelled the acquisition. The request has left the line.
+    ///
+    /// By a [`Canceller`](crate::Canceller).
     #[error("the acquisition was cancelled")]
     Cancelled,
-    /// Never: a name, holder, weight, limit or lease is not valid.
+    /// Never: a name, number, time, handle or option is not valid.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// The client has ended.
@@ -347,7 +349,7 @@ pub enum RenewError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdoptError {
-    /// The store does not have it: its lease ended, it was released, or the store lost it.
+    /// The store no longer has the permit: its lease ended, it was released or adopted, or the store lost it.
     #[error("the permit cannot be adopted: the store no longer has it")]
     Gone,
     /// The text is not a permit handle.
@@ -367,7 +369,7 @@ pub enum AdoptError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The limit was changed meanwhile.
+    /// Never: the limit was changed meanwhile, and has another version.
     #[error("the limit is at version {version} ({limit} units), not at version {expected}")]
     VersionMismatch {
         /// The version expected.
@@ -414,7 +416,7 @@ pub enum AdminError {
         /// The rest of the recovery window.
         remaining: Duration,
     },
-    /// The adjusted limit would be below 1 or above 2^32 − 1.
+    /// Never: the adjusted limit would be below 1 or above 4,294,967,295.
     #[error("the limit is {limit}: adjusted so, it would not be between 1 and 4294967295")]
     LimitOutOfRange {
         /// The limit in force.

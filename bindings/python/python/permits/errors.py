@@ -73,14 +73,16 @@ class NoPermitsError(NotNowError):
 
 
 class RecoveringError(NotNowError):
-    """The store started or lost its state a moment ago, and earlier holders have time to reconnect."""
+    """The units are free, and the store holds them back. It started or lost its state a moment ago, and earlier holders
+    have time to reconnect."""
 
     remaining: float
     """The seconds until it grants again."""
 
 
 class CoolingError(NoPermitsError):
-    """Units of grants that count for some time keep it out, and nothing else."""
+    """Units of grants that count for some time keep the request out, and neither a pause nor a recovery does for
+    longer."""
 
     remaining: float
     """The seconds until enough of them are free."""
@@ -100,14 +102,15 @@ class SupersededError(NotNowError):
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):
-    """The timeout has passed, and the store answers. The request has left the line. In an outage it is a `StoreError`."""
+    """The timeout has passed, and the store answers, as far as is known. The request has left the line. In an outage it
+    is a `StoreError`."""
 
     waited: float
     """The timeout, in seconds."""
 
 
 class LineClosedError(NotNowError):
-    """An operator has closed the line."""
+    """An operator has closed the line. A request that waited has left it."""
 
     reason: str
 
@@ -140,22 +143,23 @@ class InUseError(NotNowError):
 
 
 class InvalidInputError(PermitsError, ValueError):
-    """A name, holder, weight, limit, lease, time or handle is not valid."""
+    """A name, number, time, handle or option is not valid."""
 
 
 class UrlError(InvalidInputError):
-    """The URL is malformed, or has a scheme that no store serves. The message does not repeat it."""
+    """The URL has a scheme that no store serves. Or: the program was built without the store of this scheme, or without
+    TLS. Or: the URL is malformed. It is not repeated here, since it may have a password."""
 
 
 class ExceedsLimitError(PermitsError):
-    """It asks for more units than the limit, which may have been lowered meanwhile."""
+    """The request asks for more units than the limit, which may have been lowered meanwhile."""
 
     weight: int
     limit: int
 
 
 class NoLimitError(PermitsError):
-    """No limit is stored, and the program declares none."""
+    """No limit is stored, and the program declared none."""
 
     semaphore: str
 
@@ -169,13 +173,13 @@ class LimitMismatchError(PermitsError):
 
 
 class LimitOutOfRangeError(PermitsError):
-    """The adjusted limit would be below 1 or above 2**32 - 1."""
+    """The adjusted limit would be below 1 or above 4,294,967,295."""
 
     limit: int
 
 
 class VersionMismatchError(PermitsError):
-    """The limit was changed meanwhile."""
+    """The limit was changed meanwhile, and has another version."""
 
     expected: int
     version: int
@@ -208,11 +212,12 @@ class ReleasedError(PermitsError):
 
 
 class GoneError(PermitsError):
-    """The permit cannot be adopted: its lease has ended, or it was released or adopted already."""
+    """The store no longer has the permit: its lease ended, it was released or adopted, or the store lost it."""
 
 
 class RetryLaterError(PermitsError):
-    """The store lost its state and cannot put the permit back yet. It is held until its deadline: renew it again."""
+    """The store lost its state, and cannot put the permit back before other holders have renewed. The permit is still
+    held until its deadline: renew it again."""
 
 
 class ClosedError(PermitsError):
@@ -220,7 +225,7 @@ class ClosedError(PermitsError):
 
 
 class ForkedError(PermitsError):
-    """The client was connected before the process was forked: connect in the child."""
+    """The process is a forked child of the one that connected. Connect in the child: it needs a client of its own."""
 
 
 class SessionFailedError(PermitsError):
@@ -228,14 +233,15 @@ class SessionFailedError(PermitsError):
 
 
 class NotReleasedError(PermitsError):
-    """The client is closed, but the store did not confirm every release."""
+    """The client is closed, but the store could not be reached to release everything."""
 
     count: int
     """The permits and waiting requests that end with their leases."""
 
 
 class ResourceError(PermitsError, OSError):
-    """The operating system refused a thread or random numbers."""
+    """The operating system gives no random numbers, from which session ids are made. Or: the background thread could
+    not be started."""
 
 
 class StoreError(PermitsError):
@@ -249,11 +255,12 @@ class StoreError(PermitsError):
 
 
 class UnreachableError(StoreError, ConnectionError):
-    """The store could not be reached within the store timeout. Nothing has happened."""
+    """The store cannot be reached, or cannot serve now: the command was not sent, and nothing has happened. The client
+    retries until `store_timeout` has passed."""
 
 
 class NoAnswerError(StoreError, ConnectionError):
-    """The store did not reply: the command may have been executed."""
+    """The command was sent and not answered: it may have been executed. The client sends it again."""
 
 
 class DeniedError(StoreError):
@@ -261,7 +268,8 @@ class DeniedError(StoreError):
 
 
 class MismatchError(StoreError):
-    """The URL does not fit the store."""
+    """The URL does not fit the store: TLS to a server without TLS, a single server's URL for a cluster or a sentinel, a
+    database that does not exist."""
 
 
 class TlsError(StoreError):
@@ -273,11 +281,12 @@ class WrongTypeError(StoreError):
 
 
 class OtherLayoutError(StoreError):
-    """The semaphore or the file is of another version of permits, whose layout this one does not read."""
+    """The semaphore, the directory or the handle is of another version of `permits`, whose layout this one does not
+    read. Nothing was changed. docs/operate/upgrade.md says what to do."""
 
 
 class UnreadableError(StoreError):
-    """What is stored of the semaphore is damaged."""
+    """The stored state of the semaphore is damaged. Nothing was changed."""
 
 
 class OutOfMemoryError(StoreError):

@@ -3,7 +3,10 @@
 //! of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
-//! this file does not know fails the test, and so does one without documentation.
+//! this file does not know fails the test, and so does one without documentation. `errors` does the same for
+//! errors.
+
+mod errors;
 
 use std::fs;
 use std::ops::Range;
@@ -11,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use permits::AcquireOptions;
 use quote::ToTokens as _;
-use syn::{Expr, ImplItem, Item, Lit, Meta, Type};
+use syn::{Attribute, Expr, ImplItem, Item, Lit, Meta, Type};
 
 /// The type of an option. Its unit differs by language for a time.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,6 +83,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The first paragraph of a documentation.
+fn paragraph(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Str(line) => Some(line.value().trim().to_owned()),
+                other => panic!("{}", other.to_token_stream()),
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// The first paragraph of the documentation of each method of `of` in `file`, by the name of the method.
 fn documented(file: &str, of: &str) -> Vec<(String, String)> {
     let items = syn::parse_file(&read(file)).expect("it compiles").items;
@@ -89,18 +107,7 @@ fn documented(file: &str, of: &str) -> Vec<(String, String)> {
         let is_of = matches!(&*item.self_ty, Type::Path(path) if path.path.is_ident(of));
         for function in item.items.iter().filter(|_| is_of && item.trait_.is_none()) {
             let ImplItem::Fn(function) = function else { continue };
-            let lines = function.attrs.iter().filter_map(|attribute| match &attribute.meta {
-                Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
-                    Expr::Lit(literal) => match &literal.lit {
-                        Lit::Str(line) => Some(line.value().trim().to_owned()),
-                        other => panic!("{}", other.to_token_stream()),
-                    },
-                    _ => None,
-                },
-                _ => None,
-            });
-            let paragraph: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
-            found.push((function.sig.ident.to_string(), paragraph.join(" ")));
+            found.push((function.sig.ident.to_string(), paragraph(&function.attrs)));
         }
     }
     found
@@ -300,6 +307,11 @@ fn put(file: &str, text: &str, at: Range<usize>, made: &str) -> Option<String> {
     Some(format!("{file}: in place of\n{}\nthe vocabulary has\n{made}", &text[at]))
 }
 
+fn none(differences: impl Iterator<Item = String>) {
+    let differences: Vec<String> = differences.collect();
+    assert!(differences.is_empty(), "PERMITS_ACCEPT=1 writes what is made:\n{}", differences.join("\n"));
+}
+
 #[test]
 fn every_language_and_the_reference_have_the_sentences_of_the_library() {
     let request = sentences(REQUEST, "crates/permits/src/options/mod.rs", "AcquireOptions");
@@ -358,6 +370,5 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
     // What no flag sets, the package for Go does not set either.
     let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
     let differences = differences.into_iter().chain(schema).chain(go).flatten();
-    let differences: Vec<String> = differences.chain(flags(&[&request, &client])).collect();
-    assert!(differences.is_empty(), "PERMITS_ACCEPT=1 writes what is made:\n{}", differences.join("\n"));
+    none(differences.chain(flags(&[&request, &client])));
 }
