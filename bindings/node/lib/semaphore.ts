@@ -151,58 +151,88 @@ export class Semaphore {
     return this.#call(() => this.#native.call('declare'));
   }
 
-  /** Sets the limit and pins it: programs that declare another do not change it. With a version, only if the limit still
-   * has this version. The new version. */
+  /**
+   * Sets the limit and pins it: from now on declarations of programs are ignored, until `unpin`. Returns the limit's
+   * new version.
+   *
+   * With a version, only if the limit is still at that version.
+   */
   async setLimit(limit: number, options: { ifVersion?: number | undefined } = {}): Promise<number> {
     return (await this.#change('set_limit', { limit }, options)).limitVersion;
   }
 
-  /** Adds to the limit, and pins it; the new limit. */
+  /**
+   * Adds a number to the limit, and pins the sum as `setLimit` does. Returns the new limit. Calls of several sessions
+   * add up.
+   */
   async adjustLimit(number: number): Promise<number> {
     return (await this.#change('adjust_limit', { by: number })).limit;
   }
 
-  /** Lets programs declare the limit again; the new version. */
+  /**
+   * Lets programs declare the limit again: each does with its next request, and the limit stays until then. Returns its
+   * new version.
+   */
   async unpin(): Promise<number> {
     return (await this.#change('unpin')).limitVersion;
   }
 
-  /** Stops granting, for `time` in milliseconds or until `resume`. Permits that are held stay held. Of two pauses the one that ends later counts. */
+  /**
+   * Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters wait.
+   * It stays so until `resume`.
+   *
+   * With a time it ends by itself. Of two pauses the one that ends later counts.
+   */
   async pause(time?: number | null, reason = ''): Promise<void> {
     await this.#change('pause', { time, reason });
   }
 
-  /** Grants again. */
+  /** Grants again, beginning with the head of the line. */
   async resume(): Promise<void> {
     await this.#change('resume');
   }
 
-  /** Refuses new requests, and those that wait. */
+  /**
+   * Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
+   * `openLine`. Holders keep what they hold, renew and release.
+   */
   async closeLine(reason = ''): Promise<void> {
     await this.#change('close_line', { reason });
   }
 
-  /** Opens the line again. */
+  /** Opens a closed line. */
   async openLine(): Promise<void> {
     await this.#change('open_line');
   }
 
-  /** Sets the wait, in milliseconds, and the number of waiters beyond which the semaphore needs a look; without either, none. */
+  /**
+   * Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is not given is
+   * removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts use them in place of
+   * their own. They change no grant.
+   */
   async setAlert(options: { wait?: number | undefined; waiting?: number | undefined } = {}): Promise<void> {
     await this.#change('set_alert', {}, options);
   }
 
-  /** Removes a holder or waiter. False if there is none of this name. */
+  /**
+   * Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
+   * the semaphore had either.
+   */
   async revoke(holder: string, reason = ''): Promise<boolean> {
     return (await this.#change('revoke', { holder, reason })).found;
   }
 
-  /** Frees the units of a permit that was released and still counts, by its holder and token. */
+  /**
+   * Frees a grant that cools: see `atLeast`. `token` is that of the grant, from `inspect`. Returns whether it cooled.
+   */
   async revokeCooling(holder: string, token: number): Promise<boolean> {
     return (await this.#change('revoke', { holder, token })).found;
   }
 
-  /** Deletes it from the store. False if the store has none; `IN_USE` if a permit is held or a request waits. */
+  /**
+   * Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, a closed
+   * line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was one.
+   */
   async delete(): Promise<boolean> {
     return (await this.#change('delete')).found;
   }
@@ -217,7 +247,11 @@ export class Semaphore {
     return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', json(options) ?? '{}')));
   }
 
-  /** The units that are free now. */
+  /**
+   * The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
+   * behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
+   * stored, because the semaphore is not used, the one that this program declares.
+   */
   available(): Promise<number> {
     return this.#call(() => this.#native.call('available'));
   }

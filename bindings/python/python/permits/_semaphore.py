@@ -134,7 +134,8 @@ class Semaphore(Unheld):
         return made(Changed, await result(self._native.call("change", to_json({"change": change, **fields}))))
 
     def set_limit(self, limit: int, *, version: int | None = None) -> int:
-        """Sets the limit and pins it against what programs declare. Returns its new version.
+        """Sets the limit and pins it: from now on declarations of programs are ignored, until `unpin`. Returns the
+        limit's new version.
 
         With `version`, only if the limit is still at that version, as `inspect` showed it; else `VersionMismatchError`.
         """
@@ -145,7 +146,8 @@ class Semaphore(Unheld):
         return (await self._achanged("set_limit", limit=limit, if_version=version)).limit_version
 
     def adjust_limit(self, number: int) -> int:
-        """Adds `number` to the limit, and pins the sum. Returns the new limit."""
+        """Adds a number to the limit, and pins the sum as `set_limit` does. Returns the new limit. Calls of several
+        sessions add up."""
         return self._changed("adjust_limit", by=number).limit
 
     async def aadjust_limit(self, number: int) -> int:
@@ -153,7 +155,8 @@ class Semaphore(Unheld):
         return (await self._achanged("adjust_limit", by=number)).limit
 
     def unpin(self) -> int:
-        """Lets programs declare the limit again. Returns its new version."""
+        """Lets programs declare the limit again: each does with its next request, and the limit stays until then.
+        Returns its new version."""
         return self._changed("unpin").limit_version
 
     async def aunpin(self) -> int:
@@ -161,7 +164,11 @@ class Semaphore(Unheld):
         return (await self._achanged("unpin")).limit_version
 
     def pause(self, time: Seconds | None = None, reason: str = "") -> None:
-        """Stops granting, until `resume`. Holders keep what they hold; waiters wait."""
+        """Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters
+        wait. It stays so until `resume`.
+
+        With a time it ends by itself. Of two pauses the one that ends later counts.
+        """
         self._changed("pause", time=time, reason=reason)
 
     async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
@@ -177,7 +184,8 @@ class Semaphore(Unheld):
         await self._achanged("resume")
 
     def close_line(self, reason: str = "") -> None:
-        """Closes the line, until `open_line`: waiters and new requests are refused with the reason (`LineClosedError`)."""
+        """Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
+        `open_line`. Holders keep what they hold, renew and release."""
         self._changed("close_line", reason=reason)
 
     async def aclose_line(self, reason: str = "") -> None:
@@ -193,7 +201,9 @@ class Semaphore(Unheld):
         await self._achanged("open_line")
 
     def set_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
-        """Sets the wait and the number of waiters beyond which the semaphore needs a look; without either, none."""
+        """Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is not given
+        is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts use them in place
+        of their own. They change no grant."""
         self._changed("set_alert", wait=wait, waiting=waiting)
 
     async def aset_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
@@ -201,7 +211,8 @@ class Semaphore(Unheld):
         await self._achanged("set_alert", wait=wait, waiting=waiting)
 
     def revoke(self, holder: str, reason: str = "") -> bool:
-        """Revokes a holder's permit, or a waiter's request. Returns whether there was either.
+        """Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns
+        whether the semaphore had either.
 
         The holder may continue to work until it learns of it.
         """
@@ -212,7 +223,8 @@ class Semaphore(Unheld):
         return (await self._achanged("revoke", holder=holder, reason=reason)).found
 
     def revoke_cooling(self, holder: str, token: int) -> bool:
-        """Frees a grant that cools: see `at_least`. Returns whether it cooled."""
+        """Frees a grant that cools: see `at_least`. `token` is that of the grant, from `inspect`. Returns whether it
+        cooled."""
         return self._changed("revoke", holder=holder, token=token).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:
@@ -220,9 +232,11 @@ class Semaphore(Unheld):
         return (await self._achanged("revoke", holder=holder, token=token)).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
-        """Forgets the semaphore with its limit, pin, pause, closed line and alert. Returns whether there was one.
+        """Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, a
+        closed line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was
+        one.
 
-        Raises `InUseError` while units are held or cool, or requests wait. With `unreadable`, one that raises
+        The error is then `InUseError`. With `unreadable`, one that raises
         `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.
         """
         return self._changed("delete", unreadable=unreadable).found
@@ -240,9 +254,9 @@ class Semaphore(Unheld):
         return made(Inspection, await result(self._native.call("inspect", to_json({"max": max}))))
 
     def available(self) -> int:
-        """The units that are not held. A request for as many may still wait behind others.
-
-        Of a semaphore that is not used, the limit that it was declared with here."""
+        """The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
+        behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
+        stored, because the semaphore is not used, the one that this program declares."""
         return wait(self._native.call("available"))
 
     async def aavailable(self) -> int:

@@ -324,11 +324,11 @@ pub(crate) struct SetAlert {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
-    /// The longest wait that needs no look, 1ms to 366d
+    /// The longest wait that needs no look, 1ms to 366d. None unless set.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = value::alert_wait)]
     pub(crate) wait: Option<Duration>,
 
-    /// The most waiters that need no look, at least 1
+    /// The most waiters that need no look, at least 1. None unless set.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::alert_waiting)]
     pub(crate) waiting: Option<u32>,
 
@@ -354,12 +354,13 @@ pub(crate) struct Pause {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
-    /// Time after which the pause ends by itself, 1ms to 366d [default: none: until permits
-    /// resume]
+    /// The time after which the pause ends by itself, 1ms to 366d, rounded up to a millisecond
+    // Of the flag:
+    /// [default: until permits resume]
     #[arg(long = "for", value_name = "TIME", allow_negative_numbers = true, value_parser = value::pause)]
     pub(crate) time: Option<Duration>,
 
-    /// The reason that is shown, at most 1,000 bytes
+    /// The reason that people read, at most 1,000 bytes. Empty unless set.
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
 }
@@ -370,7 +371,7 @@ pub(crate) struct Close {
     #[command(flatten)]
     pub(crate) changed: Changed,
 
-    /// The reason that is reported to them, at most 1,000 bytes
+    /// The reason that people read, at most 1,000 bytes. Empty unless set.
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
 }
@@ -393,7 +394,7 @@ pub(crate) struct Revoke {
     #[arg(long, conflicts_with = "all")]
     pub(crate) partial: bool,
 
-    /// The reason that is reported to them, at most 1,000 bytes
+    /// The reason that people read, at most 1,000 bytes. Empty unless set.
     #[arg(long, value_name = "R", default_value = "", hide_default_value = true, value_parser = value::reason)]
     pub(crate) reason: String,
 }

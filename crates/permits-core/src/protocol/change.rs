@@ -46,7 +46,9 @@ pub struct ChangeRecord {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Alert {
+    /// The longest wait that needs no look, 1 ms to 366 days. None unless set.
     wait_ms: Option<u64>,
+    /// The most waiters that need no look, at least 1. None unless set.
     waiting: Option<u32>,
 }
 

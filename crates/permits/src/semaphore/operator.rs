@@ -28,11 +28,10 @@ impl Semaphore {
     }
 
     /// Sets the limit and pins it: from now on declarations of programs are ignored, until
-    /// [`Semaphore::unpin`].
+    /// [`Semaphore::unpin`]. Returns the limit's new version.
     ///
     /// A higher limit grants at once. A lower one revokes no permit: nothing is granted until the held units
     /// fit. Waiters for more units than the new limit are refused, at the latest at their next renewal.
-    /// Returns the limit's new version.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -53,7 +52,7 @@ impl Semaphore {
         self.change(Change::SetLimit { limit, if_version: Some(version) }).map(version_of)
     }
 
-    /// Adds `number` to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit.
+    /// Adds a number to the limit, and pins the sum as [`Semaphore::set_limit`] does. Returns the new limit.
     /// Calls of several sessions add up.
     ///
     /// # Errors
@@ -148,9 +147,9 @@ impl Semaphore {
         self.change(Change::OpenLine).map(drop)
     }
 
-    /// Sets the thresholds beyond which the semaphore needs a look, in place of those before; with
-    /// `Alert::default()` it has none. The store keeps them as it keeps a pin. `permits serve`, its page and
-    /// its alerts use them in place of their own. They change no grant.
+    /// Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is
+    /// not given is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts
+    /// use them in place of their own. They change no grant.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -177,8 +176,10 @@ impl Semaphore {
     }
 
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
-    /// Returns whether the semaphore had either. A call whose reply was lost is sent again and answered as
-    /// the first one was, unless 256 other changes of this semaphore have come between.
+    /// Returns whether the semaphore had either.
+    ///
+    /// A call whose reply was lost is sent again and answered as the first one was, unless 256 other changes
+    /// of this semaphore have come between.
     ///
     /// A connected holder is notified at once, others at their next renewal. Until then the holder may
     /// continue to work while another is granted its units: revoke holders that do not answer, or accept the
@@ -192,7 +193,7 @@ impl Semaphore {
     }
 
     /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token`
-    /// is that of the grant, from [`HolderInfo::token`](crate::HolderInfo::token). Returns whether it cooled.
+    /// is that of the grant, from [`Semaphore::inspect`]. Returns whether it cooled.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -202,8 +203,11 @@ impl Semaphore {
     }
 
     /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
-    /// pause, a closed line, and an alert. Returns whether there was one. An idle semaphore is forgotten
-    /// without that, except if it is pinned, paused or closed, or has an alert.
+    /// pause, a closed line, and an alert. Refused while units are held or cool, or requests wait. Returns
+    /// whether there was one.
+    ///
+    /// An idle semaphore is forgotten without that, except if it is pinned, paused or closed, or has an
+    /// alert.
     ///
     /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a
     /// later semaphore of this name are higher than those before, because a token is the time of its grant.

@@ -110,7 +110,7 @@ fn documented() -> Vec<(String, String)> {
     found
 }
 
-fn without_links(text: &str) -> String {
+pub(super) fn without_links(text: &str) -> String {
     let mut made = String::new();
     for part in text.split('[') {
         let (name, rest) = part.split_once(']').unwrap_or(("", part));

@@ -3,9 +3,10 @@
 //! of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
-//! this file does not know fails the test, and so does one without documentation. `errors` does the same for
-//! errors.
+//! this file does not know fails the test, and so does one without documentation. `errors` and `changes` do
+//! the same for these.
 
+mod changes;
 mod errors;
 
 use std::fs;
@@ -253,7 +254,7 @@ fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
         let field = format!("    pub(crate) {flag}: ");
         let is_of_request = read(&args("request")).contains(&field);
         let file = args(if is_of_request { "request" } else { "mod" });
-        replace_comment(&file, &field, "    /// ", text, "")
+        replace_comment(&file, &[&field], "    /// ", text, "")
     };
     helps.iter().filter_map(replaced).collect()
 }
@@ -261,14 +262,17 @@ fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
 fn go((Row(name, ..), text): &(&Row, String)) -> Option<String> {
     let name = capital(&camel_case(name.trim_end_matches("_ms")));
     let text = text[..1].to_lowercase() + &text[1..];
-    replace_comment("bindings/go/options.go", &format!("func {name}("), "// ", &text, &format!("{name} is "))
+    let item = format!("func {name}(");
+    replace_comment("bindings/go/options.go", &[&item], "// ", &text, &format!("{name} is "))
 }
 
-/// Replaces the comment before `item`, up to a line that begins otherwise. What follows is the item's own:
-/// if it says what the default is, the text does not.
-fn replace_comment(file: &str, item: &str, start: &str, text: &str, before: &str) -> Option<String> {
+/// Replaces the comment before an item, which is found by the texts of `path`, up to a line that begins
+/// otherwise. What follows is the item's own: if it says what the default is, the text does not.
+fn replace_comment(file: &str, path: &[&str], start: &str, text: &str, before: &str) -> Option<String> {
     let code = read(file);
-    let at = code.find(item).unwrap_or_else(|| panic!("{file} has no {item:?}"));
+    let at = path
+        .iter()
+        .fold(0, |at, item| at + code[at..].find(item).unwrap_or_else(|| panic!("{file} has no {item:?}")));
     let begin = code[..at].rfind("\n\n").map_or(0, |begin| begin + 2);
     let made = code[begin..at].split_inclusive('\n').take_while(|line| line.starts_with(start));
     let end = begin + made.map(str::len).sum::<usize>();

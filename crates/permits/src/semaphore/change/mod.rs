@@ -48,8 +48,9 @@ pub enum Change {
     SetLimit {
         /// The new limit, at least 1.
         limit: u32,
-        /// The version at which the limit has to be:
-        /// [`Semaphore::set_limit_if_version`](crate::Semaphore::set_limit_if_version). None by default.
+        /// The version at which the limit has to be. Any unless set.
+        ///
+        /// [`Semaphore::set_limit_if_version`](crate::Semaphore::set_limit_if_version).
         if_version: Option<u64>,
     },
     /// [`Semaphore::adjust_limit`](crate::Semaphore::adjust_limit).
@@ -61,18 +62,20 @@ pub enum Change {
     Unpin,
     /// [`Semaphore::pause_for`](crate::Semaphore::pause_for).
     Pause {
-        /// The time after which it ends, 1 ms to 366 days, rounded up to a millisecond. By default it has no
-        /// end: [`Semaphore::pause`](crate::Semaphore::pause).
+        /// The time after which the pause ends by itself, 1 ms to 366 days, rounded up to a millisecond.
+        /// Without end unless set.
+        ///
+        /// Without end it is [`Semaphore::pause`](crate::Semaphore::pause).
         #[cfg_attr(feature = "serde", serde(rename = "time_ms", serialize_with = "crate::json::time"))]
         time: Option<Duration>,
-        /// The reason, at most 1,000 bytes. Empty by default.
+        /// The reason that people read, at most 1,000 bytes. Empty unless set.
         reason: String,
     },
     /// [`Semaphore::resume`](crate::Semaphore::resume).
     Resume,
     /// [`Semaphore::close_line`](crate::Semaphore::close_line).
     CloseLine {
-        /// The reason, at most 1,000 bytes. Empty by default.
+        /// The reason that people read, at most 1,000 bytes. Empty unless set.
         reason: String,
     },
     /// [`Semaphore::open_line`](crate::Semaphore::open_line).
@@ -82,18 +85,21 @@ pub enum Change {
     SetAlert(Alert),
     /// [`Semaphore::revoke`](crate::Semaphore::revoke).
     Revoke {
-        /// The holder or waiter, 1–200 bytes.
+        /// The holder or waiter, 1 to 200 bytes.
         holder: String,
-        /// The token of a grant of this holder that cools, to be freed in place of a permit or a request:
-        /// [`Semaphore::revoke_cooling`](crate::Semaphore::revoke_cooling). None by default.
+        /// The token of a grant of this holder that cools, to be freed in place of a permit or a request.
+        /// None unless set.
+        ///
+        /// [`Semaphore::revoke_cooling`](crate::Semaphore::revoke_cooling).
         token: Option<u64>,
-        /// The reason, at most 1,000 bytes. Empty by default.
+        /// The reason that people read, at most 1,000 bytes. Empty unless set.
         reason: String,
     },
     /// [`Semaphore::delete`](crate::Semaphore::delete).
     Delete {
-        /// True if it is deleted also if it cannot be read:
-        /// [`Semaphore::delete_unreadable`](crate::Semaphore::delete_unreadable). False by default.
+        /// Whether it is deleted also if it cannot be read. False unless set.
+        ///
+        /// [`Semaphore::delete_unreadable`](crate::Semaphore::delete_unreadable).
         unreadable: bool,
     },
 }
