@@ -219,6 +219,54 @@ fn typescript(rows: &[(&Row, String)]) -> String {
     rows.iter().map(field).collect()
 }
 
+/// The number at the beginning of a text, a time in milliseconds.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.chars().filter(|c| *c != ',').take_while(char::is_ascii_digit);
+    let number: u64 = digits.collect::<String>().parse().ok()?;
+    Some(if text.contains(" day") { number * 86_400_000 } else { number })
+}
+
+/// The options as the properties of a JSON schema.
+fn schema(rows: &[(&Row, String)]) -> String {
+    let property = |(Row(name, kind, _, bounds, _), text): &(&Row, String)| {
+        let (least, most) = match bounds.split_once(" to ") {
+            Some((least, most)) => (number(least), number(most)),
+            None => (
+                bounds.strip_prefix("at least ").and_then(number),
+                bounds.strip_prefix("at most ").and_then(number),
+            ),
+        };
+        let (kind, least, most, bound) = match kind {
+            Kind::Whole => ("integer", least, most.or(Some(u32::MAX.into())), ["minimum", "maximum"]),
+            Kind::Time => ("number", least.or(Some(0)), most, ["minimum", "maximum"]),
+            Kind::Text | Kind::Recovery => ("string", least, most, ["minLength", "maxLength"]),
+            Kind::Flag => ("boolean", None, None, [""; 2]),
+        };
+        let bounds = bound.iter().zip([least, most]);
+        let bounds: String =
+            bounds.filter_map(|(name, bound)| Some(format!(", \"{name}\": {}", bound?))).collect();
+        let text = text.replace('"', "\\\"");
+        format!(
+            "    \"{name}\": {{ \"description\": \"{text}\", \"type\": [\"{kind}\", \"null\"]{bounds} }},\n"
+        )
+    };
+    rows.iter().map(property).collect()
+}
+
+/// What the schema of the lines has of the options: in a request, in one of `also`, and as names.
+fn schemas(rows: &[(&Row, String)]) -> [Option<String>; 3] {
+    let file = "docs/reference/hold-many.schema.json";
+    let names = |each: fn(&str) -> String, between: &str| {
+        rows.iter().map(|(row, _)| each(row.0)).collect::<Vec<_>>().join(between)
+    };
+    let of_also = |name: &str| format!("        \"{name}\": {{ \"$ref\": \"#/properties/{name}\" }}");
+    [
+        replace(file, "is in force\", \"type\": [\"boolean\", \"null\"] },\n", "    \"also\"", &schema(rows)),
+        replace(file, "\"#/properties/require_limit\" },\n", "\n      },", &names(of_also, ",\n")),
+        replace(file, "\"require_limit\", \"also\", ", "]", &names(|name| format!("\"{name}\""), ", ")),
+    ]
+}
+
 fn page(rows: &[(&Row, String)]) -> String {
     let mut page = "| Python, Rust | Node | JSON | command | unless set | bounds | page |\n|---|---|---|---|---|---|---|\n".to_owned();
     for (Row(name, _, flag, bounds, link), text) in rows {
@@ -367,12 +415,8 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
             &page(&client),
         ),
     ];
-    let schema = request.iter().map(|(Row(name, ..), text)| {
-        let begin = format!("\"{name}\": {{ \"description\": \"");
-        replace("docs/reference/hold-many.schema.json", &begin, "\", \"type\"", &text.replace('"', "\\\""))
-    });
     // What no flag sets, the package for Go does not set either.
     let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
-    let differences = differences.into_iter().chain(schema).chain(go).flatten();
+    let differences = differences.into_iter().chain(schemas(&request)).chain(go).flatten();
     none(differences.chain(flags(&[&request, &client])));
 }
