@@ -2,9 +2,9 @@
 
 /** The thresholds beyond which it needs a look, by an operator. */
 export interface Alert {
-  /** The longest wait that needs no look, in milliseconds; `null` if none is set. */
+  /** The longest wait that needs no look, in milliseconds, 1 ms to 366 days. None unless set. */
   waitMs: number | null;
-  /** The most waiters that need no look; `null` if no number is set. */
+  /** The most waiters that need no look, at least 1. None unless set. */
   waiting: number | null;
 }
 
@@ -14,7 +14,7 @@ export interface Waits {
   totalUs: number;
   /**
    * The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
-   * and of longer ones.
+   * and of longer ones. After 4,294,967,295 a number begins again at 0.
    */
   numbers: number[];
 }
@@ -33,11 +33,14 @@ export interface HolderInfo {
   leaseRemainingMs: number;
   /** True if the holder has gone, and its grant still counts: see `atLeast`. */
   cooling: boolean;
-  /** True if its client may keep it without using it: see `keep`; false while requests wait. */
+  /**
+   * True if its client may keep it without using it; false while a request waits, and while the semaphore
+   * is paused, closed or recovering.
+   */
   mayBeKept: boolean;
   /** The time since its grant, in milliseconds, by the store's clock. */
   ageMs: number;
-  /** The label, by default of `permits run` the user and the name of the program; `null` if there is none. */
+  /** Its label; `null` if it has none. */
   label: string | null;
   /** The lane that it names; `null` if it names none. */
   lane: string | null;
@@ -53,7 +56,7 @@ export interface WaiterInfo {
   position: number;
   /** The time since it was queued, in milliseconds, by the store's clock. */
   ageMs: number;
-  /** The label, by default of `permits run` the user and the name of the program; `null` if there is none. */
+  /** Its label; `null` if it has none. */
   label: string | null;
   /** The lane that it names; `null` if it names none. */
   lane: string | null;
@@ -93,11 +96,11 @@ export interface ChangeInfo {
 export interface Inspection {
   /** The name of the semaphore. */
   name: string;
-  /** The number of units that may be held at once; `null` if no limit is set. */
+  /** The number of units that may be held at once; `null` if no limit is stored. */
   limit: number | null;
   /** The version of the limit: rises with every change of the limit or its pin. */
   limitVersion: number;
-  /** True if an operator has set the limit. */
+  /** True if an operator has pinned the limit. */
   pinned: boolean;
   /** True if granting is stopped. */
   paused: boolean;
@@ -134,21 +137,27 @@ export interface Inspection {
    * at 0 when the store forgets an idle semaphore, or loses its state.
    */
   grants: number;
-  /** The number of requests refused since then. */
+  /**
+   * The number of requests refused since then: at their arrival, or later because of a lowered limit or a
+   * closed line.
+   */
   refused: number;
-  /** The number of holders and waiters whose lease has ended since then. */
+  /**
+   * The number of holders and waiters whose lease has ended since then, such as those of crashed
+   * programs.
+   */
   expired: number;
-  /** The number of holders and waiters that operators have revoked since then. */
+  /** The number of holders, waiters and cooling grants that operators have revoked since then. */
   revoked: number;
   /** The waits of requests that were granted out of the line. */
   waits: Waits;
-  /** The first holders, by the end of their leases, at most 1,000. */
+  /** The first 1,000 holders, by the end of their leases. */
   holders: HolderInfo[];
-  /** The first waiters, in order, at most 1,000; with lanes, in the order that equal shares give. */
+  /** The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. */
   waiters: WaiterInfo[];
   /**
-   * The lanes of waiters and of the listed holders, at most 32, those with the most waiters first; empty
-   * if none of them is named.
+   * The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
+   * Empty if none of them names a lane.
    */
   lanes: LaneInfo[];
   /**

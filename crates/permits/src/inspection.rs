@@ -1,8 +1,8 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 //!
 //! The feature `serde` makes it the JSON of the command. `docs/reference/status.schema.json` describes that,
-//! and the types of the packages for Python and Node are made of it: a field that is added here and there is
-//! in all.
+//! in the sentences of this file, and the types of the packages for Python and Node are made of it: a field
+//! that is added here and there is in all.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -18,9 +18,9 @@ use crate::protocol::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct Inspection {
-    /// Its name.
+    /// The name of the semaphore.
     pub name: String,
-    /// The limit; `None` if none is stored.
+    /// The number of units that may be held at once; `None` if no limit is stored.
     pub limit: Option<u32>,
     /// The version of the limit: rises with every change of the limit or its pin.
     pub limit_version: u64,
@@ -40,14 +40,14 @@ pub struct Inspection {
     pub closed: Option<String>,
     /// The thresholds beyond which it needs a look, by an operator.
     pub alert: Alert,
-    /// The held units.
+    /// The number of units that are held.
     pub held: u64,
-    /// Those of the held units that cool: their holders have gone. See
+    /// The held units whose holders have gone, and that stay taken: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: u64,
     /// The number of waiters.
     pub waiting: u64,
-    /// The time for which the store still grants no free units after a restart; zero otherwise.
+    /// The time for which the store still grants no free units after a restart; 0 otherwise.
     #[cfg_attr(feature = "serde", serde(rename = "recovering_ms", serialize_with = "as_json::duration"))]
     pub recovering: Duration,
     /// The numbers of events.
@@ -55,20 +55,25 @@ pub struct Inspection {
     pub counts: Counts,
     /// The waits of requests that were granted out of the line.
     pub waits: Waits,
-    /// The first 1,000 holders, by the end of their leases. In JSON beside the numbers of
-    /// [`oldest_holder_age`](Self::oldest_holder_age) and [`may_be_kept`](Self::may_be_kept).
+    /// The first 1,000 holders, by the end of their leases.
+    ///
+    /// In JSON beside the numbers of [`oldest_holder_age`](Self::oldest_holder_age) and
+    /// [`may_be_kept`](Self::may_be_kept).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::holders"))]
     pub holders: Vec<HolderInfo>,
-    /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. In JSON
-    /// beside the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
+    /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
+    ///
+    /// In JSON beside the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::waiters"))]
     pub waiters: Vec<WaiterInfo>,
     /// The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
     /// Empty if none of them names a lane.
     pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-    /// closed line, the alert, a revocation) at least the last one. They are forgotten with the semaphore.
-    /// Calls without an effect are left out, such as a pause of a paused semaphore.
+    /// closed line, the alert, a revocation) at least the last one.
+    ///
+    /// They are forgotten with the semaphore. Calls without an effect are left out, such as a pause of a
+    /// paused semaphore.
     pub changes: Vec<ChangeInfo>,
 }
 
@@ -77,7 +82,7 @@ pub struct Inspection {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct HolderInfo {
-    /// Its name.
+    /// The name of the holder.
     pub holder: String,
     /// Its units.
     pub weight: u32,
@@ -94,18 +99,22 @@ pub struct HolderInfo {
     /// True if the holder has gone, and its grant still counts: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: bool,
-    /// True if its client [may keep it](crate::Semaphore::keep) without using it, which the store cannot
-    /// distinguish from use. False while a request waits, and while the semaphore is paused, closed or
-    /// recovering: clients have then been asked to release what they keep.
+    /// True if its client [may keep it](crate::Semaphore::keep) without using it; false while a request
+    /// waits, and while the semaphore is paused, closed or recovering.
+    ///
+    /// The store cannot distinguish that from use. Where it is false, clients have been asked to release what
+    /// they keep.
     pub may_be_kept: bool,
-    /// The time since its grant, by the store's clock. A token is the time of its grant, or a little more if
-    /// the clock has not moved since the grant before. So the age is never too long, unless that clock was
-    /// set. A permit that its client has granted again since has the age of the store's grant.
+    /// The time since its grant, by the store's clock.
+    ///
+    /// A token is the time of its grant, or a little more if the clock has not moved since the grant before.
+    /// So the age is never too long, unless that clock was set. A permit that its client has granted again
+    /// since has the age of the store's grant.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
-    /// Its label, if it has one.
+    /// Its label; `None` if it has none.
     pub label: Option<String>,
-    /// Its lane, if it names one.
+    /// The lane that it names; `None` if it names none.
     pub lane: Option<String>,
 }
 
@@ -114,18 +123,20 @@ pub struct HolderInfo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct WaiterInfo {
-    /// Its name.
+    /// The name of the waiter.
     pub holder: String,
     /// The units that it asks for.
     pub weight: u32,
     /// The number of waiters before it.
     pub position: u64,
-    /// The time since it was queued, by the store's clock, as exact as the age of a holder.
+    /// The time since it was queued, by the store's clock.
+    ///
+    /// As exact as the age of a holder.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
-    /// Its label, if it has one.
+    /// Its label; `None` if it has none.
     pub label: Option<String>,
-    /// Its lane, if it names one.
+    /// The lane that it names; `None` if it names none.
     pub lane: Option<String>,
 }
 
@@ -138,7 +149,9 @@ pub struct LaneInfo {
     pub lane: Option<String>,
     /// The number of its waiters.
     pub waiting: u64,
-    /// The units held of [`Inspection::holders`]: up to 1,000 holders.
+    /// The units that its listed holders hold.
+    ///
+    /// Those of [`Inspection::holders`]: up to 1,000.
     pub held: u64,
 }
 
@@ -150,13 +163,14 @@ pub struct ChangeInfo {
     /// The change.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub change: OperatorChange,
-    /// The label of the client that made it, else its host name and process id: see
-    /// [`ClientBuilder::label`](crate::ClientBuilder::label).
+    /// The label of the client that made it, else its host name and process id.
+    ///
+    /// [`ClientBuilder::label`](crate::ClientBuilder::label) sets it.
     pub by: String,
     /// The time of the change, by the store's clock.
     #[cfg_attr(feature = "serde", serde(rename = "at_ms", serialize_with = "as_json::time"))]
     pub at: SystemTime,
-    /// The time since then, by the store's clock.
+    /// The time since the change, by the store's clock.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
 }

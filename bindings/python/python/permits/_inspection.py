@@ -9,9 +9,9 @@ class Alert:
     """The thresholds beyond which it needs a look, by an operator."""
 
     wait: Optional[float]
-    """The longest wait that needs no look, in seconds; `None` if none is set."""
+    """The longest wait that needs no look, in seconds, 1 ms to 366 days. None unless set."""
     waiting: Optional[int]
-    """The most waiters that need no look; `None` if no number is set."""
+    """The most waiters that need no look, at least 1. None unless set."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Waits:
     """Their sum, in microseconds."""
     numbers: Tuple[int, ...]
     """The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
-    and of longer ones."""
+    and of longer ones. After 4,294,967,295 a number begins again at 0."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class HolderInfo:
     cooling: bool
     """True if the holder has gone, and its grant still counts: see `at_least`."""
     may_be_kept: bool
-    """True if its client may keep it without using it: see `keep`; false while requests wait."""
+    """True if its client may keep it without using it; false while a request waits, and while the
+    semaphore is paused, closed or recovering."""
     age: float
     """The time since its grant, in seconds, by the store's clock."""
     label: Optional[str]
-    """The label, by default of `permits run` the user and the name of the program; `None` if there is
-    none."""
+    """Its label; `None` if it has none."""
     lane: Optional[str]
     """The lane that it names; `None` if it names none."""
 
@@ -65,8 +65,7 @@ class WaiterInfo:
     age: float
     """The time since it was queued, in seconds, by the store's clock."""
     label: Optional[str]
-    """The label, by default of `permits run` the user and the name of the program; `None` if there is
-    none."""
+    """Its label; `None` if it has none."""
     lane: Optional[str]
     """The lane that it names; `None` if it names none."""
 
@@ -112,11 +111,11 @@ class Inspection:
     name: str
     """The name of the semaphore."""
     limit: Optional[int]
-    """The number of units that may be held at once; `None` if no limit is set."""
+    """The number of units that may be held at once; `None` if no limit is stored."""
     limit_version: int
     """The version of the limit: rises with every change of the limit or its pin."""
     pinned: bool
-    """True if an operator has set the limit."""
+    """True if an operator has pinned the limit."""
     paused: bool
     """True if granting is stopped."""
     pause_remaining: Optional[float]
@@ -146,20 +145,22 @@ class Inspection:
     """The number of permits granted since the store has the semaphore. It and the other three begin again
     at 0 when the store forgets an idle semaphore, or loses its state."""
     refused: int
-    """The number of requests refused since then."""
+    """The number of requests refused since then: at their arrival, or later because of a lowered limit or
+    a closed line."""
     expired: int
-    """The number of holders and waiters whose lease has ended since then."""
+    """The number of holders and waiters whose lease has ended since then, such as those of crashed
+    programs."""
     revoked: int
-    """The number of holders and waiters that operators have revoked since then."""
+    """The number of holders, waiters and cooling grants that operators have revoked since then."""
     waits: Waits
     """The waits of requests that were granted out of the line."""
     holders: Tuple[HolderInfo, ...]
-    """The first holders, by the end of their leases, at most 1,000."""
+    """The first 1,000 holders, by the end of their leases."""
     waiters: Tuple[WaiterInfo, ...]
-    """The first waiters, in order, at most 1,000; with lanes, in the order that equal shares give."""
+    """The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give."""
     lanes: Tuple[LaneInfo, ...]
-    """The lanes of waiters and of the listed holders, at most 32, those with the most waiters first;
-    empty if none of them is named."""
+    """The lanes of those that wait and of the holders listed: up to 32, those with the most waiters
+    first. Empty if none of them names a lane."""
     changes: Tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
     a closed line, the alert, a revocation) at least the last one."""

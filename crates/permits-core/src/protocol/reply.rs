@@ -236,19 +236,20 @@ pub struct Inspected {
     pub changes: Vec<ChangeRecord>,
 }
 
-/// Numbers of events since the store has a semaphore. They begin again at 0 when the store forgets an idle
-/// semaphore, or loses its state.
+/// Numbers of events since the store has a semaphore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
-    /// Permits granted.
+    /// The number of permits granted since the store has the semaphore. It and the other three begin again at
+    /// 0 when the store forgets an idle semaphore, or loses its state.
     pub grants: u64,
-    /// Requests refused: at their arrival, or later because of a lowered limit or a closed line.
+    /// The number of requests refused since then: at their arrival, or later because of a lowered limit or a
+    /// closed line.
     pub refused: u64,
-    /// Holders and waiters whose lease has ended, such as those of crashed programs.
+    /// The number of holders and waiters whose lease has ended since then, such as those of crashed programs.
     pub expired: u64,
-    /// Holders, waiters and cooling grants that operators have revoked.
+    /// The number of holders, waiters and cooling grants that operators have revoked since then.
     pub revoked: u64,
 }
 
@@ -276,10 +277,12 @@ impl Counts {
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waits {
-    /// The sum, in microseconds.
+    /// Their sum, in microseconds.
     pub total_us: u64,
-    /// The number of those that took as long as each of [`WAIT_BOUNDS`] and longer than the bound before it;
-    /// and at the end of those that took longer than all. After 2^32 − 1 a number begins again at 0.
+    /// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before, and
+    /// of longer ones. After 4,294,967,295 a number begins again at 0.
+    ///
+    /// The bounds are [`WAIT_BOUNDS`].
     pub numbers: [u32; WAIT_BOUNDS.len() + 1],
 }
 

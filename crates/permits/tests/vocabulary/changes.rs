@@ -43,8 +43,8 @@ fn field(field: &Field) -> (String, String) {
     (renamed.map_or(name, str::to_owned), paragraph(&field.attrs))
 }
 
-/// The fields of the struct of this name, or of the variants of the enum.
-fn fields(file: &str, of: &str) -> Vec<Described> {
+/// The fields of the struct of this name, or of each variant of the enum.
+pub(super) fn fields(file: &str, of: &str) -> Vec<Described> {
     for item in syn::parse_file(&read(file)).expect("it compiles").items {
         match item {
             Item::Struct(item) if item.ident == of => {
@@ -69,7 +69,7 @@ fn fields(file: &str, of: &str) -> Vec<Described> {
 }
 
 /// The names in a text as another language has them.
-fn renamed(text: &str, name: impl Fn(&str) -> String) -> String {
+pub(super) fn renamed(text: &str, name: impl Fn(&str) -> String) -> String {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => part.to_owned(),
         _ => format!("`{}`", name(part.rsplit("::").next().unwrap_or(part))),

@@ -3,11 +3,12 @@
 //! of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
-//! this file does not know fails the test, and so does one without documentation. `errors` and `changes` do
-//! the same for these.
+//! this file does not know fails the test, and so does one without documentation. The other modules do the
+//! same for errors, changes and inspections.
 
 mod changes;
 mod errors;
+mod inspection;
 
 use std::fs;
 use std::ops::Range;
@@ -318,9 +319,7 @@ fn go((Row(name, ..), text): &(&Row, String)) -> Option<String> {
 /// otherwise. What follows is the item's own: if it says what the default is, the text does not.
 fn replace_comment(file: &str, path: &[&str], start: &str, text: &str, before: &str) -> Option<String> {
     let code = read(file);
-    let at = path
-        .iter()
-        .fold(0, |at, item| at + code[at..].find(item).unwrap_or_else(|| panic!("{file} has no {item:?}")));
+    let at = found(file, &code, path).start;
     let begin = code[..at].rfind("\n\n").map_or(0, |begin| begin + 2);
     let made = code[begin..at].split_inclusive('\n').take_while(|line| line.starts_with(start));
     let end = begin + made.map(str::len).sum::<usize>();
@@ -334,12 +333,25 @@ fn replace_comment(file: &str, path: &[&str], start: &str, text: &str, before: &
     put(file, &code, begin..end, &made)
 }
 
-/// Replaces what is between two lines of a file.
+/// Replaces what is between two texts of a file.
 fn replace(file: &str, begin: &str, end: &str, made: &str) -> Option<String> {
+    replace_in(file, &[begin], end, made)
+}
+
+fn replace_in(file: &str, path: &[&str], end: &str, made: &str) -> Option<String> {
     let text = read(file);
-    let from = text.find(begin).unwrap_or_else(|| panic!("{file} has no line {begin:?}")) + begin.len();
-    let to = text[from..].find(end).unwrap_or_else(|| panic!("{file} has no {end:?} behind {begin:?}"));
+    let from = found(file, &text, path).end;
+    let to = text[from..].find(end).unwrap_or_else(|| panic!("{file} has no {end:?} behind {path:?}"));
     put(file, &text, from..from + to, made)
+}
+
+/// The last of some texts, of which each follows the one before.
+fn found(file: &str, text: &str, path: &[&str]) -> Range<usize> {
+    path.iter().fold(0..0, |before, item| {
+        let at =
+            text[before.end..].find(item).unwrap_or_else(|| panic!("{file} has no {item:?} of {path:?}"));
+        before.end + at..before.end + at + item.len()
+    })
 }
 
 fn read(file: &str) -> String {
