@@ -2,6 +2,7 @@ package permits
 
 import (
 	"context"
+	"sync"
 	"testing"
 )
 
@@ -14,8 +15,11 @@ func cycle(b *testing.B, atOnce int) {
 	defer client.Close()
 	semaphore := client.Semaphore(b.Name(), 100_000)
 	work := make(chan struct{})
+	var all sync.WaitGroup
 	for range atOnce {
+		all.Add(1)
 		go func() {
+			defer all.Done()
 			for range work {
 				if err := semaphore.Do(context.Background(), func(context.Context) error { return nil }); err != nil {
 					b.Error(err)
@@ -27,6 +31,7 @@ func cycle(b *testing.B, atOnce int) {
 		work <- struct{}{}
 	}
 	close(work)
+	all.Wait()
 }
 
 func BenchmarkOneCycleAtATime(b *testing.B) { cycle(b, 1) }

@@ -1,0 +1,78 @@
+package permits
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A conn whose events a test makes, and a call on it.
+func alone(t *testing.T) (*conn, *call) {
+	t.Helper()
+	conn := newConn(new(bytes.Buffer), strings.NewReader(""), func() error { return nil }, func() string { return "" })
+	call := &call{id: 7, semaphore: "exports", conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
+	if err := conn.begin(context.Background(), call, []byte("begin\n")); err != nil {
+		t.Fatal(err)
+	}
+	return conn, call
+}
+
+func (c *call) told(name string) { c.conn.take(&event{ID: &c.id, Event: name, Reason: "enough"}) }
+
+// The loss comes before the program has the permit.
+func TestALossThatFollowsTheGrantAtOnceEndsTheContext(t *testing.T) {
+	_, call := alone(t)
+	call.told("granted")
+	call.told("lost")
+	permit := call.permit(context.Background(), <-call.reply)
+	var lost *LostError
+	if cause := context.Cause(permit.Context()); !errors.As(cause, &lost) || lost.Reason != "enough" {
+		t.Error(cause)
+	}
+}
+
+func TestAReleaseIsWrittenOnceAndNoneAfterTheEnd(t *testing.T) {
+	conn, call := alone(t)
+	call.told("granted")
+	permit := call.permit(context.Background(), <-call.reply)
+	permit.release()
+	permit.release()
+	call.told("released")
+	permit.release()
+	if lines := string(conn.queue); lines != "begin\n{\"id\":7,\"release\":true}\n" {
+		t.Errorf("%q", lines)
+	}
+	if err := permit.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The command answers a line about a permit that is held, or one that came too late.
+func TestAnInvalidLineEndsOnlyARequest(t *testing.T) {
+	_, call := alone(t)
+	call.told("granted")
+	call.told("invalid")
+	if call.result() != nil {
+		t.Error(call.err)
+	}
+	_, call = alone(t)
+	call.told("invalid")
+	if err := call.result(); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+// The outcome of the release is not known: this is no loss.
+func TestACommandThatDiesDuringAReleaseLeavesItUnconfirmed(t *testing.T) {
+	conn, call := alone(t)
+	call.told("granted")
+	permit := call.permit(context.Background(), <-call.reply)
+	permit.release()
+	conn.die()
+	var lost *LostError
+	if err := permit.Release(context.Background()); !errors.Is(err, ErrUnavailable) || errors.As(err, &lost) {
+		t.Error(err)
+	}
+}
