@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// A request is a line that acquires. Its fields are those of docs/hold.md.
+// A request is a line that acquires. Its fields are those of docs/languages/any.md.
 type request struct {
 	ID           int64    `json:"id"`
 	Acquire      string   `json:"acquire"`

@@ -135,8 +135,8 @@ Many permits:
   {\"id\":7,\"renew\":true}
   {\"id\":7,\"release\":true}
   The first event is {\"event\":\"hello\",\"lines\":1,...}: it names what the
-  lines can do. docs/hold.md has all of them: several permits at once,
-  handles, the state of semaphores and changes by an operator.
+  lines can do. docs/languages/any.md has all of them: several permits at
+  once, handles, the state of semaphores and changes by an operator.
   A loss or a refusal ends that id alone, and a line that is not valid has
   no effect: {\"id\":7,\"event\":\"invalid\",\"line\":3,\"reason\":\"...\"}. All
   permits share one connection to the store. Up to 100,000 requests at
