@@ -202,8 +202,8 @@ func TestASlowReaderLosesNothing(t *testing.T) {
 	read := lines(t, program)
 	read()
 	send(t, program.Process.Pid, syscall.SIGSTOP)
-	time.Sleep(2500 * time.Millisecond)
-	if found := stateOf(t, serverURL, t.Name()); found.Held != 2000 {
+	time.Sleep(4 * time.Second)
+	if found := stateOf(t, serverURL, t.Name()); found.Held != 1000 {
 		t.Errorf("%+v", found)
 	}
 	send(t, program.Process.Pid, syscall.SIGCONT)

@@ -80,14 +80,14 @@ func inherits() {
 // stopped holds many permits of a short lease, and says whether it has lost one.
 func stopped() {
 	client := connectRole()
-	semaphore := client.Semaphore(os.Getenv("NAME"), 2000)
+	semaphore := client.Semaphore(os.Getenv("NAME"), 1000)
 	var all sync.WaitGroup
-	permits := make([]*Permit, 2000)
+	permits := make([]*Permit, 1000)
 	for number := range permits {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			permits[number] = must(semaphore.Acquire(context.Background(), Lease(time.Second)))
+			permits[number] = must(semaphore.Acquire(context.Background(), Lease(3*time.Second)))
 		}()
 	}
 	all.Wait()

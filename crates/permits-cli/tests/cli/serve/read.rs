@@ -30,8 +30,15 @@ fn of(name: &str, rest: &str) -> String {
 
 /// A value without the fields that differ from moment to moment.
 fn timeless(mut value: Value) -> Value {
-    const TIMES: [&str; 5] =
-        ["lease_remaining_ms", "age_ms", "recovering_ms", "oldest_holder_age_ms", "oldest_waiter_age_ms"];
+    // What needs a look depends on the longest wait.
+    const TIMES: [&str; 6] = [
+        "lease_remaining_ms",
+        "age_ms",
+        "recovering_ms",
+        "oldest_holder_age_ms",
+        "oldest_waiter_age_ms",
+        "need",
+    ];
     match &mut value {
         Value::Object(fields) => {
             fields.retain(|name, _| !TIMES.contains(&name.as_str()));
