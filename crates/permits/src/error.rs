@@ -297,7 +297,8 @@ pub enum Lost {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// It was held for as long as its [`max_hold`](crate::AcquireOptions::max_hold) allows.
+    /// It was held for the longest time that its request allows:
+    /// [`max_hold`](crate::AcquireOptions::max_hold).
     #[error("the permit was held for {limit:?}, the longest time that its request allows")]
     HeldTooLong {
         /// The longest time.

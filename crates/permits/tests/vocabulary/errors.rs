@@ -8,7 +8,7 @@ use syn::Item;
 use super::{capital, none, paragraph, put, read, replace, wrapped};
 
 /// Where the errors with a code are, in the order in which their sentences count.
-const ENUMS: [(&str, &str); 8] = [
+const ENUMS: [(&str, &str); 9] = [
     ("crates/permits/src/error.rs", "AcquireError"),
     ("crates/permits/src/error.rs", "AdminError"),
     ("crates/permits/src/error.rs", "RenewError"),
@@ -16,6 +16,7 @@ const ENUMS: [(&str, &str); 8] = [
     ("crates/permits/src/error.rs", "CloseError"),
     ("crates/permits/src/error.rs", "Ended"),
     ("crates/permits/src/error.rs", "ConnectError"),
+    ("crates/permits/src/error.rs", "Lost"),
     ("crates/permits-store/src/error.rs", "StoreError"),
 ];
 
@@ -194,6 +195,39 @@ fn python(error: &Error) -> Option<String> {
     put(file, &text, begin..end, &wrapped("    \"\"\"", &format!("{}\"\"\"", error.sentence()), "    "))
 }
 
+/// The words for the ways in which a permit is lost, with their sentences.
+fn losses() -> Vec<(String, String)> {
+    let documented = documented();
+    let is_word = |word: &str| word.starts_with('"') && word.len() > 2 && !word.contains(char::is_uppercase);
+    let failures = read("bindings/common/src/failure.rs");
+    let words = arms(&failures, is_word).into_iter().filter_map(|(variants, _, word)| {
+        let variant = variants.first().filter(|variant| variant.starts_with("Lost::"))?;
+        let (_, text) = documented.iter().find(|(name, _)| name == variant).expect("it is a variant");
+        Some((word.trim_matches('"').to_owned(), text.clone()))
+    });
+    words.collect()
+}
+
+/// What the packages and the reference say of losses.
+fn of_losses() -> [Option<String>; 4] {
+    let losses = losses();
+    let words = |quote: &str, between: &str| {
+        let words = losses.iter().map(|(word, _)| word.as_str()).chain(["other"]);
+        words.map(|word| format!("{quote}{word}{quote}")).collect::<Vec<_>>().join(between)
+    };
+    let row = |(word, text): &(String, String)| format!("| `{word}` | {text} |\n");
+    let table: String = losses.iter().map(row).collect();
+    let sentences: Vec<String> = losses.iter().map(|(word, text)| format!("`{word}`: {text}")).collect();
+    let (python, errors) = ("bindings/python/python/permits/errors.py", "docs/reference/errors.md");
+    let text = wrapped("    \"\"\"", &format!("{}\"\"\"", sentences.join(" ")), "    ");
+    [
+        replace(python, "    cause: Literal[", "]\n", &words("\"", ", ")),
+        replace(python, "\"other\"]\n", "\n\n    reason: str", &text),
+        replace("bindings/node/lib/errors.ts", "export type Loss = ", ";", &words("'", " | ")),
+        replace(errors, "| `cause`, `loss` | what happened |\n|---|---|\n", "\n<!-- end -->", &table),
+    ]
+}
+
 /// The exit codes of the command, with what their constants say.
 fn exit_codes() -> String {
     let mut made = "| exit code | meaning |\n|---|---|\n".to_owned();
@@ -226,5 +260,5 @@ fn every_language_and_the_reference_have_the_errors_of_the_library() {
         replace("bindings/node/lib/errors.ts", &format!("export type {group} =\n"), "\n\n", &made)
     });
     let python = errors.iter().filter(|error| !error.text.is_empty()).map(python);
-    none(page.chain(node).chain(python).flatten());
+    none(page.chain(node).chain(python).chain(of_losses()).flatten());
 }
