@@ -8,37 +8,12 @@ Examples:
   permits status --under exp
 
 JSON:
-  {\"name\",\"limit\",\"limit_version\",\"pinned\",\"paused\",\"closed\",
-   \"alert\":{\"wait_ms\",\"waiting\"},
-   \"held\",\"waiting\",\"recovering_ms\",
-   \"grants\",\"refused\",\"expired\",\"revoked\",
-   \"holders\":[{\"holder\",\"weight\",\"slot\",\"token\",\"lease_remaining_ms\",
-               \"age_ms\",\"label\",\"lane\",\"cooling\",\"may_be_kept\"}],
-   \"waiters\":[{\"holder\",\"weight\",\"position\",\"age_ms\",\"label\",
-               \"lane\"}],
-   \"lanes\":[{\"lane\",\"waiting\",\"held\"}],
-   \"changes\":[{\"change\",\"text\",\"limit\",\"holder\",\"reason\",\"by\",
-               \"at_ms\",\"age_ms\"}],
-   \"store\",\"oldest_holder_age_ms\",\"oldest_waiter_age_ms\",\"cooling\",
-   \"may_be_kept\"}
-  limit and held are units, waiting is a number of waiters. limit is null
-  if none is set, label and lane if there is none. position is the number
-  of waiters before it, in the table BEFORE. recovering_ms is the time
-  until free units are granted again after a start of the server. At most
-  1,000 holders, 1,000 waiters and 32 lanes are listed, lanes only if one
-  of them is named. cooling: the holder has gone, and
-  its units stay taken for lease_remaining_ms more (run --at-least);
-  beside the holders, the number of such units of those that are listed.
-  held includes them; the text does not, and shows them as cooling N, or
-  N+ if not all are listed. may_be_kept: its client may keep the permit
-  for its next request without using it, which the store cannot see;
-  beside the holders, the number of such units of those that are listed.
-  changes are the last ones by operators, newest first. closed is the
-  reason for which the line is closed, null if it is open. grants, refused,
-  expired and revoked count what has happened since the store has the
-  semaphore.
-  alert has the thresholds of permits alert, null if one is not set.
-  The schema is docs/reference/status.schema.json.",
+  Of the fields, limit and held are units, and waiting is a number of
+  waiters. Times end with _ms. At most 1,000 holders, 1,000 waiters and 32
+  lanes are listed. held includes the units of holders that have gone, and
+  that stay taken (run --at-least); the text does not, and shows them as
+  cooling N, or N+ if not all are listed.
+  docs/reference/status.schema.json describes each field.",
     exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
 );
 
@@ -51,19 +26,11 @@ Examples:
   permits list --under exp
 
 JSON:
-  [{\"name\",\"limit\",\"held\",\"waiting\",\"paused\",\"pinned\",\"limit_version\",
-    \"recovering_ms\",\"oldest_holder_age_ms\",\"oldest_holder\",
-    \"oldest_waiter_age_ms\",\"closed\",\"cooling\",\"may_be_kept\",\"unreadable\",
-    \"grants\",\"refused\",\"expired\",\"revoked\",\"alert\",\"need\"}]
-  The fields are those of permits status --json. The ages are of the first
-  1,000 holders and waiters, null if there are none; oldest_holder is the
-  label of the oldest holder, or its name. cooling are units of those
-  holders that have gone, may_be_kept of those whose clients may keep
-  their permits without using them. unreadable is the reason for which a
-  semaphore cannot be read, say because its keys belong to another program:
-  then all but its name and need is unknown, that is 0, false or null. It
-  is null otherwise. need is the number by which --sort need orders: 5 and
-  more need a look. The schema is docs/reference/list.schema.json.
+  The fields are those of permits status --json without its lists, and
+  need, by which --sort need orders: 5 and more need a look. If unreadable
+  has a reason, say because the keys belong to another program, all but
+  name and need is unknown, that is 0, false or null.
+  docs/reference/list.schema.json describes each field.
 
 Semaphores:
   Those in use, those used within the last minutes, and those that are

@@ -399,7 +399,7 @@ pub(crate) fn against_schema(schema: &str, value: &Value) -> Result<(), String> 
 }
 
 #[track_caller]
-fn read_schema(schema: &str) -> Value {
+pub(crate) fn read_schema(schema: &str) -> Value {
     let path = format!("{}/../../docs/reference/{schema}", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("it is JSON")
 }

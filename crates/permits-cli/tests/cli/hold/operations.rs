@@ -1,10 +1,12 @@
 //! What the lines can do beside acquiring and releasing one permit: the operations of the library's API.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{Hold, names_of};
 use crate::support::{
-    Local, Store, assert_matches_schema, counts, on_a_server, on_both_stores, prepare, status,
+    Local, Store, assert_matches_schema, counts, on_a_server, on_both_stores, prepare, read_schema, status,
 };
 
 on_both_stores! {
@@ -26,28 +28,13 @@ fn the_first_event_says_what_the_lines_can_do() {
     assert_eq!(many.lines()[0], hello);
     assert_eq!((&hello["lines"], &hello["permits"]), (&json!(1), &json!(env!("CARGO_PKG_VERSION"))));
     assert!(hello.get("id").is_none(), "{hello}");
-    let has: Vec<&str> = hello["has"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
-    for kind in [
-        "acquire",
-        "renew",
-        "release",
-        "count",
-        "release_part",
-        "set_lease_ms",
-        "hand_over",
-        "adopt",
-        "inspect",
-        "list",
-        "change",
-        "also",
-        "limit",
-        "require_limit",
-    ] {
-        assert!(has.contains(&kind), "{kind} of {has:?}");
-    }
-    for option in permits::AcquireOptions::FIELDS {
-        assert!(has.contains(option), "{option} of {has:?}");
-    }
+    let has: BTreeSet<&str> =
+        hello["has"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let schema = read_schema("hold-many.schema.json");
+    let kinds = schema["oneOf"].as_array().expect("a list");
+    let of_acquire = kinds[0]["propertyNames"]["enum"].as_array().expect("a list");
+    let known = kinds.iter().map(|kind| &kind["required"][0]).chain(of_acquire).filter_map(Value::as_str);
+    assert_eq!(has, known.filter(|name| *name != "id").collect());
     assert_eq!(many.finish().0.code, 0);
 }
 
