@@ -19,6 +19,7 @@ type request struct {
 	Label        *string  `json:"label,omitempty"`
 	Lane         *string  `json:"lane,omitempty"`
 	Share        *int     `json:"share,omitempty"`
+	LaneLimit    *int     `json:"lane_limit,omitempty"`
 	Lease        *float64 `json:"lease_ms,omitempty"`
 	AtLeast      *float64 `json:"at_least_ms,omitempty"`
 	MaxHold      *float64 `json:"max_hold_ms,omitempty"`
@@ -65,6 +66,13 @@ func Lane(name string) Option { return func(r *request) { r.Lane = &name } }
 //
 // It needs Lane.
 func Share(share int) Option { return func(r *request) { r.Share = &share } }
+
+// LaneLimit is the most units that the requests of the lane hold together, at least 1; without limit unless
+// set. While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
+// limit for all requests of a lane: the latest counts.
+//
+// It needs Lane.
+func LaneLimit(units int) Option { return func(r *request) { r.LaneLimit = &units } }
 
 // Lease is the lease: how long a permit, or a place in line, stays valid if your process dies and nothing
 // renews it. 100 ms to 1 day.

@@ -103,6 +103,7 @@ func TestErrorsSayWhetherALaterAttemptMaySucceed(t *testing.T) {
 		"exceeds the limit": {Weight(3)},
 		"weight":            {Weight(0)},
 		"share":             {Share(2)},
+		"lane limit":        {LaneLimit(2)},
 		"UTF-8":             {Holder("\xff")},
 		"holder":            {Holder(strings.Repeat("h", 201))},
 		"too long":          {Label(strings.Repeat("l", maxLine))},

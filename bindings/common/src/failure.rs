@@ -169,6 +169,13 @@ impl From<AcquireError> for Failure {
                     None => paused,
                 }
             }
+            AcquireError::LaneFull { lane, remaining } => {
+                let full = of(Kind::NotNow, "LANE_FULL").text("lane", lane);
+                match remaining {
+                    Some(remaining) => full.with("remaining", Attribute::Time(*remaining)),
+                    None => full,
+                }
+            }
             AcquireError::TimedOut { waited } => {
                 of(Kind::NotNow, "TIMED_OUT").with("waited", Attribute::Time(*waited))
             }
@@ -182,6 +189,10 @@ impl From<AcquireError> for Failure {
             AcquireError::ExceedsLimit { weight, limit } => {
                 of(Kind::Other, "EXCEEDS_LIMIT").number("weight", *weight).number("limit", *limit)
             }
+            AcquireError::ExceedsLaneLimit { weight, lane, limit } => of(Kind::Other, "EXCEEDS_LANE_LIMIT")
+                .number("weight", *weight)
+                .text("lane", lane)
+                .number("limit", *limit),
             AcquireError::NoLimit { semaphore } => of(Kind::Other, "NO_LIMIT").text("semaphore", semaphore),
             AcquireError::LimitMismatch { semaphore, required, stored } => of(Kind::Other, "LIMIT_MISMATCH")
                 .text("semaphore", semaphore)

@@ -41,6 +41,12 @@ export interface AcquireOptions {
    */
   share?: number | undefined;
   /**
+   * The most units that the requests of the lane hold together, at least 1; without limit unless set. While a lane is
+   * at its limit, its requests wait, and those of other lanes pass them. Use the same limit for all requests of a lane:
+   * the latest counts.
+   */
+  laneLimit?: number | undefined;
+  /**
    * The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms to
    * 1 day; the client's unless set.
    */
@@ -113,7 +119,7 @@ export class Semaphore {
     try {
       return await this.#acquired({ ...options, timeout: 0 });
     } catch (error) {
-      if (error instanceof NotNowError && ['NO_PERMITS', 'COOLING', 'PAUSED'].includes(error.code)) {
+      if (error instanceof NotNowError && ['NO_PERMITS', 'COOLING', 'PAUSED', 'LANE_FULL'].includes(error.code)) {
         return null;
       }
       throw error;

@@ -131,6 +131,7 @@ impl From<AcquireError> for Failure {
             error,
             AcquireError::NoPermits
                 | AcquireError::Cooling { .. }
+                | AcquireError::LaneFull { .. }
                 | AcquireError::TimedOut { .. }
                 | AcquireError::QueueFull { .. }
                 | AcquireError::AlreadyHeld { .. }
@@ -138,6 +139,7 @@ impl From<AcquireError> for Failure {
         );
         let code = match error {
             AcquireError::ExceedsLimit { .. }
+            | AcquireError::ExceedsLaneLimit { .. }
             | AcquireError::NoLimit { .. }
             | AcquireError::LimitMismatch { .. }
             | AcquireError::Invalid(_) => USAGE,

@@ -111,6 +111,15 @@ pub enum AcquireError {
         /// pause has an end, and nothing else keeps the request out for longer.
         remaining: Option<Duration>,
     },
+    /// Not now: the lane of the request holds as much as its [limit](crate::AcquireOptions::lane_limit) allows.
+    #[error("lane {lane:?} is at its limit{}", another(remaining))]
+    LaneFull {
+        /// The lane.
+        lane: String,
+        /// The time until the request would be granted unless others come first, where that is known: units of
+        /// the lane that still count keep it out, and nothing else does for longer.
+        remaining: Option<Duration>,
+    },
     /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
     /// line. In an outage it is a [`StoreError`].
     #[error("no permit within {waited:?}")]
@@ -157,6 +166,16 @@ pub enum AcquireError {
         /// The weight asked for.
         weight: u32,
         /// The limit.
+        limit: u32,
+    },
+    /// Never: it asks for more units than the limit of its lane, which a later request may have lowered.
+    #[error("a weight of {weight} exceeds the limit of {limit} of lane {lane:?}")]
+    ExceedsLaneLimit {
+        /// The weight asked for.
+        weight: u32,
+        /// The lane.
+        lane: String,
+        /// The limit of the lane.
         limit: u32,
     },
     /// Never: no limit is stored, and the program declared none.
@@ -253,12 +272,13 @@ impl AcquireAllError {
 
 impl AcquireError {
     /// Returns the time after which the same request succeeds if no other comes first, where that is known:
-    /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), and [`Paused`](Self::Paused) with an
-    /// end. Where other holders or waiters have to go first, it is not.
+    /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), [`Paused`](Self::Paused) with an end,
+    /// and [`LaneFull`](Self::LaneFull) if time alone frees units of the lane. Where other holders or waiters
+    /// have to go first, it is not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
-            Self::Paused { remaining } => *remaining,
+            Self::Paused { remaining } | Self::LaneFull { remaining, .. } => *remaining,
             _ => None,
         }
     }
@@ -271,6 +291,7 @@ impl AcquireError {
                 | Self::Recovering { .. }
                 | Self::Cooling { .. }
                 | Self::Paused { .. }
+                | Self::LaneFull { .. }
                 | Self::TimedOut { .. }
                 | Self::LineClosed { .. }
                 | Self::QueueFull { .. }

@@ -25,7 +25,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits9:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits10:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -87,8 +87,17 @@ impl fmt::Display for PermitHandle {
         // Each field is named, so that a new one does not compile until it is in the text, or need not be.
         let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token, counted: _ } =
             self;
-        let PermitTerms { weight, lease_ms, at_least_ms, label: _, keep: _, lane: _, share: _, supersede: _ } =
-            terms;
+        let PermitTerms {
+            weight,
+            lease_ms,
+            at_least_ms,
+            label: _,
+            keep: _,
+            lane: _,
+            share: _,
+            lane_limit: _,
+            supersede: _,
+        } = terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
         match last_token {
@@ -199,22 +208,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits9:n:h:s.1:1:100:5:0";
+        let good = "permits10:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits9",
+            "permits10",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits9::h:s.1:1:100:5:0",
-            "permits9:n%2:h:s.1:1:100:5:0",
-            "permits9:n%zz:h:s.1:1:100:5:0",
-            "permits9:n:h:s 1:1:100:5:0",
-            "permits9:n:h:s.1:-1:100:5:0",
-            "permits9:n:h:s.1:1:99:5:0",
-            "permits9:n:h:s.1:1:100:5:4294967296",
-            "permits9:n:h:s.1:1:100:5:0:x",
-            "permits9:n:h:s.1:1:100:5:0:2147483648",
-            "permits9:n:h:s.1:1:100:5:0:1:1",
+            "permits10::h:s.1:1:100:5:0",
+            "permits10:n%2:h:s.1:1:100:5:0",
+            "permits10:n%zz:h:s.1:1:100:5:0",
+            "permits10:n:h:s 1:1:100:5:0",
+            "permits10:n:h:s.1:-1:100:5:0",
+            "permits10:n:h:s.1:1:99:5:0",
+            "permits10:n:h:s.1:1:100:5:4294967296",
+            "permits10:n:h:s.1:1:100:5:0:x",
+            "permits10:n:h:s.1:1:100:5:0:2147483648",
+            "permits10:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

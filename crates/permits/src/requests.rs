@@ -47,6 +47,7 @@ impl Requests {
             label,
             lane,
             share,
+            lane_limit,
             holder: _,
             at_least: _,
             supersede: _,
@@ -54,11 +55,21 @@ impl Requests {
         } = options;
         let lease_ms = millis(lease.unwrap_or(self.session.lease()));
         let label = label.as_deref().unwrap_or(self.session.label().as_str());
-        let wanted = (*weight, lease_ms, label, lane.as_deref().unwrap_or_default(), share.unwrap_or(1));
+        let wanted = (*weight, lease_ms, label, lane.as_deref().unwrap_or_default());
+        let of_lane = (share.unwrap_or(1), lane_limit.unwrap_or(0));
         let fits = |terms: &PermitTerms| {
-            let PermitTerms { weight, lease_ms, label, lane, share, at_least_ms: _, keep: _, supersede: _ } =
-                terms;
-            (*weight, *lease_ms, label.as_str(), lane.as_str(), *share) == wanted
+            let PermitTerms {
+                weight,
+                lease_ms,
+                label,
+                lane,
+                share,
+                lane_limit,
+                at_least_ms: _,
+                keep: _,
+                supersede: _,
+            } = terms;
+            (*weight, *lease_ms, label.as_str(), lane.as_str()) == wanted && (*share, *lane_limit) == of_lane
         };
         let permit = keep.shelf.take(keep.declaration, fits, || self.session.now())?;
         permit.observe_local_grant();

@@ -57,6 +57,10 @@ class AcquireOptions(TypedDict, total=False):
     share: Optional[int]
     """The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten times the
     units of one with the share 1. Use the same share for all requests of a lane."""
+    lane_limit: Optional[int]
+    """The most units that the requests of the lane hold together, at least 1; without limit unless set. While a lane is
+    at its limit, its requests wait, and those of other lanes pass them. Use the same limit for all requests of a lane:
+    the latest counts."""
     lease: Optional[Seconds]
     """The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms
     to 1 day; the client's unless set."""

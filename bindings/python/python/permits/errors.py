@@ -13,7 +13,9 @@ __all__ = [
     "CancelledError",
     "ClosedError",
     "CoolingError",
+    "LaneFullError",
     "DeniedError",
+    "ExceedsLaneLimitError",
     "ExceedsLimitError",
     "ForkedError",
     "GoneError",
@@ -95,6 +97,14 @@ class PausedError(NoPermitsError):
     """The seconds until it would be granted, if the pause has an end and nothing else keeps it out for longer."""
 
 
+class LaneFullError(NoPermitsError):
+    """The lane of the request holds as much as its limit allows."""
+
+    lane: str
+    remaining: float | None = None
+    """The seconds until it would be granted, if time alone frees units of the lane and nothing else keeps it out."""
+
+
 class SupersededError(NotNowError):
     """A later request with the same key has superseded it."""
 
@@ -155,6 +165,14 @@ class ExceedsLimitError(PermitsError):
     """The request asks for more units than the limit, which may have been lowered meanwhile."""
 
     weight: int
+    limit: int
+
+
+class ExceedsLaneLimitError(PermitsError):
+    """It asks for more units than the limit of its lane, which a later request may have lowered."""
+
+    weight: int
+    lane: str
     limit: int
 
 

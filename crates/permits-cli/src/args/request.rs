@@ -56,6 +56,12 @@ pub(crate) struct Request {
     #[arg(long, value_name = "LANE", value_parser = value::lane)]
     pub(crate) lane: Option<LaneArg>,
 
+    /// The most units that the requests of the lane hold together, at least 1; without limit unless set. While
+    /// a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same limit for
+    /// all requests of a lane: the latest counts.
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_limit)]
+    pub(crate) lane_limit: Option<u32>,
+
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
     /// now, or refused.
     // Of the flag:
@@ -124,6 +130,7 @@ impl Request {
             at_least,
             max_hold,
             lane,
+            lane_limit,
             wait,
             no_wait,
             holder,
@@ -154,6 +161,9 @@ impl Request {
         }
         if let Some(LaneArg { name, share }) = lane {
             options = options.lane(name).share(*share);
+        }
+        if let (Some(units), None) = (lane_limit, also) {
+            options = options.lane_limit(*units);
         }
         if let Some(lease) = lease {
             options = options.lease(*lease);

@@ -120,6 +120,11 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     checked(json!({ "weight": weight })).map(|()| units(&weight))
 }
 
+pub(super) fn lane_limit(text: &str) -> Result<u32, String> {
+    let limit = number(text);
+    checked(json!({ "lane": "any", "lane_limit": limit })).map(|()| units(&limit))
+}
+
 pub(super) fn count(text: &str) -> Result<u32, String> {
     whole(text, 0, u32::MAX)
 }

@@ -73,6 +73,7 @@ fn every_option_has_a_method() {
                 "label" => options.label(text()),
                 "lane" => options.lane(text()),
                 "share" => options.share(number()),
+                "lane_limit" => options.lane_limit(number()),
                 "lease_ms" => options.lease(time()),
                 "at_least_ms" => options.at_least(time()),
                 "max_hold_ms" => options.max_hold(time()),

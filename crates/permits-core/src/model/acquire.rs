@@ -1,8 +1,9 @@
 //! Acquisitions: granted, queued or refused, in order.
 
 use super::execution::Execution;
+use super::lanes::LaneLimit;
 use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
-use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, Refusal};
+use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, PermitTerms, Refusal};
 
 /// The terms for new holders.
 enum Terms {
@@ -34,7 +35,7 @@ impl Execution<'_> {
     }
 
     /// Applies the declared limit, if that lets one of the requests in, since a refused request changes
-    /// nothing.
+    /// nothing; and the limits of lanes that the requests name which are let in.
     fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
         if let Some(reason) = &self.state.closed {
             return Terms::Refused(Refusal::LineClosed(reason.clone()));
@@ -46,6 +47,12 @@ impl Execution<'_> {
             }
             Ok(Some(limit)) => self.replace_limit(limit),
             Ok(None) => {}
+        }
+        for request in requests.iter().filter(|request| request.terms.lane_limit > 0) {
+            let is_new = !self.state.entries.contains_key(&request.holder);
+            if is_new && self.refusal(self.state.limit, queue_max, request).is_none() {
+                self.state.declare_lane(&request.terms);
+            }
         }
         Terms::Open
     }
@@ -67,10 +74,14 @@ impl Execution<'_> {
         let waiting = self.state.queue.len() as u64;
         if request.terms.weight > limit {
             Some(Refusal::ExceedsLimit)
-        } else if waiting == 0 && self.fits(limit, request.terms.weight) {
+        } else if let Some(limited) = self.state.lane_limit(&request.terms)
+            && request.terms.weight > limited.limit
+        {
+            Some(Refusal::ExceedsLaneLimit(limited.limit))
+        } else if self.is_next(limit, &request.terms) {
             None
         } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
-            Some(self.not_now(limit, request.terms.weight))
+            Some(self.not_now(limit, &request.terms))
         } else {
             let superseded = self.waiter_of_key(request);
             let stay = waiting - u64::from(superseded.is_some());
@@ -82,25 +93,45 @@ impl Execution<'_> {
         }
     }
 
+    /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who is
+    /// in line.
+    fn is_next(&self, limit: u32, terms: &PermitTerms) -> bool {
+        self.state.head().is_none() && self.fits(limit, terms.weight) && self.fits_lane(terms)
+    }
+
     /// The refusal of a request that cannot wait: with its end, if time alone would let it in. If units cool,
     /// a pause has an end and the store recovers, the reason is the one that lasts longest.
-    fn not_now(&self, limit: u32, weight: u32) -> Refusal {
+    fn not_now(&self, limit: u32, terms: &PermitTerms) -> Refusal {
         let state = &self.state;
-        let fits_ms = self.fits_at_ms(limit, weight).filter(|_| state.queue.is_empty());
-        let Some(fits_ms) = fits_ms.filter(|_| !state.is_paused() || state.pause_ends_ms().is_some()) else {
+        let weight = u64::from(terms.weight);
+        let fits_ms = self.fits_at_ms(state.held + weight, limit, |_| true);
+        let fits_ms = fits_ms.filter(|_| state.head().is_none());
+        let lane_ms = match state.lane_limit(terms) {
+            None => Some(self.now_ms),
+            Some(_) if state.waits_in(&terms.lane) => None,
+            Some(LaneLimit { limit, held }) => self
+                .fits_at_ms(held + weight, limit, |other| other.lane_limit > 0 && other.lane == terms.lane),
+        };
+        let is_lane_full = lane_ms != Some(self.now_ms);
+        let ends = fits_ms.zip(lane_ms).filter(|_| !state.is_paused() || state.pause_ends_ms().is_some());
+        let Some((fits_ms, lane_ms)) = ends else {
             return if state.is_paused() {
                 Refusal::Paused { remaining_ms: None }
+            } else if is_lane_full {
+                Refusal::LaneFull { remaining_ms: None }
             } else {
                 Refusal::NoPermits
             };
         };
         let pause_ms = state.pause_ends_ms().unwrap_or(0);
-        let ends_ms = fits_ms.max(pause_ms).max(state.recovering_until_ms);
+        let ends_ms = fits_ms.max(lane_ms).max(pause_ms).max(state.recovering_until_ms);
         let remaining_ms = ends_ms - self.now_ms;
         if remaining_ms == 0 {
             Refusal::NoPermits
         } else if ends_ms == pause_ms {
             Refusal::Paused { remaining_ms: Some(remaining_ms) }
+        } else if is_lane_full && ends_ms == lane_ms {
+            Refusal::LaneFull { remaining_ms: Some(remaining_ms) }
         } else if ends_ms == fits_ms {
             Refusal::Cooling { remaining_ms }
         } else {
@@ -108,16 +139,16 @@ impl Execution<'_> {
         }
     }
 
-    /// The time from which `weight` units fit under `limit`, in milliseconds, if no holder has to leave for
-    /// that: now, or when enough units have cooled.
-    fn fits_at_ms(&self, limit: u32, weight: u32) -> Option<u64> {
-        let state = &self.state;
-        let mut missing = (state.held + u64::from(weight)).saturating_sub(limit.into());
+    /// The time from which `units` fit under `limit`, in milliseconds, if no holder has to leave for that: now,
+    /// or when enough of those `that_count` have cooled.
+    fn fits_at_ms(&self, units: u64, limit: u32, that_count: impl Fn(&PermitTerms) -> bool) -> Option<u64> {
+        let mut missing = units.saturating_sub(limit.into());
         if missing == 0 {
             return Some(self.now_ms);
         }
         self.first_grants().filter(|(_, holder)| holder.is_cooling()).find_map(|(deadline, holder)| {
-            missing = missing.saturating_sub(state.entries[holder].terms.weight.into());
+            let terms = &self.state.entries[holder].terms;
+            missing = missing.saturating_sub(if that_count(terms) { terms.weight.into() } else { 0 });
             (missing == 0).then(|| deadline.cast_unsigned())
         })
     }
@@ -138,7 +169,7 @@ impl Execution<'_> {
     /// that time, and its session withdraws it then. The head of the queue has waited at least since the
     /// recall.
     fn waits_for_recall(&self) -> bool {
-        let recalled_us = self.state.head_queued_us().unwrap_or(self.now_us);
+        let recalled_us = self.state.first_queued_us().unwrap_or(self.now_us);
         self.state.may_be_kept(self.now_ms)
             && !self.state.is_paused()
             && !self.is_recovering()
@@ -180,6 +211,7 @@ impl Execution<'_> {
     }
 
     fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
+        self.state.settle();
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
                 return AcquireOutcome::Refused(Refusal::AlreadyHeld);
@@ -187,8 +219,17 @@ impl Execution<'_> {
             self.extend(&request.holder);
             return self.answer(&request.holder);
         }
+        // A later request of the batch may have given its lane another limit.
+        let limited = self.state.lanes.limited().get(&request.terms.lane);
+        let other = limited.filter(|limited| ![0, limited.limit].contains(&request.terms.lane_limit));
+        let in_force = other.map(|limited| {
+            let terms = PermitTerms { lane_limit: limited.limit, ..request.terms.clone() };
+            AcquireRequest { terms, ..request.clone() }
+        });
         let refusal = match terms {
-            Terms::Open => self.refusal(self.state.limit, queue_max, request),
+            Terms::Open => self
+                .refusal(self.state.limit, queue_max, request)
+                .or_else(|| self.refusal(self.state.limit, queue_max, in_force.as_ref()?)),
             Terms::RefusedUnder(limit) => {
                 self.refusal(*limit, queue_max, request).or(Some(Refusal::NoPermits))
             }
@@ -197,9 +238,13 @@ impl Execution<'_> {
         if let Some(refusal) = refusal {
             return AcquireOutcome::Refused(refusal);
         }
-        let fits = self.state.queue.is_empty() && self.fits(self.state.limit, request.terms.weight);
+        let fits = self.is_next(self.state.limit, &in_force.as_ref().unwrap_or(request).terms);
         let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
+        if !self.state.lanes.limited().contains_key(&request.terms.lane) {
+            // It was not let in before the promotion.
+            self.state.declare_lane(&request.terms);
+        }
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
         let (key, superseded) = (request.terms.supersede.clone(), self.waiter_of_key(request).cloned());
         let AcquireRequest { holder, request, terms, wait: _, supersedes: _ } = request.clone();
@@ -220,6 +265,7 @@ impl Execution<'_> {
             if superseded.is_some() {
                 self.promote();
             }
+            self.state.settle();
             self.answer(&holder)
         }
     }

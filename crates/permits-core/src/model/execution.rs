@@ -202,6 +202,7 @@ impl<'a> Execution<'a> {
 
     /// Ends the command: sequence number, expiry, and the reply.
     pub(super) fn finish(mut self, answers: Answers) -> (Option<State>, Reply, Vec<Event>) {
+        self.state.settle_all();
         self.announce_turns();
         let is_cut = self.is_cut();
         let state = &mut self.state;

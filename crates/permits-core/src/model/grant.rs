@@ -3,7 +3,7 @@
 use super::execution::Execution;
 use super::lanes::cost;
 use super::state::signed;
-use crate::protocol::{EventKind, Grant, Holder, MAX_BATCH};
+use crate::protocol::{EventKind, Grant, Holder, MAX_BATCH, PermitTerms};
 
 /// The most waiters that one command examines for promotion.
 pub const PROMOTE_MAX: u64 = MAX_BATCH as u64;
@@ -25,6 +25,15 @@ impl Execution<'_> {
         self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
     }
 
+    /// Returns true if the limit of its lane allows a grant on these terms now. While the store recovers,
+    /// nothing is granted in a lane with a limit: holders that the store forgot may be of that lane.
+    pub(super) fn fits_lane(&self, terms: &PermitTerms) -> bool {
+        let limited = self.state.lane_limit(terms);
+        limited.is_none_or(|limited| {
+            !self.is_recovering() && !limited.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane)
+        })
+    }
+
     /// The slot of the next grant: the lowest free one. While recovering, only a slot that this command
     /// freed: any other may belong to a holder that the store forgot, and that could then not be put back.
     pub(super) fn next_slot(&self, limit: u32) -> Option<u64> {
@@ -36,8 +45,9 @@ impl Execution<'_> {
     }
 
     /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier
-    /// than the limit is refused, and every head while the line is closed.
+    /// than the limit, or that of its lane, is refused, and every head while the line is closed.
     pub(super) fn promote(&mut self) {
+        self.state.settle();
         if let Some(reason) = self.state.closed.clone() {
             return self.refuse_waiters(&reason);
         }
@@ -56,11 +66,12 @@ impl Execution<'_> {
             if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
                 return;
             }
-            if entry.terms.weight > limit {
+            let limited = self.state.lanes.limited().get(&entry.terms.lane);
+            if entry.terms.weight > limited.map_or(limit, |lane| lane.limit.min(limit)) {
                 self.state.counts.refused += 1;
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
-            } else if self.fits(limit, entry.terms.weight) {
+            } else if self.fits(limit, entry.terms.weight) && (limited.is_none() || !self.is_recovering()) {
                 self.state.waits.add(self.now_us.saturating_sub(self.state.queued_us(&holder)));
                 self.turn_is_new |= entry.terms.at_least_ms > 0;
                 let terms = entry.terms.clone();
@@ -72,8 +83,9 @@ impl Execution<'_> {
             } else {
                 return;
             }
+            self.state.settle();
         }
-        self.promote_truncated = !self.state.queue.is_empty() && self.state.held < capacity;
+        self.promote_truncated = self.state.head().is_some() && self.state.held < capacity;
     }
 
     /// Makes a holder of an entry that fits and is not in the queue: token, slot, deadline.

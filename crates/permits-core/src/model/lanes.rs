@@ -1,28 +1,34 @@
 //! Lanes: the order in which waiters of several lanes are granted.
 //!
 //! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *progress*,
-//! a number that begins at 0. The lane with the least progress is first, and its earliest waiter is the
+//! a number that begins at 1. The lane with the least progress is first, and its earliest waiter is the
 //! head of the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get units
 //! in proportion to their shares. A lane that gets a waiter begins with the progress of the first lane: it
 //! is not owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is
 //! ahead of the first lane's: it gains nothing by asking again.
 //!
 //! For example, lane A has a share of 2 and B one of 1, all requests are for one unit, and both lanes have
-//! many waiters. Both begin at 0. A is granted a unit, which makes its progress 0.5, then B one, which
-//! makes it 1, then A another one, to 1. Both are equal again, and A has had two units for one of B. A lane
-//! C that comes now begins at 1, too. At 0 it would get every unit until it has caught up with lanes that
+//! many waiters. Both begin at 1. A is granted a unit, which makes its progress 1.5, then B one, which
+//! makes it 2, then A another one, to 2. Both are equal again, and A has had two units for one of B. A lane
+//! C that comes now begins at 2, too. At 1 it would get every unit until it has caught up with lanes that
 //! waited all the time.
 //!
 //! A lane makes progress when a request is granted, not when it arrives: a waiter that gives up costs its
 //! lane nothing. A head stays the head until it is granted or leaves, because a new lane is never before the
 //! first one.
 //!
+//! A lane may have a *limit*: the most units that its requests hold. What it holds is counted from the first
+//! request that names a limit on, for as long as it holds or waits. A lane whose head would exceed the limit is
+//! *full*: it stands behind all lanes that are not, and others are granted. When it has units left again, it
+//! is not before the first lane: a lane saves nothing up while it is full. Where all lanes are full, none is in
+//! line and none owes anything: the next one in line begins with the furthest progress of all.
+//!
 //! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane
 //! number n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has
 //! named a lane since the queue was empty, no lane is known, and the queue has one order: that of the
 //! tickets.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
 use crate::protocol::{LaneName, PermitTerms};
@@ -42,10 +48,17 @@ pub(super) const FORGIVES_EVERY: u64 = 16;
 /// The most lanes that owe nothing any more, and that one request removes.
 pub const FORGIVEN_MAX: usize = 128;
 
-/// The progress of a lane: units granted while it waited, divided by their shares.
-#[derive(Debug, Clone, Copy, Default)]
+/// The progress of a lane: units granted while it waited, divided by their shares, and 1.
+#[derive(Debug, Clone, Copy)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Progress(pub f64);
+
+/// The progress of the first lane of a line. Not 0, so that a store may scale it.
+impl Default for Progress {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
 
 impl PartialEq for Progress {
     fn eq(&self, other: &Self) -> bool {
@@ -74,13 +87,36 @@ pub struct Lanes {
     /// The number of lanes that have begun; 0 while no lane is known.
     pub last: u64,
     known: BTreeMap<LaneName, Lane>,
+    /// The lanes with a limit.
+    limited: BTreeMap<LaneName, LaneLimit>,
     /// The lanes that wait, in the order of their progress: each of thousands is looked up in it.
     #[cfg_attr(feature = "serde", serde(skip))]
     order: VecDeque<Place>,
+    /// The lanes with a limit that have changed since it was last checked which of them are full.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(super) changed: BTreeSet<LaneName>,
 }
 
-/// A lane that waits: its progress, its number and its name.
-pub(super) type Place = (Progress, u64, LaneName);
+/// The limit of a lane, and the units that count for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct LaneLimit {
+    /// The most units that the requests of the lane may hold, as the last of them said.
+    pub limit: u32,
+    /// The units that they hold.
+    pub held: u64,
+}
+
+impl LaneLimit {
+    /// Returns true if a request of this weight has to wait until others of its lane have left. One that never
+    /// fits is no reason to wait.
+    pub(super) fn is_full_for(self, weight: u32) -> bool {
+        weight <= self.limit && self.held + u64::from(weight) > self.limit.into()
+    }
+}
+
+/// A lane that waits: whether it is full, its progress, its number and its name.
+pub(super) type Place = (bool, Progress, u64, LaneName);
 
 /// [`Lanes`] as a store keeps them.
 #[cfg(feature = "serde")]
@@ -89,12 +125,13 @@ pub(super) type Place = (Progress, u64, LaneName);
 struct StoredLanes {
     last: u64,
     known: BTreeMap<LaneName, Lane>,
+    limited: BTreeMap<LaneName, LaneLimit>,
 }
 
 #[cfg(feature = "serde")]
 impl From<StoredLanes> for Lanes {
-    fn from(StoredLanes { last, known }: StoredLanes) -> Self {
-        Self::new(last, known)
+    fn from(StoredLanes { last, known, limited }: StoredLanes) -> Self {
+        Self::new(last, known, limited)
     }
 }
 
@@ -110,6 +147,8 @@ pub enum Lane {
         progress: Progress,
         /// Its next ticket, counted from its first; 0 of the lane without a name.
         next: u64,
+        /// True if its head has to wait until others of the lane have left.
+        full: bool,
     },
     /// It has no waiters, and has made more progress than those that have.
     Owes {
@@ -122,7 +161,7 @@ impl Lane {
     /// Its place among the lanes that wait, if it is one of them.
     fn place(&self, name: LaneName) -> Option<Place> {
         match *self {
-            Self::Waits { number, progress, .. } => Some((progress, number, name)),
+            Self::Waits { number, progress, full, .. } => Some((full, progress, number, name)),
             Self::Owes { .. } => None,
         }
     }
@@ -138,11 +177,11 @@ pub(super) fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
 
 impl Lanes {
     /// These lanes.
-    pub fn new(last: u64, known: BTreeMap<LaneName, Lane>) -> Self {
+    pub fn new(last: u64, known: BTreeMap<LaneName, Lane>, limited: BTreeMap<LaneName, LaneLimit>) -> Self {
         let mut order: Vec<Place> =
             known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
         order.sort_unstable();
-        Self { last, known, order: order.into() }
+        Self { last, known, limited, order: order.into(), changed: BTreeSet::new() }
     }
 
     /// The lanes that wait or owe.
@@ -150,7 +189,46 @@ impl Lanes {
         &self.known
     }
 
-    /// The lanes that wait, in the order of their progress.
+    /// The lanes with a limit: those that hold units for it, or wait.
+    pub fn limited(&self) -> &BTreeMap<LaneName, LaneLimit> {
+        &self.limited
+    }
+
+    /// Sets what is known of the limit of a lane.
+    pub(super) fn set_limited(&mut self, name: &LaneName, limited: Option<LaneLimit>) {
+        match limited {
+            Some(limited) => drop(self.limited.insert(name.clone(), limited)),
+            None => drop(self.limited.remove(name)),
+        }
+    }
+
+    /// Notes that a lane has another head, holds more or less, or has another limit.
+    pub(super) fn note_change(&mut self, name: &LaneName) {
+        if self.limited.contains_key(name) {
+            self.changed.insert(name.clone());
+        }
+    }
+
+    /// Ends the line: no lane waits or owes.
+    pub(super) fn end(&mut self) {
+        self.last = 0;
+        self.known.clear();
+        self.order.clear();
+    }
+
+    /// The progress and the number of the first lane. Where all are full, none owes anything: the furthest
+    /// progress of all counts, and no number.
+    pub(super) fn first(&self) -> Option<(Progress, u64)> {
+        let progress = |lane: &Lane| match lane {
+            Lane::Waits { progress, .. } | Lane::Owes { until: progress } => *progress,
+        };
+        match self.order.front()? {
+            (true, ..) => Some((self.known.values().map(progress).max()?, 0)),
+            (false, progress, number, _) => Some((*progress, *number)),
+        }
+    }
+
+    /// The lanes that wait, those that are full last, in the order of their progress.
     pub(super) fn in_order(&self) -> &VecDeque<Place> {
         &self.order
     }

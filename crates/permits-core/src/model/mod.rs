@@ -41,7 +41,7 @@ use crate::protocol::{Answers, Command, Event, Operation, Reply};
 pub use self::execution::{REAP_MAX, TURNS_MAX};
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX, VIEW_MAX};
-pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, Lanes, Progress};
+pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, LaneLimit, Lanes, Progress};
 pub use self::recovery::{IDENTITY_EVERY_US, PARTLY_LOST};
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,
@@ -55,6 +55,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
     }
     let mut execution = Execution::begin(state.take(), server, command);
     execution.reap(REAP_MAX);
+    execution.state.settle_all();
     let answers = match &command.operation {
         Operation::Acquire { queue_max, requests } => execution.acquire(*queue_max, requests),
         Operation::Release(requests) => execution.release(requests),

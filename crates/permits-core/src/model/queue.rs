@@ -1,32 +1,42 @@
 //! The order of the queue: tickets, and with [lanes](super::lanes) their progress.
 
-use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, Lanes, Place, Progress, TICKETS, cost, tickets};
+use std::collections::BTreeMap;
+
+use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, LaneLimit, Place, Progress, TICKETS, cost, tickets};
 use super::state::{Entry, EntryState, State};
 use crate::protocol::{Holder, LaneName, PermitTerms};
 
 impl State {
-    /// The ticket of the head of the queue.
+    /// The ticket of the head of the queue: the first waiter whose lane is not full.
     pub(super) fn head(&self) -> Option<u64> {
+        self.first().filter(|_| !self.lanes.in_order().front().is_some_and(|(full, ..)| *full))
+    }
+
+    /// The ticket of the first waiter, whose lane is full only if all that wait are.
+    fn first(&self) -> Option<u64> {
         match self.lanes.in_order().front() {
-            Some((_, number, lane)) => self.queue.range(tickets(lane, *number)).next(),
+            Some((_, _, number, lane)) => self.queue.range(tickets(lane, *number)).next(),
             None => self.queue.first_key_value(),
         }
         .map(|(ticket, _)| *ticket)
     }
 
-    /// The waiters that are granted next while each fits, at most `max`.
+    /// The waiters that are granted next while each fits, at most `max`; those of lanes that are full last.
     pub fn heads(&self, max: usize) -> Vec<&Holder> {
         // No lane behind the first `max` can have one of them.
         let first = self.lanes.in_order().iter().take(max);
         let mut lanes: Vec<_> = first
-            .map(|(progress, number, lane)| (*progress, *number, self.queue.range(tickets(lane, *number))))
+            .map(|(full, progress, number, lane)| {
+                (*full, *progress, *number, self.queue.range(tickets(lane, *number)))
+            })
             .collect();
         if lanes.is_empty() {
             return self.queue.values().take(max).collect();
         }
         let next = || {
             let of_lanes = lanes.iter_mut().filter(|(.., waiters)| waiters.clone().next().is_some());
-            let (progress, _, waiters) = of_lanes.min_by_key(|(progress, number, _)| (*progress, *number))?;
+            let (_, progress, _, waiters) =
+                of_lanes.min_by_key(|(full, progress, number, _)| (*full, *progress, *number))?;
             let (_, holder) = waiters.next()?;
             progress.0 += cost(&self.entries.get(holder)?.terms);
             Some(holder)
@@ -34,9 +44,9 @@ impl State {
         std::iter::from_fn(next).take(max).collect()
     }
 
-    /// The time at which the head was queued, in microseconds.
-    pub(super) fn head_queued_us(&self) -> Option<u64> {
-        Some(self.queued_us(self.queue.get(&self.head()?)?))
+    /// The time at which the first waiter was queued, in microseconds.
+    pub(super) fn first_queued_us(&self) -> Option<u64> {
+        Some(self.queued_us(self.queue.get(&self.first()?)?))
     }
 
     /// The time at which a waiter was queued, in microseconds.
@@ -55,7 +65,8 @@ impl State {
             self.begin_lane(&LaneName::default())?;
         }
         if is_named || self.lanes.last > 0 {
-            if !matches!(self.lanes.known().get(lane), Some(Lane::Waits { .. })) {
+            self.lanes.note_change(lane);
+            if !self.waits_in(lane) {
                 self.begin_lane(lane)?;
             }
             if is_named {
@@ -70,7 +81,7 @@ impl State {
 
     /// Gives a lane its progress and a number that no other lane with waiters has.
     fn begin_lane(&mut self, name: &LaneName) -> Option<()> {
-        let first = self.lanes.in_order().front().map(|(progress, number, _)| (*progress, *number));
+        let first = self.lanes.first();
         let until = match self.lanes.known().get(name) {
             Some(Lane::Owes { until }) => *until,
             _ => Progress::default(),
@@ -88,10 +99,9 @@ impl State {
         let progress = match first {
             None => Progress::default(),
             Some((first, _)) if until > first => until,
-            // Behind the first lane, also when the numbers begin again.
-            Some((first, of_first)) => Progress(first.0 + if number > of_first { 0.0 } else { 1.0 }),
+            Some(first) => behind(first, number),
         };
-        self.lanes.set(name, Some(Lane::Waits { number, progress, next: 0 }));
+        self.lanes.set(name, Some(Lane::Waits { number, progress, next: 0, full: false }));
         if let Some((first, _)) = first
             && number % FORGIVES_EVERY == 0
         {
@@ -105,14 +115,17 @@ impl State {
     pub(super) fn leave(&mut self, terms: &PermitTerms, cost: f64) {
         self.by_key.remove(&terms.supersede);
         let lane = &terms.lane;
+        self.lanes.note_change(lane);
         if self.queue.is_empty() {
-            self.lanes = Lanes::default();
+            self.lanes.end();
         }
-        let Some(&Lane::Waits { number, progress, next }) = self.lanes.known().get(lane) else { return };
+        let Some(&Lane::Waits { number, progress, next, full }) = self.lanes.known().get(lane) else {
+            return;
+        };
         let after = Progress(progress.0 + cost);
         let still_waits = self.queue.range(tickets(lane, number)).next().is_some();
         let left = match after {
-            progress if still_waits => Some(Lane::Waits { number, progress, next }),
+            progress if still_waits => Some(Lane::Waits { number, progress, next, full }),
             until if until > Progress::default() => Some(Lane::Owes { until }),
             _ => None,
         };
@@ -127,7 +140,7 @@ impl State {
             return self.queue.range(..ticket).count() as u64;
         };
         let lanes = self.lanes.in_order();
-        let (_, number, lane) = &lanes[rank];
+        let (_, _, number, lane) = &lanes[rank];
         let before = self.queue.range(*tickets(lane, *number).start()..ticket).count();
         (before * lanes.len() + rank).min(self.queue.len() - 1) as u64
     }
@@ -141,7 +154,7 @@ impl State {
         }
         let of_each = max.div_ceil(lanes.len().min(max).max(1));
         let mut listed = Vec::new();
-        for (rank, (_, number, lane)) in lanes.iter().take(max).enumerate() {
+        for (rank, (_, _, number, lane)) in lanes.iter().take(max).enumerate() {
             let waiters = self.queue.range(tickets(lane, *number)).take(of_each);
             listed.extend(
                 waiters.enumerate().map(|(round, (ticket, holder))| ((round, rank), (*ticket, holder))),
@@ -153,20 +166,121 @@ impl State {
 
     /// The lanes with waiters and the number of those, of the first `max` lanes.
     pub(super) fn lanes_waiting(&self, max: usize) -> Vec<(LaneName, u64)> {
-        let waiting = |(_, number, lane): &Place| {
+        let waiting = |(_, _, number, lane): &Place| {
             (lane.clone(), self.queue.range(tickets(lane, *number)).count() as u64)
         };
         self.lanes.in_order().iter().take(max).map(waiting).collect()
+    }
+
+    /// The limit of a lane and what it holds, for a request on these terms: a limit that it names counts.
+    pub(super) fn lane_limit(&self, terms: &PermitTerms) -> Option<LaneLimit> {
+        let limited = self.lanes.limited().get(&terms.lane).copied();
+        match terms.lane_limit {
+            0 => limited,
+            limit => Some(LaneLimit { limit, held: limited.map_or(0, |limited| limited.held) }),
+        }
+    }
+
+    /// Puts the limit that these terms name in force.
+    pub(super) fn declare_lane(&mut self, terms: &PermitTerms) {
+        if terms.lane_limit > 0 {
+            self.lanes.set_limited(&terms.lane, self.lane_limit(terms));
+            self.lanes.note_change(&terms.lane);
+        }
+    }
+
+    /// Counts that a grant on these terms, which counts for the limit of its lane, has `after` units in place
+    /// of `before`.
+    pub(super) fn count_in_lane(&mut self, terms: &PermitTerms, before: u32, after: u32) {
+        if let Some(limited) = self.lanes.limited().get(&terms.lane).filter(|_| terms.lane_limit > 0) {
+            let held = limited.held - u64::from(before) + u64::from(after);
+            self.lanes.set_limited(&terms.lane, Some(LaneLimit { held, ..*limited }));
+            self.lanes.note_change(&terms.lane);
+        }
+    }
+
+    /// Returns true if a request waits in this lane.
+    pub(super) fn waits_in(&self, lane: &LaneName) -> bool {
+        matches!(self.lanes.known().get(lane), Some(Lane::Waits { .. }))
+    }
+
+    /// Puts the lanes with a limit that have changed into their places: those that are full behind all
+    /// others, and those that no longer are behind the first one.
+    pub(super) fn settle(&mut self) {
+        if self.lanes.changed.is_empty() {
+            return;
+        }
+        let first = self.lanes.first();
+        for name in std::mem::take(&mut self.lanes.changed) {
+            let Some(limited) = self.lanes.limited().get(&name).copied() else { continue };
+            match self.lanes.known().get(&name).copied() {
+                Some(Lane::Waits { number, progress, next, full: was_full }) => {
+                    let full =
+                        self.heads_weight(&name, number).is_some_and(|weight| limited.is_full_for(weight));
+                    let behind = first.filter(|_| was_full && !full).map(|first| behind(first, number));
+                    let progress = behind.map_or(progress, |behind| behind.max(progress));
+                    if full != was_full {
+                        self.lanes.set(&name, Some(Lane::Waits { number, progress, next, full }));
+                    }
+                }
+                // A request that is let in by this command may need the limit.
+                _ => drop(self.lanes.changed.insert(name)),
+            }
+        }
+    }
+
+    /// The same, when the leases that have ended are reaped, and at the end of a command: forgets the limits of
+    /// lanes that neither hold nor wait.
+    pub(super) fn settle_all(&mut self) {
+        self.settle();
+        for name in std::mem::take(&mut self.lanes.changed) {
+            if self.lanes.limited().get(&name).is_some_and(|limited| limited.held == 0) {
+                self.lanes.set_limited(&name, None);
+            }
+        }
+    }
+
+    /// The weight of the first waiter of a lane.
+    fn heads_weight(&self, lane: &LaneName, number: u64) -> Option<u32> {
+        let (_, holder) = self.queue.range(tickets(lane, number)).next()?;
+        Some(self.entries[holder].terms.weight)
+    }
+
+    /// The disagreement between the limits of lanes and what they hold, if there is one.
+    fn lane_limit_fault(&self) -> Option<String> {
+        let mut held: BTreeMap<LaneName, u64> = BTreeMap::new();
+        for entry in self.entries.values().filter(|entry| entry.terms.lane_limit > 0) {
+            let weight = entry.place.taken().map_or(0, |_| entry.terms.weight.into());
+            *held.entry(entry.terms.lane.clone()).or_default() += weight;
+        }
+        let counted = held
+            .iter()
+            .all(|(lane, held)| self.lanes.limited().get(lane).is_some_and(|limited| limited.held == *held));
+        let is_sound = |(lane, limited): (&LaneName, &LaneLimit)| {
+            let is_used = limited.held > 0 || self.waits_in(lane);
+            let is_known = limited.held == held.get(lane).copied().unwrap_or_default();
+            is_used && is_known && limited.limit > 0 && !lane.as_str().is_empty()
+        };
+        let is_placed = |(name, lane): (&LaneName, &Lane)| match *lane {
+            Lane::Waits { number, full, .. } => {
+                let weight = self.heads_weight(name, number).unwrap_or_default();
+                full == self.lanes.limited().get(name).is_some_and(|limited| limited.is_full_for(weight))
+            }
+            Lane::Owes { .. } => true,
+        };
+        let is_settled = self.lanes.changed.is_empty() && self.lanes.known().iter().all(is_placed);
+        (!counted || !is_settled || !self.lanes.limited().iter().all(is_sound))
+            .then(|| format!("the lanes {:?}, which hold {held:?}", self.lanes))
     }
 
     /// The disagreement between lanes and waiters, if there is one.
     pub(super) fn lane_fault(&self) -> Option<String> {
         let is_in_range = |number: u64| (1..=LANES_MAX).contains(&number);
         let is_sound = |lane: &Lane| match lane {
-            Lane::Waits { number, progress, .. } => is_in_range(*number) && progress.0 >= 0.0,
-            Lane::Owes { until } => until.0 > 0.0,
+            Lane::Waits { number, progress, .. } => is_in_range(*number) && *progress >= Progress::default(),
+            Lane::Owes { until } => *until > Progress::default(),
         };
-        let counts = self.lanes.last > 0 || self.lanes == Lanes::default();
+        let counts = self.lanes.last > 0 || self.lanes.known().is_empty();
         if !counts || !self.lanes.known().values().all(is_sound) {
             return Some(format!("lanes out of range: {:?}", self.lanes));
         }
@@ -182,6 +296,14 @@ impl State {
             self.queue.range(tickets(name, *number)).next().is_none()
         };
         let is_faulty = self.queue.iter().any(is_stray) || self.lanes.known().iter().any(is_idle);
-        is_faulty.then(|| format!("the lanes disagree with the queue: {:?}, {:?}", self.lanes, self.queue))
+        is_faulty
+            .then(|| format!("the lanes disagree with the queue: {:?}, {:?}", self.lanes, self.queue))
+            .or_else(|| self.lane_limit_fault())
     }
+}
+
+/// The progress with which the lane of this number begins behind the first one, also when the numbers begin
+/// again.
+fn behind((first, of_first): (Progress, u64), number: u64) -> Progress {
+    Progress(first.0 + if number > of_first { 0.0 } else { 1.0 })
 }

@@ -36,10 +36,12 @@ impl Execution<'_> {
         if entry.counts_until_ms(self.now_ms) > self.now_ms {
             let units = units.min(state.limit.max(entry.terms.weight));
             state.held = state.held - u64::from(entry.terms.weight) + u64::from(units);
-            entry.terms.weight = units;
+            let before = std::mem::replace(&mut entry.terms.weight, units);
             if units == 0 {
                 entry.terms.at_least_ms = 0;
             }
+            let terms = entry.terms.clone();
+            state.count_in_lane(&terms, before, units);
         }
     }
 

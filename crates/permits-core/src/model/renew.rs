@@ -23,9 +23,12 @@ impl Execution<'_> {
                     Some(EntryState::Holding(grant) | EntryState::Cooling(grant)) => {
                         RenewOutcome::Granted(grant)
                     }
-                    None => {
-                        self.state.closed.clone().map_or(RenewOutcome::ExceedsLimit, RenewOutcome::LineClosed)
-                    }
+                    None => match self.state.closed.clone() {
+                        Some(reason) => RenewOutcome::LineClosed(reason),
+                        None if renew.terms.weight > self.state.limit => RenewOutcome::ExceedsLimit,
+                        // Heavier than the limit of its lane, which its next acquire tells it.
+                        None => RenewOutcome::RetryLater,
+                    },
                 };
             }
         }
@@ -89,7 +92,9 @@ impl Execution<'_> {
         }
         if renew.terms.weight < entry.terms.weight && entry.counts_until_ms(self.now_ms) <= self.now_ms {
             self.state.held -= u64::from(entry.terms.weight - renew.terms.weight);
-            entry.terms.weight = renew.terms.weight;
+            let before = std::mem::replace(&mut entry.terms.weight, renew.terms.weight);
+            let terms = entry.terms.clone();
+            self.state.count_in_lane(&terms, before, terms.weight);
         }
     }
 
@@ -104,7 +109,11 @@ impl Execution<'_> {
         let state = &self.state;
         // As long as the limit is not known either, nothing is granted that it could exceed it with.
         let fits = state.limit == 0 || state.held + u64::from(renew.terms.weight) <= state.limit.into();
-        if !fits || !self.take_slot(grant.slot.into()) {
+        let limited = state.lanes.limited().get(&renew.terms.lane).copied();
+        let fits_lane = limited
+            .or(state.lane_limit(&renew.terms))
+            .is_none_or(|limited| limited.held + u64::from(renew.terms.weight) <= limited.limit.into());
+        if !fits || !fits_lane || !self.take_slot(grant.slot.into()) {
             self.extend_window(renew.terms.lease_ms);
             return RenewOutcome::RetryLater;
         }
@@ -113,6 +122,9 @@ impl Execution<'_> {
         let RenewRequest { holder, request, terms, lease_version, grant: _, by_handle: _ } = renew.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
         let entry = Entry { request, session, terms, lease_version, deadline: 0, place, queued_us: 0 };
+        if !state.lanes.limited().contains_key(&entry.terms.lane) {
+            state.declare_lane(&entry.terms);
+        }
         state.entries.insert(holder.clone(), entry);
         state.hold(&holder, grant);
         self.extend(&holder);
@@ -134,6 +146,7 @@ impl Execution<'_> {
                 keep: _,
                 lane: _,
                 share: _,
+                lane_limit: _,
                 supersede: _,
             } = terms;
             let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };

@@ -306,6 +306,7 @@ impl State {
             }
             EntryState::Holding(grant) | EntryState::Cooling(grant) => {
                 self.held -= u64::from(entry.terms.weight);
+                self.count_in_lane(&entry.terms, entry.terms.weight, 0);
                 if matches!(entry.place, EntryState::Cooling(_)) {
                     self.cooling -= u64::from(entry.terms.weight);
                 }
@@ -332,6 +333,14 @@ impl State {
             entry.place = EntryState::Holding(grant);
             entry.queued_us = 0;
             self.held += u64::from(entry.terms.weight);
+            if let Some(limited) = self.lanes.limited().get(&entry.terms.lane) {
+                if entry.terms.lane_limit == 0 {
+                    // It counts for the limit of its lane, although it did not name it.
+                    entry.terms.lane_limit = limited.limit;
+                }
+                let terms = entry.terms.clone();
+                self.count_in_lane(&terms, 0, terms.weight);
+            }
         }
     }
 

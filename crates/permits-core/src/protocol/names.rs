@@ -112,6 +112,12 @@ pub enum InvalidInput {
     /// A request with a share, and without a lane.
     #[error("a share is that of a lane: name the lane")]
     ShareOfNoLane,
+    /// A limit of a lane of 0.
+    #[error("the limit of the lane is 0: it must be at least 1")]
+    ZeroLaneLimit,
+    /// A limit of a lane without a lane.
+    #[error("a lane limit is that of a lane: name the lane")]
+    LimitOfNoLane,
     /// A request with a key by which it supersedes, and that does not wait.
     #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
     SupersedesNow,

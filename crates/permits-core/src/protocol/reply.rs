@@ -122,8 +122,16 @@ pub enum Refusal {
     },
     /// Not now: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
+    /// Not now: its lane holds as much as its limit allows, or waits for that.
+    LaneFull {
+        /// The time until the store would grant it, in milliseconds, if time alone lets it in and nothing
+        /// else keeps it out for longer.
+        remaining_ms: Option<u64>,
+    },
     /// Never: the weight exceeds the limit.
     ExceedsLimit,
+    /// Never: the weight exceeds the limit of its lane, which is this.
+    ExceedsLaneLimit(u32),
     /// This holder holds or waits already, by another request.
     AlreadyHeld,
     /// A request that may be newer waits with its key.

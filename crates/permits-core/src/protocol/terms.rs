@@ -24,6 +24,8 @@ pub struct PermitTerms {
     pub lane: LaneName,
     /// The units of a grant that count as one in the order of lanes: 1 to [`MAX_SHARE`](super::MAX_SHARE).
     pub share: u32,
+    /// The most units that the requests of its lane may hold, by this request; 0 if it does not say.
+    pub lane_limit: u32,
     /// The key by which it supersedes: while it waits, no other request waits with this key.
     pub supersede: SupersedeKey,
 }
@@ -39,6 +41,7 @@ impl PermitTerms {
             keep: false,
             lane: LaneName::default(),
             share: 1,
+            lane_limit: 0,
             supersede: SupersedeKey::default(),
         }
     }

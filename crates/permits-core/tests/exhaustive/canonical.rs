@@ -298,7 +298,10 @@ impl Writer<'_> {
         let Some(Progress(first)) = lanes.known().values().filter_map(waits).min() else { return };
         for (name, lane) in lanes.known() {
             let (owes, Progress(progress)) = match lane {
-                Lane::Waits { progress, .. } => (false, *progress),
+                Lane::Waits { progress, full, .. } => {
+                    self.flag(*full);
+                    (false, *progress)
+                }
                 Lane::Owes { until } => (true, *until),
             };
             if !owes || progress > first {

@@ -92,6 +92,8 @@ pub(crate) struct Scope {
     pub(crate) weights: &'static [u32],
     /// The lane of each client's requests, and its share; none, without lanes.
     pub(crate) lanes: &'static [(&'static str, u32)],
+    /// The limit of each lane; 0 without one.
+    pub(crate) lane_limit: u32,
     /// All requests have one key.
     pub(crate) keyed: bool,
     /// The steps that every history begins with.
@@ -155,6 +157,7 @@ impl Scope {
             name,
             weights: &[1, 1],
             lanes: &[],
+            lane_limit: 0,
             keyed: false,
             begin: &[],
             limit: 1,

@@ -40,6 +40,7 @@ impl World {
             keep: scope.keep,
             lane: LaneName::new(lane).expect("it is valid"),
             share,
+            lane_limit: scope.lane_limit,
             supersede: SupersedeKey::new(if scope.keyed { "k" } else { "" }).expect("it is valid"),
             ..PermitTerms::new(weight, lease_ms)
         };

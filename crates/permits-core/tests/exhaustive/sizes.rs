@@ -34,6 +34,11 @@ fn lanes(budget: Budget) -> Scope {
     Scope { weights: &[1, 1, 1], lanes, limit: 1, name: "lanes", ..crowd(budget) }
 }
 
+/// Two lanes, each with a limit of one unit. In the lane of two clients one waits while a unit is free.
+fn lane_limits(budget: Budget) -> Scope {
+    Scope { lane_limit: 1, limit: 2, name: "lane limits", ..lanes(budget) }
+}
+
 /// Two clients with one key wait for the permit of a third, which has it, too.
 fn keys(budget: Budget) -> Scope {
     Scope { keyed: true, limit: 1, name: "keys", ..crowd(budget) }
@@ -165,6 +170,11 @@ fn lanes_break_nothing() {
 }
 
 #[test]
+fn lane_limits_break_nothing() {
+    holds_in(Scope { begin: HELD, lease: 1, ..lane_limits(three(0)) }, 1);
+}
+
+#[test]
 fn keys_break_nothing() {
     holds_in(Scope { begin: HELD, lease: 2, ..keys(three(0)) }, 1);
 }
@@ -260,6 +270,8 @@ fn everything_holds_in_the_long_scopes() {
         weights(two(ENDLESS)),
         crowd(three(2)),
         lanes(three(1)),
+        lane_limits(three(1)),
+        Scope { name: "lane limits, losses", ..lane_limits(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, losses", ..lanes(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, cancels", ..lanes(Budget { cancels: 1, ..three(0) }) },
         Scope { lease: 2, name: "lanes, again", ..lanes(Budget { acquisitions: 4, ..three(0) }) },

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use permits_core::model::{self, Lane, Lanes, Progress, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
-    LimitChange, Operation, PermitTerms, Reply, RequestKey, Waits,
+    LimitChange, Operation, PermitTerms, Refusal, Reply, RequestKey, Waits,
 };
+use permits_testkit::history::order::is_full;
 use permits_testkit::history::step::Step;
 use permits_testkit::mutants::model as mutants;
 use permits_testkit::random;
@@ -53,7 +54,16 @@ impl Shares {
                 *largest = largest.max(cost);
             }
         }
-        let stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
+        let mut stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
+        // A lane that is full at some point of the command is not in line there.
+        let limit = |state: &Option<State>, lane| {
+            let state = state.as_ref()?;
+            Some((is_full(state, lane), state.lanes.limited().get(lane)?.limit))
+        };
+        stay.retain(|lane| {
+            let [before, after] = [&step.before, &step.after].map(|state| limit(state, *lane));
+            before == after && !after.is_some_and(|(full, _)| full)
+        });
         self.pairs.retain(|(one, other), _| stay.contains(one) && stay.contains(other));
         for ((one, other), (now, least, most)) in &mut self.pairs {
             let of = |lane| granted.get(lane).copied().unwrap_or_default();
@@ -83,14 +93,16 @@ fn waiting(state: &State) -> BTreeSet<LaneName> {
 /// The lanes of a state without what has no effect: which numbers were used, and lanes that owe nothing
 /// beyond the progress of the first.
 pub(crate) fn that_count(state: &State) -> Lanes {
-    let first = state.lanes.known().values().filter_map(|lane| match lane {
-        Lane::Waits { progress, .. } => Some(*progress),
-        Lane::Owes { .. } => None,
+    let in_line = state.lanes.known().values().filter_map(|lane| match lane {
+        Lane::Waits { progress, full: false, .. } => Some(*progress),
+        Lane::Waits { full: true, .. } | Lane::Owes { .. } => None,
     });
-    let first: Progress = first.min().unwrap_or_default();
+    // Where none is in line, none owes anything.
+    let first = in_line.min().unwrap_or(Progress(f64::INFINITY));
     let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
     let known = state.lanes.known().iter().filter(|(_, lane)| counts(lane));
-    Lanes::new(state.lanes.last.min(1), known.map(|(name, lane)| (name.clone(), *lane)).collect())
+    let known = known.map(|(name, lane)| (name.clone(), *lane)).collect();
+    Lanes::new(state.lanes.last.min(1), known, state.lanes.limited().clone())
 }
 
 #[test]
@@ -161,7 +173,7 @@ fn one_lane_alone_is_as_no_lane() {
 /// The command with all its requests in one lane.
 fn in_lane(mut command: Command, name: &str) -> Command {
     let lane = LaneName::new(name).expect("it is valid");
-    let set = |terms: &mut PermitTerms| (terms.lane, terms.share) = (lane.clone(), 1);
+    let set = |terms: &mut PermitTerms| (terms.lane, terms.share, terms.lane_limit) = (lane.clone(), 1, 0);
     match &mut command.operation {
         Operation::Acquire { requests, .. } => requests.iter_mut().for_each(|asked| set(&mut asked.terms)),
         Operation::Renew(renewals) => renewals.iter_mut().for_each(|renewal| set(&mut renewal.terms)),
@@ -221,11 +233,20 @@ impl Line {
     }
 
     fn acquire(&mut self, lane: &str, weight: u32, share: u32) -> AcquireOutcome {
+        self.ask(lane, PermitTerms { share, ..PermitTerms::new(weight, LEASE_MS) })
+    }
+
+    /// A request of one unit in a lane with this limit.
+    fn acquire_within(&mut self, lane: &str, lane_limit: u32) -> AcquireOutcome {
+        self.ask(lane, PermitTerms { lane_limit, ..PermitTerms::new(1, LEASE_MS) })
+    }
+
+    fn ask(&mut self, lane: &str, terms: PermitTerms) -> AcquireOutcome {
         self.made += 1;
         let request = Simulation::session_id(1).request(self.made);
         let holder = Holder::new(&self.made.to_string()).expect("it is valid");
         let name = LaneName::new(lane).expect("it is valid");
-        let terms = PermitTerms { lane: name, share, ..PermitTerms::new(weight, LEASE_MS) };
+        let (terms, weight) = (PermitTerms { lane: name, ..terms.clone() }, terms.weight);
         let asked = AcquireRequest {
             holder: holder.clone(),
             request: request.clone(),
@@ -233,7 +254,11 @@ impl Line {
             wait: true,
             supersedes: false,
         };
-        let (reply, _) = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] });
+        let (reply, events) = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] });
+        for Event { holder, request, .. } in events {
+            self.waits.remove(&holder);
+            self.holders.push_back(RequestKey { holder, request });
+        }
         let Answers::Acquire(mut answers) = reply.answers else { unreachable!() };
         match answers[0] {
             AcquireOutcome::Granted(_) => self.holders.push_back(RequestKey { holder, request }),
@@ -302,6 +327,62 @@ fn a_lane_that_comes_back_gains_nothing() {
     });
     let back = back.count();
     assert!((9..=11).contains(&back), "one of six is its share, and it was granted {back} of 60");
+}
+
+/// Units that are free go to other lanes, also to newcomers, and the lane has its turn when one of its own is
+/// free again.
+#[test]
+fn a_lane_at_its_limit_stops_nobody_else() {
+    let mut line = Line::new(4);
+    let granted = |outcome| matches!(outcome, AcquireOutcome::Granted(_));
+    assert!(granted(line.acquire_within("a", 2)) && granted(line.acquire_within("a", 2)));
+    assert!(!granted(line.acquire_within("a", 2)), "two are the limit");
+    assert!(!granted(line.acquire("a", 1, 1)), "one that names no limit waits, too");
+    assert!(granted(line.acquire("b", 1, 1)) && granted(line.acquire("", 1, 1)), "two units were free");
+    assert!(!granted(line.acquire("b", 1, 1)));
+    // Both of a, then those of the others.
+    let order: Vec<String> = (0..4).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    assert_eq!(order, ["b", "a", "a"]);
+}
+
+/// A lane that was at its limit while others were served has no more than its share afterwards.
+#[test]
+fn a_lane_saves_nothing_up_at_its_limit() {
+    let mut line = Line::new(2);
+    line.acquire_within("full", 1);
+    line.acquire("other", 1, 1);
+    (0..40).for_each(|_| drop(line.acquire_within("full", 1)));
+    (0..200).for_each(|_| drop(line.acquire("other", 1, 1)));
+    // The holder in the lane stays; the others are served.
+    let first = line.holders.pop_front().expect("it holds");
+    (0..100).for_each(|_| assert_eq!(line.granted()[0].0, "other"));
+    line.holders.push_back(first);
+    (0..40).for_each(|_| drop(line.acquire_within("late", 9)));
+    // Without a limit it would get a unit at each turn.
+    line.acquire_within("full", 2);
+    let next: Vec<String> = (0..30).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    let of = |name: &str| next.iter().filter(|lane| *lane == name).count();
+    assert!(of("late") >= 9 && of("other") >= 9, "{next:?}");
+}
+
+/// The latest limit that a request names counts, for what waits already, too.
+#[test]
+fn the_latest_limit_of_a_lane_counts() {
+    let mut line = Line::new(4);
+    line.acquire_within("a", 1);
+    line.acquire_within("a", 1);
+    line.acquire_within("a", 1);
+    let raised = line.acquire_within("a", 3);
+    assert_eq!(raised, AcquireOutcome::Waiting { position: 0 }, "those before it were granted");
+    let refused = line.ask("a", PermitTerms { lane_limit: 3, ..PermitTerms::new(4, LEASE_MS) });
+    assert_eq!(refused, AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(3)));
+    // Three are held, and one may be.
+    line.acquire_within("a", 1);
+    let limited = |line: &Line| line.state.as_ref().expect("it is in use").lanes.limited().clone();
+    let a = LaneName::new("a").expect("it is valid");
+    assert_eq!((limited(&line)[&a].limit, limited(&line)[&a].held), (1, 3));
+    let granted: Vec<usize> = (0..3).map(|_| line.granted().len()).collect();
+    assert_eq!(granted, [0, 0, 1]);
 }
 
 /// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to

@@ -299,13 +299,21 @@ fn passes_what_was_kept(found: Option<&State>, after: Option<&State>) -> Result<
 ///
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
-/// place another one of the same batch has taken, and a try that only units which cool have kept out, once
+/// place another one of the same batch has taken, or whose lane another one gives another limit, and a try that only units which cool have kept out, once
 /// another one of the batch has a permit that may be recalled.
 fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
     let (reply, events) = store(&mut state, server, &step.command);
     if step.reply.recheck_ms == Some(0) || reply.recheck_ms == Some(0) {
+        return Ok(());
+    }
+    if let Operation::Acquire { requests, .. } = &step.command.operation
+        && requests.iter().any(|one| {
+            let is_other = |other: &AcquireRequest| one.terms.lane_limit != other.terms.lane_limit;
+            requests.iter().any(|other| one.terms.lane == other.terms.lane && is_other(other))
+        })
+    {
         return Ok(());
     }
     if let Operation::Acquire { requests, .. } = &step.command.operation

@@ -23,7 +23,7 @@ const MOST: usize = 4_000;
 const OTHERS: usize = 3;
 
 /// The mutants that histories of a few holders show, each with the check that rejects it.
-const OF_FEW: [(&str, Store); 22] = [
+const OF_FEW: [(&str, Store); 23] = [
     ("P1", model::one_too_many),
     ("P4", model::old_tokens),
     ("P4, kept", passes_no_kept_tokens),
@@ -46,6 +46,7 @@ const OF_FEW: [(&str, Store); 22] = [
     ("P22", model::never_recalls),
     ("P23", model::puts_new_lanes_first),
     ("P24", counts_no_wait),
+    ("P25", model::one_too_many_in_a_lane),
 ];
 
 /// Those that need two ideas at once.

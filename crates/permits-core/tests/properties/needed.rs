@@ -220,6 +220,9 @@ fn lanes(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
         waiters.sort();
         state.queue.clear();
         state.lanes = Lanes::default();
+        for entry in state.entries.values_mut() {
+            entry.terms.lane_limit = 0;
+        }
         for (queued_us, holder) in waiters {
             let ticket = state.queue.last_key_value().map_or(queued_us, |(last, _)| queued_us.max(last + 1));
             state.last_ticket = state.last_ticket.max(ticket);
@@ -229,7 +232,7 @@ fn lanes(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
         }
     }
     change(state, command, PermitTerms::is_laned, |terms| {
-        (terms.lane, terms.share) = (LaneName::default(), 1);
+        (terms.lane, terms.share, terms.lane_limit) = (LaneName::default(), 1, 0);
     })
 }
 

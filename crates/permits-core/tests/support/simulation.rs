@@ -172,7 +172,12 @@ impl Simulation {
                 let requests = (0..*count).map(|number| {
                     let named = format!("crowd-{}", self.made);
                     let holder = (number % 2 == 0).then_some(named.as_str());
-                    self.acquire(step.session, holder, PermitTerms::new(*weight, step.lease_ms), *wait)
+                    let terms = PermitTerms::new(*weight, step.lease_ms);
+                    let asked = self.acquire(step.session, holder, terms, *wait);
+                    // The limits of few holders would stop a crowd before any bound does.
+                    let wide = if (self.made / 2_048).is_multiple_of(2) { 400 } else { 1 };
+                    let lane_limit = wide * asked.terms.lane_limit;
+                    AcquireRequest { terms: PermitTerms { lane_limit, ..asked.terms }, ..asked }
                 });
                 Operation::Acquire { queue_max: 2_000, requests: requests.collect() }
             }
@@ -263,8 +268,8 @@ impl Simulation {
     ) -> AcquireRequest {
         let request = self.fresh();
         let keep = self.made.is_multiple_of(3);
-        let (lane, share) = lane(self.made);
-        let terms = PermitTerms { keep, lane, share, ..terms };
+        let (lane, share, lane_limit) = lane(self.made);
+        let terms = PermitTerms { keep, lane, share, lane_limit, ..terms };
         let by_default = format!("\u{fc}:1/{request}");
         let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
         if self.known.len() < REMEMBERED {
@@ -452,16 +457,22 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     }
 }
 
-/// The lane and the share of a request: for some requests in a row none, then several. A share without a lane
-/// is refused at every door.
-fn lane(number: u64) -> (LaneName, u32) {
+/// The lane of a request, its share and its limit: for some requests in a row none, then several. A share or a
+/// limit without a lane is refused at every door.
+fn lane(number: u64) -> (LaneName, u32, u32) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),
         (_, 1..4) => ("b", 1),
         (_, 4) => ("c d %s", 3),
         _ => ("ä", 1),
     };
-    (LaneName::new(lane).expect("it is valid"), share)
+    let limit = match (number / 48 % 4, number % 11) {
+        (0, _) | (_, 0) => 0,
+        (1, 1..10) => 1,
+        (_, 1..3) => 3,
+        _ => 2,
+    };
+    (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { 0 } else { limit })
 }
 
 /// Of a permit that may be kept, sometimes a token that its session has used.

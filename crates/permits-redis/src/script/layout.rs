@@ -32,9 +32,18 @@ const CHANGING: [&str; 14] = [
 /// Those that an ordinary command reads besides. `pin` is 1 if the limit is pinned, and 2 more if there is an
 /// alert: neither state expires. `pause` is the end of a pause, 0 without one and [`PAUSED`]
 /// for one without an end; of a closed line it is -1 less that. No unit cools from `cools_until` on, which is
-/// not in the model.
-const READ: [&str; 8] =
-    ["limit", "limit_version", "pin", "pause", "recovering_until", "lease_max", "expires", "cools_until"];
+/// not in the model. `limited` is the number of lanes with a limit.
+const READ: [&str; 9] = [
+    "limit",
+    "limit_version",
+    "pin",
+    "pause",
+    "recovering_until",
+    "lease_max",
+    "expires",
+    "cools_until",
+    "limited",
+];
 
 /// The rest. Behind it are the identity of the server, which ends with a zero, and the waits.
 const RARE: [&str; 7] =
@@ -59,6 +68,12 @@ pub(super) const KEEPS: u8 = 4;
 
 /// Added to the first byte of an entry with a lane or a share.
 pub(super) const LANED: u8 = 8;
+
+/// Added to the share of an entry that counts for the limit of its lane, or names it.
+pub(super) const LIMITED: u16 = 1 << 15;
+
+/// The progress of a lane that is full times this is its score: above that of each that is not.
+const FULL_POWER: i32 = 600;
 
 /// Times the layout, added to the first byte of an entry.
 pub(super) const LAYOUTS: u8 = 16;
@@ -137,6 +152,7 @@ fn entry() -> Vec<(&'static str, String)> {
         ("KEEPS", KEEPS.into()),
         ("LANED", LANED.into()),
         ("KEYED", KEYED.into()),
+        ("LIMITED", LIMITED.into()),
         // Behind the first byte and the weight.
         ("LEASE_AT", 1 + 4 + 1),
         // First byte, weight, lease, and the lengths of what the holder has of request and session.
@@ -151,6 +167,7 @@ fn entry() -> Vec<(&'static str, String)> {
     ];
     let mut texts: Vec<_> = numbers.map(number).into();
     texts.push(("ENTRY", "<BI4I4BB".to_owned()));
+    texts.push(("FULL", format!("{:e}", 2_f64.powi(FULL_POWER))));
     texts
 }
 

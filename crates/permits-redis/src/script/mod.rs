@@ -27,16 +27,20 @@ use crate::protocol::OperationKind;
 
 pub(super) const CLOCK: &str = include_str!("lua/clock.lua");
 const READ: &str = concat!(include_str!("lua/read.lua"), "\n", include_str!("lua/waits.lua"));
-const LANES: [&str; 2] = [include_str!("lua/lanes.lua"), include_str!("lua/lane_heads.lua")];
+const LANES: [&str; 3] =
+    [include_str!("lua/lanes.lua"), include_str!("lua/lane_first.lua"), include_str!("lua/lane_heads.lua")];
 const FOUND: [&str; 3] =
     [include_str!("lua/begin.lua"), include_str!("lua/era.lua"), include_str!("lua/entries.lua")];
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 11] = [
     include_str!("lua/slots.lua"),
     include_str!("lua/pending.lua"),
+    include_str!("lua/lane_limits.lua"),
+    include_str!("lua/lane_settle.lua"),
     include_str!("lua/order.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),
     include_str!("lua/refuse.lua"),
+    include_str!("lua/declared.lua"),
     include_str!("lua/promote.lua"),
     include_str!("lua/turns.lua"),
 ];

@@ -9,6 +9,7 @@ mod dump;
 mod fixture;
 mod foreign_keys;
 mod handles;
+mod lane_limits;
 mod lanes;
 mod memory;
 #[path = "../support/operations.rs"]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits_core::model::{Entry, EntryState, Lane, Lanes, Progress, State};
+use permits_core::model::{Entry, EntryState, Lane, LaneLimit, Lanes, Progress, State};
 use permits_core::protocol::{
     Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms,
     RequestId, SessionId, SupersedeKey, Waits,
@@ -87,6 +87,7 @@ pub(crate) fn decode(
     let changes = text("changes")?;
     let records = text("records")?;
     let by_key = decode_keys(text("keys")?)?;
+    let limits = decode_limits(text("limits")?)?;
     let reason: Arc<str> = text("reason")?.into();
     let paused: i64 = number(text("paused")?)?;
     let closed = (paused < 0).then_some(reason);
@@ -126,7 +127,7 @@ pub(crate) fn decode(
             .iter()
             .map(|(name, ticket)| Ok((number(ticket)?, holder(name)?)))
             .collect::<Result<_, String>>()?,
-        lanes: Lanes::new(field("last_lane")?, decode_lanes(lanes, records, queue)?),
+        lanes: Lanes::new(field("last_lane")?, decode_lanes(lanes, records, queue)?, limits),
         by_key,
         leases: leases
             .iter()
@@ -158,23 +159,39 @@ fn decode_entries(
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
         // The lane, the key and the label come last, because they may contain spaces.
-        let words = if tickets.contains_key(name) { 10 } else { 12 };
+        let words = if tickets.contains_key(name) { 11 } else { 13 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let (lane, rest) = parts.pop().unwrap_or_default().split_once('\t').unwrap_or_default();
         let (key, label) = rest.split_once('\t').unwrap_or_default();
         let (request, session, weight, numbers, place) = match (&parts[..], tickets.get(name)) {
-            (&[request, session, weight, lease, version, at_least, keep, share, queued], Some(ticket)) => {
+            (
+                &[request, session, weight, lease, version, at_least, keep, share, lane_limit, queued],
+                Some(ticket),
+            ) => {
                 let place = EntryState::Waiting(number(ticket)?);
-                (request, session, weight, [lease, version, at_least, keep, share, queued], place)
+                (request, session, weight, [lease, version, at_least, keep, share, queued, lane_limit], place)
             }
             (
-                &[request, session, weight, lease, version, at_least, keep, share, queued, token, slot],
+                &[
+                    request,
+                    session,
+                    weight,
+                    lease,
+                    version,
+                    at_least,
+                    keep,
+                    share,
+                    lane_limit,
+                    queued,
+                    token,
+                    slot,
+                ],
                 None,
             ) => {
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
                 let cools = holder(name)?.is_cooling();
                 let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
-                (request, session, weight, [lease, version, at_least, keep, share, queued], place)
+                (request, session, weight, [lease, version, at_least, keep, share, queued, lane_limit], place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -190,6 +207,7 @@ fn decode_entries(
                 keep: flag(number(numbers[3])?)?,
                 lane: LaneName::new(lane).map_err(|error| format!("{lane:?}: {error}"))?,
                 share: number(numbers[4])?,
+                lane_limit: number(numbers[6])?,
                 supersede: SupersedeKey::new(key).map_err(|error| format!("{key:?}: {error}"))?,
             },
             lease_version: number(numbers[1])?,
@@ -207,6 +225,17 @@ fn decode_keys(text: &str) -> Result<BTreeMap<SupersedeKey, Holder>, String> {
     let decode = |line: &str| {
         let (key, name) = line.split_once('\t').ok_or_else(|| format!("the key {line:?}"))?;
         Ok((SupersedeKey::new(key).map_err(|error| format!("{key:?}: {error}"))?, holder(name)?))
+    };
+    text.lines().map(decode).collect()
+}
+
+/// The limits of lanes, with what they hold: one in each line.
+fn decode_limits(text: &str) -> Result<BTreeMap<LaneName, LaneLimit>, String> {
+    let decode = |line: &str| {
+        let words: Vec<&str> = line.splitn(3, '\t').collect();
+        let &[limit, held, name] = &words[..] else { return Err(format!("the limit {line:?}")) };
+        let name = LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?;
+        Ok((name, LaneLimit { limit: number(limit)?, held: number(held)? }))
     };
     text.lines().map(decode).collect()
 }
@@ -233,7 +262,10 @@ fn decode_lanes(
             // Without a meaning while the lane waits.
             Some(name) if progress < 0.0 && waits(name) => return Ok(None),
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
-            None if progress >= 0.0 && member.is_char_boundary(6) => {
+            None if progress >= 1.0 && member.is_char_boundary(6) => {
+                let full_score = 2_f64.powi(600);
+                let full = progress >= full_score;
+                let progress = if full { progress / full_score } else { progress };
                 let (digits, name) = member.split_at(6);
                 let found = records.remove(name);
                 let [lane, next, waiting] = found.unwrap_or_default();
@@ -247,7 +279,7 @@ fn decode_lanes(
                 {
                     return Err(format!("the lane {member:?}, and the state has {found:?}"));
                 }
-                (name, Lane::Waits { number: lane, progress: Progress(progress), next })
+                (name, Lane::Waits { number: lane, progress: Progress(progress), next, full })
             }
             _ => return Err(format!("the lane {member:?} with the score {score}")),
         };
@@ -301,7 +333,9 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
     let waiting = state.queue.len();
     let holders = state.entries.len() - waiting.min(state.entries.len());
     let lanes = state.lanes.known().values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
-    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes)] {
+    let limited = state.lanes.limited().len();
+    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes), ("limited", limited)]
+    {
         let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
         if number::<usize>(found)? != wanted {
             return Err(format!("{found} {name} are counted, and there are {wanted}"));

@@ -19,7 +19,7 @@ pub mod client_checks;
 pub mod client_event;
 pub mod handles;
 mod operators;
-mod order;
+pub mod order;
 mod rates;
 pub mod step;
 

@@ -1,18 +1,20 @@
 //! Checks of the line: its order, its head, places that pass on, and waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use permits_core::model::{Damage, Entry, EntryState};
+use permits_core::model::{Damage, Entry, EntryState, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, WAIT_BOUNDS,
     Waits,
 };
 
+use super::rates::counted_up;
 use super::step::Step;
 
 /// P6: the waiters of a lane are granted in the order of their tickets, each only when all before it have
-/// gone, and a newcomer only when the queue is empty. Without lanes, all waiters are of one.
+/// gone, and a newcomer only when no waiter is in line: all wait in other lanes, which are full. Without lanes,
+/// all waiters are of one.
 pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
@@ -32,7 +34,7 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
         }
     }
     let promoted = tickets.values().map(Vec::len).sum();
-    let mut waiting = step.waiters_left().next().is_some();
+    let mut waiting: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, ..)| lane).collect();
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
@@ -41,10 +43,13 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
         let mut newcomers = step.fresh().into_iter().skip(promoted).map(|fresh| fresh.grant).peekable();
         for (asked, answer) in requests.iter().zip(answers) {
             match answer {
-                AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() && waiting => {
-                    return Err(format!("{} came last and was granted while others wait", asked.holder));
+                AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() => {
+                    let is_in_line = |lane: &&LaneName| *lane == &asked.terms.lane || !was_full(step, lane);
+                    if waiting.iter().any(is_in_line) {
+                        return Err(format!("{} came last and was granted while others wait", asked.holder));
+                    }
                 }
-                AcquireOutcome::Waiting { .. } => waiting = true,
+                AcquireOutcome::Waiting { .. } => drop(waiting.insert(&asked.terms.lane)),
                 AcquireOutcome::Granted(_) | AcquireOutcome::Refused(_) => {}
             }
         }
@@ -52,8 +57,53 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
+/// The limit of a lane, if it has one, and the units that the entries hold which count for it.
+fn lane_limit(state: &State, lane: &LaneName) -> Option<(u64, u64)> {
+    let limit = state.lanes.limited().get(lane)?.limit;
+    let counts = |entry: &&Entry| entry.terms.lane == *lane && entry.terms.lane_limit > 0;
+    let held = state.entries.values().filter(counts).filter(|entry| entry.place.taken().is_some());
+    Some((limit.into(), held.map(|entry| u64::from(entry.terms.weight)).sum()))
+}
+
+/// Returns true if the first waiter of a lane has to wait for others of its lane.
+pub fn is_full(state: &State, lane: &LaneName) -> bool {
+    let in_lane = state.queue.values().map(|holder| &state.entries[holder].terms);
+    // The tickets of a lane are in the order in which they were given.
+    let first = in_lane.into_iter().find(|terms| terms.lane == *lane).map(|terms| u64::from(terms.weight));
+    let (Some((limit, held)), Some(weight)) = (lane_limit(state, lane), first) else { return false };
+    weight <= limit && held + weight > limit
+}
+
+/// Returns true if a lane was full before the command or is full after it.
+fn was_full(step: &Step, lane: &LaneName) -> bool {
+    [&step.before, &step.after].into_iter().flatten().any(|state| is_full(state, lane))
+}
+
+/// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command was
+/// executed.
+pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    for lane in after.lanes.limited().keys() {
+        let (limit, held) = lane_limit(after, lane).unwrap_or_default();
+        let before = step.before.as_ref().and_then(|before| lane_limit(before, lane));
+        let asked = match &step.command.operation {
+            Operation::Acquire { requests, .. } => &requests[..],
+            _ => &[],
+        };
+        let asked = asked.iter().filter(|asked| asked.terms.lane == *lane);
+        let limits = asked.map(|asked| asked.terms.lane_limit.into());
+        let most = limits.chain(before.map(|(limit, _)| limit)).fold(limit, u64::max);
+        let grows = before.is_none_or(|(_, before)| held > before + counted_up(step));
+        if held > most && grows {
+            return Err(format!("lane {lane:?} holds {held} of {most}, and held {before:?} before"));
+        }
+    }
+    Ok(())
+}
+
 /// P7, P11: after every command the head of the queue does not fit; so freed units, and those that a raised
-/// limit adds, are handed over at once. Not while paused, in a recovery window, or when the reply says that
+/// limit adds, are handed over at once. The head is the first waiter of a lane that is not full: units idle
+/// only where all lanes that wait are. Not while paused, in a recovery window, or when the reply says that
 /// work is left.
 pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
@@ -61,9 +111,16 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
     if after.is_paused() || step.is_recovering() || step.is_cut() {
         return Ok(());
     }
-    let (weight, limit) = (u64::from(after.entries[head].terms.weight), u64::from(after.limit));
-    // A head that is heavier than the limit is refused when anything is free.
-    let fits = if weight > limit { after.held < limit } else { after.held + weight <= limit };
+    let terms = &after.entries[head].terms;
+    if is_full(after, &terms.lane) {
+        let lanes = after.queue.values().map(|holder| &after.entries[holder].terms.lane);
+        let in_line = lanes.into_iter().find(|lane| !is_full(after, lane));
+        return in_line.map_or(Ok(()), |lane| Err(format!("{lane:?} is in line, and behind {head}")));
+    }
+    let (weight, limit) = (u64::from(terms.weight), u64::from(after.limit));
+    let most = lane_limit(after, &terms.lane).map_or(limit, |(of_lane, _)| of_lane.min(limit));
+    // A head that is heavier than a limit is refused when anything is free.
+    let fits = if weight > most { after.held < limit } else { after.held + weight <= limit };
     if fits {
         Err(format!("{head} of {weight} waits, and {} of {limit} are held", after.held))
     } else {
@@ -72,10 +129,14 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
 }
 
 /// P23: the head of the queue stays the head, also when other lanes come, until it is granted or has left.
-/// While it waits no other is granted, and a command that grants it grants it first.
+/// While it waits no other is granted, and a command that grants it grants it first. A waiter of a lane that is
+/// full is not the head.
 pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };
+    if was_full(step, &before.entries[head].terms.lane) {
+        return Ok(());
+    }
     let granted = |event: &&Event| matches!(event.kind, EventKind::Granted(_));
     let mut granted = step.events.iter().filter(granted).map(|event| &event.holder);
     if step.waiters_left().any(|(_, _, holder)| holder == head) {

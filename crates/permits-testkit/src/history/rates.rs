@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use permits_core::model::{Entry, EntryState, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, Operation, Refusal,
-    ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
+    AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, LaneName, Operation,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
 };
 
+use super::order::is_full;
 use super::step::Step;
 
 /// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
@@ -110,9 +111,11 @@ pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     };
     let Some(after) = &step.after else { return Ok(()) };
     let supersedes = step.events.iter().any(|event| event.kind == EventKind::Superseded);
-    // What a superseding request finds and grants in the middle of a batch cannot be told apart, nor what a
-    // bound has left.
-    if step.is_cut() || (supersedes && requests.len() > 1) {
+    // What a superseding request finds and grants in the middle of a batch cannot be told apart, nor what one
+    // of a lane with a limit does, nor what a bound has left.
+    let names_limit = requests.iter().any(|asked| asked.terms.lane_limit > 0);
+    let meets_limits = names_limit || !after.lanes.limited().is_empty();
+    if step.is_cut() || ((supersedes || meets_limits) && requests.len() > 1) {
         return Ok(());
     }
     for (at, (asked, answer)) in requests.iter().zip(answers).enumerate() {
@@ -175,14 +178,21 @@ impl<'a> Met<'a> {
             now_ms: step.now_ms(),
             after,
             held: after.held - granted.iter().map(units).sum::<u64>(),
-            waits: after.queue.values().any(|holder| !joined.contains(holder)),
+            waits: after
+                .queue
+                .values()
+                .any(|holder| !joined.contains(holder) && !is_full(after, &after.entries[holder].terms.lane)),
             limit: declared.unwrap_or(after.limit).into(),
         }
     }
 
-    /// The ends of the units that cool, the first one first.
-    fn cooling(&self) -> Vec<(u64, u64)> {
-        let cooling = self.after.entries.iter().filter(|(holder, _)| holder.is_cooling());
+    /// The ends of the units that cool, the first one first: of all, or of those that count for the limit of a
+    /// lane.
+    fn cooling(&self, lane: Option<&LaneName>) -> Vec<(u64, u64)> {
+        let counts =
+            |entry: &Entry| lane.is_none_or(|lane| entry.terms.lane == *lane && entry.terms.lane_limit > 0);
+        let cooling = self.after.entries.iter();
+        let cooling = cooling.filter(|(holder, entry)| holder.is_cooling() && counts(entry));
         let mut ends: Vec<_> =
             cooling.map(|(_, entry)| (entry.deadline.unsigned_abs(), entry.terms.weight.into())).collect();
         ends.sort_unstable();
@@ -191,26 +201,47 @@ impl<'a> Met<'a> {
 
     /// The time at which a request of this weight fits if none other comes, if no holder has to leave for
     /// that.
-    fn fits_at(&self, weight: u32) -> Option<u64> {
+    fn fits_at(&self, terms: &PermitTerms) -> Option<u64> {
         if self.waits || (self.after.is_paused() && self.after.pause_ends_ms().is_none()) {
             return None;
         }
-        let mut held = self.held;
-        let mut ends = self.cooling().into_iter();
-        let mut at_ms = self.now_ms;
-        while held + u64::from(weight) > self.limit {
-            let (end_ms, units) = ends.next()?;
-            (held, at_ms) = (held - units, end_ms);
+        let at_ms = self.cools_at(self.held + u64::from(terms.weight), self.limit, None)?;
+        let lane_ms = self.lane_fits_at(terms)?;
+        Some(at_ms.max(lane_ms).max(self.after.recovering_until_ms).max(self.after.paused_until_ms))
+    }
+
+    /// The time at which it fits its lane.
+    fn lane_fits_at(&self, terms: &PermitTerms) -> Option<u64> {
+        let limited = self.after.lanes.limited().get(&terms.lane);
+        let (limit, held) = match (terms.lane_limit, limited) {
+            (0, None) => return Some(self.now_ms),
+            (0, Some(limited)) => (limited.limit, limited.held),
+            (limit, limited) => (limit, limited.map_or(0, |limited| limited.held)),
+        };
+        if self.after.queue.values().any(|holder| self.after.entries[holder].terms.lane == terms.lane) {
+            return None;
         }
-        Some(at_ms.max(self.after.recovering_until_ms).max(self.after.paused_until_ms))
+        self.cools_at(held + u64::from(terms.weight), limit.into(), Some(&terms.lane))
+    }
+
+    /// The time from which so many units are no more than the limit.
+    fn cools_at(&self, mut units: u64, limit: u64, lane: Option<&LaneName>) -> Option<u64> {
+        let mut ends = self.cooling(lane).into_iter();
+        let mut at_ms = self.now_ms;
+        while units > limit {
+            let (end_ms, cooled) = ends.next()?;
+            (units, at_ms) = (units - cooled, end_ms);
+        }
+        Some(at_ms)
     }
 
     fn judge(&self, asked: &AcquireRequest, refusal: &Refusal) -> Result<(), String> {
-        let fits = self.fits_at(asked.terms.weight).filter(|at_ms| *at_ms > self.now_ms);
+        let fits = self.fits_at(&asked.terms).filter(|at_ms| *at_ms > self.now_ms);
+        let ends_at = |lane, at_ms: u64| self.cooling(lane).iter().any(|(end_ms, _)| *end_ms == at_ms);
         let (told, of_it) = match refusal {
             Refusal::Cooling { remaining_ms } => {
                 let at_ms = self.now_ms + remaining_ms;
-                (Some(at_ms), self.cooling().iter().any(|(end_ms, _)| *end_ms == at_ms))
+                (Some(at_ms), ends_at(None, at_ms))
             }
             Refusal::Paused { remaining_ms: Some(remaining_ms) } => {
                 let at_ms = self.now_ms + remaining_ms;
@@ -218,6 +249,14 @@ impl<'a> Met<'a> {
             }
             Refusal::Recovering => {
                 (Some(self.after.recovering_until_ms), self.now_ms < self.after.recovering_until_ms)
+            }
+            Refusal::LaneFull { remaining_ms: Some(remaining_ms) } => {
+                let at_ms = self.now_ms + remaining_ms;
+                (Some(at_ms), ends_at(Some(&asked.terms.lane), at_ms))
+            }
+            Refusal::LaneFull { .. } if self.after.leases.len() > LEASES_SEEN => return Ok(()),
+            Refusal::LaneFull { remaining_ms: None } => {
+                (None, self.lane_fits_at(&asked.terms) != Some(self.now_ms))
             }
             Refusal::Paused { remaining_ms: None } => (None, self.after.is_paused()),
             // A refusal looks at the leases that end first, and not at all of them.

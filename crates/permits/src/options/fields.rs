@@ -22,6 +22,7 @@ impl AcquireOptions {
         "label",
         "lane",
         "share",
+        "lane_limit",
         "lease_ms",
         "at_least_ms",
         "max_hold_ms",
@@ -37,6 +38,7 @@ impl AcquireOptions {
             "label" => self.label = Some(value.text(field)?),
             "lane" => self.lane = Some(value.text(field)?),
             "share" => self.share = Some(value.whole(field, 1..=1_000)?),
+            "lane_limit" => self.lane_limit = Some(value.whole(field, 1..=u32::MAX.into())?),
             "lease_ms" => self.lease = Some(value.time(field)?),
             "at_least_ms" => self.at_least = value.time(field)?,
             "max_hold_ms" => self.client.max_hold = Some(value.time(field)?),
@@ -76,7 +78,8 @@ impl<'de> Deserialize<'de> for Limit {
 /// The options that differ from those of [`AcquireOptions::new`].
 impl Serialize for AcquireOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { weight, holder, label, lease, at_least, lane, share, supersede, client } = self;
+        let Self { weight, holder, label, lease, at_least, lane, share, lane_limit, supersede, client } =
+            self;
         let ClientTerms { wait, auto_renew, max_hold } = client;
         let timeout = match wait {
             Wait::No => Some(Duration::ZERO),
@@ -95,6 +98,7 @@ impl Serialize for AcquireOptions {
         put("label", text(label))?;
         put("lane", text(lane))?;
         put("share", share.map(|share| Value::Whole(share.into())))?;
+        put("lane_limit", lane_limit.map(|limit| Value::Whole(limit.into())))?;
         put("lease_ms", lease.map(Value::of_time))?;
         put("at_least_ms", (!at_least.is_zero()).then(|| Value::of_time(*at_least)))?;
         put("max_hold_ms", max_hold.map(Value::of_time))?;

@@ -42,6 +42,7 @@ pub struct AcquireOptions {
     pub(crate) at_least: Duration,
     pub(crate) lane: Option<String>,
     pub(crate) share: Option<u32>,
+    pub(crate) lane_limit: Option<u32>,
     pub(crate) supersede: Option<String>,
     pub(crate) client: ClientTerms,
 }
@@ -63,6 +64,7 @@ impl AcquireOptions {
             at_least: Duration::ZERO,
             lane: None,
             share: None,
+            lane_limit: None,
             supersede: None,
             client: ClientTerms::default(),
         }
@@ -94,7 +96,8 @@ impl AcquireOptions {
         session_label: &Label,
     ) -> Result<PermitTerms, InvalidInput> {
         // Each option is named, so that a new one does not compile until it is checked and passed on here.
-        let Self { weight, holder: _, label, lease, at_least, lane, share, supersede, client } = self;
+        let Self { weight, holder: _, label, lease, at_least, lane, share, lane_limit, supersede, client } =
+            self;
         let ClientTerms { wait, auto_renew: _, max_hold } = client;
         if *weight == 0 {
             return Err(InvalidInput::ZeroWeight);
@@ -118,14 +121,17 @@ impl AcquireOptions {
             keep: false,
             lane: LaneName::new(lane.as_deref().unwrap_or_default())?,
             share: check_share(share.unwrap_or(1))?,
+            lane_limit: lane_limit.unwrap_or(0),
             supersede: SupersedeKey::new(supersede.as_deref().unwrap_or_default())?,
         })
     }
 
     fn check_lane(&self) -> Result<(), InvalidInput> {
-        match (self.lane.as_deref(), self.share) {
-            (Some(""), _) => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
-            (None, Some(_)) => Err(InvalidInput::ShareOfNoLane),
+        match (self.lane.as_deref(), self.share, self.lane_limit) {
+            (Some(""), ..) => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
+            (None, Some(_), _) => Err(InvalidInput::ShareOfNoLane),
+            (None, None, Some(_)) => Err(InvalidInput::LimitOfNoLane),
+            (.., Some(0)) => Err(InvalidInput::ZeroLaneLimit),
             _ => Ok(()),
         }
     }
@@ -144,8 +150,18 @@ impl AcquireOptions {
     pub(crate) fn may_be_kept(&self) -> bool {
         // Each option is named, so that a new one does not compile until somebody has decided. Those with an
         // underscore may have any value.
-        let Self { weight: _, holder, label: _, lease: _, at_least, lane: _, share: _, supersede: _, client } =
-            self;
+        let Self {
+            weight: _,
+            holder,
+            label: _,
+            lease: _,
+            at_least,
+            lane: _,
+            share: _,
+            lane_limit: _,
+            supersede: _,
+            client,
+        } = self;
         let ClientTerms { wait: _, auto_renew, max_hold } = client;
         holder.is_none() && *auto_renew && at_least.is_zero() && max_hold.is_none()
     }
@@ -349,6 +365,39 @@ impl AcquireOptions {
     #[must_use]
     pub fn share(mut self, share: u32) -> Self {
         self.share = Some(share);
+        self
+    }
+
+    /// The most units that the requests of the lane hold together, at least 1; without limit unless set. While
+    /// a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same limit for
+    /// all requests of a lane: the latest counts.
+    ///
+    /// Units that [cool](Self::at_least) or that a client [keeps](crate::SemaphoreBuilder::keep) count, too. What
+    /// was acquired while the lane had no limit does not.
+    ///
+    /// A request that does not wait is refused with [`AcquireError::LaneFull`](crate::AcquireError::LaneFull),
+    /// and one that is heavier than the limit with
+    /// [`AcquireError::ExceedsLaneLimit`](crate::AcquireError::ExceedsLaneLimit).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::{AcquireError, AcquireOptions};
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 20)?;
+    /// let of_tenant = AcquireOptions::new().lane("tenant-7").lane_limit(1).no_wait();
+    /// let permit = api.acquire_with(of_tenant.clone()).await?;
+    /// let second = api.acquire_with(of_tenant).await;
+    /// assert!(matches!(second, Err(AcquireError::LaneFull { .. })), "19 units are free, for other lanes");
+    /// # permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lane_limit(mut self, units: u32) -> Self {
+        self.lane_limit = Some(units);
         self
     }
 }

@@ -193,3 +193,33 @@ pub(crate) async fn several_semaphores_are_acquired_in_lanes(fixture: &Fixture) 
     line.waiters.remove("b2").expect("it waits").permit().await.release().succeeds().await;
     client.close().succeeds().await;
 }
+
+/// A rate in a lane, too: what cools counts for its limit, and a try says when.
+pub(crate) async fn a_lane_keeps_to_its_limit_and_stops_nobody_else(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 3);
+    let within = |limit| lane("a").lane_limit(limit);
+    let first = semaphore.acquire_with(within(1)).succeeds().await;
+    let waiter = fixture.queued(&semaphore, within(1)).await;
+    let full = semaphore.acquire_with(within(1).no_wait()).await.expect_err("one is held");
+    assert_eq!(full, AcquireError::LaneFull { lane: "a".to_owned(), remaining: None });
+    let heavy = semaphore.acquire_with(within(1).weight(2)).await.expect_err("it can never fit");
+    assert_eq!(heavy, AcquireError::ExceedsLaneLimit { weight: 2, lane: "a".to_owned(), limit: 1 });
+    let other = semaphore.acquire_with(lane("b").no_wait()).succeeds().await;
+    let none = semaphore.acquire_with(AcquireOptions::new().no_wait()).succeeds().await;
+    first.release().succeeds().await;
+    let second = waiter.permit().await;
+    for permit in [second, other, none] {
+        permit.release().succeeds().await;
+    }
+    let counts = Duration::from_secs(20);
+    semaphore.acquire_with(within(1).at_least(counts)).succeeds().await.release().succeeds().await;
+    let cools = semaphore.acquire_with(within(1).no_wait()).await.expect_err("a unit cools");
+    let again = cools.retry_after().expect("time alone frees the unit of the lane");
+    assert!(
+        again <= counts + Duration::from_millis(1) && matches!(cools, AcquireError::LaneFull { .. }),
+        "{cools}"
+    );
+    semaphore.acquire_with(lane("b").no_wait()).succeeds().await.release().succeeds().await;
+    client.close().succeeds().await;
+}

@@ -105,6 +105,7 @@ macro_rules! every_case {
                 a_lane_whose_waiters_give_up_pays_nothing: real_time,
                 a_lane_that_comes_back_gains_nothing: anything,
                 an_inspection_shows_lanes: anything,
+                a_lane_keeps_to_its_limit_and_stops_nobody_else: units,
                 several_semaphores_are_acquired_in_lanes: anything,
             }
             limits {

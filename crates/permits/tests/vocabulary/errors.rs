@@ -21,9 +21,11 @@ const ENUMS: [(&str, &str); 9] = [
 ];
 
 /// The pages that teach what an error is about.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 10] = [
     ("COOLING", "[rates](../use/rates.md)"),
     ("PAUSED", "[pause](../use/pause.md)"),
+    ("LANE_FULL", "[lanes](../use/lanes.md#a-limit-for-each-lane)"),
+    ("EXCEEDS_LANE_LIMIT", "[lanes](../use/lanes.md#a-limit-for-each-lane)"),
     ("LINE_CLOSED", "[pause](../use/pause.md)"),
     ("RECOVERING", "[waiting](../use/waiting.md#when-the-server-has-just-started)"),
     ("SUPERSEDED", "[the newest](../use/newest.md)"),

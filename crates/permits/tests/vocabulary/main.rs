@@ -51,6 +51,13 @@ const REQUEST: &[Row] = &[
     ),
     Row("lane", Kind::Text, "`--lane NAME`", "1 to 120 bytes", "[lanes](../use/lanes.md)"),
     Row("share", Kind::Whole, "`--lane NAME=SHARE`", "1 to 1,000", "[lanes](../use/lanes.md)"),
+    Row(
+        "lane_limit",
+        Kind::Whole,
+        "`--lane-limit`",
+        "at least 1",
+        "[lanes](../use/lanes.md#a-limit-for-each-lane)",
+    ),
     Row("lease_ms", Kind::Time, "`--lease`", "100 ms to 1 day", "[losing](../use/losing.md)"),
     Row("at_least_ms", Kind::Time, "`--at-least`", "up to 1 day", "[rates](../use/rates.md)"),
     Row(

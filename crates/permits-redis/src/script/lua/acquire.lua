@@ -5,7 +5,8 @@
 --           supersedes the waiter with that, 3 if it is refused for that waiter; then 10… 2 a request:
 --           holder, entry of a waiter as in entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'
---           ms 0 | 'paused' ms, or -1, 0 | the reason of a refusal, 0, 0
+--           ms 0 | 'paused' or 'lane_full' ms, or -1, 0 | 'exceeds_lane_limit' limit 0 | the reason of a
+--           refusal, 0, 0
 -- Idempotent: a known request gets its earlier answer, and a new lease.
 -- Cost      4 to 7 calls a batch in the ordinary course, about 9 in the general; O(log n) a request
 
@@ -21,6 +22,7 @@ end
 for k = 1, count do
   local holder, entry = named[k], given[k]
   local tag, first, second = refusal, 0, 0
+  settle()
   if known[holder] then
     local token, slot, _, since_lease, since = parts(holder, known[holder])
     local _, _, _, _, request = parts(holder, entry)
@@ -37,18 +39,26 @@ for k = 1, count do
   elseif not refusal then
     local weight, lease = struct.unpack('<I4I4', entry, 2)
     local fits, reason, ends_in, key, superseded = judge(limit or s.limit, k)
+    -- A later request of the batch may have given its lane another limit.
+    if not limit and not reason and names_limit(entry) then fits, reason, ends_in, key, superseded = judge(s.limit, k, true) end
     if limit or reason then
       tag, first = reason or 'no_permits', ends_in or 0
     else
       if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then
+        declare_new_lane(holder, entry)
         tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
         tag, first = enqueue(holder, entry, lease)
+        if tag == 'waiting' then declare_new_lane(holder, entry) end
         if tag == 'waiting' and superseded then
           tag, first, second = supersede(superseded, holder, key)
-        elseif tag == 'waiting' and key then
-          s.by_key[key] = holder
+        elseif tag == 'waiting' then
+          if key then s.by_key[key] = holder end
+          if s.limited > 0 and lanes > 0 then
+            settle()
+            first = place_of(holder, known[holder], s.waiting - 1)
+          end
         end
       end
     end

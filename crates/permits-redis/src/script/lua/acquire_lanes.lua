@@ -7,7 +7,7 @@ if ordinary and lanes > 0 then
   for k = 1, count do
     local record = record_of(lane_of(given[k]))
     if record and record.next + count > $TICKETS then ordinary = false end
-    if not record and not first_lane then read_first_lane() end
+    if not record and not first_lane then first_lane = read_first() end
   end
   -- The key of lanes may have vanished.
   local exists = first_lane and first_lane[1] or not first_lane and redis.call('EXISTS', lanes_key) == 1

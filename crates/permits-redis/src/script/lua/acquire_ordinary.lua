@@ -18,13 +18,17 @@ if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or 
   local score_of, score = nil, nil           -- a deadline as a text: most of a batch share one
   for k = 1, ordinary and count or 0 do
     local holder, entry = named[k], given[k]
-    local weight, lease = struct.unpack('<I4I4', entry, 2)
+    local flags, weight, lease = struct.unpack('<BI4I4', entry)
+    -- The limit of a lane is left to the general course.
+    if flags % 16 >= $LANED and struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) >= $LIMITED then
+      ordinary = false; break
+    end
     local tag, first, second, ends = nil, 0, 0, now_ms + lease
     if waiting + queued == 0 and held + weight <= limit then
       local slot = tonumber(free_slots[granted_free + 1])
       if slot then granted_free = granted_free + 1 else slot, slots_made = slots_made, slots_made + 1 end
       last_token, held, holders, grants = math.max(now_us, last_token + 1), held + weight, holders + 1, grants + 1
-      entry = struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), last_token, slot)
+      entry = struct.pack('<Bc0dI4', flags + 1, string.sub(entry, 2), last_token, slot)
       tag, first, second = 'granted', last_token, slot
     elseif weight > limit then
       tag = 'exceeds_limit'
@@ -37,7 +41,7 @@ if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or 
       elseif waiting + queued >= queue_max then
         tag = 'queue_full'
       else
-        if string.byte(entry) % 16 >= $LANED then
+        if flags % 16 >= $LANED then
           if lanes == 0 then ordinary = false; break end
           entry = set_queued(entry, now_us)
         end

@@ -11,12 +11,16 @@ local function waiter_of(key)
   return holder and known[holder] and holder
 end
 
--- Returns true if request `k` of a new holder fits under `limit`; if it cannot wait either, the reason of the
+-- Returns true if request `k` of a new holder fits under `limit`, and that of its lane which it names, if not
+-- that in force counts; if it cannot wait either, the reason of the
 -- refusal, and its end; and if it waits, its key, if it has one, and the waiter that it supersedes.
-local function judge(limit, k)
+local function judge(limit, k, in_force)
   local weight, may_wait = struct.unpack('<I4', given[k], 2), string.sub(waits, k, k)
   if weight > limit then return false, 'exceeds_limit' end
-  if s.waiting == 0 and s.held + weight <= capacity(limit) and slot_left(limit) then return true end
+  local limited, lane = limit_for(named[k], given[k], in_force)
+  if limited and weight > limited.limit then return false, 'exceeds_lane_limit', limited.limit end
+  local is_in_lane = limited and (s.recovering or is_full_for(limited, weight) or waits_in(lane))
+  if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not in_line() then return true end
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
   if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
@@ -25,7 +29,7 @@ local function judge(limit, k)
     local _, all_cool = cooling_grants()
     if now_us < recalled + RECALL_US and not all_cool then may_wait = '1' end
   end
-  if may_wait == '0' then return false, not_now(limit, weight) end
+  if may_wait == '0' then return false, not_now(limit, weight, limited, lane) end
   local key = may_wait ~= '1' and select(13, parts(named[k], given[k]))
   local superseded = key and waiter_of(key)
   if superseded and may_wait == '3' then return false, 'superseded' end
@@ -33,13 +37,26 @@ local function judge(limit, k)
   return false, nil, nil, key, superseded
 end
 
--- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing.
--- Returns the limit under which all are refused, if it lets none in; or the reason for which all are refused
--- under any limit.
+-- Puts the limits in force that requests name which are let in.
+local function declare_lanes()
+  for k = 1, count do
+    if names_limit(given[k]) and not known[named[k]] then
+      local _, reason = judge(s.limit, k)
+      if not reason then declare_lane(named[k], given[k]) end
+    end
+  end
+end
+
+-- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing;
+-- and the limits of lanes. Returns the limit under which all are refused, if it lets none in; or the
+-- reason for which all are refused under any limit.
 local function declare()
   if s.reason then return nil, 'line_closed' end
   local limit, refusal = declared()
-  if not limit then return nil, refusal end
+  if not limit then
+    if not refusal then declare_lanes() end
+    return nil, refusal
+  end
   for k = 1, count do
     local holder, entry, reason = named[k], given[k], nil
     if known[holder] then
@@ -51,7 +68,10 @@ local function declare()
       local _
       _, reason = judge(limit, k)
     end
-    if not reason then return replace_limit(limit) end
+    if not reason then
+      replace_limit(limit)
+      return declare_lanes()
+    end
   end
   return limit
 end

@@ -12,6 +12,7 @@ end
 local function enqueue(holder, entry, lease)
   local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting
   if lanes == 0 and lane ~= '' then s.created[lanes_key] = true end
+  if s.limited > 0 then first_lane = nil end   -- another may have become the first
   if lanes > 0 or lane ~= '' then ticket, position = join(lane, ticket, s.waiting) end
   if not ticket then return 'queue_full', 0 end
   if lane == '' then s.last_ticket = ticket end
@@ -23,6 +24,14 @@ local function enqueue(holder, entry, lease)
   -- The head of lanes and a place in them are read from what is written.
   if lanes > 0 then write_tickets() end
   return 'waiting', position
+end
+
+-- Notes a newcomer of a lane with a limit, which may be the first.
+local function declare_new_lane(holder, entry)
+  local lane = lane_of(entry)
+  -- Otherwise it was declared, unless it was not let in before the promotion.
+  if not limit_of(lane) then declare_lane(holder, entry) end
+  note_change(lane)
 end
 
 -- Removes a waiter that is superseded. The waiter that supersedes it is the last one of its lane, and gets

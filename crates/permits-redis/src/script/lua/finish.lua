@@ -1,6 +1,7 @@
 -- Ends every command that may write (its contract: see begin): writes the state, publishes the events, and
 -- returns the reply.
 
+settle(true)
 s.pin = s.pinned + (s.alert_wait + s.alert_waiting > 0 and 2 or 0)
 local keep = s.pin > 0 or s.paused == $PAUSED or s.reason
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.held > 0 or s.paused > 0 or keep)
@@ -20,6 +21,7 @@ if stays then
   s.pause = s.reason and -1 - s.paused or s.paused
   local fields, gone = { '$STATE_FIELD', struct.pack('$PACKED_STATE', $LAYOUT, $STATE, s.server, s.waits) }, {}
   write_lanes(fields, gone)
+  write_limits(fields, gone)
   for key, holder in pairs(s.by_key) do
     local field, n = string.format('\t=%s', key), #fields
     if holder then fields[n + 1], fields[n + 2] = field, holder else gone[#gone + 1] = field end

@@ -8,7 +8,7 @@ local function forget(gone, tokens_known)
   if #gone == 0 then return end
   local waiters, left, withheld = {}, {}, {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, lane_limit = parts(holder, known[holder])
     if not tokens_known then spend_tokens(token, keeps) end
     local tab = string.find(holder, '\t', 1, true)
     local until_ms = tab and 0 or counts_until(token, at_least)
@@ -16,11 +16,12 @@ local function forget(gone, tokens_known)
     s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or tab ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
-      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key))
+      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, lane_limit))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
       s.earliest, s.cools_until, s.cooling = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms), s.cooling + weight
     elseif token > 0 then
       s.held, s.holders, s.cooling = s.held - weight, s.holders - 1, s.cooling - (tab and weight or 0)
+      count_in_lane(lane, lane_limit, -weight)
       if s.recovering and redis.call('ZSCORE', leases_key, holder) - lease < math.floor(s.era_began / 1000) then
         -- Not renewed in this era: its first release may have been lost with the grant of its units.
         s.held_at_start = s.held_at_start - weight
@@ -46,7 +47,10 @@ local function forget(gone, tokens_known)
   if #waiters > 0 then
     redis.call('ZREM', queue_key, unpack(waiters))
     s.waiting = s.waiting - #waiters
-    for lane, number in pairs(lanes > 0 and left or {}) do leave(lane, number) end
+    for lane, number in pairs(lanes > 0 and left or {}) do
+      leave(lane, number)
+      note_change(lane)
+    end
   end
 end
 

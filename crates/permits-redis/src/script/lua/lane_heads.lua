@@ -24,11 +24,12 @@ end
 -- The progress that a grant is for its lane.
 local function cost_of(entry)
   local flags, weight = struct.unpack('<BI4', entry)
-  return flags % 16 < $LANED and weight or weight / struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0))
+  return flags % 16 < $LANED and weight or weight / (struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) % $LIMITED)
 end
 
--- The waiters that are granted next while each fits, at most `max`; their entries; their lanes; and the
--- progress of these behind each grant. No lane behind the first `max` can have one of them.
+-- The waiters that are granted next while each fits, at most `max`, those of full lanes last; their entries;
+-- their lanes; and the scores of these behind each grant. No lane behind the first `max` can have one of
+-- them.
 local function next_of_lanes(max)
   local first, asked = first_lanes(max)
   if #asked == 0 then return {}, {}, {}, {} end
@@ -45,7 +46,7 @@ local function next_of_lanes(max)
         or lane.progress == least.progress and lane.number < least.number) then least = lane end
     end
     heads[k], entries[k], names[k] = least.waiters[least.at], found[least.asked + least.at], least.name
-    least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k])
+    least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k]) * (least.progress < $FULL and 1 or $FULL)
     progress[k] = least.progress
   end
   return heads, entries, names, progress
@@ -68,6 +69,7 @@ local function leave(name, left, progress)
     return
   end
   progress = progress or tonumber(redis.call('ZSCORE', lanes_key, member))
+  if progress >= $FULL then progress = progress / $FULL end
   redis.call('ZREM', lanes_key, member)
-  if progress > 0 then redis.call('ZADD', lanes_key, text_of(-progress), string.format('-%s', name)) end
+  if progress > 1 then redis.call('ZADD', lanes_key, text_of(-progress), string.format('-%s', name)) end
 end

@@ -12,29 +12,24 @@ end
 -- The first lane with its progress, which stays the first while others join; nil before it is read.
 local first_lane = nil
 
-local function read_first_lane()
-  first_lane = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-end
-
 -- Gives a lane its progress, and a number that no other lane with waiters has.
 local function begin_lane(name, waiting)
   if lanes >= $LANES_MAX then return end
-  if not first_lane then read_first_lane() end
-  local owed, progress, number = -(redis.call('ZSCORE', lanes_key, string.format('-%s', name)) or 0), 0, nil
+  if not first_lane then first_lane = read_first() end
+  local owed, progress, number = -(redis.call('ZSCORE', lanes_key, string.format('-%s', name)) or 0), 1, nil
   repeat
     number, last_lane = last_lane % $LANES_MAX + 1, last_lane + 1
   until last_lane <= $LANES_MAX or redis.call('ZCOUNT', queue_key, number * $TICKETS, number * $TICKETS + $TICKETS - 1) == 0
   if first_lane[1] then
-    -- Behind the first lane, also when the numbers begin again.
-    local of_first, is_behind = tonumber(first_lane[2]), number > tonumber(string.sub(first_lane[1], 1, 6))
-    progress = owed > of_first and owed or of_first + (is_behind and 0 or 1)
+    progress = owed > tonumber(first_lane[2]) and owed or begins_behind(first_lane, number)
   end
   redis.call('ZADD', lanes_key, text_of(progress), member_of(name, number))
   if first_lane[1] and number % FORGIVES_EVERY == 0 then
     local forgiven = redis.call('ZREVRANGEBYSCORE', lanes_key, '(0', -first_lane[2], 'LIMIT', 0, $FORGIVEN_MAX)
     if #forgiven > 0 then redis.call('ZREM', lanes_key, unpack(forgiven)) end
   end
-  lanes, first_lane = lanes + 1, first_lane[1] and first_lane
+  -- Lanes that are full are first only until another joins.
+  lanes, first_lane = lanes + 1, first_lane[1] and first_lane[1] ~= '000000' and first_lane
   return { number = number, next = 0, waiting = waiting }
 end
 

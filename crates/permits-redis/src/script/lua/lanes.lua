@@ -31,7 +31,7 @@ end
 
 -- A number as a text, as the server takes a score: of a number it makes a longer one, which takes longer.
 local function text_of(number)
-  return string.format(number % 1 == 0 and '%.0f' or '%.17g', number)
+  return string.format(number % 1 == 0 and number < $FULL and '%.0f' or '%.17g', number)
 end
 
 -- The first ticket of a lane. From there on the queue begins with its waiters: its record has their number.

@@ -14,16 +14,21 @@ local function cooling_grants()
   return cooling, #cooling == s.holders
 end
 
--- The ms from which `weight` units fit under `limit`, if no holder has to leave for that: now, or when enough
--- units have cooled.
-local function fits_at(limit, weight)
-  local missing = s.held + weight - limit
+-- Returns true if a request waits in this lane.
+local function waits_in(name)
+  return lanes > 0 and record_of(name) ~= nil
+end
+
+-- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units
+-- have cooled; in a lane with a limit, if it is named, those that count for it.
+local function fits_at(units, limit, lane)
+  local missing = units - limit
   if missing <= 0 then return now_ms end
   local cooling = cooling_grants()
   find(cooling)
   for _, holder in ipairs(cooling) do
-    local _, _, freed = parts(holder, known[holder])
-    missing = missing - freed
+    local _, _, freed, _, _, _, _, _, _, _, of, _, _, _, lane_limit = parts(holder, known[holder])
+    if not lane or lane_limit and of == lane then missing = missing - freed end
     if missing <= 0 then return tonumber(cooling[holder]) end
   end
 end
@@ -31,13 +36,18 @@ end
 -- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
 -- in; -1 if an end of a pause is not known. If units cool, a pause has an end and the store recovers, the
 -- reason is the one that lasts longest.
-local function not_now(limit, weight)
-  local at = s.waiting == 0 and fits_at(limit, weight)
-  if s.paused > 0 and not (at and s.paused < $PAUSED) then return 'paused', -1 end
-  if not at then return 'no_permits' end
-  local ends = math.max(at, s.recovering_until, s.paused)
+local function not_now(limit, weight, limited, lane)
+  local at, lane_at = not in_line() and fits_at(s.held + weight, limit), now_ms
+  if limited then lane_at = not waits_in(lane) and fits_at(limited.held + weight, limited.limit, lane) end
+  if s.paused > 0 and not (at and lane_at and s.paused < $PAUSED) then return 'paused', -1 end
+  if not (at and lane_at) then
+    if lane_at ~= now_ms then return 'lane_full', -1 end
+    return 'no_permits'
+  end
+  local ends = math.max(at, lane_at, s.recovering_until, s.paused)
   if ends == now_ms then return 'no_permits' end
   if ends == s.paused then return 'paused', ends - now_ms end
+  if lane_at > now_ms and ends == lane_at then return 'lane_full', ends - now_ms end
   if ends == at then return 'cooling', ends - now_ms end
   return 'recovering'
 end

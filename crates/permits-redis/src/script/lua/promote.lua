@@ -1,44 +1,29 @@
 -- Granting: the limit, and the head of the queue.
 
--- The most units that may be held after this command, under `limit`.
-local function capacity(limit)
-  if s.paused > 0 then return 0 end
-  return s.recovering and math.min(s.held_at_start, limit) or limit
-end
-
--- The limit by which the declaration replaces the stored one, if it does; or the reason of a refusal.
-local function declared()
-  if declaration == 'stored' then return nil, s.limit == 0 and 'no_limit' or nil end
-  local limit = tonumber(declared_limit)
-  local differs = s.limit ~= limit
-  if declaration == 'require' and s.limit ~= 0 and differs then return nil, 'limit_mismatch' end
-  if s.limit == 0 or declaration == 'declare' and differs and s.pinned == 0 then return limit end
-end
-
-local function replace_limit(limit)
-  s.replaced, s.limit, s.limit_version = s.limit, limit, s.limit_version + 1
-end
-
 -- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
 local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
   local slot, entry = take_lowest_slot(), set_queued(entry, 0)
   put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
+  if s.limited > 0 then count_grant(holder) end
   extend(holder, lease, true)
   return s.last_token, slot
 end
 
--- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit. Returns the units
+-- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit, or that of its
+-- lane. Returns the units
 -- granted; nil if it stays.
 local function grant_head(holder, room)
-  local _, _, weight, lease, request, from, _, at_least, _, _, _, _, key = parts(holder, known[holder])
+  local _, _, weight, lease, request, from, _, at_least, _, _, lane, _, key = parts(holder, known[holder])
+  local limited = limit_of(lane)
   if s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms then return end
-  if weight > s.limit then
+  if weight > s.limit or limited and weight > limited.limit then
     s.refused = s.refused + 1
     emit(from, string.format('refused %s %s', request, holder))
     return 0
   end
-  if weight > room or not slot_left(s.limit) then return end
+  -- While the store recovers, holders that it forgot may be of a lane with a limit.
+  if weight > room or not slot_left(s.limit) or limited and s.recovering then return end
   s.waits, s.new_turn, s.begun = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0, math.min(s.begun, lease)
   if key then s.by_key[key] = false end
   local token, slot = grant(holder, known[holder], weight, lease)
@@ -49,6 +34,7 @@ end
 -- Grants the head of the queue while it is alive and fits; a head heavier than the limit is refused, and
 -- every head while the line is closed.
 local function promote()
+  settle()
   if s.reason then return refuse_waiters() end
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
@@ -58,7 +44,7 @@ local function promote()
     local at, names, progress = i, nil, nil
     if lanes > 0 then at, heads, names, progress = 1, heads_of_lanes(1) end
     local holder = heads[at]
-    units = grant_head(holder, room)
+    units = not (names and progress[1] >= $FULL) and grant_head(holder, room) or nil
     if not units then break end
     room = room - units
     if not names then
@@ -69,11 +55,13 @@ local function promote()
       redis.call('ZREM', queue_key, holder)
       s.waiting = s.waiting - 1
       leave(names[1], 1, progress[1])
+      note_change(names[1])
     end
+    settle()
   end
   forget(heavy)
   if #granted > 0 then redis.call('ZREM', queue_key, unpack(granted)) end
   s.waiting = s.waiting - #granted
   write()
-  s.promote_truncated = units ~= nil and s.waiting > 0 and room > 0
+  s.promote_truncated = units ~= nil and room > 0 and in_line()
 end

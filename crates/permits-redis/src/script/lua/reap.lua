@@ -20,4 +20,5 @@ end
 -- While recovering, reaped units are not handed on: the store may remember a holder that has released since,
 -- and have forgotten the holder that was granted its units.
 s.held_at_start = s.held
+settle(true)
 if s.recovering then write_slots({}) end

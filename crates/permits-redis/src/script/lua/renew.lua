@@ -17,16 +17,17 @@ if limit then replace_limit(limit) end
 -- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
 -- one stays, and of two times for which a grant counts, the longer one.
 local function change_terms(holder, entry)
-  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key = parts(holder, known[holder])
+  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, lane_limit = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, new_at_least, new_version = parts(holder, entry)
   local counts_longer = at_least > 0 and new_at_least > at_least
   if counts_longer then at_least = new_at_least end
   local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
   local is_later = new_version > version
   if not is_lighter and not is_later and not counts_longer then return lease end
+  if is_lighter then count_in_lane(lane, lane_limit, new_weight - weight) end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
   if is_later then lease, version, s.new_turn = new_lease, new_version, true end
-  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key))
+  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, lane_limit))
   return lease
 end
 
@@ -71,7 +72,8 @@ for k = 1, count do
       local position = place_of(holder, known[holder], s.waiting - 1)
       reply[n + 1], s.foremost = position, math.min(s.foremost or position, position)
     else
-      reply[n], reply[n + 1] = s.reason and 'line_closed' or 'exceeds_limit', s.reason or 0
+      -- If it is heavier than the limit of its lane, its next acquire tells it.
+      reply[n], reply[n + 1] = s.reason and 'line_closed' or struct.unpack('<I4', given[k], 2) > s.limit and 'exceeds_limit' or 'again', s.reason or 0
     end
   end
 end

@@ -55,6 +55,12 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         let (remaining, _) = (fields.integer()?, fields.integer()?);
         return Ok(AcquireOutcome::Refused(Refusal::Paused { remaining_ms: u64::try_from(remaining).ok() }));
     }
+    if tag == "lane_full" {
+        let (remaining, _) = (fields.integer()?, fields.integer()?);
+        return Ok(AcquireOutcome::Refused(Refusal::LaneFull {
+            remaining_ms: u64::try_from(remaining).ok(),
+        }));
+    }
     let (position, _) = (fields.number()?, fields.integer()?);
     Ok(match tag.as_str() {
         "waiting" => AcquireOutcome::Waiting { position },
@@ -62,6 +68,9 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "recovering" => AcquireOutcome::Refused(Refusal::Recovering),
         "cooling" => AcquireOutcome::Refused(Refusal::Cooling { remaining_ms: position }),
         "exceeds_limit" => AcquireOutcome::Refused(Refusal::ExceedsLimit),
+        "exceeds_lane_limit" => AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(
+            u32::try_from(position).expect("a limit is a number of 32 bits"),
+        )),
         "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
         "superseded" => AcquireOutcome::Refused(Refusal::Superseded),
         "queue_full" => AcquireOutcome::Refused(Refusal::QueueFull),

@@ -10,8 +10,17 @@ pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
     let AdoptRequest { holder, request, terms, grant: Grant { token, slot }, new_request, last_token } =
         adopt;
     // The text of a handle has no other terms.
-    let PermitTerms { weight, lease_ms, at_least_ms, label: _, keep: _, lane: _, share: _, supersede: _ } =
-        terms;
+    let PermitTerms {
+        weight,
+        lease_ms,
+        at_least_ms,
+        label: _,
+        keep: _,
+        lane: _,
+        share: _,
+        lane_limit: _,
+        supersede: _,
+    } = terms;
     cmd.arg(holder.as_str())
         .arg(request.as_str())
         .arg(*weight)

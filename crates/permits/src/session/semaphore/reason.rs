@@ -41,6 +41,14 @@ impl SemaphoreSession {
             Refusal::Paused { remaining_ms } => {
                 AcquireError::Paused { remaining: remaining_ms.map(Duration::from_millis) }
             }
+            Refusal::LaneFull { remaining_ms } => {
+                let lane = spec.terms.lane.as_str().to_owned();
+                AcquireError::LaneFull { lane, remaining: remaining_ms.map(Duration::from_millis) }
+            }
+            &Refusal::ExceedsLaneLimit(limit) => {
+                let (weight, lane) = (spec.terms.weight, spec.terms.lane.as_str().to_owned());
+                AcquireError::ExceedsLaneLimit { weight, lane, limit }
+            }
             Refusal::LineClosed(reason) => AcquireError::LineClosed { reason: reason.clone() },
             Refusal::ExceedsLimit => {
                 let weight = spec.terms.weight;

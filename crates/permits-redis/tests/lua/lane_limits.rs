@@ -1,0 +1,125 @@
+//! The limits of lanes: what counts for them, and what a request is told. The limit of all is 3.
+
+use permits_core::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal, RenewOutcome, RequestKey};
+
+use crate::fixture::{Both, holder, id, in_lane, release, renew, request};
+
+/// A request of one unit in a lane with this limit.
+fn within(name: &str, lane: &str, lane_limit: u32) -> AcquireRequest {
+    let mut asked = in_lane(name, lane, 1);
+    asked.terms.lane_limit = lane_limit;
+    asked
+}
+
+fn tries(asked: AcquireRequest) -> AcquireRequest {
+    AcquireRequest { wait: false, ..asked }
+}
+
+impl Both {
+    fn one(&mut self, asked: AcquireRequest) -> AcquireOutcome {
+        self.acquired(vec![asked]).remove(0)
+    }
+
+    fn has_limits(&self) -> bool {
+        !self.state.as_ref().expect("there is one").lanes.limited().is_empty()
+    }
+}
+
+fn is_granted(outcome: &AcquireOutcome) -> bool {
+    matches!(outcome, AcquireOutcome::Granted(_))
+}
+
+#[test]
+fn a_lane_that_holds_and_waits_no_more_has_no_limit_left() {
+    let mut both = Both::start();
+    assert!(is_granted(&both.one(within("a", "lane", 1))));
+    assert!(!is_granted(&both.one(within("b", "lane", 1))));
+    assert!(is_granted(&both.one(request("other"))), "the lane is not in line");
+    both.same(&release("a"));
+    assert!(both.has_limits(), "the waiter was granted");
+    both.same(&release("b"));
+    assert!(!both.has_limits());
+}
+
+#[test]
+fn what_cools_counts_for_its_lane_and_a_try_is_told_until_when() {
+    let mut both = Both::start();
+    let mut counted = within("a", "lane", 1);
+    counted.terms.at_least_ms = 2_000;
+    assert!(is_granted(&both.one(counted)));
+    both.same(&release("a"));
+    let full = |remaining_ms| AcquireOutcome::Refused(Refusal::LaneFull { remaining_ms });
+    assert_eq!(both.one(tries(within("b", "lane", 1))), full(Some(2_000)));
+    assert_eq!(both.one(tries(in_lane("c", "lane", 1))), full(Some(2_000)), "it names no limit");
+    assert!(is_granted(&both.one(tries(within("d", "lane", 2)))), "the latest limit counts");
+    assert_eq!(both.one(tries(within("e", "lane", 2))), full(Some(2_000)));
+    both.set_time(both.now_us + 2_000_000);
+    assert!(is_granted(&both.one(tries(within("f", "lane", 2)))));
+    assert_eq!(both.one(tries(within("g", "lane", 2))), full(None), "others have to leave");
+}
+
+#[test]
+fn units_that_are_counted_or_given_back_count_for_the_lane() {
+    let mut both = Both::start();
+    let mut counted = within("a", "lane", 2);
+    counted.terms.at_least_ms = 2_000;
+    both.one(counted);
+    let mut corrected =
+        permits_core::protocol::ReleaseRequest::from(RequestKey { holder: holder("a"), request: id("a") });
+    corrected.counted = Some(2);
+    both.same(&permits_core::protocol::Operation::Release(vec![corrected]));
+    assert!(!is_granted(&both.one(within("b", "lane", 2))), "two units cool");
+    assert!(is_granted(&both.one(request("other"))));
+}
+
+#[test]
+fn a_waiter_that_is_heavier_than_a_lowered_limit_is_refused() {
+    let mut both = Both::start();
+    let mut heavy = within("heavy", "lane", 3);
+    heavy.terms.weight = 2;
+    let mut first = within("first", "lane", 3);
+    first.terms.weight = 2;
+    assert!(is_granted(&both.one(first)));
+    assert!(!is_granted(&both.one(heavy)));
+    let low = both.one(within("low", "lane", 1));
+    assert!(!is_granted(&low), "{low:?}");
+    let refused = both.one(AcquireRequest {
+        wait: true,
+        ..{
+            let mut again = within("again", "lane", 1);
+            again.terms.weight = 2;
+            again
+        }
+    });
+    assert_eq!(refused, AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(1)));
+    let Answers::Renew(answers) = both.same(&renew("heavy", None)) else { unreachable!() };
+    assert_eq!(answers, [RenewOutcome::RetryLater], "its next acquire tells it the reason");
+    both.same(&release("first"));
+    let Answers::Renew(answers) = both.same(&renew("low", None)) else { unreachable!() };
+    assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
+}
+
+/// Where all lanes that wait are full, none owes anything.
+#[test]
+fn a_lane_that_was_served_beside_full_ones_owes_nothing() {
+    let mut both = Both::start();
+    for name in ["a", "b", "c"] {
+        both.one(within(name, "full", 1));
+    }
+    for turn in 0..4 {
+        let [first, second, third] = ["x", "y", "z"].map(|name| format!("{name}{turn}"));
+        both.acquired(vec![
+            in_lane(&first, "served", 1),
+            in_lane(&second, "served", 1),
+            in_lane(&third, "served", 1),
+        ]);
+        for name in [&first, &second, &third] {
+            both.same(&release(name));
+        }
+    }
+    both.one(in_lane("h", "served", 2));
+    both.one(in_lane("w", "served", 1));
+    both.same(&release("a"));
+    both.same(&release("h"));
+    both.same(&release("w"));
+}
