@@ -32,6 +32,7 @@ type event struct {
 	Reason       string `json:"reason"`
 	ExitCode     int    `json:"exit_code"`
 	RetryAfterMS *int64 `json:"retry_after_ms"`
+	StandsStill  bool   `json:"stands_still"`
 	Lines        int    `json:"lines"`
 	Permits      string `json:"permits"`
 }

@@ -35,6 +35,9 @@ type Error struct {
 	// RetryAfter is the time after which the same request succeeds if no other one comes first. 0 if
 	// that is not known.
 	RetryAfter time.Duration
+	// StandsStill is true if a pause, a closed line or a recovery keeps every request out, also where
+	// the units are free.
+	StandsStill bool
 
 	kind error
 }
@@ -69,7 +72,7 @@ func failure(semaphore string, e *event) error {
 	if e.Event == "lost" || e.ExitCode == codeLost {
 		return &LostError{Semaphore: semaphore, Reason: e.Reason}
 	}
-	err := &Error{Semaphore: semaphore, Reason: e.Reason, kind: ErrUnavailable}
+	err := &Error{Semaphore: semaphore, Reason: e.Reason, StandsStill: e.StandsStill, kind: ErrUnavailable}
 	switch {
 	case e.Event == "invalid", e.ExitCode == codeInvalid:
 		err.kind = ErrInvalid

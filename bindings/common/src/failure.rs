@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use serde_json::json;
+
 use permits::error::{
     AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, Ended, InvalidInput,
     Lost, ReleaseError, RenewError, StoreError,
@@ -50,6 +52,8 @@ pub enum Attribute {
     Time(Duration),
     /// True or false.
     Flag(bool),
+    /// The state of a semaphore as JSON.
+    Inspection(String),
 }
 
 impl Failure {
@@ -153,32 +157,27 @@ impl From<ConnectError> for Failure {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let of = |class, code| Self::new(class, code, &error);
+        let of = |kind, code| {
+            let retry_after = error.retry_after().map(|time| ("retry_after", Attribute::Time(time)));
+            let stands_still = error.stands_still().then_some(("stands_still", Attribute::Flag(true)));
+            let attributes = retry_after.into_iter().chain(stands_still).collect();
+            Self { attributes, ..Self::new(kind, code, &error) }
+        };
         match &error {
             AcquireError::NoPermits => of(Kind::NotNow, "NO_PERMITS"),
-            AcquireError::Recovering { remaining } => {
-                of(Kind::NotNow, "RECOVERING").with("remaining", Attribute::Time(*remaining))
-            }
-            AcquireError::Cooling { remaining } => {
-                of(Kind::NotNow, "COOLING").with("remaining", Attribute::Time(*remaining))
-            }
-            AcquireError::Paused { remaining } => {
-                let paused = of(Kind::NotNow, "PAUSED");
-                match remaining {
-                    Some(remaining) => paused.with("remaining", Attribute::Time(*remaining)),
-                    None => paused,
+            AcquireError::Recovering { .. } => of(Kind::NotNow, "RECOVERING"),
+            AcquireError::Cooling { .. } => of(Kind::NotNow, "COOLING"),
+            AcquireError::Paused { .. } => of(Kind::NotNow, "PAUSED"),
+            AcquireError::TimedOut { waited, inspection, retry_after: _ } => {
+                let timed_out = of(Kind::NotNow, "TIMED_OUT").with("waited", Attribute::Time(*waited));
+                match inspection {
+                    Some(seen) => {
+                        timed_out.with("inspection", Attribute::Inspection(json!(seen).to_string()))
+                    }
+                    None => timed_out,
                 }
             }
-            AcquireError::LaneFull { lane, remaining } => {
-                let full = of(Kind::NotNow, "LANE_FULL").text("lane", lane);
-                match remaining {
-                    Some(remaining) => full.with("remaining", Attribute::Time(*remaining)),
-                    None => full,
-                }
-            }
-            AcquireError::TimedOut { waited } => {
-                of(Kind::NotNow, "TIMED_OUT").with("waited", Attribute::Time(*waited))
-            }
+            AcquireError::LaneFull { lane, .. } => of(Kind::NotNow, "LANE_FULL").text("lane", lane),
             AcquireError::LineClosed { reason } => of(Kind::NotNow, "LINE_CLOSED").text("reason", reason),
             AcquireError::QueueFull { max } => of(Kind::NotNow, "QUEUE_FULL").number("max", *max),
             AcquireError::AlreadyHeld { holder } => of(Kind::NotNow, "ALREADY_HELD").text("holder", holder),
@@ -240,7 +239,7 @@ impl From<AdminError> for Failure {
                 .number("held", *held)
                 .number("waiting", *waiting),
             AdminError::Recovering { remaining, .. } => {
-                of(Kind::NotNow, "RECOVERING").with("remaining", Attribute::Time(*remaining))
+                of(Kind::NotNow, "RECOVERING").with("retry_after", Attribute::Time(*remaining))
             }
             AdminError::LimitOutOfRange { limit } => {
                 of(Kind::Other, "LIMIT_OUT_OF_RANGE").number("limit", *limit)

@@ -1,6 +1,8 @@
 // The errors: `code` is the reason, the class is the kind of reason. All of them are a `PermitsError`.
 
 import { types } from 'node:util';
+import { parsed } from './diagnosis.js';
+import type { Inspection } from './inspection.js';
 
 /** The reason of an error. */
 export type ErrorCode = NotNowCode | NeverCode | StoreCode | EndedCode | 'LOST';
@@ -11,8 +13,8 @@ export type NotNowCode =
   | 'RECOVERING'
   | 'COOLING'
   | 'PAUSED'
-  | 'LANE_FULL'
   | 'TIMED_OUT'
+  | 'LANE_FULL'
   | 'LINE_CLOSED'
   | 'QUEUE_FULL'
   | 'ALREADY_HELD'
@@ -79,8 +81,15 @@ export interface ErrorDetails {
   readonly wanted?: number;
   readonly count?: number;
   readonly waitedMs?: number;
-  /** The time until the store grants again. */
-  readonly remainingMs?: number;
+  /** The time after which the same request succeeds if no other comes first, where that is known: time alone frees the units. */
+  readonly retryAfterMs?: number;
+  /** A pause, a closed line or a recovery keeps every request out, also where the units are free. */
+  readonly standsStill?: boolean;
+  /**
+   * What kept a request out whose time was up: the semaphore then, without the request, with at most four holders and waiters. Absent if the
+   * store did not answer within a tenth of the timeout, 100 ms at most.
+   */
+  readonly inspection?: Inspection;
   readonly loss?: Loss;
   readonly isTemporary?: boolean;
   readonly isOutcomeUnknown?: boolean;
@@ -148,7 +157,7 @@ interface Failure {
 
 /** The error that this JSON describes. */
 export function fromJson(json: string): PermitsError {
-  const failure = JSON.parse(json) as Failure;
+  const failure = parsed<Failure>(json);
   return new CLASSES[failure.class](failure.code, failure.message, failure.properties);
 }
 

@@ -28,6 +28,7 @@ fn property((name, value): &(&'static str, Attribute)) -> (String, Value) {
         Attribute::Number(number) => (name, (*number).into()),
         Attribute::Time(time) => (format!("{name}Ms"), (time.as_secs_f64() * 1000.0).into()),
         Attribute::Flag(flag) => (name, (*flag).into()),
+        Attribute::Inspection(json) => (name, serde_json::from_str(json).unwrap_or_default()),
     }
 }
 

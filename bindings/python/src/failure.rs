@@ -31,9 +31,16 @@ fn made(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
             Attribute::Number(number) => attributes.set_item(name, number),
             Attribute::Time(time) => attributes.set_item(name, time.as_secs_f64()),
             Attribute::Flag(flag) => attributes.set_item(name, flag),
+            Attribute::Inspection(json) => attributes.set_item(name, inspection(&json, py)?),
         }?;
     }
     class.call((in_python(failure.message),), Some(&attributes))
+}
+
+/// The object of an inspection.
+fn inspection<'py>(json: &str, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    let class = py.import("permits._inspection")?.getattr("Inspection")?;
+    py.import("permits._types")?.getattr("made")?.call1((class, json))
 }
 
 /// A message with the value that was refused as Python writes it: messages end with it as JSON has it.

@@ -127,7 +127,7 @@ impl From<AdminError> for Failure {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let is_taken = matches!(
+        let may_be_taken = matches!(
             error,
             AcquireError::NoPermits
                 | AcquireError::Cooling { .. }
@@ -137,6 +137,7 @@ impl From<AcquireError> for Failure {
                 | AcquireError::AlreadyHeld { .. }
                 | AcquireError::Superseded { .. }
         );
+        let is_taken = may_be_taken && !error.stands_still();
         let code = match error {
             AcquireError::ExceedsLimit { .. }
             | AcquireError::ExceedsLaneLimit { .. }

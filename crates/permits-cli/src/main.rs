@@ -23,7 +23,6 @@ mod generate;
 mod handle;
 mod help;
 mod hold;
-mod holder;
 mod inspected;
 mod list;
 mod names;

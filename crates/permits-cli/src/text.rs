@@ -124,17 +124,6 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// The largest unit, rounded down.
-pub(crate) fn age(age: Duration) -> String {
-    let seconds = age.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} m", seconds / 60),
-        3600..86400 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86400),
-    }
-}
-
 /// A pause, with its end and its reason.
 pub(crate) fn paused(remaining: Option<Duration>, reason: Option<&str>) -> String {
     let end = remaining.map_or_else(String::new, |left| format!(" for another {}", duration(left)));

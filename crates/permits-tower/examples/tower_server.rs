@@ -54,11 +54,8 @@ pub(crate) fn limited(routes: Router, client: &Client) -> Router {
 /// The response to a request that gets no permit.
 fn refuse(error: &PermitError) -> Response {
     let (status, retry_after) = match error {
-        PermitError::Acquire { source: AcquireError::Recovering { remaining }, .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, Some(remaining.as_secs() + 1))
-        }
-        PermitError::Acquire { source: AcquireError::LineClosed { .. }, .. } => {
-            (StatusCode::SERVICE_UNAVAILABLE, None)
+        PermitError::Acquire { source, .. } if source.stands_still() => {
+            (StatusCode::SERVICE_UNAVAILABLE, source.retry_after().map(|after| after.as_secs() + 1))
         }
         PermitError::Acquire { source: AcquireError::Invalid(_), .. } => (StatusCode::BAD_REQUEST, None),
         PermitError::Acquire { source, .. } if source.is_not_now() => {

@@ -15,9 +15,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// fn status(error: &PermitError) -> u16 {
 ///     match error {
-///         // The line is closed or paused: the source has the reason.
-///         PermitError::Acquire { source: AcquireError::LineClosed { .. }, .. } => 503,
-///         PermitError::Acquire { source: AcquireError::Paused { .. }, .. } => 503,
+///         // A pause, a closed line or a recovery keeps every request out: the source has the reason.
+///         PermitError::Acquire { source, .. } if source.stands_still() => 503,
 ///         // No permit in time, or the line is full: the client may retry.
 ///         PermitError::Acquire { source, .. } if source.is_not_now() => 429,
 ///         // The request names a line, or a weight, that cannot be.

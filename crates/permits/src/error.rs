@@ -10,6 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::inspection::{Inspection, because};
+use crate::obstacles::{kept_out, recovers};
 pub use crate::protocol::InvalidInput;
 use crate::sys::background::SpawnError;
 use permits_store::AddressError;
@@ -89,9 +91,7 @@ pub enum AcquireError {
     NoPermits,
     /// Not now: the units are free, and the store holds them back. It started or lost its state a moment ago,
     /// and earlier holders have time to reconnect.
-    #[error(
-        "no permits are granted for another {remaining:?}: the store started or lost its state a moment ago"
-    )]
+    #[error("{}", recovers(*remaining))]
     Recovering {
         /// The time until it grants again.
         remaining: Duration,
@@ -122,10 +122,18 @@ pub enum AcquireError {
     },
     /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
     /// line. In an outage it is a [`StoreError`].
-    #[error("no permit within {waited:?}")]
+    ///
+    /// The message names holders by their labels: log it, and send it to nobody who must not know them.
+    #[error("no permit within {waited:?}{}", kept_out(inspection.as_deref()))]
     TimedOut {
         /// The timeout.
         waited: Duration,
+        /// What kept the request out: the semaphore when the time was up, without the request, with the first
+        /// four of its holders and waiters. `None` if the store did not say so within a tenth of the timeout,
+        /// 100 ms at most, for which the error has then waited.
+        inspection: Option<Arc<Inspection>>,
+        /// See [`AcquireError::retry_after`].
+        retry_after: Option<Duration>,
     },
     /// Not now: an operator has [closed the line](crate::Semaphore::close_line). A request
     /// that waited has left it.
@@ -273,13 +281,25 @@ impl AcquireAllError {
 impl AcquireError {
     /// Returns the time after which the same request succeeds if no other comes first, where that is known:
     /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), [`Paused`](Self::Paused) with an end,
-    /// and [`LaneFull`](Self::LaneFull) if time alone frees units of the lane. Where other holders or waiters
-    /// have to go first, it is not.
+    /// [`LaneFull`](Self::LaneFull) if time alone frees units of the lane, and of [`TimedOut`](Self::TimedOut) if a
+    /// recovery, a pause or units that cool have kept the request out. Where other holders have to go first, it is
+    /// not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
             Self::Paused { remaining } | Self::LaneFull { remaining, .. } => *remaining,
+            Self::TimedOut { retry_after, .. } => *retry_after,
             _ => None,
+        }
+    }
+
+    /// Returns true if a pause, a closed line or a recovery keeps every request out, also where the units are
+    /// free. A server replies 503 then, and 429 if others hold the units.
+    pub fn stands_still(&self) -> bool {
+        match self {
+            Self::Recovering { .. } | Self::Paused { .. } | Self::LineClosed { .. } => true,
+            Self::TimedOut { inspection: Some(inspection), .. } => inspection.stands_still(),
+            _ => false,
         }
     }
 
@@ -497,11 +517,6 @@ impl From<Ended> for Lost {
             Ended::SessionFailed => Self::SessionFailed,
         }
     }
-}
-
-/// A reason as the end of a sentence; empty if there is none.
-pub(crate) fn because(reason: &str) -> String {
-    if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
 /// The time that is left as the end of a sentence; empty if it is not known.

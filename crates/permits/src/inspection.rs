@@ -7,7 +7,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::error::because;
 use crate::model::{INSPECT_LANES_MAX, PAUSED};
 use crate::protocol::{
     Alert, Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits, in_one_unit,
@@ -279,6 +278,11 @@ impl OperatorChange {
             _ => None,
         }
     }
+}
+
+/// A reason as the end of a sentence; empty if there is none.
+pub(crate) fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
 /// The time of a pause, in the largest unit of which it is a multiple, as the end of a sentence; empty if it

@@ -78,6 +78,7 @@ mod handle;
 mod inspection;
 #[cfg(feature = "serde")]
 mod json;
+mod obstacles;
 mod options;
 mod permit;
 mod reply;

@@ -240,10 +240,10 @@ impl Progress {
     /// The error of the first request, with the wait limit of all.
     fn failed(&mut self, source: AcquireError) -> AcquireAllError {
         let semaphore = self.requests.pop_front().map(|request| request.semaphore).unwrap_or_default();
-        let source = match (source, self.wait) {
-            (AcquireError::TimedOut { .. }, Wait::AtMost(waited)) => AcquireError::TimedOut { waited },
-            (source, _) => source,
-        };
+        let mut source = source;
+        if let (AcquireError::TimedOut { waited, .. }, Wait::AtMost(limit)) = (&mut source, self.wait) {
+            *waited = limit;
+        }
         AcquireAllError::Acquire { semaphore, source }
     }
 }
@@ -259,7 +259,7 @@ impl Drop for Progress {
 
 /// The error of a request that is not sent because the time is over. [`Progress::failed`] sets the time.
 fn timed_out() -> AcquireError {
-    AcquireError::TimedOut { waited: Duration::ZERO }
+    AcquireError::TimedOut { waited: Duration::ZERO, inspection: None, retry_after: None }
 }
 
 /// Deeper paths first, so that a request that waits for a place in a narrow line takes none of a wide one;

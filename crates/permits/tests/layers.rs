@@ -23,14 +23,14 @@ use syn::{Attribute, Block, Expr, ImplItemFn, Item, ItemMod, ItemUse, Macro, Tok
 /// The crates, each with its layers from the lowest, and of each layer the modules at the crate's root. All
 /// other modules are the highest layer, so that you add a module here when a lower one imports it.
 const CRATES: &[(&str, &[&[&str]])] = &[
-    ("crates/permits", &[&["store"], &["diagnostics"], &["session"]]),
+    ("crates/permits", &[&["inspection", "obstacles", "store"], &["diagnostics"], &["session"]]),
     ("crates/permits-core", &[&["timing", "clock"], &["protocol"], &["model"], &["acquisition", "keeping"]]),
     ("crates/permits-store", &[]),
     ("crates/permits-redis", &[]),
     (
         "crates/permits-cli",
         &[
-            &["clock", "holder", "inspected", "order", "posix", "table", "text", "units"],
+            &["clock", "inspected", "order", "posix", "table", "text", "units"],
             &["exit", "output", "report"],
             &["args", "help"],
             &["acquire", "connect", "each", "names", "reader"],

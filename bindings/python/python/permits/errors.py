@@ -6,7 +6,10 @@ A message says everything once: the error, and its causes after colons. The valu
 from __future__ import annotations
 
 import builtins
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ._inspection import Inspection
 
 __all__ = [
     "AlreadyHeldError",
@@ -69,6 +72,13 @@ class PermitsError(Exception):
 class NotNowError(PermitsError):
     """Not now: the same request may succeed later."""
 
+    retry_after: float | None = None
+    """The seconds after which the same request succeeds if no other comes first, where that is known: time alone frees
+    the units."""
+
+    stands_still: bool = False
+    """True if a pause, a closed line or a recovery keeps every request out, also where the units are free."""
+
 
 class NoPermitsError(NotNowError):
     """The units are taken, or other requests wait for them."""
@@ -78,23 +88,14 @@ class RecoveringError(NotNowError):
     """The units are free, and the store holds them back. It started or lost its state a moment ago, and earlier holders
     have time to reconnect."""
 
-    remaining: float
-    """The seconds until it grants again."""
-
 
 class CoolingError(NoPermitsError):
     """Units of grants that count for some time keep the request out, and neither a pause nor a recovery does for
     longer."""
 
-    remaining: float
-    """The seconds until enough of them are free."""
-
 
 class PausedError(NoPermitsError):
     """An operator has paused the semaphore."""
-
-    remaining: float | None = None
-    """The seconds until it would be granted, if the pause has an end and nothing else keeps it out for longer."""
 
 
 class LaneFullError(NoPermitsError):
@@ -117,6 +118,10 @@ class TimeoutError(NotNowError, builtins.TimeoutError):
 
     waited: float
     """The timeout, in seconds."""
+
+    inspection: Inspection | None = None
+    """What kept the request out: the semaphore when the time was up, without the request, with at most four holders and
+    waiters. `None` if the store did not answer within a tenth of the timeout, 0.1 s at most."""
 
 
 class LineClosedError(NotNowError):

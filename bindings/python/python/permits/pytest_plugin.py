@@ -71,7 +71,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     except (PermitsError, TypeError) as error:
         refused = getattr(error, "semaphore", None)
         texts = ", ".join(_text(mark) for name, mark in marks.items() if refused in (None, name))
-        ends = [_holders(each) for each, _ in requests if each.name == refused and isinstance(error, NotNowError)]
+        # The message of a timeout names the holders itself, if the store has answered.
+        is_open = isinstance(error, NotNowError) and getattr(error, "inspection", None) is None
+        ends = [_holders(each) for each, _ in requests if each.name == refused and is_open]
         _fail(f"{texts}: {error}{''.join(ends)}")
 
 

@@ -355,9 +355,8 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
     let end = error.retry_after().map_or(json!({}), |after| json!({ "retry_after_ms": milliseconds(after) }));
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {
-            let reason = reason::recovery_reason(*remaining);
-            let fields = json!({ "reason": reason, "recovering_ms": milliseconds(*remaining) });
-            return Failure::new(exit::NOT_NOW, format!("no permit now: {reason}")).with(fields).with(end);
+            let fields = json!({ "reason": error.to_string(), "recovering_ms": milliseconds(*remaining) });
+            return Failure::new(exit::NOT_NOW, format!("no permit now: {error}")).with(fields).with(end);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
         (AcquireError::NoPermits | AcquireError::Cooling { .. } | AcquireError::Paused { .. }, wait) => {
@@ -386,8 +385,16 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
         _ => return Failure::from(error),
     };
     let timed_out = matches!(error, AcquireError::TimedOut { .. });
+    let reason = match &error {
+        AcquireError::TimedOut { inspection: Some(seen), .. }
+            if outer::tokens(line.semaphore.name()).is_empty() =>
+        {
+            Ok(Reason::of(seen, false, usize::MAX))
+        }
+        _ => Reason::inspect(line, usize::MAX).await,
+    };
     let failure = Failure::from(error);
-    let failure = match Reason::inspect(line, usize::MAX).await {
+    let failure = match reason {
         Ok(Reason { text, fields, stands_still, .. }) => {
             let message = format!("{refused}: {text}, {} waiting", fields["waiting"]);
             let is_taken = failure.is_taken && !(timed_out && stands_still);

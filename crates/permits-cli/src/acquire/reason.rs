@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use super::outer;
 use crate::clock::milliseconds;
-use crate::holder::told;
 use crate::{report, text};
 
 /// Time the store has to answer an inspection.
@@ -66,10 +65,17 @@ impl Reason {
             .map_err(|_| unknown("the store does not answer".to_owned()))?;
         let inspection = inspected.map_err(|error| unknown(report::with_causes(&error)))?;
         let is_own_parent = outer::blocks(&inspection, &outer, line.weight);
-        let text = describe(&inspection, is_own_parent, columns);
-        let fields = report::joined(fields(&inspection), &json!({ "reason": text }));
-        let stands_still = inspection.paused || !inspection.recovering.is_zero();
-        Ok(Self { text, fields, is_own_parent, stands_still })
+        Ok(Self::of(&inspection, is_own_parent, columns))
+    }
+
+    /// The reason that an inspection shows.
+    pub(super) fn of(inspection: &Inspection, is_own_parent: bool, columns: usize) -> Self {
+        let text = match inspection.limit.filter(|_| is_own_parent) {
+            Some(limit) => format!("{} of {limit} held by this command's own parent", inspection.held),
+            None => inspection.why(|info| named(info, columns)),
+        };
+        let fields = report::joined(fields(inspection), &json!({ "reason": text }));
+        Self { text, fields, is_own_parent, stands_still: inspection.stands_still() }
     }
 }
 
@@ -80,40 +86,12 @@ pub(super) async fn lease_of(line: &Line, holder: &str) -> Option<Duration> {
     Some(info.lease_remaining)
 }
 
-/// The most important first, since a terminal cuts off the end.
-fn describe(inspection: &Inspection, is_own_parent: bool, columns: usize) -> String {
-    let Inspection { held, limit, holders, recovering, .. } = inspection;
-    let mut text = String::new();
-    if inspection.paused {
-        let paused = text::paused(inspection.pause_remaining, inspection.pause_reason.as_deref());
-        text += &format!("{paused}, ");
-    }
-    if !recovering.is_zero() {
-        text += &format!("{}; ", recovery_reason(*recovering));
-    }
-    let limit = limit.map_or(String::new(), |limit| format!(" of {limit}"));
-    text += &format!("{held}{limit} held");
-    if is_own_parent {
-        text += " by this command's own parent";
-    } else if !holders.is_empty() {
-        let named: Vec<_> = holders.iter().take(NAMED).map(|info| named(info, columns)).collect();
-        let dots = if holders.len() > NAMED { ", …" } else { "" };
-        text += &format!(" by {}{dots}", named.join(", "));
-    }
-    text
-}
-
-/// A holder and its age, or the rest of its cooling.
+/// A holder: in a status line there is room for its label or its name.
 fn named(info: &HolderInfo, columns: usize) -> String {
-    let who = match info.label.as_deref() {
-        // In a status line there is room for one of them, and the age.
-        Some(label) if columns < usize::MAX => format!("{:?}", text::truncate(label, columns)),
-        Some(label) => told(label, &info.holder),
+    match info.label.as_deref() {
+        _ if columns == usize::MAX => info.to_string(),
+        Some(label) => format!("{:?}", text::truncate(label, columns)),
         None => text::truncate(&info.holder, columns),
-    };
-    match info.cooling {
-        true => format!("{who}, free in {}", text::age(info.lease_remaining.max(Duration::from_secs(1)))),
-        false => format!("{who} for {}", text::age(info.age)),
     }
 }
 
@@ -132,12 +110,4 @@ fn fields(inspection: &Inspection) -> Value {
         "recovering_ms": milliseconds(inspection.recovering),
         "holders": inspection.holders.iter().take(NAMED).map(holder).collect::<Vec<_>>(),
     })
-}
-
-/// The reason of a recovery that lasts for `remaining`.
-pub(super) fn recovery_reason(remaining: Duration) -> String {
-    let seconds = remaining.as_millis().div_ceil(1000);
-    format!(
-        "nothing is granted yet: the store started or lost its state a moment ago, and holders that it may have forgotten have {seconds} s more to reconnect"
-    )
 }

@@ -98,7 +98,7 @@ fn text_of(line: &Line, reason: &Reason, waited: Duration, columns: usize) -> St
         Some(before) => format!("{before} before you, "),
         None => String::new(),
     };
-    let expected = line.expected.map_or(String::new(), |left| format!("about {}, ", text::age(left)));
+    let expected = line.expected.map_or(String::new(), |left| format!("about {}, ", text::duration(left)));
     let Reason { text, is_own_parent, .. } = reason;
     let no_end = if *is_own_parent { ": it waits for itself" } else { "" };
     format!("waiting {} s for {name:?}{lane}: {position}{expected}{text}{no_end}", waited.as_secs())

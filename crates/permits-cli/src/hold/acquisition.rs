@@ -403,10 +403,13 @@ fn refused(error: AcquireError) -> Failure {
         AcquireError::NoLimit { .. } => ", by \"limit\" or with: permits limit NAME N",
         _ => "",
     };
-    let retry_after_ms = error.retry_after().map(milliseconds);
+    let mut fields = json!({ "stands_still": error.stands_still(), "retry_after_ms": error.retry_after().map(milliseconds) });
+    if let AcquireError::TimedOut { inspection: Some(inspection), .. } = &error {
+        fields["inspection"] = json!(inspection);
+    }
     let failure = Failure::from(error);
     let message = failure.message + hint;
-    Failure { message, ..failure }.with(json!({ "retry_after_ms": retry_after_ms }))
+    Failure { message, ..failure }.with(fields)
 }
 
 /// The failure of a request for several permits.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use permits::{Inspection, Permit};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::acquire::PermitJson;
 use crate::clock::milliseconds;
@@ -71,6 +72,10 @@ pub(super) enum Event<'a> {
         reason: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_after_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        stands_still: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        inspection: Option<&'a Value>,
     },
     /// A line of the program that has no effect.
     Invalid {
@@ -85,8 +90,14 @@ impl<'a> Event<'a> {
     }
 
     pub(super) fn failed(failure: &'a Failure) -> Self {
-        let retry_after_ms = failure.fields["retry_after_ms"].as_u64();
-        Self::Failed { exit_code: failure.code, reason: &failure.message, retry_after_ms }
+        let fields = &failure.fields;
+        Self::Failed {
+            exit_code: failure.code,
+            reason: &failure.message,
+            retry_after_ms: fields["retry_after_ms"].as_u64(),
+            stands_still: fields["stands_still"].as_bool().filter(|stands_still| *stands_still),
+            inspection: fields.get("inspection"),
+        }
     }
 
     /// The grant of all permits, that of `name` first.

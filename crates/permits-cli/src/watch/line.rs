@@ -11,7 +11,6 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::holder::told;
 use crate::inspected::{counted, is_recovering};
 use crate::status::{StatusJson, summary};
 
@@ -64,8 +63,7 @@ pub(super) fn state(before: Option<&Inspection>, now: &Inspection) -> String {
     let mut holders: Vec<&HolderInfo> = now.holders.iter().filter(|info| !info.cooling).collect();
     holders.sort_unstable_by_key(|info| info.token);
     let shown = holders.iter().take(SHOWN);
-    let mut names: Vec<_> =
-        shown.map(|info| told(info.label.as_deref().unwrap_or_default(), &info.holder)).collect();
+    let mut names: Vec<_> = shown.map(|info| info.to_string()).collect();
     if holders.len() > SHOWN {
         names.push(format!("{} more", holders.len() - SHOWN));
     }

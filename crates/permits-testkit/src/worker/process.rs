@@ -228,7 +228,10 @@ async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastran
         Wait::Cancel(times) => {
             let waited = draw_time(random, &times);
             let result = timeout(waited, semaphore.acquire_with(options)).await;
-            (true, result.unwrap_or(Err(AcquireError::TimedOut { waited })))
+            (
+                true,
+                result.unwrap_or(Err(AcquireError::TimedOut { waited, inspection: None, retry_after: None })),
+            )
         }
     };
     if let Some(permit) = shared.granted(tag, result, may_give_up) {

@@ -33,6 +33,8 @@ pub(super) enum CallKind {
     Renew(Vec<(RequestKey, u32)>),
     /// Renew what was granted, and ask the replicas for it.
     Confirm(Vec<RequestKey>),
+    /// Find out what keeps the requests out whose time is up.
+    Inspect,
     /// A call that is not batched.
     Single(Box<SingleCall>),
 }
@@ -44,6 +46,7 @@ impl CallKind {
             Self::Acquire(_) => OperationKind::Acquire,
             Self::Release(_) => OperationKind::Release,
             Self::Renew(_) | Self::Confirm(_) => OperationKind::Renew,
+            Self::Inspect => OperationKind::Inspect,
             Self::Single(call) => call.operation.kind(),
         }
     }
@@ -55,7 +58,7 @@ impl CallKind {
             Self::Release(releases) => releases.len(),
             Self::Renew(requests) => requests.len(),
             Self::Confirm(requests) => requests.len(),
-            Self::Single(_) => 1,
+            Self::Inspect | Self::Single(_) => 1,
         }
     }
 }

@@ -215,7 +215,7 @@ impl PendingAcquire {
             Err(error) => {
                 self.meters.refused(outcome);
                 match error {
-                    AcquireError::TimedOut { waited } => {
+                    AcquireError::TimedOut { waited, .. } => {
                         events::timed_out(span, semaphore, holder, millis(*waited));
                     }
                     AcquireError::Cancelled => events::cancelled(span, semaphore, holder),

@@ -54,6 +54,7 @@ macro_rules! every_case {
                 a_heavy_head_is_not_overtaken_by_a_light_one: units,
                 freed_units_go_to_as_many_as_fit: units,
                 a_wait_that_times_out_leaves_the_queue: real_time,
+                a_timeout_says_why: units_in_real_time,
                 waiters_behind_one_that_times_out_move_up: real_time,
                 a_request_that_times_out_in_flight_is_gone_for_the_next: units_in_real_time,
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,

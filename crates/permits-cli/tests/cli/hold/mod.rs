@@ -30,6 +30,7 @@ on_a_server! {
     an_id_is_free_after_its_last_event,
     requests_are_granted_in_the_order_of_their_lines,
     a_refusal_names_the_time_of_a_retry,
+    a_timeout_says_why,
     a_line_that_moves_shows_the_time_that_is_expected,
 }
 
@@ -215,6 +216,27 @@ fn a_refusal_names_the_time_of_a_retry(store: &dyn Store, name: &str) {
     let failed = json_lines("hold.schema.json", &output(&mut one).stdout).remove(0);
     drop(input);
     assert!((1..=60_000).contains(&failed["retry_after_ms"].as_u64().expect("a number")), "{failed}");
+    drop(many.finish());
+}
+
+/// A store that is too slow to say why is asked once more.
+fn a_timeout_says_why(store: &dyn Store, name: &str) {
+    let mut many = Hold::start(store);
+    many.granted(json!({"id": 1, "acquire": name, "limit": 1, "holder": "web-3", "label": "nightly"}));
+    assert_eq!(output(&mut permits(&store.url(), ["pause", name, "--for=1h"])).code, 0);
+    let failed = (2..30).find_map(|id| {
+        many.write(json!({"id": id, "acquire": name, "timeout_ms": 500}));
+        let failed = many.event(id, "failed");
+        failed["inspection"].is_object().then_some(failed)
+    });
+    let failed = failed.expect("the store says why");
+    assert_eq!((&failed["exit_code"], &failed["stands_still"]), (&json!(75), &json!(true)), "{failed}");
+    assert_eq!(failed["inspection"]["holders"][0]["label"], "nightly");
+    let reason = failed["reason"].as_str().expect("a text");
+    assert!(
+        reason.contains("paused for another") && reason.contains("by \"nightly\" (web-3) for"),
+        "{reason}"
+    );
     drop(many.finish());
 }
 

@@ -9,8 +9,8 @@ mod fields;
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::{AdminError, because};
-use crate::inspection::for_time;
+use crate::error::AdminError;
+use crate::inspection::{because, for_time};
 use crate::protocol::{
     Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Name,
     Operation, Pause, ReleaseOutcome, Reply, RequestId, check_pause, check_reason,

@@ -363,7 +363,9 @@ impl Engine {
                 let in_order = match &kind {
                     CallKind::Confirm(_) => false,
                     CallKind::Single(call) => !call.counts_anew(),
-                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) => true,
+                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) | CallKind::Inspect => {
+                        true
+                    }
                 };
                 if let Some((semaphore, turn)) = self.known(&name) {
                     semaphore.note_reply(&executed.reply, sent_at, in_order, turn);

@@ -73,6 +73,12 @@ impl SemaphoreSession {
                 let operation = Operation::Acquire { queue_max, requests: batch };
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
             }
+            if self.in_flight.inspecting == 0
+                && let Some(inspection) = self.late.ask()
+            {
+                self.in_flight.inspecting += 1;
+                calls.push((Declaration::Stored, inspection, CallKind::Inspect));
+            }
         }
         if !connected && self.schedule.renewal.is_due {
             // A renewal that cannot be sent has failed.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use super::entry::{Entry, InFlight};
+use super::late::{Found, LateCaller, patience};
 use super::outages::Outages;
 use super::{SemaphoreSession, Turn};
 use crate::acquisition::{Input, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
+use crate::inspection::Inspection;
 use crate::keeping::Notice;
 use crate::observe::events;
-use crate::protocol::RequestId;
+use crate::protocol::{Reply, RequestId};
 use crate::session::callers::PendingRelease;
 use crate::session::outbox::Outbox;
 use crate::session::permit_state::Check;
@@ -41,7 +43,8 @@ impl SemaphoreSession {
         confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
     }
 
-    /// The wait limit, or the deadline, of an acquisition has come.
+    /// The wait limit, or the deadline, of an acquisition has come; or, after its wait limit, the time at which
+    /// its caller is answered also without a word of the store.
     pub(in crate::session) fn on_acquisition_time(
         &mut self,
         request: &RequestId,
@@ -49,6 +52,12 @@ impl SemaphoreSession {
         turn: &mut Turn,
     ) {
         let now = turn.now;
+        // As far as the caller could learn, the store may be silent by now.
+        let silence = self.late.has(request).then(|| self.silence(Stage::Ended, down, now)).flatten();
+        let error = |late: &LateCaller| silence.map_or_else(|| late.timed_out(None), AcquireError::Store);
+        if self.answer_late(request, error, turn) {
+            return;
+        }
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         entry.timer = None;
         match &entry.permit {
@@ -73,16 +82,50 @@ impl SemaphoreSession {
                 self.step(request, Input::Expired, turn);
             }
             None => {
-                let late = match entry.spec.client.wait {
-                    Wait::AtMost(waited) => AcquireError::TimedOut { waited },
-                    Wait::No => AcquireError::NoPermits,
-                    Wait::Forever => return,
-                };
-                let stage = entry.acquisition.stage;
-                let error = self.silence(stage, down, now).map_or(late, AcquireError::Store);
-                self.fail(request, error, turn);
+                let (wait, stage) = (entry.spec.client.wait, entry.acquisition.stage);
+                match (self.silence(stage, down, now), wait) {
+                    (_, Wait::Forever) => {}
+                    (Some(error), _) => self.fail(request, AcquireError::Store(error), turn),
+                    (None, Wait::No) => self.fail(request, AcquireError::NoPermits, turn),
+                    (None, Wait::AtMost(waited)) => self.time_out(request, waited, turn),
+                }
             }
         }
+    }
+
+    /// The wait limit of a request has come. It leaves the line, and its caller is answered soon.
+    fn time_out(&mut self, request: &RequestId, waited: Duration, turn: &mut Turn) {
+        let Some(entry) = self.acquisitions.get_mut(request) else { return };
+        if let Some(answer) = entry.answer.take() {
+            let timer = Timer::Acquisition(self.name.clone(), request.clone());
+            let timer = turn.timers.set(turn.now + patience(waited), timer);
+            let caller = LateCaller::new(answer, &entry.spec, waited, timer);
+            self.late.0.insert(request.clone(), caller);
+        }
+        self.cancel(request, turn);
+    }
+
+    /// An inspection has returned. One that failed is not repeated: its callers are answered in time.
+    pub(super) fn on_inspected(&mut self, reply: Reply, turn: &mut Turn) {
+        let Some(whole) = Inspection::new(self.name.clone(), reply) else { return };
+        let found = Found::new(whole);
+        for request in self.late.asked() {
+            self.answer_late(&request, |caller| caller.timed_out(Some(&found)), turn);
+        }
+    }
+
+    /// Answers a caller whose time is up. Returns false if it is none.
+    pub(super) fn answer_late(
+        &mut self,
+        request: &RequestId,
+        error: impl FnOnce(&LateCaller) -> AcquireError,
+        turn: &mut Turn,
+    ) -> bool {
+        let Some(caller) = self.late.0.remove(request) else { return false };
+        let error = error(&caller);
+        turn.timers.remove(Some(caller.timer));
+        turn.outbox.reply(caller.answer, Err(error));
+        true
     }
 
     /// The fault of a store that does not answer, as a request of this stage sees it: that of the outage,
@@ -137,7 +180,8 @@ impl SemaphoreSession {
     /// The session closes: permits are lost, callers are answered, and everything is released.
     pub(in crate::session) fn close(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
-        let requests: Vec<RequestId> = self.acquisitions.keys().cloned().collect();
+        let requests: Vec<RequestId> =
+            self.acquisitions.keys().chain(self.late.requests()).cloned().collect();
         for request in requests {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
                 Some(permit) => {
@@ -160,6 +204,6 @@ impl SemaphoreSession {
             }
         }
         // Their callers are answered by their channels closing.
-        outbox.discard(self.releases);
+        outbox.discard((self.releases, self.late));
     }
 }

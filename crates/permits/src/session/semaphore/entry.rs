@@ -94,6 +94,7 @@ pub(super) struct InFlight {
     pub(super) releases: usize,
     pub(super) renewing: usize,
     pub(super) confirming: usize,
+    pub(super) inspecting: usize,
     /// The moment since which calls other than those to replicas have been in flight and none has returned.
     pub(super) unanswered_since: Option<Moment>,
 }

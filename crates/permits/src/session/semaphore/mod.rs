@@ -2,13 +2,14 @@
 //!
 //! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls`
 //! makes batches, `replies` hands the replies to the acquisitions; `held` is about permits that callers hold,
-//! `ends` about ends by time, in an outage and with the session.
+//! `ends` about ends by time, in an outage and with the session, `late` about callers whose time is up.
 
 mod calls;
 mod ends;
 mod entry;
 mod held;
 mod kept;
+mod late;
 mod outages;
 mod reason;
 mod releases;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use self::entry::{Entry, InFlight};
+use self::late::LateCallers;
 use self::outages::Outages;
 use self::releases::Releases;
 use self::schedule::Schedule;
@@ -71,6 +73,7 @@ pub(super) struct SemaphoreSession {
     /// Grants that the replicas are to be asked about.
     unconfirmed: Vec<RequestId>,
     releases: Releases,
+    late: LateCallers,
     in_flight: InFlight,
     /// Handed over while a renewal was in flight: the reply to it is about the permit of another process.
     handed_over: Set<RequestId>,
@@ -100,6 +103,7 @@ impl SemaphoreSession {
             unsent: BTreeMap::new(),
             unconfirmed: Vec::new(),
             releases: Releases::default(),
+            late: LateCallers::default(),
             in_flight: InFlight::default(),
             handed_over: Set::default(),
             schedule: Schedule::default(),
@@ -120,7 +124,8 @@ impl SemaphoreSession {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.unreturned() == 0 && !self.has_call_in_flight() && !self.schedule.recheck.is_due
+        let is_unused = self.unreturned() == 0 && self.late.is_empty();
+        is_unused && !self.has_call_in_flight() && !self.schedule.recheck.is_due
     }
 
     pub(super) fn has_call_in_flight(&self) -> bool {
@@ -131,9 +136,10 @@ impl SemaphoreSession {
             releases: _,
             renewing,
             confirming,
+            inspecting,
             unanswered_since: _,
         } = self.in_flight;
-        acquiring + releasing + renewing + confirming > 0
+        acquiring + releasing + renewing + confirming + inspecting > 0
     }
 
     /// The number of acquisitions and unconfirmed releases.
@@ -374,7 +380,9 @@ impl SemaphoreSession {
     /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its
     /// permit.
     pub(super) fn fail(&mut self, request: &RequestId, error: AcquireError, turn: &mut Turn) {
-        if let Some(entry) = self.acquisitions.get_mut(request) {
+        if self.late.has(request) {
+            self.answer_late(request, |_| error, turn);
+        } else if let Some(entry) = self.acquisitions.get_mut(request) {
             entry.answer(Err(error), &mut turn.outbox);
             self.cancel(request, turn);
         }

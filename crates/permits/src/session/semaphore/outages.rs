@@ -36,7 +36,7 @@ impl Outages {
             CallKind::Release(_) => Some(&mut self.releasing),
             CallKind::Renew(_) => Some(&mut self.renewing),
             CallKind::Confirm(_) => Some(&mut self.confirming),
-            CallKind::Single(_) => None,
+            CallKind::Single(_) | CallKind::Inspect => None,
         }
     }
 

@@ -25,6 +25,11 @@ impl SemaphoreSession {
         turn: &mut Turn,
     ) {
         let now = turn.now;
+        if let CallKind::Inspect = kind {
+            // No request needs it, so a failure is no outage.
+            self.in_flight.inspecting -= 1;
+            return result.map_or((), |executed| self.on_inspected(executed.reply, turn));
+        }
         match &kind {
             CallKind::Acquire(requests) => {
                 self.in_flight.acquiring -= 1;
@@ -36,7 +41,7 @@ impl SemaphoreSession {
             }
             CallKind::Renew(_) => self.in_flight.renewing -= 1,
             CallKind::Confirm(_) => self.in_flight.confirming -= 1,
-            CallKind::Single(_) => {}
+            CallKind::Single(_) | CallKind::Inspect => {}
         }
         self.in_flight.note(true, now);
         self.outages.note(&kind, result.as_ref().err(), now);
@@ -164,7 +169,7 @@ impl SemaphoreSession {
 
     fn on_failure(&mut self, kind: CallKind, error: &StoreError, turn: &mut Turn) {
         let now = turn.now;
-        if matches!(kind, CallKind::Single(_)) {
+        if matches!(kind, CallKind::Single(_) | CallKind::Inspect) {
             return;
         }
         match kind {
@@ -193,7 +198,7 @@ impl SemaphoreSession {
                     self.step_or_release(renewed, Input::ConfirmFailed(failure), turn);
                 }
             }
-            CallKind::Single(_) => {}
+            CallKind::Single(_) | CallKind::Inspect => {}
         }
     }
 

@@ -165,7 +165,9 @@ impl Fixture {
             Stage::BeforeTheFirstPoll if user.subject == Subject::LastOfASet => {
                 thread::sleep(LONGEST_WAIT);
                 user.gate.open();
-                assert_eq!(user.result().map(drop), Err(AcquireError::TimedOut { waited: LONGEST_WAIT }));
+                let error =
+                    AcquireError::TimedOut { waited: LONGEST_WAIT, inspection: None, retry_after: None };
+                assert_eq!(user.result().map(drop), Err(error));
             }
             // The timeout begins with the first poll; a grant before its end stands.
             Stage::BeforeTheFirstPoll | Stage::GrantedAndNotDelivered | Stage::Held => {
@@ -175,7 +177,7 @@ impl Fixture {
                 assert!(permit.is_held());
             }
             Stage::Queued | Stage::GrantedWithTheEventOnItsWay => match user.result() {
-                Err(AcquireError::TimedOut { waited }) => assert!(waited >= LONGEST_WAIT, "{waited:?}"),
+                Err(AcquireError::TimedOut { waited, .. }) => assert!(waited >= LONGEST_WAIT, "{waited:?}"),
                 other => panic!("no timeout: {other:?}"),
             },
             // As far as the caller knows, the store is silent.

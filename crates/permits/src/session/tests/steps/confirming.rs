@@ -1,7 +1,7 @@
 //! Calls of one kind fail while those of another succeed: confirmations have a connection of their own, and a
 //! renewal that a program asked for is not repeated.
 
-use super::outages::{assert_unreachable, refused};
+use super::outages::assert_unreachable;
 use super::*;
 use crate::error::RenewError;
 use crate::session::call::CallKind;
@@ -162,5 +162,6 @@ fn a_renewal_by_the_program_that_failed_fails_no_waiter() {
     assert!(matches!(renewal.try_recv(), Ok(Err(RenewError::Store(StoreError::NoAnswer { .. })))));
     bench.serve_for(limit);
     assert!(patient.try_take().is_none(), "it waits");
-    assert_eq!(refused(&mut hasty), AcquireError::TimedOut { waited: limit }, "the store answers");
+    // The store answers.
+    bench.assert_timed_out(&mut hasty, limit);
 }

@@ -5,6 +5,7 @@ mod adopting;
 mod confirming;
 mod counting;
 mod keeping;
+mod late;
 mod outages;
 mod terms;
 mod turns;
