@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use permits_testkit::documents::{self, Block, Run};
+use permits_testkit::documents;
 use permits_testkit::skip;
 use tempfile::TempDir;
 
@@ -36,23 +36,16 @@ struct Example {
 impl Example {
     /// The program in this language; `None` if the machine does not have the language.
     #[track_caller]
-    fn new(language: (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
-        let (kind, ..) = language;
-        let block = program(kind, "");
+    fn new((kind, file, command): (&str, &str, &'static [&'static str]), work: &str) -> Option<Self> {
+        let block = program(kind);
         let lines = block.lines().count();
         assert!(lines <= MAX_LINES, "{kind} has {lines} lines");
-        Self::of(language, &block, work)
-    }
-
-    /// A program in this language; `None` if the machine does not have the language.
-    #[track_caller]
-    fn of((_, file, command): (&str, &str, &'static [&'static str]), text: &str, work: &str) -> Option<Self> {
         if skip::without_program(command[0]) {
             return None;
         }
         let (directory, store) = (TempDir::new().expect("a directory"), Local::new());
         add_program(directory.path(), "export.sh", work);
-        fs::write(directory.path().join(file), text).expect("it can be written");
+        fs::write(directory.path().join(file), block).expect("it can be written");
         let example = Self { directory, store, command };
         prepare(&example.store, "exports");
         Some(example)
@@ -88,15 +81,12 @@ impl Example {
     }
 }
 
-/// The one program in this language whose block has these further words.
+/// The one program in this language.
 #[track_caller]
-fn program(language: &str, words: &str) -> String {
+fn program(language: &str) -> String {
     let pages = documents::pages();
     let blocks = documents::blocks_of(&pages, "languages.rs");
-    let is_it = |block: &&Block<'_>| {
-        block.language == language && matches!(block.run(), Some(Run::By(_, of)) if of == words)
-    };
-    let mut found = blocks.iter().filter(is_it);
+    let mut found = blocks.iter().filter(|block| block.language == language);
     let text = found.next().map(|block| block.text.to_owned() + "\n").expect("there is a program");
     assert!(found.next().is_none(), "there are several programs in {language}");
     text
@@ -106,9 +96,7 @@ fn program(language: &str, words: &str) -> String {
 fn each_program_of_the_pages_is_run() {
     let pages = documents::pages();
     for block in documents::blocks_of(&pages, "languages.rs") {
-        let (language, functions) = (block.language, block.words.ends_with(" functions"));
-        let is_run = LANGUAGES.iter().any(|(kind, ..)| *kind == language);
-        assert!(is_run && (!functions || language == "javascript"), "{block:?}");
+        assert!(LANGUAGES.iter().any(|(kind, ..)| *kind == block.language), "{block:?}");
     }
 }
 
@@ -157,34 +145,4 @@ fn the_programs_kill_their_works_when_permits_hold_is_killed() {
         assert_eq!(output.code, 1, "{language:?}: {}{}", output.stdout, output.stderr);
         assert!(permits_testkit::wait::until(|| !crate::support::is_alive(pid)));
     }
-}
-
-/// A use of the functions: all permits, one more, and one that is lost.
-const IN_NODE: &str = r#"
-(async () => {
-  const permits = await Promise.all([1, 2, 3, 4, 5].map(() => acquire("exports", "--limit", "5")));
-  const refused = await acquire("exports", "--no-wait", "-q").catch((error) => error.code);
-  const slots = new Set(permits.map((permit) => permit.slot));
-  console.log(refused, slots.size, permits.some((permit) => permit.lost.aborted));
-  await Promise.all(permits.map((permit) => permit.release()));
-  await insteadOfRedisSemaphore((lost) => new Promise((resolve) => {
-    lost.addEventListener("abort", resolve);
-    console.log("held");
-  }));
-  console.log("lost");
-})();
-"#;
-
-#[test]
-fn the_functions_for_node_acquire_release_and_notice_a_loss() {
-    let language = LANGUAGES.into_iter().find(|(kind, ..)| *kind == "javascript").expect("it is there");
-    let text = program("javascript", "functions") + IN_NODE;
-    let Some(example) = Example::of(language, &text, "") else { return };
-    let program = example.start();
-    program.prints("held");
-    let holder = status(&example.store, "exports")["holders"][0]["holder"].clone();
-    revoke(&example.store, "exports", holder.as_str().expect("a text"), "enough");
-    let output = program.finish();
-    output.prints(0, "75 5 false\nheld\nlost\n");
-    until_counts(&example.store, "exports", (0, 0));
 }
