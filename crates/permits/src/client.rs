@@ -137,8 +137,8 @@ impl Client {
         Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
     }
 
-    /// Permits of several semaphores, all or none: `requests` are semaphores with their options. They may be
-    /// those of several clients. Of no requests, an empty set at once.
+    /// Acquires permits of several semaphores, all or none. `requests` are semaphores with their options; the
+    /// semaphores may belong to several clients. Without requests it returns an empty set at once.
     ///
     /// They are acquired one after the other, in an order that all programs share: names with more `/` first,
     /// then by name. So programs that ask for several at once do not block one another forever, and a request
@@ -346,9 +346,9 @@ impl ClientBuilder {
     /// and acquiring fails with the error of the store.
     ///
     /// A primary that fails right after a grant can lose the only copy of it, and its replacement then admits
-    /// another holder. This costs another round trip for each acquisition (Redis's WAIT, on a connection of
-    /// its own), and limits that fault to failovers that pick a replica which did not confirm; with all
-    /// replicas confirming, to none. The stores `local:` and `memory:` have no replicas, and no such fault.
+    /// another holder. With this setting only a failover to a replica that did not confirm can do so, and no
+    /// failover if all replicas confirm. It costs another round trip for each acquisition (Redis's WAIT, on a
+    /// connection of its own). The stores `local:` and `memory:` have no replicas, and no such fault.
     ///
     /// [`AcquireError::NotReplicated`]: crate::AcquireError::NotReplicated
     pub fn replicas(mut self, replicas: u32) -> Self {

@@ -43,11 +43,12 @@ impl Semaphore {
     }
 
     /// Like [`Semaphore::set_limit`], but only if the limit is still at `version`, as [`Semaphore::inspect`]
-    /// showed it. Of several changes at one version one succeeds, also if they set the same limit.
+    /// showed it. If several changes name one version, one succeeds, even if all set the same limit.
     ///
     /// # Errors
-    /// [`AdminError::VersionMismatch`] if it is not. A call whose reply was lost is sent again and answered
-    /// as the first one was, unless 256 other changes of this semaphore have come between.
+    /// [`AdminError::VersionMismatch`] if the limit has another version. A call whose reply was lost is
+    /// sent again and answered as the first one was, unless 256 other changes of this semaphore have come
+    /// between.
     pub fn set_limit_if_version(&self, limit: u32, version: u64) -> Reply<u64, AdminError> {
         self.change(Change::SetLimit { limit, if_version: Some(version) }).map(version_of)
     }
@@ -85,11 +86,11 @@ impl Semaphore {
     }
 
     /// Stops granting for `time`, 1 ms to 366 days, rounded up to a millisecond. Then the store grants again
-    /// by itself. Of two pauses the one that ends later counts, so a call never makes a pause shorter:
+    /// by itself. If pauses overlap, the one that ends last counts, so a call never makes a pause shorter:
     /// [`Semaphore::resume`] ends it.
     ///
-    /// For one worker of many that learns that all have to stop: an API that answers 429 with `Retry-After`,
-    /// a maintenance.
+    /// Use it when one of your workers learns that all have to stop, for example because an API answers 429
+    /// with `Retry-After`.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -147,9 +148,9 @@ impl Semaphore {
         self.change(Change::OpenLine).map(drop)
     }
 
-    /// Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is
-    /// not given is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts
-    /// use them in place of their own. They change no grant.
+    /// Sets the thresholds beyond which the semaphore needs a look. They replace the earlier ones, so a
+    /// threshold that you do not give is removed. The store keeps them as it keeps a pin.
+    /// `permits serve`, its page and its alerts use them in place of their own. They change no grant.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -193,7 +194,7 @@ impl Semaphore {
     }
 
     /// Frees a grant that cools: see [`AcquireOptions::at_least`](crate::AcquireOptions::at_least). `token`
-    /// is that of the grant, from [`Semaphore::inspect`]. Returns whether it cooled.
+    /// is the token of the grant, which [`Semaphore::inspect`] shows. Returns whether the grant cooled.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -209,8 +210,9 @@ impl Semaphore {
     /// An idle semaphore is forgotten without that, except if it is pinned, paused or closed, or has an
     /// alert.
     ///
-    /// A call whose reply was lost is sent again, and returns true if there is then none. The tokens of a
-    /// later semaphore of this name are higher than those before, because a token is the time of its grant.
+    /// A call whose reply was lost is sent again, and returns true if the semaphore is gone by then. The
+    /// tokens of a later semaphore of this name are higher than those before, because a token is the time of
+    /// its grant.
     ///
     /// # Errors
     /// [`AdminError::InUse`] while units are held or cool, or requests wait; [`AdminError::Recovering`] in a
