@@ -1,6 +1,7 @@
 //! What keeps a request out, of an [`Inspection`]: as a sentence, and the time for which it does.
 //!
-//! The sentence is the same in an error, in the command's line of a wait, and in the packages, which pass it on.
+//! The sentence is the same in an error, in the command's line of a wait, and in the packages, which pass it
+//! on.
 
 use std::fmt;
 use std::time::Duration;

@@ -43,8 +43,8 @@ impl SemaphoreSession {
         confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
     }
 
-    /// The wait limit, or the deadline, of an acquisition has come; or, after its wait limit, the time at which
-    /// its caller is answered also without a word of the store.
+    /// The wait limit, or the deadline, of an acquisition has come; or, after its wait limit, the time at
+    /// which its caller is answered also without a word of the store.
     pub(in crate::session) fn on_acquisition_time(
         &mut self,
         request: &RequestId,

@@ -1,9 +1,9 @@
 //! Callers whose time is up, until they learn what has kept their requests out.
 //!
-//! A request that times out leaves the line at once. Behind its withdrawal the session sends an inspection, and
-//! the caller has its error when the reply has come. So a timeout costs the store one read more, and a request
-//! that is granted costs nothing. At most one inspection of a semaphore is in flight: callers that time out
-//! meanwhile share the next one.
+//! A request that times out leaves the line at once. Behind its withdrawal the session sends an inspection,
+//! and the caller has its error when the reply has come. So a timeout costs the store one read more, and a
+//! request that is granted costs nothing. At most one inspection of a semaphore is in flight: callers that
+//! time out meanwhile share the next one.
 //!
 //! A caller waits for its reason for a moment only ([`patience`]). If the store has not answered then, or the
 //! read has failed, its error comes without one.
