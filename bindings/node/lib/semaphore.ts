@@ -212,9 +212,9 @@ export class Semaphore {
   }
 
   /**
-   * Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is not given is
-   * removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts use them in place of
-   * their own. They change no grant.
+   * Sets the thresholds beyond which the semaphore needs a look. They replace the earlier ones, so a threshold that you
+   * do not give is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts use them
+   * in place of their own. They change no grant.
    */
   async setAlert(options: { wait?: number | undefined; waiting?: number | undefined } = {}): Promise<void> {
     await this.#change('set_alert', {}, options);
@@ -229,7 +229,8 @@ export class Semaphore {
   }
 
   /**
-   * Frees a grant that cools: see `atLeast`. `token` is that of the grant, from `inspect`. Returns whether it cooled.
+   * Frees a grant that cools: see `atLeast`. `token` is the token of the grant, which `inspect` shows. Returns whether
+   * the grant cooled.
    */
   async revokeCooling(holder: string, token: number): Promise<boolean> {
     return (await this.#change('revoke', { holder, token })).found;

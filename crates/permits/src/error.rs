@@ -111,13 +111,14 @@ pub enum AcquireError {
         /// pause has an end, and nothing else keeps the request out for longer.
         remaining: Option<Duration>,
     },
-    /// Not now: the lane of the request holds as much as its [limit](crate::AcquireOptions::lane_limit) allows.
+    /// Not now: the lane of the request holds as much as its [limit](crate::AcquireOptions::lane_limit)
+    /// allows.
     #[error("lane {lane:?} is at its limit{}", another(remaining))]
     LaneFull {
         /// The lane.
         lane: String,
-        /// The time until the request would be granted unless others come first, where that is known: units of
-        /// the lane that still count keep it out, and nothing else does for longer.
+        /// The time until the request would be granted unless others come first, where that is known: units
+        /// of the lane that still count keep it out, and nothing else does for longer.
         remaining: Option<Duration>,
     },
     /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
@@ -281,9 +282,9 @@ impl AcquireAllError {
 impl AcquireError {
     /// Returns the time after which the same request succeeds if no other comes first, where that is known:
     /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), [`Paused`](Self::Paused) with an end,
-    /// [`LaneFull`](Self::LaneFull) if time alone frees units of the lane, and of [`TimedOut`](Self::TimedOut) if a
-    /// recovery, a pause or units that cool have kept the request out. Where other holders have to go first, it is
-    /// not.
+    /// [`LaneFull`](Self::LaneFull) if time alone frees units of the lane, and of
+    /// [`TimedOut`](Self::TimedOut) if a recovery, a pause or units that cool have kept the request out.
+    /// Where other holders have to go first, it is not.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),

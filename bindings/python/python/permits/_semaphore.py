@@ -204,9 +204,9 @@ class Semaphore(Unheld):
         await self._achanged("open_line")
 
     def set_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
-        """Sets the thresholds beyond which the semaphore needs a look, in place of those before: one that is not given
-        is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its alerts use them in place
-        of their own. They change no grant."""
+        """Sets the thresholds beyond which the semaphore needs a look. They replace the earlier ones, so a threshold
+        that you do not give is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its
+        alerts use them in place of their own. They change no grant."""
         self._changed("set_alert", wait=wait, waiting=waiting)
 
     async def aset_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
@@ -226,8 +226,8 @@ class Semaphore(Unheld):
         return (await self._achanged("revoke", holder=holder, reason=reason)).found
 
     def revoke_cooling(self, holder: str, token: int) -> bool:
-        """Frees a grant that cools: see `at_least`. `token` is that of the grant, from `inspect`. Returns whether it
-        cooled."""
+        """Frees a grant that cools: see `at_least`. `token` is the token of the grant, which `inspect` shows. Returns
+        whether the grant cooled."""
         return self._changed("revoke", holder=holder, token=token).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:

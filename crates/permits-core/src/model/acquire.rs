@@ -93,8 +93,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who is
-    /// in line.
+    /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who
+    /// is in line.
     fn is_next(&self, limit: u32, terms: &PermitTerms) -> bool {
         self.state.head().is_none() && self.fits(limit, terms.weight) && self.fits_lane(terms)
     }
@@ -139,8 +139,8 @@ impl Execution<'_> {
         }
     }
 
-    /// The time from which `units` fit under `limit`, in milliseconds, if no holder has to leave for that: now,
-    /// or when enough of those `that_count` have cooled.
+    /// The time from which `units` fit under `limit`, in milliseconds, if no holder has to leave for that:
+    /// now, or when enough of those `that_count` have cooled.
     fn fits_at_ms(&self, units: u64, limit: u32, that_count: impl Fn(&PermitTerms) -> bool) -> Option<u64> {
         let mut missing = units.saturating_sub(limit.into());
         if missing == 0 {

@@ -18,10 +18,10 @@
 //! first one.
 //!
 //! A lane may have a *limit*: the most units that its requests hold. What it holds is counted from the first
-//! request that names a limit on, for as long as it holds or waits. A lane whose head would exceed the limit is
-//! *full*: it stands behind all lanes that are not, and others are granted. When it has units left again, it
-//! is not before the first lane: a lane saves nothing up while it is full. Where all lanes are full, none is in
-//! line and none owes anything: the next one in line begins with the furthest progress of all.
+//! request that names a limit on, for as long as it holds or waits. A lane whose head would exceed the limit
+//! is *full*: it stands behind all lanes that are not, and others are granted. When it has units left again,
+//! it is not before the first lane: a lane saves nothing up while it is full. Where all lanes are full, none
+//! is in line and none owes anything: the next one in line begins with the furthest progress of all.
 //!
 //! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane
 //! number n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has
@@ -108,8 +108,8 @@ pub struct LaneLimit {
 }
 
 impl LaneLimit {
-    /// Returns true if a request of this weight has to wait until others of its lane have left. One that never
-    /// fits is no reason to wait.
+    /// Returns true if a request of this weight has to wait until others of its lane have left. One that
+    /// never fits is no reason to wait.
     pub(super) fn is_full_for(self, weight: u32) -> bool {
         weight <= self.limit && self.held + u64::from(weight) > self.limit.into()
     }

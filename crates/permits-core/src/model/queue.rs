@@ -229,8 +229,8 @@ impl State {
         }
     }
 
-    /// The same, when the leases that have ended are reaped, and at the end of a command: forgets the limits of
-    /// lanes that neither hold nor wait.
+    /// The same, when the leases that have ended are reaped, and at the end of a command: forgets the limits
+    /// of lanes that neither hold nor wait.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         for name in std::mem::take(&mut self.lanes.changed) {

@@ -299,8 +299,8 @@ fn passes_what_was_kept(found: Option<&State>, after: Option<&State>) -> Result<
 ///
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
-/// place another one of the same batch has taken, or whose lane another one gives another limit, and a try that only units which cool have kept out, once
-/// another one of the batch has a permit that may be recalled.
+/// place another one of the same batch has taken, or whose lane another one gives another limit, and a try
+/// that only units which cool have kept out, once another one of the batch has a permit that may be recalled.
 fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());

@@ -457,8 +457,8 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     }
 }
 
-/// The lane of a request, its share and its limit: for some requests in a row none, then several. A share or a
-/// limit without a lane is refused at every door.
+/// The lane of a request, its share and its limit: for some requests in a row none, then several. A share or
+/// a limit without a lane is refused at every door.
 fn lane(number: u64) -> (LaneName, u32, u32) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),

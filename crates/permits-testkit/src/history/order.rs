@@ -13,8 +13,8 @@ use super::rates::counted_up;
 use super::step::Step;
 
 /// P6: the waiters of a lane are granted in the order of their tickets, each only when all before it have
-/// gone, and a newcomer only when no waiter is in line: all wait in other lanes, which are full. Without lanes,
-/// all waiters are of one.
+/// gone, and a newcomer only when no waiter is in line: all wait in other lanes, which are full. Without
+/// lanes, all waiters are of one.
 pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
@@ -79,8 +79,8 @@ fn was_full(step: &Step, lane: &LaneName) -> bool {
     [&step.before, &step.after].into_iter().flatten().any(|state| is_full(state, lane))
 }
 
-/// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command was
-/// executed.
+/// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command
+/// was executed.
 pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for lane in after.lanes.limited().keys() {
@@ -129,8 +129,8 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
 }
 
 /// P23: the head of the queue stays the head, also when other lanes come, until it is granted or has left.
-/// While it waits no other is granted, and a command that grants it grants it first. A waiter of a lane that is
-/// full is not the head.
+/// While it waits no other is granted, and a command that grants it grants it first. A waiter of a lane that
+/// is full is not the head.
 pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };

@@ -186,8 +186,8 @@ impl<'a> Met<'a> {
         }
     }
 
-    /// The ends of the units that cool, the first one first: of all, or of those that count for the limit of a
-    /// lane.
+    /// The ends of the units that cool, the first one first: of all, or of those that count for the limit of
+    /// a lane.
     fn cooling(&self, lane: Option<&LaneName>) -> Vec<(u64, u64)> {
         let counts =
             |entry: &Entry| lane.is_none_or(|lane| entry.terms.lane == *lane && entry.terms.lane_limit > 0);

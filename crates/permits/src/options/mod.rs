@@ -368,15 +368,15 @@ impl AcquireOptions {
         self
     }
 
-    /// The most units that the requests of the lane hold together, at least 1; without limit unless set. While
-    /// a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same limit for
-    /// all requests of a lane: the latest counts.
+    /// The most units that the requests of the lane hold together, at least 1; without limit unless set.
+    /// While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
+    /// limit for all requests of a lane: the latest counts.
     ///
-    /// Units that [cool](Self::at_least) or that a client [keeps](crate::SemaphoreBuilder::keep) count, too. What
-    /// was acquired while the lane had no limit does not.
+    /// Units that [cool](Self::at_least) or that a client [keeps](crate::SemaphoreBuilder::keep) count, too.
+    /// What was acquired while the lane had no limit does not.
     ///
-    /// A request that does not wait is refused with [`AcquireError::LaneFull`](crate::AcquireError::LaneFull),
-    /// and one that is heavier than the limit with
+    /// A request that does not wait is refused with
+    /// [`AcquireError::LaneFull`](crate::AcquireError::LaneFull), and one that is heavier than the limit with
     /// [`AcquireError::ExceedsLaneLimit`](crate::AcquireError::ExceedsLaneLimit).
     ///
     /// # Examples

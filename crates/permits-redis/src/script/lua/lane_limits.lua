@@ -18,8 +18,8 @@ local function limit_of(name)
   return limits.of[name] or nil
 end
 
--- Returns true if a request of this weight has to wait until others of its lane have left. One that never fits
--- is no reason to wait.
+-- Returns true if a request of this weight has to wait until others of its lane have left. One that never
+-- fits is no reason to wait.
 local function is_full_for(limited, weight)
   return weight <= limited.limit and limited.held + weight > limited.limit
 end
@@ -47,8 +47,8 @@ local function count_grant(holder)
   count_in_lane(lane, true, weight)
 end
 
--- The limit that counts for a request: one that it names, unless that in force counts, or that of its lane, with
--- what that holds; nil without one. And the lane.
+-- The limit that counts for a request: one that it names, unless that in force counts, or that of its lane,
+-- with what that holds; nil without one. And the lane.
 local function limit_for(holder, entry, in_force)
   if s.limited == 0 and not names_limit(entry) then return end
   local _, _, _, _, _, _, _, _, _, _, lane, _, _, _, lane_limit = parts(holder, entry)
