@@ -70,6 +70,7 @@ mod monitor;
 
 pub mod cluster;
 pub mod documents;
+pub mod driver;
 pub mod fake_server;
 pub mod faults;
 pub mod fence;

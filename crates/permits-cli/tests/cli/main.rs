@@ -4,6 +4,7 @@ mod action;
 mod calls;
 mod doctor;
 mod documents;
+mod driver;
 mod ends;
 mod generate;
 mod hold;

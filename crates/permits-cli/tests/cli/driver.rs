@@ -1,0 +1,214 @@
+//! The cases that every client must pass, against the command, against Go's driver, and against the driver of
+//! `PERMITS_DRIVER`, which `scripts/driver` sets.
+
+use std::env;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use permits_testkit::driver::{Case, Outcome, Subject, cases};
+use permits_testkit::{Cluster, Server, skip};
+use tempfile::TempDir;
+
+use crate::support::{Local, Store as _};
+
+/// The command as the driver, on a store.
+fn command_on(url: String) -> Subject {
+    Subject::command(Path::new(env!("CARGO_BIN_EXE_permits")), url)
+}
+
+/// A driver on a server. Without the pause after the start of a server, which is about other clients.
+fn driver_on(server: &Server, driver: PathBuf) -> Subject {
+    Subject { driver: vec![driver], ..command_on(format!("{}?recovery=off", server.url())) }
+}
+
+/// The cases of each profile that have passed, and those that were not run, by name.
+#[track_caller]
+fn table(subject: &Subject) -> String {
+    let cases = cases();
+    let outcomes = subject.run_all(&cases);
+    let mut table = String::new();
+    let mut failures = String::new();
+    for profile in cases.chunk_by(|one, next| one.profile == next.profile) {
+        let number = cases.iter().take_while(|case| case.profile != profile[0].profile).count();
+        let outcomes = &outcomes[number..][..profile.len()];
+        let passed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Passed)).count();
+        writeln!(table, "{}: {passed} of {} cases pass", profile[0].profile, profile.len())
+            .expect("a String");
+        for (Case { profile, name, .. }, outcome) in profile.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Passed => {}
+                Outcome::Outside(lacks) => {
+                    writeln!(
+                        table,
+                        "  not run, without {}: {name}",
+                        Vec::from_iter(lacks.iter().map(|field| &**field)).join(", ")
+                    )
+                    .expect("a String");
+                }
+                Outcome::Failed(text) => {
+                    writeln!(failures, "{profile}: {name}\n    {text}").expect("a String")
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{table}\nfailed:\n{failures}");
+    table
+}
+
+#[track_caller]
+fn passes_every_case(url: String) {
+    let table = table(&command_on(url));
+    assert!(!table.contains("not run"), "{table}");
+}
+
+#[test]
+fn the_command_passes_every_case_on_a_server() {
+    let server = Server::start();
+    passes_every_case(format!("{}?recovery=off", server.url()));
+}
+
+#[test]
+fn the_command_passes_every_case_on_a_cluster() {
+    // In a cluster permits needs sharded channels.
+    if skip::before(7, 0) {
+        return;
+    }
+    let cluster = Cluster::start();
+    passes_every_case(format!("{}/?recovery=off", cluster.url()));
+}
+
+#[test]
+fn the_command_passes_every_case_on_one_machine() {
+    let local = Local::new();
+    passes_every_case(local.url());
+}
+
+/// Builds Go's driver from a copy of the package, in which one text is replaced.
+fn go_driver(directory: &TempDir, file: &str, from: &str, to: &str) -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/go");
+    let copy = directory.path();
+    std::fs::create_dir_all(copy.join("internal/driver")).expect("a directory");
+    for path in [
+        "go.mod",
+        "client.go",
+        "conn.go",
+        "doc.go",
+        "errors.go",
+        "options.go",
+        "permit.go",
+        "semaphore.go",
+        "internal/driver/main.go",
+    ] {
+        let mut text = std::fs::read_to_string(package.join(path)).expect("a file of the package");
+        if path == file {
+            assert_eq!(text.matches(from).count(), 1, "{file} has this once: {from}");
+            text = text.replace(from, to);
+        }
+        std::fs::write(copy.join(path), text).expect("a copy");
+    }
+    let mut command = Command::new("go");
+    command.args(["build", "-o", "go-driver", "./internal/driver"]).current_dir(copy);
+    command.envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")]);
+    let output = command.output().expect("go runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    copy.join("go-driver")
+}
+
+#[test]
+fn go_passes_the_cases_of_what_it_has() {
+    if skip::without_program("go") {
+        return;
+    }
+    let (server, directory) = (Server::start(), tempfile::tempdir().expect("a directory"));
+    let driver = go_driver(&directory, "", "", "");
+    let table = table(&driver_on(&server, driver));
+    print!("{table}");
+}
+
+/// A fault of a client: the file that has it, what stands there, what stands there instead, and the case that
+/// finds it, with the step at which it does.
+struct Fault {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+    case: &'static str,
+    step: &'static str,
+}
+
+const FAULTS: [Fault; 5] = [
+    // A lost wake-up: a grant that comes beside another request wakes nobody.
+    Fault {
+        file: "conn.go",
+        from: "\t\t\tcall.reply <- e\n",
+        to: "\t\t\tif len(c.calls) == 1 {\n\t\t\t\tcall.reply <- e\n\t\t\t}\n",
+        case: "waiters are granted in order",
+        step: r#"b< {"id":1,"event":"granted","holder":"d"}"#,
+    },
+    // A permit that stays held after its loss.
+    Fault {
+        file: "conn.go",
+        from: r#"case "released", "lost", "failed":"#,
+        to: r#"case "released", "failed":"#,
+        case: "a permit is held no longer than asked",
+        step: r#"a< {"id":1,"event":"lost"}"#,
+    },
+    // A release that is not sent.
+    Fault {
+        file: "conn.go",
+        from: r#"c.put(fmt.Appendf(nil, "{\"id\":%d,\"release\":true}\n", call.id))"#,
+        to: "c.put(nil)",
+        case: "tokens strictly increase",
+        step: r#"a< {"id":1,"event":"released"}"#,
+    },
+    // The slot of an earlier grant.
+    Fault {
+        file: "permit.go",
+        from: "func (p *Permit) Slot() int { return p.grant.Slot }",
+        to: "func (p *Permit) Slot() int {\n\tif old == nil {\n\t\told = p.grant\n\t}\n\treturn old.Slot\n}\n\nvar old *event",
+        case: "slots are distinct and the lowest free",
+        step: r#"a< {"id":2,"event":"granted","slot":2}"#,
+    },
+    // A refused request that is made again.
+    Fault {
+        file: "semaphore.go",
+        from: "if err != errDied || isRetry {",
+        to: "if err == nil || isRetry {",
+        case: "a try on a full one is refused for now",
+        step: r#"until s {"refused":2}"#,
+    },
+];
+
+#[test]
+fn faults_in_a_copy_of_the_go_package_are_found() {
+    if skip::without_program("go") {
+        return;
+    }
+    let server = Server::start();
+    let cases = cases();
+    thread::scope(|scope| {
+        for fault in &FAULTS {
+            scope.spawn(|| {
+                let directory = tempfile::tempdir().expect("a directory");
+                let driver = go_driver(&directory, fault.file, fault.from, fault.to);
+                // Where the fault hangs, nothing comes, however long it is waited for.
+                let subject = Subject { patience: Duration::from_secs(10), ..driver_on(&server, driver) };
+                let case = cases.iter().find(|case| case.name == fault.case).expect("a case");
+                match subject.run(case) {
+                    Outcome::Failed(text) => assert!(text.starts_with(fault.step), "{}: {text}", fault.to),
+                    other => panic!("{}: {other:?}", fault.to),
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_driver_of_the_variable_passes() {
+    if let Some(driver) = env::var_os("PERMITS_DRIVER") {
+        let server = Server::start();
+        print!("{}", table(&driver_on(&server, driver.into())));
+    }
+}
