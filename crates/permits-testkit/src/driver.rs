@@ -1,8 +1,8 @@
 //! Cases that a client in any language must pass, against its driver: a program that speaks the lines of
 //! `permits hold --many` by the client's own API. `permits hold --many` is the driver of the Rust library.
 //!
-//! The cases are data, in `cases/`; `docs/inside/porting.md` says how to read them. A case that uses a line or
-//! an option that the driver's `hello` does not name is outside of what the client has, and is not run.
+//! The cases are data, in `cases/`; `docs/inside/porting.md` says how to read them. A case that uses a line
+//! or an option that the driver's `hello` does not name is outside of what the client has, and is not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
