@@ -7,7 +7,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::address::Address;
 use crate::protocol::{Command, Reply, SessionId};
-use crate::script::Scripts;
+use crate::script::{Scripts, codec};
 use crate::store::RedisStore;
 use permits_store::direct::Direct;
 use permits_store::{Report, StoreError, StoreOptions};
@@ -20,6 +20,15 @@ local fixed = redis.call('HMGET', 'permits-test:server', 'now_us', 'run_id', 'up
 local now_us = tonumber(fixed[1])
 local function server_identity() return fixed[2], tonumber(fixed[3]), now_us - 1000 * fixed[3] end
 ";
+
+/// The words of `EVAL` with which a store with a fixed clock executes a command: as those of `EVALSHA`, with
+/// the text of the script in the place of its hash.
+pub fn call_with_fixed_clock(prefix: &str, command: &Command) -> Vec<Vec<u8>> {
+    let scripts = Scripts::with(CLOCK, false);
+    let code = &scripts.of(command.operation.kind()).code;
+    let words = codec::encode("EVAL", code, prefix, false, command, None);
+    words.words().map(<[u8]>::to_vec).collect()
+}
 
 /// A Redis store with a fixed clock.
 pub struct FixedClockStore {

@@ -1,5 +1,7 @@
 //! A semaphore on a real server and in the model.
 
+use std::net::SocketAddr;
+
 use permits_core::model::{self, ServerClock, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Declaration, LimitChange, Operation, Recovery, Reply,
@@ -47,7 +49,7 @@ pub(crate) struct Both {
     pub(crate) declaration: Declaration,
     // Dropped after the store, which has tasks on it.
     runtime: Runtime,
-    _server: Server,
+    server: Server,
 }
 
 impl Both {
@@ -72,7 +74,7 @@ impl Both {
             recovery,
             declaration,
             runtime,
-            _server: server,
+            server,
         };
         both.set_time(4_102_444_800_000_000);
         both
@@ -91,6 +93,15 @@ impl Both {
         let (now, uptime) = (now_us.to_string(), self.uptime_ms.to_string());
         let fields = ["now_us", &now, "run_id", self.run_id, "uptime_ms", &uptime];
         self.call(&[&["HSET", SERVER_KEY], &fields[..]].concat());
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Another connection to the server.
+    pub(crate) fn new_connection(&self) -> Connection {
+        self.server.connect().expect("the server runs")
     }
 
     pub(crate) fn call(&mut self, command: &[&str]) -> Resp {
@@ -160,7 +171,7 @@ impl Both {
         }
     }
 
-    fn command(&self, operation: &Operation) -> Command {
+    pub(crate) fn command(&self, operation: &Operation) -> Command {
         Command {
             semaphore: name(),
             session: SessionId::new("session").expect("it is plain"),

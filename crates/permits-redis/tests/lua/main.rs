@@ -22,4 +22,5 @@ mod superseding;
 mod text;
 mod unreadable;
 mod vanished;
+mod vectors;
 mod viewing;
