@@ -1,5 +1,5 @@
 //! The cases that every client must pass, against the command, against Go's driver, and against the driver of
-//! `PERMITS_DRIVER`, which `scripts/driver` sets.
+//! `PERMITS_DRIVER`, which `scripts/more/driver` sets.
 
 use std::env;
 use std::fmt::Write as _;
