@@ -1,10 +1,9 @@
 //! Acquiring and releasing: the fields of a permit, refusals, and that units are freed.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use permits::{AcquireError, AcquireOptions, PermitStatus};
-use permits_testkit::sound::{Named as _, Succeeds as _};
+use permits_testkit::sound::Succeeds as _;
 
 use crate::fixture::Fixture;
 
@@ -108,42 +107,6 @@ pub(crate) async fn tokens_strictly_increase(fixture: &Fixture) {
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "{tokens:?}");
 }
 
-pub(crate) async fn slots_are_distinct_and_the_lowest_free(fixture: &Fixture) {
-    let [semaphore, others] = fixture.two_semaphores(5).await;
-    let mut permits = Vec::new();
-    for semaphore in [&semaphore, &others, &semaphore, &others, &semaphore] {
-        permits.push(semaphore.acquire().succeeds().await);
-    }
-    let slots: BTreeSet<u32> = permits.iter().map(|permit| permit.slot()).collect();
-    assert_eq!(slots, (0..5).collect());
-
-    for freed in [[3, 1], [0, 4]] {
-        for slot in freed {
-            let at = permits.iter().position(|permit| permit.slot() == slot).expect("it is held");
-            permits.swap_remove(at).release().succeeds().await;
-        }
-        for expected in [freed[0].min(freed[1]), freed[0].max(freed[1])] {
-            let permit = others.acquire().succeeds().await;
-            assert_eq!(permit.slot(), expected);
-            permits.push(permit);
-        }
-    }
-}
-
-pub(crate) async fn weights_are_units(fixture: &Fixture) {
-    let semaphore = fixture.new_semaphore(4).await;
-    let weighing = |weight| AcquireOptions::new().weight(weight).timeout(Duration::ZERO);
-    let three = semaphore.acquire_with(weighing(3)).await.expect("4 are free");
-    assert_eq!(three.weight(), 3);
-    let error = semaphore.acquire_with(weighing(2)).await.expect_err("1 is free");
-    assert_eq!(error, AcquireError::NoPermits);
-    let one = semaphore.acquire_with(weighing(1)).await.expect("1 is free");
-    assert_eq!(fixture.inspect(&semaphore).await.held, 4);
-    three.release().succeeds().await;
-    assert_eq!(fixture.inspect(&semaphore).await.held, 1);
-    one.release().succeeds().await;
-}
-
 pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixture) {
     let semaphore = fixture.new_semaphore(1).await;
     let limit = fixture.limit(1);
@@ -153,21 +116,4 @@ pub(crate) async fn a_weight_above_the_limit_is_refused_for_good(fixture: &Fixtu
         assert!(!error.is_not_now());
     }
     fixture.settles(&semaphore, 0, 0).await;
-}
-
-pub(crate) async fn semaphores_of_other_names_are_apart(fixture: &Fixture) {
-    let client = fixture.client().await;
-    let permit = fixture.semaphore(&client, 1).acquire().succeeds().await;
-    // Names that could break out of a key, or be confused with another's.
-    for name in ["exports:state", "a}b{c%d", "exports%", "ünï çødé ☂", "*", &"x".repeat(200)] {
-        let other = client.named(name, 1);
-        let here = other.try_acquire().await.expect("it is another semaphore");
-        assert_eq!(here.semaphore(), name);
-        let error = other.try_acquire().await.expect_err("it is full");
-        assert_eq!(error, AcquireError::NoPermits);
-        let seen = other.inspect().succeeds().await;
-        assert_eq!((seen.name.as_str(), seen.held), (name, 1));
-        here.release().succeeds().await;
-    }
-    assert!(permit.is_held());
 }

@@ -5,6 +5,9 @@
 //! several. `suites` crosses the two, and each combination is a test of its own:
 //! `drained::queue::waiters_are_granted_in_order`.
 //!
+//! A behaviour that needs nothing of the API of Rust is a case in `permits-testkit/cases/`, which a client in
+//! any language has to pass.
+//!
 //! A case that needs several units is an ignored test where there is one. A case that is not listed, and a
 //! provider without a suite, are code that nothing uses, of which the compiler warns.
 
@@ -42,23 +45,15 @@ macro_rules! every_case {
                 dropped_permits_are_free_for_the_next_tries_of_many_tasks: units,
                 a_holder_has_one_permit_at_a_time: anything,
                 tokens_strictly_increase: anything,
-                slots_are_distinct_and_the_lowest_free: units,
-                weights_are_units: units,
                 a_weight_above_the_limit_is_refused_for_good: anything,
-                semaphores_of_other_names_are_apart: anything,
             }
             queue {
                 waiters_are_granted_in_order: anything,
                 a_release_grants_the_head_and_no_newcomer: anything,
-                a_try_does_not_overtake_a_waiter: units,
-                a_heavy_head_is_not_overtaken_by_a_light_one: units,
-                freed_units_go_to_as_many_as_fit: units,
                 a_wait_that_times_out_leaves_the_queue: real_time,
                 a_timeout_says_why: units_in_real_time,
-                waiters_behind_one_that_times_out_move_up: real_time,
                 a_request_that_times_out_in_flight_is_gone_for_the_next: units_in_real_time,
                 a_request_that_is_dropped_in_flight_is_gone_for_the_next: units,
-                a_waiter_keeps_its_place_beyond_its_lease: real_time,
                 a_full_queue_refuses_more: anything,
                 waits_are_counted: anything,
             }

@@ -48,58 +48,6 @@ pub(crate) async fn a_release_grants_the_head_and_no_newcomer(fixture: &Fixture)
     waiter.permit().await.release().succeeds().await;
 }
 
-pub(crate) async fn a_try_does_not_overtake_a_waiter(fixture: &Fixture) {
-    let [semaphore, others] = fixture.two_semaphores(3).await;
-    let permit = semaphore.acquire_with(AcquireOptions::new().weight(2)).succeeds().await;
-    let waiter = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
-    for semaphore in [&semaphore, &others] {
-        let error = semaphore.try_acquire().await.expect_err("1 is free, but a waiter is in the queue");
-        assert_eq!(error, AcquireError::NoPermits);
-    }
-    permit.release().succeeds().await;
-    let two = waiter.permit().await;
-    let one = semaphore.try_acquire().await.expect("1 is free, and the queue is empty");
-    two.release().succeeds().await;
-    one.release().succeeds().await;
-}
-
-pub(crate) async fn a_heavy_head_is_not_overtaken_by_a_light_one(fixture: &Fixture) {
-    let [semaphore, others] = fixture.two_semaphores(3).await;
-    let first = semaphore.acquire().succeeds().await;
-    let second = semaphore.acquire().succeeds().await;
-    let heavy = fixture.queued(&others, named("heavy").weight(3)).await;
-    let light = fixture.queued(&semaphore, named("light")).await;
-    first.release().succeeds().await;
-    let seen = fixture.inspect(&semaphore).await;
-    let line: Vec<_> = seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.weight)).collect();
-    assert_eq!(
-        (seen.held, line),
-        (1, vec![("heavy", 3), ("light", 1)]),
-        "2 are free, and no waiter is granted"
-    );
-    second.release().succeeds().await;
-    let heavy = heavy.permit().await;
-    assert!(!light.is_answered());
-    assert_eq!(fixture.inspect(&semaphore).await.waiting, 1);
-    heavy.release().succeeds().await;
-    light.permit().await.release().succeeds().await;
-}
-
-pub(crate) async fn freed_units_go_to_as_many_as_fit(fixture: &Fixture) {
-    let [semaphore, others] = fixture.two_semaphores(3).await;
-    let permit = semaphore.acquire_with(AcquireOptions::new().weight(3)).succeeds().await;
-    let first = fixture.queued(&others, AcquireOptions::new().weight(2)).await;
-    let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
-    let third = fixture.queued(&others, AcquireOptions::new()).await;
-    permit.release().succeeds().await;
-    let (first, second) = (first.permit().await, second.permit().await);
-    let seen = fixture.inspect(&semaphore).await;
-    assert_eq!((seen.held, seen.waiting), (3, 1));
-    second.release().succeeds().await;
-    let third = third.permit().await;
-    assert_ne!(first.slot(), third.slot());
-}
-
 pub(crate) async fn a_wait_that_times_out_leaves_the_queue(fixture: &Fixture) {
     const WAIT: Duration = Duration::from_millis(100);
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -154,34 +102,6 @@ pub(crate) async fn a_timeout_says_why(fixture: &Fixture) {
     assert!(text.ends_with(" m (deploy), 0 of 1 held, 0 waiting"), "{text}");
     others.resume().succeeds().await;
     fixture.settles(&semaphore, 0, 0).await;
-}
-
-pub(crate) async fn waiters_behind_one_that_times_out_move_up(fixture: &Fixture) {
-    let [semaphore, others] = fixture.two_semaphores(1).await;
-    let permit = semaphore.acquire().succeeds().await;
-    let gives_up = fixture.queued(&others, named("gives-up").timeout(Duration::from_millis(500))).await;
-    let stays = fixture.queued(&semaphore, named("stays").timeout(2 * HANGS)).await;
-    assert!(matches!(gives_up.outcome().await, Err(AcquireError::TimedOut { .. })));
-    fixture.settles(&semaphore, 1, 1).await;
-    let seen = fixture.inspect(&semaphore).await;
-    assert_eq!((&*seen.waiters[0].holder, seen.waiters[0].position), ("stays", 0));
-    permit.release().succeeds().await;
-    stays.permit().await.release().succeeds().await;
-}
-
-pub(crate) async fn a_waiter_keeps_its_place_beyond_its_lease(fixture: &Fixture) {
-    let lease = Duration::from_millis(600);
-    let (client, other) = (fixture.client().await, fixture.connect(fixture.builder().lease(lease)).await);
-    let (semaphore, others) = (fixture.semaphore(&client, 1), fixture.semaphore(&other, 1));
-    let permit = semaphore.acquire().succeeds().await;
-    let first = fixture.queued(&others, named("first")).await;
-    let second = fixture.queued(&semaphore, named("second")).await;
-    tokio::time::sleep(lease + lease / 10).await;
-    permit.release().succeeds().await;
-    let first = first.permit().await;
-    assert_eq!(fixture.inspect(&semaphore).await.waiters[0].holder, "second");
-    first.release().succeeds().await;
-    second.permit().await.release().succeeds().await;
 }
 
 pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
