@@ -93,6 +93,7 @@ test('every option has a type', () => {
     label: 'l',
     lane: 'l',
     share: 1,
+    laneLimit: 1,
     lease: 100,
     atLeast: 1,
     maxHold: 100,

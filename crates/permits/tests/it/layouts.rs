@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// The variables by which a process of the other version gets the URL, and a handle of this version.
 const URL: &str = "PERMITS_TEST_LAYOUT_URL";
 const HANDLE: &str = "PERMITS_TEST_LAYOUT_HANDLE";
-const THIS: u32 = 9;
+const THIS: u32 = 10;
 const OTHER: u32 = 11;
 
 fn connect(url: &str) -> Client {

@@ -11,8 +11,7 @@ local function grant(holder, entry, weight, lease)
 end
 
 -- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit, or that of its
--- lane. Returns the units
--- granted; nil if it stays.
+-- lane. Returns the units granted; nil if it stays.
 local function grant_head(holder, room)
   local _, _, weight, lease, request, from, _, at_least, _, _, lane, _, key = parts(holder, known[holder])
   local limited = limit_of(lane)
