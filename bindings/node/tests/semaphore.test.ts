@@ -315,7 +315,7 @@ for (const [store, url] of Object.entries(STORES)) {
       assert.equal(await semaphore.tryAcquire(), null);
       await semaphore.resume();
       await semaphore.closeLine('down until Monday');
-      await assert.rejects(semaphore.acquire(), { code: 'LINE_CLOSED', details: { reason: 'down until Monday' } });
+      await assert.rejects(semaphore.acquire(), { code: 'LINE_CLOSED', details: { reason: 'down until Monday', standsStill: true } });
       await semaphore.setAlert({ wait: 30_000, waiting: 100 });
       assert.deepEqual((await semaphore.inspect()).alert, { waitMs: 30_000, waiting: 100 });
       await semaphore.setAlert();
