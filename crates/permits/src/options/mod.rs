@@ -372,7 +372,7 @@ impl AcquireOptions {
     /// While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
     /// limit for all requests of a lane: the latest counts.
     ///
-    /// Units that [cool](Self::at_least) or that a client [keeps](crate::SemaphoreBuilder::keep) count, too.
+    /// Units that [cool](Self::at_least) or that a client [keeps](crate::Semaphore::keep) count, too.
     /// What was acquired while the lane had no limit does not.
     ///
     /// A request that does not wait is refused with
