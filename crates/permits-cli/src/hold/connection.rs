@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Does what a line of this number asks for.
+    /// Carries out the wish of a line. `line` is its number, for an error.
     fn order(self: &Rc<Self>, id: &Id, wish: Wish, line: u64) -> Result<(), String> {
         let acquisition = self.acquisitions.borrow().get(id).cloned();
         let begins = matches!(wish, Wish::Acquire(_) | Wish::Adopt(_) | Wish::Call(_));

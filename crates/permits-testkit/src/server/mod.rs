@@ -18,8 +18,8 @@ use crate::process::ChildGuard;
 use crate::resp::{Connection, Resp};
 use launch::{Endpoint, Site};
 
-/// An address on loopback, for another program of a test, that no server of any test gets while this process
-/// lives.
+/// A free address on loopback, for a program that a test starts. No test gives it to a server while this
+/// process lives.
 pub fn own_address() -> SocketAddr {
     ports::own(false)
 }
