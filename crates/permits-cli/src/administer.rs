@@ -17,7 +17,7 @@ use crate::{connect, each, names, report};
 pub(crate) async fn make(semaphore: &Semaphore, change: &Change) -> Result<bool, AdminError> {
     let mut found = semaphore.change(change.clone()).await?.found;
     if let Change::Revoke { holder, token: None, reason } = change {
-        // After the revocation, since the permit itself may cool now.
+        // The list is taken after the revocation, since the permit itself may cool now.
         let listed = semaphore.inspect().await?.holders;
         for info in listed.into_iter().filter(|info| info.cooling && info.holder == *holder) {
             let (token, reason) = (Some(info.token), reason.clone());

@@ -49,11 +49,11 @@ impl Target {
             return Err(Failure::new(USAGE, "--url is empty: name a store, or leave it out"));
         }
         let builder = Client::builder(&url).prefix(prefix(common)?);
-        // Before the URL is shown, because no part of one that is not valid is known to be no password.
+        // The URL is checked before it is shown: any part of an invalid URL may be a password.
         let (address, is_server) = (builder.address()?, builder.uses_server()?);
         let store = match is_server {
             true if !url.starts_with("file:") => report::redacted(&url).trim_end_matches("?***").to_owned(),
-            // With the path, which `local:` leaves out.
+            // The address has the path, which `local:` alone leaves out.
             false if !address.starts_with("memory:") => format!("local:{address}"),
             _ => address,
         };

@@ -40,7 +40,7 @@ impl From<&Listed> for ListRow {
 /// `what` is the change in the question for several, such as `pause for 1 h`. `warns`: about a name that the
 /// store did not know, after the change, which the search for similar names would delay.
 ///
-/// With several, one that fails does not keep the others from their change, unless the store cannot be
+/// If the change of one of several semaphores fails, the others are still changed, unless the store cannot be
 /// reached.
 pub(crate) async fn change(
     common: &Common,

@@ -14,20 +14,20 @@ use crate::{report, text};
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
-/// Of `revoke`: no such holder or waiter. Of a change to several semaphores: the question was not answered
-/// with yes.
+/// `revoke` found no such holder or waiter; or the question before a change to several semaphores was not
+/// answered with yes.
 pub(crate) const NO_MATCH: u8 = 1;
-/// Of `doctor`: there is a problem.
+/// `doctor` has found a problem.
 pub(crate) const UNHEALTHY: u8 = 1;
 /// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
-/// Of `status`, `limit`, `delete` and `revoke`: no program has used the semaphore lately.
+/// No program has used the semaphore lately (`status`, `limit`, `delete`, `revoke`).
 pub(crate) const UNKNOWN: u8 = 66;
 /// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The system refuses something that is needed, such as a thread.
 pub(crate) const SYSTEM: u8 = 71;
-/// No permit in time. With `-E N` it is N if others have the units.
+/// There was no permit in time. `-E N` replaces it by N if others have the units.
 pub(crate) const NOT_NOW: u8 = 75;
 /// The permit was lost. The command was ended, or may have run without a permit for a moment.
 pub(crate) const LOST: u8 = 76;

@@ -37,7 +37,7 @@ fn page(mut command: Command) -> std::io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let below = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let verbs = command.has_subcommands();
-    // Without a date, the arguments after it would move up.
+    // The date is a space: without one, the arguments after it would move up.
     let version = concat!("permits ", env!("CARGO_PKG_VERSION"));
     let page = Page::new(command).date(" ").source(version).manual("permits");
     let mut text = Vec::new();

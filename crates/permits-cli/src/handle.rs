@@ -1,8 +1,8 @@
 //! `permits acquire`, `permits renew` and `permits release`: a permit as a text, for scripts that cannot run
 //! inside `permits run`.
 //!
-//! No process holds the permit between these calls. It ends with its lease unless `permits renew` is called
-//! in time.
+//! Between these calls no process holds the permit. The permit ends with its lease unless `permits renew` is
+//! called in time.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::thread;
@@ -106,7 +106,7 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
                 signal = signals.next_ending() => Err(NoPermit::Stopped(signal)),
             };
             if printed.is_err() {
-                // No other process has the handle.
+                // The handle was not printed, so no other process has it.
                 let _ = timeout(RELEASE_TIMEOUT, client.release(&handle)).await;
             }
             printed

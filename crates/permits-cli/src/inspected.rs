@@ -15,7 +15,7 @@ use crate::units::HeldUnits;
 pub(crate) struct ListRow {
     pub(crate) name: String,
     pub(crate) limit: Option<u32>,
-    /// With those that cool or may be kept.
+    /// Held units, including those that cool or may be kept.
     pub(crate) held: u64,
     pub(crate) waiting: u64,
     pub(crate) paused: bool,
@@ -52,7 +52,8 @@ pub(crate) enum Need {
     InUse,
     /// Paused or closed, without waiters.
     Stopped,
-    /// It may be a leftover that nothing uses, so it comes behind requests that wait.
+    /// The state cannot be read. It may be a leftover that nothing uses, so it comes behind requests that
+    /// wait.
     Unreadable,
     /// A wait that is noticed, and no reason for a look.
     Waits,

@@ -13,7 +13,7 @@ pub(crate) async fn list(common: &Common, options: &List) -> Result<u8, Failure>
     let client = connect::viewer(common, options.json).await?;
     let mut listed = inspect_all(&client, &options.under).await?;
     if options.busy {
-        // One that cannot be read may be in use.
+        // A semaphore that cannot be read may be in use.
         listed.retain(|row| !row.is_idle() || row.unreadable.is_some());
     }
     listed.sort_by(|row, other| options.sort.compare((&row.name, Some(row)), (&other.name, Some(other))));

@@ -1,6 +1,6 @@
 //! `permits`: a distributed semaphore on the command line.
 //!
-//! One file a verb, each over the public interface of the library alone. This file parses the arguments,
+//! Each verb has a file, and uses only the public interface of the library. This file parses the arguments,
 //! calls the verb, and turns its result into an exit code of [`exit`]. The command's own messages go to
 //! standard error through [`report`]. Standard output belongs to the verb, and to the program that
 //! `permits run` runs.

@@ -132,7 +132,7 @@ pub(crate) fn has(file: &impl AsFd, flags: PollFlags) -> bool {
 
 impl Progress {
     fn write_all(&self, queue: &mpsc::Receiver<String>) {
-        // Not locked for the whole time: the end of the process flushes standard output.
+        // Standard output is locked for each line only, because the end of the process flushes it.
         for line in queue {
             let mut stdout = io::stdout();
             if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {

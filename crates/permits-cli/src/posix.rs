@@ -51,7 +51,7 @@ static SENT: AtomicU64 = AtomicU64::new(0);
 /// As [`SENT`], from the kernel: the driver of a terminal.
 static RAISED: AtomicU64 = AtomicU64::new(0);
 
-/// Who sent a signal since it was last asked for.
+/// Who has sent a signal since the last call of [`senders`].
 pub(crate) struct Senders {
     pub(crate) process: bool,
     pub(crate) kernel: bool,
@@ -89,7 +89,7 @@ fn is_to_thread(_: &libc::siginfo_t) -> bool {
     false
 }
 
-/// Who sent `signal` since the last call.
+/// Returns who has sent `signal` since the last call.
 pub(crate) fn senders(signal: Signal) -> Senders {
     let take = |senders: &AtomicU64| senders.fetch_and(!bit(signal), Ordering::SeqCst) & bit(signal) != 0;
     Senders { process: take(&SENT), kernel: take(&RAISED) }

@@ -86,7 +86,7 @@ async fn unique_match(semaphore: &Semaphore, beginning: &str) -> Result<Option<S
     let Inspection { name, holders, waiters, .. } = inspection;
     let names =
         holders.into_iter().map(|info| info.holder).chain(waiters.into_iter().map(|info| info.holder));
-    // One name may hold, and have grants that cool.
+    // A name may hold a permit and have cooling grants, so a set.
     let mut found: BTreeSet<String> = names.filter(|name| name.starts_with(beginning)).collect();
     match (found.pop_last(), found.len()) {
         (found, 0) => Ok(found),

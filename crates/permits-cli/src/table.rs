@@ -31,7 +31,7 @@ pub(crate) struct Row<const N: usize> {
 /// A text at the end of a line.
 #[derive(Default)]
 pub(crate) struct Text {
-    /// From the longest to the shortest. One of them is always shown.
+    /// The same text in several lengths, the longest first. One of them is always shown.
     pub(crate) forms: Vec<String>,
     /// A text after the longest form, cut off at the end of the line.
     pub(crate) rest: String,

@@ -35,11 +35,11 @@ pub(crate) fn unlisted_units(inspection: &Inspection) -> u64 {
 /// The held units of one semaphore that differ from those at work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct HeldUnits {
-    /// Those that cool.
+    /// Held units that cool.
     pub(crate) cooling: u64,
-    /// Those that may be kept, of the listed holders.
+    /// Held units of listed holders whose sessions may keep them.
     pub(crate) may_be_kept: u64,
-    /// Not all holders are listed.
+    /// True if not all holders are listed.
     #[serde(skip)]
     pub(crate) is_partial: bool,
 }
@@ -58,7 +58,8 @@ impl HeldUnits {
         held.saturating_sub(self.cooling)
     }
 
-    /// Such as `cooling 20, 3 may be kept`, with a `+` if there may be more; `None` if none is known.
+    /// A text such as `cooling 20, 3 may be kept`, with a `+` if there may be more; `None` if neither is
+    /// known.
     pub(crate) fn text(self) -> Option<String> {
         let Self { cooling, may_be_kept, is_partial } = self;
         let more = if is_partial { "+" } else { "" };

@@ -50,9 +50,9 @@ pub struct Acquisition {
 /// The stage of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// To be sent, for the first time or again.
+    /// The request is to be sent, for the first time or again.
     Unsent,
-    /// Sent, in a call that has not returned.
+    /// The request was sent, in a call that has not returned.
     InFlight,
     /// The caller has given up while the call was in flight. A release is behind the call, and has not
     /// returned.
@@ -60,7 +60,7 @@ pub enum Stage {
         /// The call has returned: the store had granted or queued it.
         stored: bool,
     },
-    /// In the queue.
+    /// The request waits in the queue.
     Waiting,
     /// Granted; the replicas are being asked whether they have the grant.
     Unconfirmed(Grant),
@@ -187,12 +187,12 @@ pub enum Effect {
 }
 
 impl Acquisition {
-    /// One that is to be sent.
+    /// An acquisition whose request is to be sent.
     pub fn new(now: Moment) -> Self {
         Self { stage: Stage::Unsent, extended_at: now, last_answer_us: 0, may_be_stored: false }
     }
 
-    /// One that the session does not know, or no longer knows.
+    /// An acquisition that the session does not know, or no longer knows.
     pub fn ended() -> Self {
         Self { stage: Stage::Ended, ..Self::new(Moment::from_micros(0)) }
     }
@@ -231,7 +231,8 @@ impl Acquisition {
                 self.may_be_stored |= failure.outcome_unknown;
                 self.end(self.may_be_stored)
             }
-            // Before the call has returned, its outcome decides: that of an acquisition that has ended.
+            // If the call has not returned yet, its outcome arrives at an ended acquisition, and is handled
+            // as such.
             (Stage::Withdrawn { stored }, Input::ReleaseReturned { ended }) => self.end(stored && !ended),
             // Released while its call was in flight, which may be executed later.
             (Stage::Ended, Input::AcquireFailed(Failure { outcome_unknown: true, .. })) => self.end(true),
@@ -252,7 +253,7 @@ impl Acquisition {
             (Stage::Waiting, Input::Renewed(RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_), _)) => {
                 self.end(false)
             }
-            // Its place in the queue is lost. It goes to the back.
+            // The request has lost its place in the queue. It goes to the back.
             (Stage::Waiting, Input::Renewed(_, times)) => self.lost_place(times),
 
             (Stage::Unconfirmed(_), Input::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_), times)) => {
@@ -290,7 +291,7 @@ impl Acquisition {
             {
                 self.granted(grant, terms, now)
             }
-            // No caller waits for it. If its release is on its way, another one changes nothing.
+            // No caller waits for the permit. If its release is on its way, another one changes nothing.
             (
                 Stage::Ended,
                 Input::Pushed(EventKind::Granted(_))

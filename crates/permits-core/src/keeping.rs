@@ -29,11 +29,11 @@ pub struct Keeping {
 pub enum Notice {
     /// A reply of the store.
     Reply {
-        /// No request needs units.
+        /// True if no request needs units.
         keepable: bool,
         /// The limit.
         limit: u32,
-        /// It came by the connection that recalls come by. Otherwise one may have overtaken it.
+        /// True if the reply came by the connection of the recalls. Otherwise a recall may have overtaken it.
         in_order: bool,
     },
     /// Others need units, or the limit was changed.

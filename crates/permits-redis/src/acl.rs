@@ -27,8 +27,8 @@ pub struct AclRules {
 /// then those that some programs need. The rules are arguments of `ACL SETUSER name`, in this order, in one
 /// call or in several.
 ///
-/// They revoke all earlier permissions of the user, and leave its passwords. A new user has no password, and
-/// cannot log in until an operator sets one.
+/// The rules revoke all earlier permissions of the user, and leave its passwords as they are. A new user has
+/// no password, and cannot log in until an operator sets one.
 ///
 /// # Errors
 /// [`InvalidInput`] if the prefix is not valid.
@@ -83,7 +83,7 @@ enum Need {
     Alone,
     /// Sessions in a cluster.
     Cluster,
-    /// For a feature that not every program uses.
+    /// Programs that use an optional feature.
     Optional,
 }
 
@@ -94,7 +94,7 @@ enum Argument {
     Key,
     /// A channel of the form that sessions have, without a subscriber.
     Channel,
-    /// This text.
+    /// A fixed text.
     Text(&'static str),
 }
 

@@ -37,7 +37,7 @@ impl Failure {
 }
 
 impl From<Failure> for StoreError {
-    /// For a server that the URL does not name as a node of a cluster.
+    /// Converts a failure at a server whose URL does not say that it belongs to a cluster.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Moved(to) | Failure::Ask(to) => {
@@ -168,7 +168,7 @@ fn of_tls(error: &rustls::Error) -> StoreError {
             Alert::CertificateRequired => {
                 "the server requires a client's certificate: ?tls_cert=/path/client.pem&tls_key=/path/client.key"
             }
-            // In TLS 1.2 also the alert for a missing certificate.
+            // In TLS 1.2 a missing certificate gives this alert, too.
             Alert::HandshakeFailure => {
                 "the server refuses the TLS handshake: it may require a client's certificate \
                  (?tls_cert=/path/client.pem&tls_key=/path/client.key), or other ciphers"
@@ -212,7 +212,7 @@ pub(crate) fn text(error: &RespError) -> String {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => "the connection was closed by the other side".into(),
-            // With a text it is this crate's.
+            // A timeout with a text comes from this crate.
             io::ErrorKind::TimedOut if io.get_ref().is_none() => "the connection timed out".into(),
             // The system's message, without the number.
             _ => {
@@ -241,7 +241,7 @@ fn tls_error(io: &io::Error) -> Option<&rustls::Error> {
 /// The message of the server's error.
 fn of_parts(code: &str, whole: &str) -> String {
     let detail = bare(whole);
-    // Before 7.0 the code of an error in a script is in its text.
+    // Before 7.0, the text of an error in a script contains its code.
     let has_code = whole.contains("@user_script:") && detail.split(' ').next().is_some_and(is_code);
     match detail {
         "" => code.to_owned(),
@@ -258,9 +258,8 @@ fn bare(detail: &str) -> &str {
         Some(at) if detail.contains("@user_script") => &detail[..at],
         _ => detail,
     };
-    // Before 7.0:
-    // `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM command not allowed`, with
-    // the line only once if the command itself has failed.
+    // A server before 7.0 says `Error running script (call to f_6b…): @user_script:7: @user_script: 7: -OOM
+    // command not allowed`, with the line only once if the command itself has failed.
     match detail.rsplit_once("@user_script:") {
         Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, text)| text).trim_start_matches('-'),
         None => detail,
@@ -273,12 +272,11 @@ pub(crate) fn needs_reconnect(error: &RespError) -> bool {
 }
 
 fn of_server(reason: String) -> StoreError {
-    // Before 7.0 the error of a command in a script is inside a text that begins with ERR.
+    // Before 7.0, a text that begins with ERR contains the error of a command in a script.
     if NOT_NOW.iter().any(|code| has(&reason, code)) || reason.contains("max number of clients") {
         StoreError::Unreachable { reason }
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
-        // In a script before 7.0; and when the client selects a database, since it keeps only the text of
-        // that error.
+        // These texts come without a code from a script before 7.0, and from selecting a database.
         || ["can't run this command", "can't access at least one", "has no permissions"]
             .iter()
             .any(|text| reason.contains(text))

@@ -81,7 +81,7 @@ pub struct Block<'a> {
 /// How a block is run, by its info words. `CONTRIBUTING.md` explains them.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Run<'a> {
-    /// No words: by the runner of its language.
+    /// The block has no words, and the runner of its language runs it.
     Alone,
     /// `copies=4 post.sh=8/1`: four copies at once, which call `post.sh` 8 times, and once at once at most.
     Copies(usize, Vec<(&'a str, usize, usize)>),

@@ -41,7 +41,7 @@ pub struct Case {
     steps: Vec<&'static str>,
 }
 
-/// What a case has shown of a driver.
+/// The result of a case with a driver.
 #[derive(Debug)]
 pub enum Outcome {
     /// The client does what the case says.
@@ -70,7 +70,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// What cases run against.
+/// The store and the driver that cases run against.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The driver: a program and its arguments.
@@ -295,7 +295,7 @@ struct Program {
     /// Closed at the end.
     input: Option<ChildStdin>,
     lines: Lines,
-    /// What its `hello` has.
+    /// The operations that its `hello` lists.
     has: BTreeSet<String>,
     /// Events that have been read, and not been expected yet.
     events: Vec<Value>,

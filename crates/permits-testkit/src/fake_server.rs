@@ -143,7 +143,7 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         while let Some(command) = read_command(&mut reader) {
             let mut verb = command[0].to_ascii_uppercase();
-            // Without keys it is a check of a script while a client connects, and no operation.
+            // A script call without keys is a check while a client connects, and no operation.
             if verb == "EVALSHA" && command.get(2).is_some_and(|keys| keys == "0") {
                 verb = "EVAL".to_owned();
             }

@@ -71,7 +71,7 @@ impl Forked {
 impl Drop for Forked {
     fn drop(&mut self) {
         if let Some(pid) = self.pid {
-            // Not waited for yet, so the pid is the child's.
+            // Nobody has waited for the child yet, so the pid is still the child's.
             let _ = kill_process(pid, Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
         }

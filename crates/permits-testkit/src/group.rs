@@ -1,7 +1,7 @@
 //! Servers of one deployment: the common part of clusters and sentinels.
 //!
-//! It has the options that they share, and the one way to wait for their agreement: a poll of all members
-//! that names the first difference.
+//! The module has the options that they share, and the one way to wait for their agreement: a poll of all
+//! members that names the first difference.
 
 use std::time::{Duration, Instant};
 use std::{fmt, thread};

@@ -17,8 +17,8 @@
 //! Nothing is left behind: a child process ends with its guard, also when the test panics, and on Linux also
 //! when the test process is killed.
 //!
-//! What fails in the kit itself panics, and no doc of an item repeats that: a program that is missing, a
-//! server that does not start or answer, a process that has ended, a wait that hangs.
+//! A failure of the kit itself panics, and the docs of its items do not repeat that. Examples: a missing
+//! program, a server that does not start or answer, a process that has ended, a wait that hangs.
 //!
 //! # Examples
 //!

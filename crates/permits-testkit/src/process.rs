@@ -267,7 +267,7 @@ impl Lines {
 
 /// The path by which a program starts itself again, also after a build has replaced its file (on Linux).
 pub fn own_program() -> PathBuf {
-    // By number: another program between may start it, such as taskset.
+    // The path names the process by number, because a program such as taskset may start this one.
     let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     if running.exists() { running } else { env::current_exe().expect("a program knows where it is") }
 }

@@ -129,8 +129,8 @@ fn skip(skipped: bool, reason: std::fmt::Arguments<'_>) -> bool {
     if skipped {
         let thread = thread::current();
         let test = thread.name().unwrap_or("a test");
-        // Not by `eprintln!`, which the harness captures when a test passes. One write, because other tests
-        // write, too.
+        // The line bypasses `eprintln!`, which the harness captures when a test passes. It is one write,
+        // because other tests write, too.
         let _ = io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes());
     }
     skipped

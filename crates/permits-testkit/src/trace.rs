@@ -76,7 +76,8 @@ impl<'a> TracedThread<'a> {
             match status.stopping_signal() {
                 Some(SYSTEM_CALL_STOP) if self.enters_a_counted_call() => return true,
                 Some(SYSTEM_CALL_STOP) => {}
-                // To be delivered. The status of any other stop has an event in its upper half.
+                // A signal that is to be delivered. The status of any other stop has an event in its upper
+                // half.
                 Some(signal) if status.as_raw() >> 16 == 0 => self.signal = signal,
                 _ => {}
             }

@@ -1,6 +1,6 @@
 //! The way of `run`, `hold` and `acquire` to a permit: connect, wait in line, and on a failure say why.
 //!
-//! One permit, or those of `--also` with it: always as a set, so that there is one way.
+//! One permit, or several with `--also`. Both are acquired as a set, so that there is one way.
 
 mod caller;
 mod hint;
@@ -369,7 +369,7 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
         (AcquireError::AlreadyHeld { holder }, _) => {
             let lease = reason::lease_of(line, holder).await;
             let failure = Failure::from(error);
-            // Of a holder that has died it is the time until the name is free.
+            // If the holder has died, this is the time until its name is free.
             return match lease {
                 None => failure,
                 Some(left) => {

@@ -1,10 +1,10 @@
 //! The line on standard error during a wait.
 //!
-//! On a terminal one line is rewritten in place. On another stream a line of its own is written: after 10 s
-//! and then every minute; with `-v`, or if the wait cannot end, at once. The store is inspected only for a
-//! line that is written.
+//! On a terminal, one line is rewritten in place. On any other stream, a new line is written after 10 s and
+//! then every minute, or at once with `-v` or if the wait cannot end. The store is inspected only for a line
+//! that is written.
 //!
-//! With `--also` it is about the line in which the request waits now. The position comes from the
+//! With `--also`, the report is about the line in which the request waits now. The position comes from the
 //! acquisition, which costs the store nothing. The reason comes from an inspection of a few holders, at most
 //! every 10 s.
 
@@ -47,7 +47,7 @@ async fn show_in_place(line: impl Fn() -> Line, began: Instant) -> Infallible {
     let (mut reason, mut reason_of, mut reason_due) = (Reason::default(), String::new(), began);
     loop {
         sleep_until(next).await;
-        // In the background the terminal's last line belongs to another program.
+        // If this process is in the background, the terminal's last line belongs to another program.
         if report::in_foreground() {
             let line = line();
             if reason_due <= Instant::now() || reason_of != line.semaphore.name() {

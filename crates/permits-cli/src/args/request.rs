@@ -181,7 +181,7 @@ impl Request {
 // The other semaphores of a request for several permits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Others {
-    // No documentation comment: rustdoc would take the brackets for links.
+    // The help is an attribute here, because rustdoc would take the brackets in a doc comment for links.
     #[arg(
         long,
         value_name = "SEMAPHORE",

@@ -16,7 +16,7 @@ use crate::clock::milliseconds;
 #[derive(Debug, Clone)]
 pub(crate) enum Handle {
     Text(Box<PermitHandle>),
-    /// On standard input.
+    /// The handle is read from standard input.
     Input,
 }
 

@@ -1,8 +1,8 @@
 //! Text below the options in `--help` and the manual pages.
 //!
-//! It consists of blocks with an empty line between them: a heading that ends with a colon, then indented
-//! lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the length
-//! of the lines, because a manual page indents them in 80 columns.
+//! The text consists of blocks with an empty line between them: a heading that ends with a colon, then
+//! indented lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the
+//! length of the lines, because a manual page indents them in 80 columns.
 
 /// The exit codes of every verb that asks a store, after the verb's own, and that of an unknown name.
 macro_rules! exit_codes {

@@ -28,7 +28,7 @@ use crate::report;
 pub(super) struct Acquisition {
     pub(super) id: Id,
     name: String,
-    /// Its grant counts for some time.
+    /// True if the request has `at_least`.
     counts: bool,
     stage: RefCell<Stage>,
     /// The end that was asked for.
@@ -37,7 +37,7 @@ pub(super) struct Acquisition {
     count: Cell<Option<u32>>,
     /// The permit is to be handed over at its end.
     is_handed_over: Cell<bool>,
-    /// What the task is to do to the permit, and the number of the line that asked for it.
+    /// The operation that the task has to do on the permit, and the number of the line that asked for it.
     operation: Cell<Option<(Operation, u64)>>,
     /// The task does it.
     is_operating: Cell<bool>,
@@ -49,7 +49,7 @@ pub(super) struct Acquisition {
 #[expect(clippy::large_enum_variant, reason = "a box would be one more piece of memory for each id")]
 pub(super) enum Stage {
     Waiting(Acquire),
-    /// For permits of several semaphores, all or none.
+    /// The request waits for permits of several semaphores, all or none.
     Several(Box<Several>),
     Adopting(Reply<Permit, AdoptError>),
     /// The request of the command line, which also connects.
@@ -91,9 +91,9 @@ enum Shown {
 
 /// The reason why permits were not released.
 enum Fault {
-    /// One was lost, of this semaphore if it is known.
+    /// A permit was lost, of this semaphore if it is known.
     Lost(Option<String>, Lost),
-    /// There was none, or the store did not confirm the release.
+    /// No permit was granted, or the store did not confirm the release.
     Failed(Failure),
 }
 
@@ -161,7 +161,7 @@ impl Acquisition {
                 self.asked.notify_one();
                 Ok(())
             }
-            // Its last event is the answer.
+            // The last event of the acquisition is the answer.
             Stage::Ending => Ok(()),
             _ => Err("nothing is held yet"),
         }
@@ -307,7 +307,7 @@ impl Acquisition {
         };
         let acquired = match requested {
             Some(requested) => {
-                // In a box, because it would enlarge the task of every request.
+                // The future is in a box, because it would enlarge the task of every request.
                 let permits = Box::pin(requested.permits(self.end_asked(), pending()));
                 permits.await.map(|(_, permits)| permits)
             }

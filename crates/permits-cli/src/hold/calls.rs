@@ -12,7 +12,7 @@ pub(super) const MAX_CALLS: usize = 64;
 /// A call to the store.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// With at most `max` holders and waiters each.
+    /// An inspection that lists at most `max` holders and `max` waiters.
     Inspect {
         name: String,
         max: Option<u32>,

@@ -1,4 +1,4 @@
-//! One program: its lines, its requests and its events.
+//! The connection to one program: its lines, its requests and its events.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ pub(super) enum Form {
     Many(Client, Rc<Place>),
 }
 
-/// One of the requests of all programs, until it is dropped.
+/// A request's place among those that all programs may have at once. Dropping it frees the place.
 pub(super) type Place = Rc<()>;
 
 /// The requests of a program, and what they share.
@@ -72,7 +72,7 @@ impl Connection {
         while !self.acquisitions.borrow().is_empty() {
             self.is_empty.notified().await;
         }
-        // What is asked for at the end of the lines is answered, unless the store is slow.
+        // Calls from the last lines still get their answers, unless the store is slow.
         let answered = async {
             while !self.calls.borrow().is_empty() {
                 self.is_empty.notified().await;

@@ -16,7 +16,7 @@ pub(super) const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// An orderly end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    /// By a line.
+    /// A line asked for the end.
     Asked,
     InputClosed,
     ConnectionClosed,

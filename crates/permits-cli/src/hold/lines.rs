@@ -1,7 +1,7 @@
 //! The lines of a program: those on standard input, read by a thread of their own since a read of a terminal
 //! or a pipe cannot be cancelled, or those on a socket.
 //!
-//! What is read ahead is bounded: two chunks and a line. A program that writes more waits.
+//! At most two chunks and a line are read ahead. A program that writes more has to wait.
 
 use std::io::{self, BufRead as _};
 
@@ -23,9 +23,9 @@ const CHUNK: usize = 8 * 1024;
 
 /// A line.
 pub(super) struct Line {
-    /// From 1, empty lines included.
+    /// The line's number, from 1 on. Empty lines count.
     pub(super) number: u64,
-    /// Without the spaces around it. Never empty. An error says why it is not read.
+    /// The text without the spaces around it, never empty; or the reason why the line cannot be read.
     pub(super) text: Result<String, String>,
 }
 
@@ -54,7 +54,7 @@ impl Lines {
         Ok(Self::from(Source::Standard(chunks)))
     }
 
-    /// Those on a socket.
+    /// The lines that arrive on a socket.
     pub(super) fn of(socket: OwnedReadHalf) -> Self {
         Self::from(Source::Socket(socket))
     }
@@ -66,7 +66,7 @@ impl Lines {
 
     /// The next line that is not empty, or `None` at the end. Cancel safe.
     ///
-    /// Before it reads more, other tasks run: so the requests of a chunk are begun before those of the next.
+    /// Other tasks run before it reads more, so the requests of one chunk begin before those of the next.
     pub(super) async fn next(&mut self) -> Option<Line> {
         let mut has_ended = false;
         loop {

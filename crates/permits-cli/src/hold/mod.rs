@@ -4,8 +4,8 @@
 //! released when the program says so, closes its end, or ends. Until then it is kept, also through a Ctrl-C,
 //! which reaches the whole process group: the program may still use the resource.
 //!
-//! There is one machine for one permit, for any number of them (`--many`), and for those of several programs
-//! (`--listen`). A program is a [`Connection`], with an [`Acquisition`] for each of its requests.
+//! One permit, any number of permits (`--many`) and the permits of several programs (`--listen`) share one
+//! machine. A program is a [`Connection`], with an [`Acquisition`] for each of its requests.
 //! `permits hold NAME` is a connection whose only request comes from the command line: [`Form`] has the
 //! difference.
 //!
@@ -117,7 +117,7 @@ async fn many(common: &Common, label: String) -> Result<u8, Failure> {
 /// Holds permits for the programs that connect to the socket at `path`.
 async fn listen(common: &Common, path: &Path, label: String) -> Result<u8, Failure> {
     let mut signals = Signals::ending().map_err(Failure::system)?;
-    // Before there are other threads, which may make files: its mode is set by the umask.
+    // The socket is bound while there is no other thread, which may make files: its mode is set by the umask.
     let start = async { Ok::<_, Failure>((Socket::bind(path).await?, connect(common, label, None).await?)) };
     let (socket, client) = tokio::select! {
         biased;

@@ -39,7 +39,7 @@ const KINDS: [(&str, &[&str]); 11] = [
 /// The fields of one of the requests of `also`, beside its options.
 const OF_ALSO: [&str; 3] = ["acquire", "limit", "require_limit"];
 
-/// What a program may write, for the first event: each kind of line, and each option of a request.
+/// The kinds of lines and the options of a request that a program may write. The first event lists them.
 pub(super) fn known() -> Vec<&'static str> {
     let (_, of_acquire) = KINDS[0];
     let kinds = KINDS.iter().map(|(kind, _)| *kind);
@@ -74,7 +74,7 @@ pub(super) enum Wish {
     Operate(Operation),
 }
 
-/// What is done to a permit that stays held.
+/// An operation on a permit that stays held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Renew,
@@ -106,7 +106,7 @@ pub(super) struct One {
     pub(super) name: String,
     pub(super) limit: Limit,
     pub(super) options: AcquireOptions,
-    /// Its grant counts for some time, so its release may correct the units.
+    /// True if the request has `at_least`, so its release may correct the units.
     pub(super) counts: bool,
 }
 

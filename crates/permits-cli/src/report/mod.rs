@@ -143,7 +143,8 @@ pub(crate) fn start() {
 
 /// Starts the writing thread.
 fn start_writing() -> io::Result<()> {
-    // Not `io::stderr`, because a panicking thread takes its lock.
+    // The thread writes to a copy of standard error, because a panicking thread takes the lock of
+    // `io::stderr`.
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     std::thread::Builder::new().name("stderr".into()).spawn(move || write_queued(stderr))?;
     Ok(())
@@ -281,7 +282,8 @@ fn with_time(mut object: Value) -> String {
 /// Shows the status line in place of the previous one. Only for a stream that is [`in_place`]. A status line
 /// is skipped while the reader is behind, because the next one is newer.
 pub(crate) fn show_status(line: &str) {
-    // One column less than there are, because terminals differ in the cursor's position after a full line.
+    // The line leaves the last column empty, because terminals differ in the cursor's position after a full
+    // line.
     let line = text::truncate(&text::printable(&redacted(&format!("permits: {line}"))), columns() - 1);
     let mut state = state();
     if state.is_idle() {

@@ -14,7 +14,7 @@ pub(crate) fn redacted(text: &str) -> String {
         let is_query = |query: &str| query.contains('@') || !query.is_empty() && !query.starts_with(' ');
         let query = piece.split_once('?').filter(|(_, query)| is_query(query));
         let (location, query) = query.map_or((piece, None), |(location, query)| (location, Some(query)));
-        // After an `@` in a possible query, or a password with a question mark, no part is safe to show.
+        // The `@` may be in a query, or follow a password with a question mark: then no part is safe to show.
         let shown = if query.is_some_and(|query| query.contains('@')) { "" } else { location };
         let (user, shown) = match shown.rfind('@') {
             // The words of a hint, which says how to write a password.

@@ -29,9 +29,9 @@ pub(super) struct Child {
 /// The end of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ended {
-    /// It exited with this code.
+    /// The command exited with this code.
     Code(u8),
-    /// This signal ended it.
+    /// This signal ended the command.
     Signal(i32),
 }
 
@@ -221,7 +221,7 @@ fn ended(status: WaitStatus) -> Option<Ended> {
 /// group.
 #[cfg(target_os = "linux")]
 pub(super) fn adopt_orphans() {
-    // Without it, the end of the group is noticed later.
+    // If the call fails, the end of the group is only noticed later.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 

@@ -46,7 +46,8 @@ const MAX_FIRST_LINE: u64 = 256;
 pub(crate) async fn run(common: &Common, options: Run) -> Result<u8, Failure> {
     let caller = Caller::Command(&options.command);
     let requested = Requested::new(common, &options.name, &options.request, &options.others.also, caller)?;
-    // Before the wait, and before a word that was taken for the name makes a semaphore.
+    // The command is looked for before the wait, and before a mistyped argument that looks like the name
+    // makes a semaphore.
     if is_missing(&options.command[0]) {
         return Err(not_started(&options.command[0], &io::ErrorKind::NotFound.into(), &options));
     }
@@ -174,7 +175,7 @@ fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
 /// Returns true if the system would find no such program.
 fn is_missing(program: &OsStr) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
-    // What cannot be seen may be there.
+    // A permission error does not prove that the file is missing.
     let is_missing = |path: &PathBuf| match fs::metadata(path) {
         Err(error) => matches!(error.kind(), NotFound | NotADirectory),
         Ok(_) => false,

@@ -75,10 +75,11 @@ impl Signals {
 
     fn add(&mut self, signals: &[Signal]) -> io::Result<()> {
         for &signal in signals {
-            // With SIGCHLD ignored, the system would discard the child's exit status.
+            // A handler for SIGCHLD is always set: if it were ignored, the system would discard the child's
+            // exit status.
             if signal == Signal::CHILD || !posix::is_ignored(signal) {
                 self.streams.push((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?));
-                // After that, since one may be pending.
+                // The signal is unblocked last, since one may be pending.
                 posix::unblock(signal);
             }
         }

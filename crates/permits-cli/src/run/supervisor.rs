@@ -1,6 +1,6 @@
 //! Supervision of the command: signals, the terminal, and the loss of a permit.
 //!
-//! With `--also` there are several permits; *the permit* below is then the one of them that ends first.
+//! With `--also` there are several permits, and *the permit* below means the one that ends first.
 //!
 //! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command gets
 //! SIGTERM early enough to be killed before the deadline. If the permit is lost at once, because an operator
@@ -131,11 +131,11 @@ impl fmt::Display for Fault {
 /// The receivers of a SIGINT that has to be passed on after the command's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
-    /// No receiver.
+    /// Nobody gets the signal.
     None,
-    /// This process, for the sake of its parent.
+    /// This process gets it, so that its parent sees how it ended.
     Own,
-    /// The whole group of this process, because the terminal signalled the command's group alone.
+    /// The whole group of this process gets it, because the terminal has signalled the command's group alone.
     Group,
 }
 
@@ -235,7 +235,7 @@ impl Supervisor {
         let Some(terminal) = self.terminal.as_ref().filter(|it| it.is_of(group) || it.is_ours()) else {
             return false;
         };
-        // From now on the command gets it when it asks.
+        // From now on the command gets the terminal when it asks.
         self.wants_terminal = false;
         terminal.take_back_from(group);
         let _ = kill_current_process_group(Signal::CONT);

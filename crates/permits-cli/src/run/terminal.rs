@@ -45,7 +45,7 @@ fn is_member(process: i32, group: Pid) -> bool {
     stat(process).is_some_and(|stat| stat.is_alive && stat.group == group.as_raw_pid())
 }
 
-/// What is used of a process's line `pid (name) state parent group …`.
+/// The parts in use of a process's line `pid (name) state parent group …`.
 #[cfg(target_os = "linux")]
 struct Stat {
     is_alive: bool,
@@ -80,15 +80,15 @@ fn is_below(_: Pid, _: Pid) -> bool {
 #[cfg(target_os = "linux")]
 const MAX_DEPTH: usize = 1000;
 
-/// Where the foreground is.
+/// The process group that has the terminal's foreground.
 pub(super) enum Foreground {
-    /// At this process's group.
+    /// The group of this process.
     Own,
-    /// At the command's group.
+    /// The command's group.
     Command,
-    /// At a group that a process of the command has made, such as the command of a `permits run` in it.
+    /// A group that a process of the command has made, such as a `permits run` inside the command.
     Below,
-    /// At another job, or nowhere.
+    /// Another job's group, or no group.
     Elsewhere,
 }
 
@@ -133,7 +133,7 @@ impl Terminal {
         tcgetpgrp(&*self.device) == Ok(group)
     }
 
-    /// Where the foreground is, seen from this process and its command, the leader of `command`.
+    /// Returns which group has the foreground. `command` is the leader of the command's group.
     pub(super) fn foreground(&self, command: Pid) -> Foreground {
         match tcgetpgrp(&*self.device) {
             Ok(group) if group == self.own_group => Foreground::Own,
@@ -181,7 +181,7 @@ impl Terminal {
     /// foreground: the modes of other jobs are theirs.
     pub(super) fn restore_modes(&self) {
         let (Some(before), Ok(now)) = (&self.modes, tcgetattr(&*self.device)) else { return };
-        // Not after the output, which Ctrl-S may hold up.
+        // The modes are set at once, and not after the output, which Ctrl-S may hold up.
         let set = || tcsetattr(&*self.device, OptionalActions::Now, before);
         // Fails if the terminal is gone.
         let _ = posix::with_blocked(Signal::TTOU, set);

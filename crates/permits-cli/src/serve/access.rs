@@ -49,7 +49,7 @@ impl Token {
             |problem: String| Failure::new(USAGE, format!("the token file {} {problem}", path.display()));
         let unreadable = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
         let file = File::open(path).map_err(unreadable)?;
-        // Of the open file, because the path may lead to another one by now.
+        // The mode of the open file counts, because the path may lead to another file by now.
         let mode = file.metadata().map_err(unreadable)?.mode();
         if mode & 0o007 != 0 {
             let remedy = format!("chmod 600 {}", shell_word(&path.to_string_lossy()));

@@ -88,7 +88,7 @@ impl App {
     }
 
     pub(super) async fn check_health(&self) -> Result<(), String> {
-        // Under the lock, so that any number of clients costs one check.
+        // The check runs under the lock, so that any number of clients causes only one.
         let mut health = self.health.lock().await;
         if let Some((checked, result)) = &*health
             && checked.elapsed() < HEALTH_VALID

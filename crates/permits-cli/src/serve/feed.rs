@@ -1,6 +1,6 @@
 //! [`Feed`]: the state of the store, for all clients together.
 //!
-//! One loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot
+//! A loop reads the semaphores, stores a [`StoreSnapshot`] and broadcasts the changes since the snapshot
 //! before. However many clients there are, the store gets one read when it is due by the rule of
 //! [`reader`](crate::reader). While no client wants data, a read every [`IDLE`] fills the graphs.
 
@@ -79,18 +79,18 @@ pub(super) struct Texts {
 #[derive(Debug, Clone)]
 pub(super) struct FeedRow {
     pub(super) json: ListRow,
-    /// Its largest lanes, up to [`MAX_LANES`].
+    /// The largest lanes, up to [`MAX_LANES`].
     pub(super) lanes: Vec<LaneInfo>,
     /// The place in the order of those that get metrics and history, from 0 on.
     pub(super) place: usize,
     /// The time of the last grant that is known, in milliseconds since 1970, by the youngest holder or by a
     /// read that found grants since the read before; 0 if there is none.
     granted_ms: u64,
-    /// Of everything that is reported as a change: all but the times, which change with each read.
+    /// A hash of everything that counts as a change: of all but the times, which change with each read.
     fingerprint: u64,
 }
 
-/// By name.
+/// The semaphores by name.
 type Rows = BTreeMap<String, FeedRow>;
 
 /// The changes from one snapshot to the next.
@@ -239,7 +239,7 @@ impl Feed {
         let snapshot = StoreSnapshot { number, at_ms, duration, error, rows, omitted, texts, finished, next };
         let change = Change::between(earlier, Arc::new(snapshot));
         self.latest.send_replace(change.snapshot.clone());
-        // Without receivers there is no client to notify.
+        // The send fails if no client listens.
         if let Some(change) = change.worth_sending(earlier) {
             let _ = self.changes.send(Arc::new(change));
         }
@@ -283,8 +283,8 @@ impl Feed {
     /// The newest snapshot, and all changes after it.
     pub(super) async fn follow(&self) -> (Arc<StoreSnapshot>, broadcast::Receiver<Arc<Change>>) {
         let changes = self.changes.subscribe();
-        // In this order, so that no change lies between the two. A change that is in the snapshot has its
-        // number.
+        // Subscribe first, so that no change is lost between the two. A change that the snapshot contains
+        // already is known by its number.
         (self.fresh().await, changes)
     }
 

@@ -39,7 +39,8 @@ pub(super) struct Point {
     pub(super) at_ms: u64,
     pub(super) limit: Option<u32>,
     pub(super) held: u64,
-    /// Those of the held units that cool.
+    /// Cooling units, included in `held`: their holders have left, and they stay taken until `at_least` has
+    /// passed.
     pub(super) cooling: u64,
     pub(super) waiting: u64,
     #[serde(flatten)]
@@ -71,7 +72,7 @@ pub(super) struct History {
 pub(super) struct Recorded {
     /// The time of the last read, in milliseconds since 1970.
     pub(super) at_ms: u64,
-    /// No points of this semaphore are kept, because there is no place.
+    /// True if no points of this semaphore are kept, because there is no room for them.
     pub(super) omitted: bool,
     pub(super) points: Vec<Point>,
 }
@@ -359,7 +360,7 @@ pub(super) mod tests {
         let sum = merged.passed.waits.expect("they waited");
         assert_eq!((merged.held, merged.passed.grants), (4, 40));
         assert_eq!((sum.total_us, sum.number()), (10_000_000, 20));
-        // Those of the first point of all are unknown.
+        // The grants of the very first point are unknown.
         let grants: u64 = points.iter().map(|point| point.passed.grants).sum();
         assert_eq!(grants, 2_000 - 2 * 19);
     }
@@ -367,7 +368,7 @@ pub(super) mod tests {
     #[test]
     fn older_points_lose_no_peak_of_the_units_at_work() {
         let mut history = History::default();
-        // At work, then cooling, with more that cool later.
+        // Three units are held, then cool, and a fourth joins them.
         for (second, held, cooling) in
             [(41, 3, 0), (50, 3, 3), (55, 4, 4), (345, 4, 4), (346, 4, 4), (400, 0, 0)]
         {

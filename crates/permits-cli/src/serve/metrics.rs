@@ -275,7 +275,8 @@ fn waits(text: &mut String, snapshot: &StoreSnapshot, max: usize, format: Format
     let help =
         "Time that requests waited in line until they were granted, since the store has the semaphore.";
     head(text, WAITS, help, format);
-    // With a fraction, as OpenMetrics demands: Prometheus 3 stores `100` as `100.0`, Prometheus 2 as it is.
+    // The bounds have a fraction, as OpenMetrics demands: Prometheus 3 stores `100` as `100.0`, Prometheus 2
+    // as `100`.
     let bounds = WAIT_BOUNDS.map(|bound| format!("{:?}", bound.as_secs_f64()));
     for (semaphore, row) in named(snapshot, max).filter(|(_, row)| row.json.unreadable.is_none()) {
         let (semaphore, waits, mut sum) = (escaped(semaphore), &row.json.waits, 0_u64);

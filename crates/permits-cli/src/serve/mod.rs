@@ -55,7 +55,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         return Err(Failure::new(exit::USAGE, message));
     }
     let mut signals = Signals::ending().map_err(Failure::system)?;
-    // Before the store, because a port in use is a mistake of this call.
+    // The port is bound before the store is connected: a port in use is a mistake of this call.
     let listener = bind(options.listen)?;
     let address = listener.local_addr().map_err(Failure::system)?;
     if io::stderr().is_terminal() || common.verbose > 0 {

@@ -21,9 +21,9 @@ const LISTED: u32 = 100;
 /// The semaphores of a store.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// In order.
+    /// The names in the order in which they are shown.
     pub(super) names: Vec<String>,
-    /// By name, without those that have ended since, or that cannot be read.
+    /// The rows by name. A semaphore that has ended since, or cannot be read, has none.
     pub(super) rows: HashMap<String, ListRow>,
 }
 

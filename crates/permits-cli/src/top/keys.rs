@@ -25,7 +25,7 @@ impl Model {
             self.on_key(KeyEvent::from(KeyCode::Esc), now);
             key.modifiers.remove(KeyModifiers::ALT);
         }
-        // It has been read.
+        // A key press means that the warning has been read.
         self.warning = None;
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {

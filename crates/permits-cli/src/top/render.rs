@@ -1,7 +1,8 @@
 //! Renders the model on a screen of any size.
 //!
-//! From top to bottom: the title, the rows, the notes, and the keys. Without room for all, the keys go first,
-//! then the columns from the last, and every text that is cut ends in an ellipsis. The [state](super::state)
+//! From top to bottom, the screen has the title, the rows, the notes, and the keys. If there is no room for
+//! all, the keys go first, then the columns from the last one on, and a text that is cut ends with an
+//! ellipsis. The [state](super::state)
 //! of a semaphore is shortened and never left out. Colour carries no information of its own.
 
 use std::time::{Duration, Instant};
@@ -213,7 +214,8 @@ fn marked(line: String, style: Style, is_selected: bool, width: usize) -> Line<'
     Line::styled(text::truncate(&format!("{marker}{line}"), width), style)
 }
 
-/// What `permits status` prints below the summary, with a marker before the selected holder or waiter.
+/// The lines that `permits status` prints below the summary, with a marker before the selected holder or
+/// waiter.
 fn of_opened(opened: &mut Opened, width: usize, height: usize) -> Vec<Line<'static>> {
     let Some(of) = &opened.detail else {
         return vec![Line::raw(text::truncate("asking the store …", width))];

@@ -1,8 +1,8 @@
 //! `permits watch`: the states of one semaphore, or of all under a prefix, and the changes by operators, a
 //! line each.
 //!
-//! It inspects the semaphores at an interval, and prints a state that differs from the last one. While the
-//! reader of standard output is behind, no inspection is taken.
+//! The verb inspects the semaphores at an interval, and prints a state that differs from the last one. While
+//! the reader of standard output is behind, it inspects nothing.
 
 mod group;
 mod line;

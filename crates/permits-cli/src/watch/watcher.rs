@@ -1,4 +1,4 @@
-//! One semaphore that is watched.
+//! The watch of one semaphore.
 
 use std::mem::{replace, take};
 use std::time::SystemTime;

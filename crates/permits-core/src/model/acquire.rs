@@ -242,7 +242,7 @@ impl Execution<'_> {
         let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
         if !self.state.lanes.limited().contains_key(&request.terms.lane) {
-            // It was not let in before the promotion.
+            // The request was not let in before the promotion.
             self.state.declare_lane(&request.terms);
         }
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };

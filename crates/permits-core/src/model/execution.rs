@@ -25,9 +25,9 @@ pub(super) struct Execution<'a> {
     pub(super) started_us: u64,
     /// The length of the recovery window that this command opens or keeps open, in milliseconds.
     pub(super) window_ms: u64,
-    /// Units held after the reaping: while recovering, no more than these may be held after the command.
+    /// The units held after the reaping. While recovering, no more may be held after the command.
     pub(super) held_at_start: u64,
-    /// Slots that this command freed otherwise than by reaping, and has not granted since.
+    /// The slots that this command freed (reaping not counted), and has not granted since.
     pub(super) freed_slots: BTreeSet<u64>,
     /// True if the reaping stopped at its bound.
     pub(super) reap_truncated: bool,
@@ -108,7 +108,7 @@ impl<'a> Execution<'a> {
         let was = self.end(holder);
         match taken {
             Some(grant) if self.state.entries.contains_key(&holder.cooling(grant.token)) => {}
-            // Its entry may be of this very command, if the clock has jumped back.
+            // If the clock has jumped back, this very command may have made the entry.
             Some(_) if is_withheld => {
                 self.held_at_start = self.held_at_start.saturating_sub(u64::from(weight));
             }
@@ -157,11 +157,11 @@ impl<'a> Execution<'a> {
         });
     }
 
-    /// Sends sessions of waiters their turns, because no other session is responsible. Work that a bound has
-    /// cut off is asked for at once, by the session of the head; and by some others one after the other,
-    /// since that one may be dead. A change that time makes is asked for by the head. Not after a hand-over
-    /// among holders whose grants do not count for some time: there a release changes something before a
-    /// lease ends, or the head learns of that end at its own next renewal, if its lease is no longer.
+    /// Tells sessions of waiters when it is their turn to ask, where no other session would. If a bound has
+    /// cut off work, the head's session asks at once, and some others ask one after the other, since the
+    /// head's may be dead. If time alone changes something, the head's session asks for that. No turn is
+    /// needed after a plain hand-over: there a release changes something before a lease ends, or the head
+    /// learns of that end at its own next renewal, if its lease is no longer.
     fn announce_turns(&mut self) {
         if self.is_cut() {
             let (mut heads, mut sessions) = (Vec::new(), BTreeSet::new());

@@ -71,7 +71,7 @@ impl State {
         })
     }
 
-    /// Of each key one request waits, at most.
+    /// At most one waiting request per supersede key.
     fn key_fault(&self) -> Option<String> {
         let waits = |entry: &Entry| matches!(entry.place, EntryState::Waiting(_));
         let keyed = self.entries.iter().filter(|(_, entry)| entry.terms.is_keyed() && waits(entry));

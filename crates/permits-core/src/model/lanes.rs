@@ -42,10 +42,11 @@ pub(super) const TICKETS: u64 = 1 << 32;
 /// The first ticket of the lane without a name. A ticket there is a time, in microseconds.
 const FIRST_TIME: u64 = 1 << 50;
 
-/// A lane with a number that this divides removes lanes that owe nothing any more: at most [`FORGIVEN_MAX`].
+/// A lane that begins with a multiple of this number removes lanes that owe nothing any more: at most
+/// [`FORGIVEN_MAX`].
 pub(super) const FORGIVES_EVERY: u64 = 16;
 
-/// The most lanes that owe nothing any more, and that one request removes.
+/// The most lanes that one request removes, of those that owe nothing any more.
 pub const FORGIVEN_MAX: usize = 128;
 
 /// The progress of a lane: units granted while it waited, divided by their shares, and 1.
@@ -139,26 +140,26 @@ impl From<StoredLanes> for Lanes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Lane {
-    /// It has waiters.
+    /// The lane has waiters.
     Waits {
-        /// Its number: lanes with equal progress are served in this order.
+        /// The lane's number: lanes with equal progress are served in this order.
         number: u64,
-        /// Its progress.
+        /// The lane's progress.
         progress: Progress,
-        /// Its next ticket, counted from its first; 0 of the lane without a name.
+        /// The next ticket, counted from the lane's first; 0 for the lane without a name.
         next: u64,
         /// True if its head has to wait until others of the lane have left.
         full: bool,
     },
-    /// It has no waiters, and has made more progress than those that have.
+    /// The lane has no waiters, and has made more progress than the lanes that have.
     Owes {
-        /// Its progress.
+        /// The lane's progress.
         until: Progress,
     },
 }
 
 impl Lane {
-    /// Its place among the lanes that wait, if it is one of them.
+    /// The lane's place among the lanes that wait, if it waits.
     fn place(&self, name: LaneName) -> Option<Place> {
         match *self {
             Self::Waits { number, progress, full, .. } => Some((full, progress, number, name)),

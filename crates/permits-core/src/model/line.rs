@@ -9,7 +9,7 @@ use crate::protocol::{
 };
 
 impl Execution<'_> {
-    /// Stops or resumes granting. Of two pauses the one that ends later counts.
+    /// Stops or resumes granting. If there are two pauses, the one that ends later counts.
     pub(super) fn pause(&mut self, origin: &ChangeOrigin, pause: Option<&Pause>) -> Answers {
         let until_ms = pause.map_or(0, |pause| pause.for_ms.map_or(PAUSED, |for_ms| self.now_ms + for_ms));
         let state = &mut self.state;
@@ -20,7 +20,8 @@ impl Execution<'_> {
         };
         if has_effect && state.change_made(&origin.request).is_none() {
             state.paused_until_ms = until_ms;
-            // One that ends early keeps nothing for the rest of its time.
+            // A pause keeps the state from expiring. One that ends early no longer does, for the rest of its
+            // time.
             state.expires_ms = state.expires_ms.min(self.now_ms + 4 * state.lease_max_ms);
             if let Some(ends_ms) = state.pause_ends_ms() {
                 state.expires_ms = state.expires_ms.max(ends_ms);
@@ -44,7 +45,7 @@ impl Execution<'_> {
         Answers::Changed
     }
 
-    /// Sets the thresholds beyond which the semaphore needs a look.
+    /// Sets the thresholds beyond which somebody should look at the semaphore.
     pub(super) fn set_alert(&mut self, origin: &ChangeOrigin, alert: Alert) -> Answers {
         if self.state.alert != alert && self.state.change_made(&origin.request).is_none() {
             self.state.alert = alert;

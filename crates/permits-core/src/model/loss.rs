@@ -31,8 +31,8 @@ impl State {
         Some(self)
     }
 
-    /// The time until which the holders of a damaged state come, by what is left of them, in milliseconds; 0
-    /// if it has none. No connection ends, so they come with their next renewals.
+    /// The time until which the holders of a damaged state will have come back, in milliseconds, by what is
+    /// left of them; 0 if it has none. No connection ends, so they come with their next renewals.
     pub(super) fn forgotten_until_ms(&self, now_ms: u64, command: &Command) -> u64 {
         let window = command.recovery.window();
         let until_renewed = |lease_ms| now_ms + window.after_loss(lease_ms);
@@ -64,7 +64,7 @@ impl State {
 
     /// Forgets every entry: for a store that knows that none of them can be alive.
     pub fn clear_entries(&mut self) {
-        // Their sessions may have used all tokens of the last grant.
+        // The sessions may have used all tokens of the last grant.
         self.last_token += if self.kept_until_ms > 0 { KEPT_TOKENS - 1 } else { 0 };
         self.held = 0;
         self.cooling = 0;

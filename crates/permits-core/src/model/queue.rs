@@ -12,7 +12,7 @@ impl State {
         self.first().filter(|_| !self.lanes.in_order().front().is_some_and(|(full, ..)| *full))
     }
 
-    /// The ticket of the first waiter, whose lane is full only if all that wait are.
+    /// The ticket of the first waiter. Its lane is full only if the lanes of all waiters are.
     fn first(&self) -> Option<u64> {
         match self.lanes.in_order().front() {
             Some((_, _, number, lane)) => self.queue.range(tickets(lane, *number)).next(),
@@ -21,9 +21,10 @@ impl State {
         .map(|(ticket, _)| *ticket)
     }
 
-    /// The waiters that are granted next while each fits, at most `max`; those of lanes that are full last.
+    /// At most `max` waiters, in the order in which they are granted as long as each one fits. Waiters of
+    /// full lanes come last.
     pub fn heads(&self, max: usize) -> Vec<&Holder> {
-        // No lane behind the first `max` can have one of them.
+        // A lane behind the first `max` lanes has no waiter among the first `max`.
         let first = self.lanes.in_order().iter().take(max);
         let mut lanes: Vec<_> = first
             .map(|(full, progress, number, lane)| {
@@ -110,8 +111,8 @@ impl State {
         Some(())
     }
 
-    /// Notes that a waiter on these terms has left the queue: none waits with its key, and the cost of its
-    /// grant, 0 without one, is added to the progress of its lane.
+    /// Notes that a waiter on these terms has left the queue. Its supersede key is free, and `cost` (0 if it
+    /// was not granted) is added to the progress of its lane.
     pub(super) fn leave(&mut self, terms: &PermitTerms, cost: f64) {
         self.by_key.remove(&terms.supersede);
         let lane = &terms.lane;
@@ -132,8 +133,8 @@ impl State {
         self.lanes.set(lane, left);
     }
 
-    /// The number of waiters that are to be granted before this one; with lanes, if each of them has as many
-    /// and an equal share.
+    /// The number of waiters that are granted before this one. With lanes it is an estimate, as if each lane
+    /// had as many waiters and an equal share.
     pub fn position(&self, holder: &Holder, ticket: u64) -> u64 {
         let lane = self.entries.get(holder).map(|entry| &entry.terms.lane);
         let Some(rank) = lane.and_then(|lane| self.lanes.rank(lane)) else {
@@ -164,7 +165,7 @@ impl State {
         listed.into_iter().take(max).map(|(_, waiter)| waiter).collect()
     }
 
-    /// The lanes with waiters and the number of those, of the first `max` lanes.
+    /// The first `max` lanes that have waiters, with their numbers of waiters.
     pub(super) fn lanes_waiting(&self, max: usize) -> Vec<(LaneName, u64)> {
         let waiting = |(_, _, number, lane): &Place| {
             (lane.clone(), self.queue.range(tickets(lane, *number)).count() as u64)
@@ -229,8 +230,8 @@ impl State {
         }
     }
 
-    /// The same, when the leases that have ended are reaped, and at the end of a command: forgets the limits
-    /// of lanes that neither hold nor wait.
+    /// The same after the reaping, and at the end of a command. It also forgets the limits of lanes that
+    /// neither hold nor wait.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         for name in std::mem::take(&mut self.lanes.changed) {

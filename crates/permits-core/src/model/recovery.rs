@@ -44,7 +44,7 @@ impl Execution<'_> {
             state.recovering_until_ms = state.recovering_until_ms.saturating_sub(back_ms);
         }
         if let Some(until_ms) = damaged {
-            // Its holders are alive, and renew as ever: nothing makes them reconnect.
+            // The holders are alive, and renew as ever: nothing makes them reconnect.
             state.server = server.run_id.to_owned();
             state.checked_us = now_us;
             state.era_known = PARTLY_LOST;

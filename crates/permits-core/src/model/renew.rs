@@ -37,14 +37,14 @@ impl Execution<'_> {
 
     fn renew_one(&mut self, renew: &RenewRequest) -> RenewOutcome {
         let Some(entry) = self.state.entries.get(&renew.holder) else {
-            // Of a waiter that has been granted meanwhile, the next renewal names the grant.
+            // A waiter that has been granted meanwhile names its grant in the next renewal.
             return renew.grant.map_or(RenewOutcome::RetryLater, |grant| self.reclaim(renew, grant));
         };
         if entry.request != renew.request {
             return RenewOutcome::Lost;
         }
         match (entry.place, renew.grant) {
-            // No request names it.
+            // No request names it any more.
             (EntryState::Cooling(_), _) => RenewOutcome::Lost,
             (EntryState::Holding(grant), None) => {
                 self.extend(&renew.holder);
@@ -78,8 +78,8 @@ impl Execution<'_> {
         }
     }
 
-    /// A holder may give a part of its units back, change its lease, and let a grant that counts for some
-    /// time count for longer. Units that count stay until then: a later renewal gives them back.
+    /// A holder may give back a part of its units, change its lease, and let its grant count for longer.
+    /// Units of a grant that still counts stay taken: a later renewal gives them back.
     fn change_terms(&mut self, renew: &RenewRequest) {
         let Some(entry) = self.state.entries.get_mut(&renew.holder) else { return };
         if renew.lease_version > entry.lease_version {
@@ -101,7 +101,7 @@ impl Execution<'_> {
     /// A holder without an entry was either reaped, and has lost its permit, or forgotten by the store. Its
     /// token shows which. A forgotten holder is put back if it fits.
     fn reclaim(&mut self, renew: &RenewRequest, grant: Grant) -> RenewOutcome {
-        // It was put back before, and has ended since.
+        // The permit was put back before, and has ended since.
         let has_ended = self.state.entries.contains_key(&renew.holder.cooling(grant.token));
         if has_ended || !self.may_have_forgotten(grant, renew.terms.lease_ms) {
             return RenewOutcome::Lost;
@@ -137,7 +137,7 @@ impl Execution<'_> {
     pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
         if !self.state.entries.contains_key(&adopt.holder) {
             let AdoptRequest { holder, request, terms, grant, new_request: _, last_token: _ } = adopt.clone();
-            // The text of a handle has no other terms.
+            // A handle's text carries no other terms.
             let PermitTerms {
                 weight,
                 lease_ms,

@@ -15,8 +15,8 @@ use crate::protocol::{
 /// The number of operators' changes that are remembered at least: for operators to read.
 pub const CHANGES_MIN: usize = 32;
 
-/// The number of operators' changes that are remembered at most. Those of the last [`CHANGE_RETRIED_MS`] are,
-/// up to this number: so a change that is sent again has one effect and one answer.
+/// The number of operators' changes that are remembered at most. Up to this number, every change of the last
+/// [`CHANGE_RETRIED_MS`] is remembered: so a change that is sent again has one effect and one answer.
 pub const CHANGES_MAX: usize = 256;
 
 /// The number of tokens of a grant that its session may keep: the store's, and those behind it, which the
@@ -30,7 +30,7 @@ pub const RECALL_US: u64 = 50_000;
 /// The end of a pause without an end, in milliseconds.
 pub const PAUSED: u64 = (1 << 53) - 1;
 
-/// The number of leases, those that end first, among which a refusal looks for units that cool.
+/// A refusal looks for cooling units among this number of leases, which are those that end first.
 pub(super) const COOLING_MAX: usize = 128;
 
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
@@ -51,21 +51,21 @@ pub struct ServerClock<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct State {
-    /// Units that may be held at once; 0 while none is declared.
+    /// The units that may be held at once; 0 while no limit is declared.
     pub limit: u32,
     /// Rises with every change of the limit or its pin.
     pub limit_version: u64,
     /// True if an operator set the limit, so that declarations are ignored.
     pub pinned: bool,
-    /// Granting is stopped until then, in milliseconds: 0 if it is not, [`PAUSED`] without an end.
+    /// The end of the pause, in milliseconds: 0 without a pause, [`PAUSED`] for a pause without an end.
     pub paused_until_ms: u64,
     /// The reason for which the line is closed, if it is: waiters and newcomers are refused.
     pub closed: Option<Arc<str>>,
-    /// The thresholds beyond which it needs a look.
+    /// The thresholds beyond which somebody should look at the semaphore.
     pub alert: Alert,
     /// Units held now.
     pub held: u64,
-    /// Those of them that cool.
+    /// Cooling units, included in `held`.
     pub cooling: u64,
     /// The highest token granted.
     pub last_token: u64,
@@ -88,7 +88,7 @@ pub struct State {
     pub recovering_until_ms: u64,
     /// The longest lease seen, in milliseconds.
     pub lease_max_ms: u64,
-    /// No grant that a session may keep stands longer without renewal, in milliseconds.
+    /// The latest time until which a grant that its session may keep stands without renewal, in milliseconds.
     pub kept_until_ms: u64,
     /// The time at which an idle state is forgotten, in milliseconds. See [`State::never_expires`].
     pub expires_ms: u64,
@@ -98,14 +98,14 @@ pub struct State {
     pub queue: BTreeMap<u64, Holder>,
     /// The lanes of the queue.
     pub lanes: Lanes,
-    /// Of each key with which a request waits, its holder.
+    /// The holder that waits with each supersede key.
     pub by_key: BTreeMap<SupersedeKey, Holder>,
     /// Holders and waiters by deadline. A waiter's deadline is negative, so that the range `-now..=now` holds
     /// all expired entries, and holders can be listed without walking the waiters.
     pub leases: BTreeSet<(i64, Holder)>,
     /// Free slots, as ranges: first → last.
     pub free: BTreeMap<u64, u64>,
-    /// The numbers of what has happened.
+    /// How often things have happened since the store has the semaphore.
     pub counts: Counts,
     /// The waits that grants have ended.
     pub waits: Waits,
@@ -149,21 +149,21 @@ pub struct Entry {
     pub request: RequestId,
     /// The session that receives its events.
     pub session: SessionId,
-    /// Its terms.
+    /// The terms of the request.
     pub terms: PermitTerms,
     /// The number of changes of the lease by its holder.
     pub lease_version: u32,
-    /// Its score in `leases`.
+    /// The end of its lease, in milliseconds, negative for a waiter: its place in `leases`.
     pub deadline: i64,
     /// The state of the request: waiting, holding or cooling.
     pub place: EntryState,
-    /// Of a waiter that names its lane or share, the time at which it was queued, in microseconds. The ticket
-    /// of any other waiter is that time.
+    /// The time at which a waiter that names its lane or share was queued, in microseconds. For any other
+    /// waiter the ticket is that time.
     pub queued_us: u64,
 }
 
 impl Entry {
-    /// The time until which the units of its grant stay taken, in milliseconds, even if the holder leaves.
+    /// The time until which the units of the grant stay taken even if the holder leaves, in milliseconds.
     pub fn counts_until_ms(&self, now_ms: u64) -> u64 {
         match self.place {
             EntryState::Holding(grant) if self.terms.at_least_ms > 0 => {
@@ -179,11 +179,11 @@ impl Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EntryState {
-    /// In the queue, with this ticket.
+    /// The request waits in the queue, with this ticket.
     Waiting(u64),
-    /// Holding this grant.
+    /// The request holds this grant.
     Holding(Grant),
-    /// Its holder has gone, and the units and the slot of the grant stay taken until its deadline. The key of
+    /// The holder has left, and the units and the slot of its grant stay taken until the deadline. The key of
     /// the entry is [`Holder::cooling`].
     Cooling(Grant),
 }
@@ -239,8 +239,8 @@ impl State {
         self.changes.iter().find(|change| change.origin.request == *request).map(|change| &change.effect)
     }
 
-    /// Remembers a change, and forgets the oldest ones that have been followed by another of their part: if
-    /// they are too many, and no session sends them again.
+    /// Remembers a change. If there are too many, it forgets the oldest ones that no session sends again, but
+    /// never the last change of a part.
     pub(super) fn remember_change(&mut self, change: ChangeRecord) {
         let now_us = change.at_us;
         self.changes.push(change);
@@ -335,7 +335,7 @@ impl State {
             self.held += u64::from(entry.terms.weight);
             if let Some(limited) = self.lanes.limited().get(&entry.terms.lane) {
                 if entry.terms.lane_limit == 0 {
-                    // It counts for the limit of its lane, although it did not name it.
+                    // The grant counts for the limit of its lane, although the request did not name one.
                     entry.terms.lane_limit = limited.limit;
                 }
                 let terms = entry.terms.clone();
@@ -420,9 +420,10 @@ impl State {
         deadlines.chain(window).chain(self.pause_ends_ms()).min().unwrap_or(now_ms)
     }
 
-    /// When the session of a waiter should ask whether time has granted something, with `position` waiters
-    /// before it: the head at the next change, each other when as many holders' leases have ended as wait
-    /// before it and one more; or [`TURN_MS`] after the one before it, which may be dead.
+    /// The time at which the session of a waiter should ask whether time alone has granted something, with
+    /// `position` waiters before it. The head asks at the next change. Any other waiter asks when one more
+    /// lease of a holder has ended than waiters are before it, or [`TURN_MS`] after the waiter before it,
+    /// which may be dead.
     pub(super) fn turn_ms(&self, now_ms: u64, position: u64) -> u64 {
         let turn = self.next_change_ms(now_ms) + TURN_MS * position;
         let holders = self.leases.len() - self.queue.len();

@@ -32,11 +32,11 @@ impl From<RequestId> for ChangeOrigin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChangeRecord {
-    /// Its origin.
+    /// Who made the change, and its id.
     pub origin: ChangeOrigin,
     /// The store's clock when it was made, in microseconds.
     pub at_us: u64,
-    /// Its effect.
+    /// What it changed.
     pub effect: ChangeEffect,
 }
 
@@ -78,14 +78,15 @@ impl Alert {
         self != Self::default()
     }
 
-    /// The alert of a wait in milliseconds and a number of waiters, as stores have them: 0 for none.
+    /// The alert from a wait in milliseconds and a number of waiters, where 0 means no threshold, as stores
+    /// keep them.
     #[doc(hidden)]
     pub fn of(wait_ms: u64, waiting: u32) -> Self {
         let (wait_ms, waiting) = (Some(wait_ms), Some(waiting));
         Self { wait_ms: wait_ms.filter(|wait| *wait > 0), waiting: waiting.filter(|most| *most > 0) }
     }
 
-    /// The numbers of which [`Alert::of`] makes it.
+    /// The two numbers from which [`Alert::of`] makes the same alert.
     #[doc(hidden)]
     pub fn numbers(self) -> (u64, u32) {
         (self.wait_ms.unwrap_or(0), self.waiting.unwrap_or(0))
@@ -114,7 +115,7 @@ impl fmt::Display for Alert {
     }
 }
 
-/// A time in the largest unit of which it is a multiple.
+/// The time in the largest unit that divides it, such as `90 m`.
 pub fn in_one_unit(time: Duration) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let divides = |(seconds, _): &(u64, &str)| time.as_secs().is_multiple_of(*seconds);

@@ -73,13 +73,14 @@ impl Window {
 /// The limit as the program declares it in an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Declaration {
-    /// No declaration: the stored limit counts, and there must be one.
+    /// The program declares no limit: a limit must be stored, and is in force.
     Stored,
-    /// This limit from now on, unless an operator pinned another. Sent once by each handle.
+    /// The limit is this one from now on, unless an operator has pinned another. Each handle sends it once.
     Declare(u32),
-    /// This limit if none is stored (the state may have expired or been lost since it was declared).
+    /// The limit is this one if none is stored: the state may have expired or been lost since it was
+    /// declared.
     Fallback(u32),
-    /// This limit, or a refusal if another one is stored.
+    /// The limit must be this one: if another one is stored, the request is refused.
     Require(u32),
 }
 
@@ -90,7 +91,8 @@ pub struct Command {
     pub semaphore: Name,
     /// The session that sends it, and that receives the events of the entries it creates.
     pub session: SessionId,
-    /// The session's usual lease, in milliseconds: sizes recovery windows while nothing better is known.
+    /// The session's usual lease, in milliseconds. Recovery windows are as long as it requires, until a
+    /// longer lease is known.
     pub lease_ms: u64,
     /// The rule for the recovery window.
     pub recovery: Recovery,
@@ -106,7 +108,7 @@ impl Command {
         matches!(self.operation, Operation::Inspect { .. })
     }
 
-    /// Returns true if the permits of the command may be those of handles, which no session has renewed.
+    /// Returns true if the command may name permits by their handles, which no session has renewed since.
     pub fn is_by_handle(&self) -> bool {
         match &self.operation {
             Operation::Adopt(_) => true,
@@ -115,8 +117,8 @@ impl Command {
         }
     }
 
-    /// The longest time in the command for which a grant may count, in milliseconds: a lease, or what is
-    /// asked for at least.
+    /// The longest time for which a grant of this command may count, in milliseconds: its lease or its
+    /// `at_least`.
     pub fn longest_lease_ms(&self) -> u64 {
         let requested = match &self.operation {
             Operation::Acquire { requests, .. } => {
@@ -129,8 +131,8 @@ impl Command {
         self.lease_ms.max(requested.unwrap_or(0))
     }
 
-    /// The longest time for which a grant in the command may be kept without renewal, in milliseconds; 0 if
-    /// none may be.
+    /// The longest time for which a session may keep a grant of this command without renewal, in
+    /// milliseconds; 0 if it may keep none.
     pub fn kept_for_ms(&self) -> u64 {
         let kept = |terms: &PermitTerms| if terms.keep { terms.lease_ms } else { 0 };
         let longest = match &self.operation {
@@ -161,7 +163,7 @@ pub enum Operation {
     Adopt(AdoptRequest),
     /// Change the limit, or lift its pin.
     SetLimit {
-        /// Its origin.
+        /// Who makes the change, and its id.
         origin: ChangeOrigin,
         /// The change.
         change: LimitChange,
@@ -171,14 +173,14 @@ pub enum Operation {
     },
     /// Stop or resume granting.
     Pause {
-        /// Its origin.
+        /// Who makes the change, and its id.
         origin: ChangeOrigin,
-        /// The pause; `None` resumes granting.
+        /// The pause. `None` resumes granting.
         pause: Option<Pause>,
     },
     /// Close the line, or open it.
     CloseLine {
-        /// Its origin.
+        /// Who makes the change, and its id.
         origin: ChangeOrigin,
         /// The reason (printable text) for which to close the line: waiters and new requests are refused, and
         /// get the reason. Without one, the line is opened.
@@ -186,31 +188,31 @@ pub enum Operation {
     },
     /// Set the thresholds beyond which the semaphore needs a look.
     SetAlert {
-        /// Its origin.
+        /// Who makes the change, and its id.
         origin: ChangeOrigin,
         /// The thresholds, in place of those before; without any, the alert is removed.
         alert: Alert,
     },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
-        /// Its origin.
+        /// Who makes the change, and its id.
         origin: ChangeOrigin,
         /// The holder or waiter to remove.
         holder: Holder,
-        /// The token of a grant of that holder that cools, to be freed in its place.
+        /// The token of one of its cooling grants, to be freed instead of removing the holder.
         cooling: Option<u64>,
         /// The reason: printable text, passed to the holder.
         reason: Arc<str>,
     },
     /// Forget the semaphore, if it is idle.
     Delete {
-        /// Also if its state cannot be read, by this layout or at all: then even if it is in use.
+        /// Also forget a semaphore whose state cannot be read, even if it is in use.
         unreadable: bool,
     },
     /// List holders and waiters.
     Inspect {
-        /// The most holders, the most waiters, and the most changes by operators to list: with the last
-        /// change of each part besides, unless it is 0.
+        /// The most holders, the most waiters, and the most changes by operators to list. Unless it is 0, the
+        /// last change of each part is listed, too.
         max: u32,
     },
 }
@@ -283,7 +285,7 @@ impl Operation {
         }
     }
 
-    /// Returns true if the operation may leave entries of its session, of which the store sends events.
+    /// Returns true if the operation may leave entries of its session, for which the store sends events.
     pub fn keeps_entries(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
     }
@@ -292,7 +294,8 @@ impl Operation {
 /// A pause by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
-    /// The time until it ends by itself, in milliseconds. A pause that ends later stays as it is.
+    /// The time until the pause ends by itself, in milliseconds. An earlier pause that ends later stays as it
+    /// is.
     pub for_ms: Option<u64>,
     /// The reason: printable text, possibly empty.
     pub reason: Arc<str>,
@@ -317,12 +320,12 @@ pub struct AcquireRequest {
     pub holder: Holder,
     /// The id of this acquisition: sent again, it has one effect and one answer.
     pub request: RequestId,
-    /// Its terms.
+    /// The terms of the request.
     pub terms: PermitTerms,
-    /// True if it joins the queue when it cannot be granted at once.
+    /// True if the request joins the queue when it cannot be granted at once.
     pub wait: bool,
-    /// True if it supersedes the request that waits with its key. False if it has no key, or may be older
-    /// than that request: then it is refused. A request with a key waits.
+    /// True if the request supersedes the one that waits with the same key. False if it has no key, or may be
+    /// older than the waiting one: then it is refused. A request with a key always waits.
     pub supersedes: bool,
 }
 
@@ -356,7 +359,7 @@ pub struct ReleaseRequest {
     pub request: RequestId,
     /// The last token that the session has used of a grant that it kept: the next grant gets a higher one.
     pub last_token: Option<u64>,
-    /// The units that its grant counts for until it is as old as was asked for, if they were corrected. At
+    /// The number of units that stay taken until `at_least` has passed, if the caller has corrected it. At
     /// most the limit.
     pub counted: Option<u32>,
 }
@@ -374,17 +377,18 @@ pub struct RenewRequest {
     pub holder: Holder,
     /// The acquisition.
     pub request: RequestId,
-    /// Its terms. A holder whose weight is lower than the store's releases the rest. A grant that counts for
-    /// some time counts for the longer of the two times. A permit that is put back gets all of them.
+    /// The terms as the session knows them. If their weight is lower than the stored one, the difference is
+    /// released. Of two times for which a grant counts, the longer one holds. A permit that is put back gets
+    /// all of these terms.
     pub terms: PermitTerms,
-    /// The number of changes of its lease since the grant or the adoption. A call that was sent before a
-    /// change may arrive after it; the store then keeps the later lease.
+    /// How often the lease was changed since the grant or the adoption. A call that was sent before a change
+    /// may arrive after it: the store then keeps the later lease.
     pub lease_version: u32,
-    /// The session's grant, if it holds: with it, a permit that the store forgot can be put back.
+    /// The grant, if the session holds one: the store can put back a permit that it forgot.
     pub grant: Option<Grant>,
-    /// True if it comes by a handle, and from no session that has held the permit all along. The store puts
-    /// such a permit back only if it knows that it has lost state since the grant. One renewal by a handle
-    /// makes its whole batch one.
+    /// True if the caller has only a handle, and its session has not held the permit all along. The store
+    /// puts such a permit back only if it knows that it has lost state since the grant. One renewal by a
+    /// handle makes the whole batch count as such.
     pub by_handle: bool,
 }
 
@@ -395,7 +399,8 @@ pub struct AdoptRequest {
     pub holder: Holder,
     /// The acquisition's present request id.
     pub request: RequestId,
-    /// The terms that the permit must have; of any label, and at least this weight: the rest is released.
+    /// The terms that the permit must have. The label may differ, and the weight may be higher: the
+    /// difference is released.
     pub terms: PermitTerms,
     /// The token and slot that the permit must have.
     pub grant: Grant,

@@ -22,8 +22,8 @@ pub struct Reply {
     /// The store's clock when it executed the command, in microseconds; or the highest token so far, if that
     /// is ahead. So a grant with a higher token is younger.
     pub now_us: u64,
-    /// The state's sequence number after it; 0 if the command left no state. A deletion has the number after
-    /// that of the state that it deleted.
+    /// The state's sequence number after the command; 0 if the command left no state. A deletion gets the
+    /// next number after the deleted state's.
     pub sequence: u64,
     /// The time after which the session should send a renewal, in milliseconds: 0 if the command stopped at a
     /// bound and left work to do, `None` if no request of the command waits.
@@ -34,9 +34,9 @@ pub struct Reply {
     pub limit_version: u64,
     /// True if an operator pinned the limit.
     pub pinned: bool,
-    /// The rest of the recovery window, in milliseconds; 0 when not recovering.
+    /// The time left of the recovery window, in milliseconds; 0 when the store does not recover.
     pub recovering_ms: u64,
-    /// The limit that the command's declaration has replaced, if it has replaced one.
+    /// The earlier limit, if the command's declaration has replaced one.
     pub replaced_limit: Option<u32>,
     /// True if no request needs units: sessions may keep what is released.
     pub keepable: bool,
@@ -47,23 +47,23 @@ pub struct Reply {
 /// Answers by kind of operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answers {
-    /// To [`Operation::Acquire`](super::Operation::Acquire).
+    /// The answers to [`Operation::Acquire`](super::Operation::Acquire).
     Acquire(Vec<AcquireOutcome>),
-    /// To [`Operation::Release`](super::Operation::Release).
+    /// The answers to [`Operation::Release`](super::Operation::Release).
     Release(Vec<ReleaseOutcome>),
-    /// To [`Operation::Renew`](super::Operation::Renew).
+    /// The answers to [`Operation::Renew`](super::Operation::Renew).
     Renew(Vec<RenewOutcome>),
-    /// To [`Operation::Adopt`](super::Operation::Adopt): whether the permit was found.
+    /// The answer to [`Operation::Adopt`](super::Operation::Adopt): whether the permit was found.
     Adopt(bool),
-    /// To [`Operation::SetLimit`](super::Operation::SetLimit).
+    /// The answer to [`Operation::SetLimit`](super::Operation::SetLimit).
     SetLimit(LimitOutcome),
-    /// To a change by an operator that has no other answer.
+    /// The change by an operator is made. For changes without an answer of their own.
     Changed,
-    /// To [`Operation::Revoke`](super::Operation::Revoke).
+    /// The answer to [`Operation::Revoke`](super::Operation::Revoke).
     Revoke(ReleaseOutcome),
-    /// To [`Operation::Delete`](super::Operation::Delete).
+    /// The answer to [`Operation::Delete`](super::Operation::Delete).
     Delete(DeleteOutcome),
-    /// To [`Operation::Inspect`](super::Operation::Inspect).
+    /// The answer to [`Operation::Inspect`](super::Operation::Inspect).
     Inspect(Box<Inspected>),
 }
 
@@ -90,14 +90,14 @@ impl Answers {
 /// The answer to one [`AcquireRequest`](super::AcquireRequest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// It holds.
+    /// The request holds a permit.
     Granted(Grant),
     /// It waits.
     Waiting {
-        /// The number of waiters before it.
+        /// The number of waiters before this request.
         position: u64,
     },
-    /// Neither granted nor queued.
+    /// The request was neither granted nor queued.
     Refused(Refusal),
 }
 
@@ -108,33 +108,34 @@ pub enum Refusal {
     NoPermits,
     /// Not now: an operator has paused the semaphore.
     Paused {
-        /// The time until the store would grant it, in milliseconds, if that is known: the pause has an end,
-        /// and nothing else keeps it out for longer.
+        /// The time until the store would grant the request, in milliseconds. Known only if the pause has an
+        /// end, and nothing else keeps the request out for longer.
         remaining_ms: Option<u64>,
     },
     /// Not now: the store holds free units back because it recovers, and nothing else keeps the request out
     /// for longer.
     Recovering,
-    /// Not now: units of grants that count for some time keep it out, and nothing else does for longer.
+    /// Not now: cooling units keep the request out, and nothing else does for longer.
     Cooling {
-        /// The time until enough of them are free and the store grants, in milliseconds.
+        /// The time until enough units have cooled and the store would grant the request, in milliseconds.
         remaining_ms: u64,
     },
     /// Not now: an operator has closed the line, for this reason.
     LineClosed(Arc<str>),
-    /// Not now: its lane holds as much as its limit allows, or waits for that.
+    /// Not now: the lane of the request holds as many units as its limit allows, or an earlier request of the
+    /// lane waits for the same reason.
     LaneFull {
-        /// The time until the store would grant it, in milliseconds, if time alone lets it in and nothing
-        /// else keeps it out for longer.
+        /// The time until the store would grant the request, in milliseconds, if time alone lets it in and
+        /// nothing else keeps it out for longer.
         remaining_ms: Option<u64>,
     },
     /// Never: the weight exceeds the limit.
     ExceedsLimit,
-    /// Never: the weight exceeds the limit of its lane, which is this.
+    /// Never: the weight exceeds the limit of the lane. The number is that limit.
     ExceedsLaneLimit(u32),
-    /// This holder holds or waits already, by another request.
+    /// The holder already holds or waits by another request.
     AlreadyHeld,
-    /// A request that may be newer waits with its key.
+    /// Another request with the same supersede key waits, and may be newer.
     Superseded,
     /// The queue is at its maximum.
     QueueFull,
@@ -144,30 +145,31 @@ pub enum Refusal {
     LimitMismatch,
 }
 
-/// The answer to one [`RequestKey`](super::RequestKey): the state of the entry before it.
+/// The answer to one [`RequestKey`](super::RequestKey): what the entry was before the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// It held; its units are free.
+    /// A holder. Its units are free now.
     Held,
-    /// It waited; it has left the queue.
+    /// A waiter. It has left the queue.
     Waiting,
-    /// There was no such entry.
+    /// The store had no such entry.
     Unknown,
 }
 
 /// The answer to one [`RenewRequest`](super::RenewRequest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenewOutcome {
-    /// It holds the grant that it named.
+    /// The request holds the grant that the renewal named.
     Held,
-    /// It holds, and named no grant: the event was lost or is on its way.
+    /// The request holds this grant. The renewal named none: the event of the grant was lost, or is on its
+    /// way.
     Granted(Grant),
     /// It waits.
     Waiting {
-        /// The number of waiters before it.
+        /// The number of waiters before this request.
         position: u64,
     },
-    /// There is no such entry: it expired, or was revoked.
+    /// The store has no such entry any more: its lease has ended, or an operator revoked it.
     Lost,
     /// The store has no such entry, and the renewal named no grant; or it forgot this holder and cannot put
     /// it back yet: retry before the permit's own deadline.
@@ -181,31 +183,31 @@ pub enum RenewOutcome {
 /// The answer to a [`LimitChange`](super::LimitChange).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitOutcome {
-    /// It was done, now or by an earlier call of the same request. The limit and its version after it.
+    /// The change is made, now or by an earlier call of the same request.
     Done {
-        /// The limit; 0 if none is stored.
+        /// The limit after the change; 0 if none is stored.
         limit: u32,
-        /// Its version.
+        /// The limit's version after the change.
         version: u64,
     },
-    /// The version is another.
+    /// The limit has another version than the expected one.
     OtherVersion,
     /// There is no limit to adjust.
     NoLimit,
-    /// The sum is no limit: below 1, or above 2^32 − 1.
+    /// The adjusted limit would be below 1, or above 2^32 − 1.
     OutOfRange,
 }
 
 /// The answer to [`Operation::Delete`](super::Operation::Delete).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// It was idle, and is forgotten.
+    /// The semaphore was idle, and the store has forgotten it.
     Deleted,
-    /// There was none.
+    /// The store had no such semaphore.
     Unknown,
-    /// Not now: it is in use.
+    /// Not now: the semaphore is in use.
     InUse {
-        /// The units held, including those that cool.
+        /// The units held, including cooling ones.
         held: u64,
         /// The number of waiters.
         waiting: u64,
@@ -219,17 +221,17 @@ pub enum DeleteOutcome {
 pub struct Inspected {
     /// Units held.
     pub held: u64,
-    /// Those of them that cool.
+    /// Cooling units, included in `held`: their holders have left, and they stay taken for some time.
     pub cooling: u64,
     /// The number of waiters.
     pub waiting: u64,
-    /// The pause, if granting is stopped.
+    /// The pause, if an operator has stopped granting.
     pub paused: Option<InspectedPause>,
     /// The reason for which the line is closed, if it is.
     pub closed: Option<Arc<str>>,
-    /// The thresholds beyond which it needs a look.
+    /// The thresholds beyond which somebody should look at the semaphore.
     pub alert: Alert,
-    /// The numbers of what has happened.
+    /// How often things have happened since the store has the semaphore.
     pub counts: Counts,
     /// The waits that grants have ended.
     pub waits: Waits,
@@ -238,7 +240,7 @@ pub struct Inspected {
     /// Waiters, in the order in which they are to be granted, as far as it is known: see
     /// [`State::waiters`](crate::model::State::waiters).
     pub waiters: Vec<InspectedWaiter>,
-    /// The lanes with the most waiters, the largest first; none while the queue has one order.
+    /// The lanes with the most waiters, the largest first; empty while no waiter has named a lane.
     pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
     pub changes: Vec<ChangeRecord>,
@@ -262,7 +264,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Those of these numbers, in the order of the fields.
+    /// The counts with these values, in the order of the fields.
     #[doc(hidden)]
     pub fn of([grants, refused, expired, revoked]: [u64; 4]) -> Self {
         Self { grants, refused, expired, revoked }
@@ -285,7 +287,7 @@ impl Counts {
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Waits {
-    /// Their sum, in microseconds.
+    /// The sum of all waits, in microseconds.
     pub total_us: u64,
     /// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before, and
     /// of longer ones. After 4,294,967,295 a number begins again at 0.
@@ -304,7 +306,7 @@ pub const WAIT_BOUNDS: [Duration; 5] = [
 ];
 
 impl Waits {
-    /// Those with this sum, in microseconds, and these numbers.
+    /// The waits with this sum, in microseconds, and these numbers.
     #[doc(hidden)]
     pub fn of(total_us: u64, numbers: [u32; WAIT_BOUNDS.len() + 1]) -> Self {
         Self { total_us, numbers }
@@ -358,17 +360,17 @@ impl Waits {
 pub struct InspectedHolder {
     /// The holder's name.
     pub holder: Holder,
-    /// Its units.
+    /// The units that it holds.
     pub weight: u32,
     /// Its fencing token and slot.
     pub grant: Grant,
-    /// The rest of its lease, in milliseconds; if it cools, the time until its units are free.
+    /// The time left of its lease, in milliseconds. For a cooling grant: the time until its units are free.
     pub lease_remaining_ms: u64,
-    /// True if the holder has gone, and the grant has not counted for as long as it was asked for.
+    /// True for a cooling grant: its holder has left before the `at_least` of the request had passed.
     pub cooling: bool,
     /// Its label.
     pub label: Label,
-    /// True if its session may keep it when its caller has released it.
+    /// True if the session may keep the permit after its caller has released it.
     pub keep: bool,
     /// Its lane.
     pub lane: LaneName,

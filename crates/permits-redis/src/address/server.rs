@@ -99,7 +99,7 @@ impl Server {
         Self { login, ..self.clone() }
     }
 
-    /// Its host and port, unless it is a socket.
+    /// The host and port, unless the address is a socket.
     pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
         match &self.address {
             ServerAddress::Tcp(host, port) => Some((host, *port)),

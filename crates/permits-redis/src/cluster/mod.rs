@@ -70,8 +70,8 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     map: SlotMap,
-    /// Those of the first map. Others have come in the place of one of them, or with hash slots of it; so has
-    /// one that serves the hash slots of a node that is gone.
+    /// The nodes of the first map. A node that takes the place of one of them, or serves hash slots of one
+    /// that is gone, is not a first node any more.
     first_nodes: BTreeSet<Node>,
     nodes: HashMap<Node, Arc<ManagedConnection<NodeOwner>>>,
     subscriptions: Subscriptions<Channels>,
@@ -272,8 +272,8 @@ impl Shared {
         let (moved, left) = {
             let mut inner = self.lock();
             let serving = map.nodes();
-            // What a node that is gone has not replicated is lost. One that serves other hash slots has given
-            // these away with what is in them.
+            // When a node is gone, all that it has not replicated is lost. A node that serves other hash
+            // slots has moved these away with their keys, so nothing is lost.
             let is_down = |node: &Node| inner.nodes.get(node).is_some_and(|connected| !connected.is_up());
             let is_gone = |node: &Node| !serving.contains(node) || is_down(node);
             for heir in map.heirs(&inner.map, is_gone) {
@@ -365,7 +365,7 @@ impl Owner for NodeOwner {
     fn report(&self, reports: &mut Vec<Report>) {
         let Some(shared) = self.shared.upgrade() else { return };
         if reports.iter().any(|report| matches!(report, Report::Down(_))) {
-            // No recall arrives from now on.
+            // From now on no recall of this node arrives.
             reports.extend(shared.kept_of(&self.node).into_iter().map(Report::Recall));
         }
         // Otherwise a node that cannot be reached only causes a refresh of the map.
@@ -376,7 +376,7 @@ impl Owner for NodeOwner {
             if is_down || is_temporary {
                 shared.stale.notify_one();
             }
-            // One node of many does not keep the session waiting.
+            // The session works on while one of many nodes is down.
             !is_down && !matches!(report, Report::Writable)
         });
         if !reports.is_empty() {

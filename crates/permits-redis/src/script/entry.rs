@@ -1,9 +1,9 @@
 //! The packed entry of a holder or waiter: `entries.lua` describes it. Commands carry it as the hash stores
 //! it.
 //!
-//! By default a holder's name ends in the request, and a request begins with the session. Such a text is not
-//! stored twice: its length stands for it. An entry has one encoding, so a script sees that nothing has
-//! changed by comparing bytes.
+//! By default, a holder's name ends with the request, and a request begins with the session. The entry stores
+//! such a text once, and its length in place of the copy. Equal entries have equal bytes, so a script
+//! compares bytes to see that nothing has changed.
 
 use super::layout::{HOLDS, KEEPS, KEYED, LANED, LAYOUTS, LIMITED, TIMES};
 use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};

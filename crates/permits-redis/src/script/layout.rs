@@ -1,8 +1,8 @@
 //! The things on which the scripts and Rust agree, each once: the fields of a packed state, the parts of a
 //! packed entry, the places in a reply, and the bounds that the model has, too.
 //!
-//! In the Lua files `$NAME` stands for a text that is made here. It costs a script no variable, of which it
-//! may have 200, and its functions no reference to one.
+//! In the Lua files, `$NAME` stands for a text from this module. Unlike a variable, of which a script may
+//! have 200, it costs nothing when the script runs.
 
 use crate::model::{
     CHANGES_MAX, CHANGES_MIN, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX, KEPT_TOKENS,
@@ -29,10 +29,10 @@ const CHANGING: [&str; 14] = [
     "last_lane",
 ];
 
-/// Those that an ordinary command reads besides. `pin` is 1 if the limit is pinned, and 2 more if there is an
-/// alert: neither state expires. `pause` is the end of a pause, 0 without one and [`PAUSED`]
-/// for one without an end; of a closed line it is -1 less that. No unit cools from `cools_until` on, which is
-/// not in the model. `limited` is the number of lanes with a limit.
+/// The numbers that an ordinary command reads as well. `pin` is 1 if the limit is pinned, plus 2 if there is
+/// an alert: in both cases the state does not expire. `pause` is the end of a pause, 0 without a pause, and
+/// [`PAUSED`] for a pause without an end. While the line is closed, it is -1 minus that. From `cools_until`
+/// on no unit cools; the model has no such number. `limited` is the number of lanes with a limit.
 const READ: [&str; 9] = [
     "limit",
     "limit_version",
@@ -45,11 +45,11 @@ const READ: [&str; 9] = [
     "limited",
 ];
 
-/// The rest. Behind it are the identity of the server, which ends with a zero, and the waits.
+/// The remaining numbers. The identity of the server, which ends with a zero byte, and the waits follow them.
 const RARE: [&str; 7] =
     ["cooling", "era_known", "era_began", "expired", "revoked", "alert_wait", "alert_waiting"];
 
-/// Of these names, those that are variables in the general course, too; all others are in its table `s`.
+/// Fields that the general course keeps as local variables. It reads every other field as `s.NAME`.
 const VARIABLES: [&str; 2] = ["lanes", "last_lane"];
 
 /// The waits that grants have ended: their sum in µs, and the number of them between two bounds.
@@ -69,10 +69,10 @@ pub(super) const KEEPS: u8 = 4;
 /// Added to the first byte of an entry with a lane or a share.
 pub(super) const LANED: u8 = 8;
 
-/// Added to the share of an entry that counts for the limit of its lane, or names it.
+/// Added to the share of an entry that counts for its lane's limit, or names one.
 pub(super) const LIMITED: u16 = 1 << 15;
 
-/// The progress of a lane that is full times this is its score: above that of each that is not.
+/// The score of a full lane is its progress times this: higher than the score of any lane that is not full.
 const FULL_POWER: i32 = 600;
 
 /// Times the layout, added to the first byte of an entry.
@@ -153,7 +153,7 @@ fn entry() -> Vec<(&'static str, String)> {
         ("LANED", LANED.into()),
         ("KEYED", KEYED.into()),
         ("LIMITED", LIMITED.into()),
-        // Behind the first byte and the weight.
+        // The number behind the first byte and the weight.
         ("LEASE_AT", 1 + 4 + 1),
         // First byte, weight, lease, and the lengths of what the holder has of request and session.
         ("ENTRY_BYTES", 1 + 4 + 4 + 1 + 1),

@@ -68,12 +68,12 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// For one server, or for the nodes of a cluster, where messages are `sharded`.
+    /// The scripts for one server, or for the nodes of a cluster, where messages are `sharded`.
     pub(crate) fn new(sharded: bool) -> Self {
         Self::with(CLOCK, sharded)
     }
 
-    /// With `clock` in the place of `clock.lua`.
+    /// The scripts with the Lua text `clock` in place of `clock.lua`.
     pub(super) fn with(clock: &'static str, sharded: bool) -> Self {
         Self { clock, sharded, by_kind: [const { OnceLock::new() }; OperationKind::ALL.len()] }
     }

@@ -6,8 +6,8 @@
 //! do the confirmations of subscriptions, in the order of the replies. The task takes all replies and
 //! messages that one read brings, and hands them over together.
 //!
-//! What the socket does not take is kept, and the task writes it when the socket has room.
-//! [`Connection::is_full`] bounds it.
+//! If the socket does not take all bytes, the rest stays in a buffer, and the task writes it when the socket
+//! has room. [`Connection::is_full`] bounds that buffer.
 //!
 //! A connection ends once: by the other side, by a call or a ping without a reply in time, by a reply that is
 //! not in the protocol, or by [`Connection::end`]. Each call that is in flight then gets its outcome, exactly

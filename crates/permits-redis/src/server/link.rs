@@ -147,7 +147,7 @@ impl<O: Owner> Shared<O> {
             link.epoch = epoch;
             link.meet(run_id);
             (link.served, link.malformed) = (false, false);
-            // Those that were added or removed while it connected.
+            // Channels may have been added or removed while it connected.
             for channel in link.channels.difference(&channels) {
                 connection.subscribe(&self.config.subscription(channel), channel);
             }

@@ -1,4 +1,4 @@
-//! One connection: opened and logged in, with the first commands sent along.
+//! Opens a connection and logs in, with the first commands sent along.
 //!
 //! The login is sent together with the commands that follow it, in one round trip. If the server refuses the
 //! login, their replies do not count.

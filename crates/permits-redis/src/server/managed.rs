@@ -182,7 +182,7 @@ impl<O: Owner> Drop for ManagedConnection<O> {
             return;
         }
         let shared = self.shared.clone();
-        // In a task, because the caller may have locked what the owner locks.
+        // The outcomes are reported by a task, because the caller may hold a lock that the owner takes.
         self.shared.runtime.spawn(async move {
             let reason = StoreError::Unreachable { reason: "the server has left the cluster".into() };
             let fail = |waiting: Waiting| outcome(&waiting.call, Err(reason.clone()));

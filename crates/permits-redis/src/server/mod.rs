@@ -1,6 +1,7 @@
-//! One server: a connection to it, checked, kept up, and subscribed to a session's channels.
+//! A connection to one server that is checked, replaced when it breaks, and subscribed to a session's
+//! channels.
 //!
-//! From the bytes up:
+//! The modules, from the bytes up:
 //! - `stream`: the bytes, over TCP, a Unix socket or TLS.
 //! - `connection`: commands, replies and messages over a stream. Its parts: `state`, which callers and the
 //!   task share, `reader`, the task, and `parting`, the end of a thread that has sent releases.

@@ -40,7 +40,7 @@ pub(super) struct Reader<R: Receiver> {
 
 /// The cause of a turn of the task.
 enum Turn {
-    /// This number of bytes was read.
+    /// So many bytes were read.
     Read(usize),
     /// The connection was full and has room again.
     Room,
@@ -255,7 +255,8 @@ impl<R: Receiver> Reader<R> {
 }
 
 impl<R: Receiver> Drop for Reader<R> {
-    /// After a panic, or with the runtime, which takes the session with it: without outcomes.
+    /// Ends the connection without outcomes if the task has panicked, or its runtime has ended, which ends
+    /// the session, too.
     fn drop(&mut self) {
         if self.has_finished {
             return;

@@ -75,7 +75,7 @@ pub(super) struct Shared {
     full: AtomicBool,
     /// The number of commands that have their replies.
     replied: AtomicU64,
-    /// For queries that wait until the connection is not full.
+    /// Wakes queries that wait until the connection is no longer full.
     room: Notify,
     /// The reason of the end, once all outcomes are known.
     ended: watch::Sender<Option<RespError>>,
@@ -295,7 +295,7 @@ impl State {
                 Poll::Ready(Ok(()))
             }
         )));
-        // Not the caller's budget of steps: a caller that has none left would not write.
+        // The write does not use the caller's cooperative budget: with none left, it would not write.
         let done = writing.as_mut().poll(&mut Context::from_waker(waker));
         // The bytes that are left move to the front when they are few.
         if *written >= unsent.len() / 2 {

@@ -1,5 +1,5 @@
-//! For the project's own tests: a store with a fixed clock, the words of its calls, and the decoders on any
-//! input.
+//! Support for the project's own tests: a store with a fixed clock, the words of its calls, and the decoders
+//! for any input.
 
 mod decoding;
 mod fixed_clock;

@@ -82,7 +82,7 @@ impl ClusterBuilder {
                 continue;
             }
             let bound = |index: usize| index * usize::from(SLOTS) / self.primaries;
-            // One by one: ranges came with version 7.
+            // The slots are named one by one, because ranges came with version 7.
             let slots: Vec<String> = (bound(index)..bound(index + 1)).map(|slot| slot.to_string()).collect();
             let mut command = vec!["CLUSTER", "ADDSLOTS"];
             command.extend(slots.iter().map(String::as_str));

@@ -31,7 +31,7 @@ impl<'a> Migration<'a> {
         let from = cluster.primary_of(slot);
         assert_ne!(from, to, "node {to} owns slot {slot} already");
         let number = slot.to_string();
-        // In this order: the other way round, the new owner would redirect a client back.
+        // The order matters: the other way round, the new owner would redirect a client back.
         group::order(&cluster.nodes()[to], &["CLUSTER", "SETSLOT", &number, "IMPORTING", &cluster.ids[from]]);
         group::order(&cluster.nodes()[from], &["CLUSTER", "SETSLOT", &number, "MIGRATING", &cluster.ids[to]]);
         Self { cluster, slot, from, to }
@@ -87,7 +87,7 @@ impl<'a> Migration<'a> {
         command.push("KEYS");
         command.extend(keys);
         match self.node(self.from).command(&command) {
-            // None need be left: one may expire between the poll and the command.
+            // Maybe no key is left: the last one may expire between the poll and the command.
             Resp::Text(reply) if reply == "OK" || reply == "NOKEY" => {}
             other => panic!("keys {keys:?} did not move: {other:?}"),
         }

@@ -48,8 +48,8 @@ impl Cluster {
         format!("redis+cluster://{}{}", password.unwrap_or_default(), hosts.join(","))
     }
 
-    /// Its nodes: first the primaries of the start, then their replicas. Node `i` beyond the primaries began
-    /// as a replica of `i` modulo their number.
+    /// The nodes: first the original primaries, then their replicas. Node `i` beyond the primaries began as a
+    /// replica of node `i` modulo their number.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }

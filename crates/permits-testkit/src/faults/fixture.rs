@@ -24,7 +24,7 @@ const KEEP: Duration = LEASE.checked_div(3).expect("3 is not 0");
 
 /// The servers on which a semaphore lives.
 pub(super) enum Deployment {
-    /// One server, with a proxy before it for each worker, or none.
+    /// One server, with a proxy for each worker, or without proxies.
     Server { server: Server, proxies: Vec<Proxy> },
     /// Servers watched by sentinels, of which every worker knows all.
     Sentinels(Sentinels),

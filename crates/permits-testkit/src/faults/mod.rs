@@ -34,7 +34,7 @@ use crate::worker::SEMAPHORE;
 /// The least time between two faults, so that workers acquire in between.
 const LEAST_GAP: Duration = Duration::from_millis(500);
 
-/// One kind of fault.
+/// A kind of fault.
 pub struct Row {
     /// The name by which the row is chosen.
     pub name: &'static str,
@@ -307,7 +307,7 @@ impl Cell {
 ///
 /// # Errors
 ///
-/// What is left, or the operation that failed.
+/// An error says what is left, or which operation failed.
 pub fn at_rest(url: &str, limit: u32) -> Result<(), String> {
     let client = Client::connect(url).wait().map_err(|error| error.to_string())?;
     let semaphore = client.semaphore(SEMAPHORE, limit).expect("valid");

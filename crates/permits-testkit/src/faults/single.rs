@@ -251,7 +251,7 @@ pub(super) fn oom(fixture: &mut Fixture) -> Fault {
     let mut fill = |name: &str, size: usize| {
         let value = "x".repeat(size);
         let mut count = 0;
-        // Until the server refuses, and at most 1000 times.
+        // Fill the memory until the server refuses, at most 1000 times.
         while count < 1000
             && matches!(connection.call(&["SET", &format!("fill:{name}{count}"), &value]), Ok(Resp::Text(_)))
         {

@@ -16,7 +16,7 @@ pub struct Verdict {
     pub operations: usize,
     /// Grants.
     pub grants: usize,
-    /// Those of them that clients made themselves, out of what they kept.
+    /// Grants that clients made themselves from permits that they kept, included in `grants`.
     pub granted_again: usize,
     /// Permits that were lost.
     pub lost: usize,
@@ -38,7 +38,7 @@ pub struct Verdict {
     pub served: Option<Duration>,
 }
 
-/// By how much, and for how long, more than the limit was held.
+/// How far, and for how long, the held units exceeded the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excess {
     /// The most units above the limit.
@@ -156,7 +156,8 @@ fn excess(grants: &[Granted], limit: u32) -> Excess {
         let weight = i64::from(granted.weight);
         edges.extend([(granted.acquired, weight), (granted.end(), -weight)]);
     }
-    // At the same microsecond ends come first, because an interval does not contain its end.
+    // If two edges have the same microsecond, the end comes first, because an interval does not contain its
+    // end.
     edges.sort_unstable();
     let (mut held, mut since, mut excess) = (0, None, Excess::default());
     for (at, change) in edges {

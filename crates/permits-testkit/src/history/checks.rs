@@ -1,7 +1,7 @@
 //! The properties of one command, checked from outside: the state before, the request, the reply, and the
 //! state after. Each check is named by its property, and says it in its message.
 //!
-//! They do not depend on how the model decides. An exception to a bound is stated here.
+//! The checks do not depend on how the model decides. Each exception to a bound is stated here.
 
 use std::collections::BTreeSet;
 
@@ -173,7 +173,7 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                 continue;
             }
         }
-        // Of two renewals with other grants in one command, the second ends what the first put back.
+        // If a command has two renewals with other grants, the second ends what the first put back.
         let is_forgotten = |grant: Grant| {
             let is_known = grant.token <= after.era_known || after.era_began_us <= grant.token;
             !is_known && entry.place.taken() == Some(grant)
@@ -264,7 +264,7 @@ fn conservation(step: &Step) -> Result<(), String> {
     if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
         return Err(format!("it expires at {}, too early for a lease to end", state.expires_ms));
     }
-    // By it the store knows for how long a holder may be away, once it has lost something.
+    // From `lease_max_ms` the store knows for how long a holder may be away, once it has lost something.
     let is_longer = |(_, entry): &(&Holder, &Entry)| entry.terms.counts_for_ms() > state.lease_max_ms;
     if let Some(longer) = state.entries.iter().find(is_longer) {
         return Err(format!("the longest lease known is {} ms, and there is {longer:?}", state.lease_max_ms));
@@ -301,7 +301,8 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             continue;
         }
         let ended = before.deadline.unsigned_abs() <= step.now_ms();
-        // Of two renewals with other grants, the second ends what the first put back: it cools anew.
+        // If there are two renewals with other grants, the second ends what the first put back: it cools
+        // anew.
         if ended && holder.is_cooling() && named.contains(&(holder.original(), before.request.clone())) {
             continue;
         }
@@ -318,7 +319,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             Some(EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_)) => None,
             Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
-        // After it left, another of the same name may have come.
+        // After the entry left, another of the same name may have come.
         let after = step.entry_after(holder).filter(|after| after.request == before.request).cloned();
         let reaped = ended && published.is_none() && after.is_none();
         // A grant counts for the limit of its lane, also if it did not name it.
@@ -370,7 +371,7 @@ fn no_herd(step: &Step) -> Result<(), String> {
         if step.named().contains(&(event.holder.clone(), event.request.clone()))
             && event.kind == EventKind::Superseded
         {
-            // It came and went with this command.
+            // The entry came and went with this command.
             continue;
         }
         // The lease of a holder may have ended with this command, which asks for it again.
@@ -411,7 +412,7 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
     let max = if after.lanes.last == 0 { MAX_BATCH } else { 2 * SESSIONS };
     let heads = after.heads(max);
     let sessions: BTreeSet<&str> = heads.iter().map(|head| after.entries[*head].session.as_str()).collect();
-    // Of what ends later than the head is renewed, it learns then.
+    // If a lease ends after the head's next renewal, the head learns of it then.
     let lease_ms = |holder: &Holder| after.entries.get(holder).map(|entry| entry.terms.lease_ms);
     let of_head_ms = heads.first().and_then(|head| lease_ms(head));
     let is_short = |event: &Event| {

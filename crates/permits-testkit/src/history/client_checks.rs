@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use super::Violation;
 use super::client_event::{ClientEvent, ClientRecord};
 
-/// One acquisition that was granted.
+/// An acquisition that was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The client's number.
@@ -25,7 +25,7 @@ pub struct Granted {
     pub token: u64,
     /// Its slot.
     pub slot: u32,
-    /// The client granted it itself, out of the permits that it kept.
+    /// True if the client granted it itself, from a permit that it kept.
     pub again: bool,
     /// The time of the request.
     pub asked: u64,
@@ -212,7 +212,7 @@ fn units(grants: &[Granted]) -> u64 {
 fn most_at_once(grants: &[Granted]) -> Vec<Granted> {
     let mut edges: Vec<(u64, bool, usize)> = Vec::new();
     for (index, granted) in grants.iter().enumerate().filter(|(_, granted)| !granted.is_empty()) {
-        // At the same microsecond ends come first: M does not contain its end.
+        // If two edges have the same microsecond, the end comes first: M does not contain its end.
         edges.push((granted.acquired, true, index));
         edges.push((granted.end(), false, index));
     }

@@ -1,7 +1,7 @@
 //! Events of a client, recorded by the one clock of this host. A client in a process of its own reports them
 //! as lines of its standard output.
 //!
-//! Such a line begins with a mark, because a test harness prints to the same output.
+//! A line of an event begins with a mark, because a test harness prints to the same output.
 
 use std::fmt;
 use std::fs::File;

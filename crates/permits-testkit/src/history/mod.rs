@@ -12,7 +12,7 @@
 //!
 //! Each check is itself tested, on histories with a violation and on [mutants](crate::mutants).
 //!
-//! In a test with processes of its own, each [reports](report) its events by lines on its standard output.
+//! A test may start processes: each [reports](report) its events by lines on its standard output.
 
 pub mod checks;
 pub mod client_checks;

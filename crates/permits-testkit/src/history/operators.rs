@@ -86,7 +86,7 @@ pub(super) fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
 pub(super) fn changes_are_remembered(step: &Step) -> Result<(), String> {
     let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
     let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
-    // No operator makes the end of a pause.
+    // The end of a pause is not an operator's change.
     let paused = |state: &State| Some(state.paused_until_ms).filter(|until| *until > step.now_ms());
     let stops = |state: &State| (paused(state), state.pinned, state.closed.clone(), state.alert);
     let origin = step.command.operation.origin();

@@ -191,7 +191,7 @@ pub(super) fn a_place_passes_on(step: &Step) -> Result<(), String> {
     for event in step.events.iter().filter(|event| event.kind == EventKind::Superseded) {
         let Some(before) = step.entry_before(&event.holder).filter(|entry| entry.request == event.request)
         else {
-            // It came and went with this command.
+            // The waiter came and went with this command.
             continue;
         };
         let newest = requests.iter().rev().find(|asked| {

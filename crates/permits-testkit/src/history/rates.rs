@@ -37,8 +37,8 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
             _ => None,
         };
         let at_least_ms = asked.unwrap_or(0).max(before.terms.at_least_ms);
-        // One whose lease has ended may be put back on other terms. So may one that a renewal of the batch
-        // ends by naming another grant: under another request, or once it need not count any more.
+        // A grant whose lease has ended may be put back on other terms. So may a grant that a renewal of the
+        // batch ends by naming another one: under another request, or once it need not count any more.
         let names_another = |renew: &RenewRequest| {
             renew.holder == *holder
                 && renew.request == before.request
@@ -62,14 +62,14 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
         }
         let freed = match &step.command.operation {
             Operation::Revoke { holder: of, cooling: Some(token), .. } => {
-                // One whose lease ends with this command cools first.
+                // A holder whose lease ends with this command cools first.
                 of.cooling(*token) == holder.original().cooling(grant.token)
             }
             _ => false,
         };
         let after = step.entry_after(holder).filter(|after| after.place.taken() == Some(grant));
         let after = after.or_else(|| step.entry_after(&holder.original().cooling(grant.token)));
-        // One whose lease ends with this command is not released.
+        // A holder whose lease ends with this command is not released.
         let counted = match (&step.command.operation, &step.reply.answers) {
             (Operation::Release(requests), Answers::Release(answers)) => requests
                 .iter()

@@ -1,4 +1,4 @@
-//! One connection through the proxy, and its faults.
+//! A connection through the proxy, and its faults.
 //!
 //! Two pumps carry the chunks of a connection, one in each direction. A pump reads a chunk, decides whether
 //! it is passed on, holds it back for the delay, and writes it. It reads the switches again between reading
@@ -298,9 +298,9 @@ async fn pump(
                 && let Some(chunk) = held.pop_front()
             {
                 to.write_all(&chunk.bytes).await?;
-                // After the write: before it, a reply to an earlier request would end the connection in the
-                // middle of this one. No reply to this request can be read before the note, because no other
-                // task of this thread runs between the last byte and here.
+                // The note is made after the write. Before it, a reply to an earlier request would end the
+                // connection in the middle of this one. No reply to this request can be read before the note,
+                // because no other task of this thread runs between the last byte and here.
                 if direction == Direction::Requests {
                     if shared.takes_reply_to(&previous, &chunk.bytes) {
                         doomed.store(true, SeqCst);

@@ -74,8 +74,8 @@ impl Proxy {
 
     /// Cuts every open connection on both sides; new ones are accepted as before.
     ///
-    /// When it returns they are cut, and none of their bytes will arrive. A connection counts as open once it
-    /// is passed on to the server, and certainly when its client has had a reply.
+    /// When this returns, the connections are cut, and none of their bytes will arrive. A connection counts
+    /// as open once it is passed on to the server, and certainly when its client has had a reply.
     pub fn cut(&self) {
         self.shared.cut();
     }
@@ -180,7 +180,7 @@ impl Drop for Proxy {
 
 /// The thread of a proxy: accepts until it is stopped. Its connections end with its runtime.
 fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
-    // One thread only: the order of a request's note before its reply depends on it.
+    // The proxy has one thread, so that a request is noted before its reply is passed on.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

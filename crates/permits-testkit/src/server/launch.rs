@@ -48,7 +48,7 @@ pub struct ServerBuilder {
 /// The role of a server process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
-    /// On its own, or a primary or replica.
+    /// A server on its own, a primary or a replica.
     Store,
     /// A node of a cluster: it takes a second port.
     Node,
@@ -147,7 +147,7 @@ impl ServerBuilder {
 
     /// Makes it a replica of `primary`.
     ///
-    /// It answers before it has its first copy; when the link is up, [`Server::info`] gives `up` for
+    /// The replica answers before it has its first copy. When the link is up, [`Server::info`] gives `up` for
     /// `master_link_status`.
     #[track_caller]
     pub fn replica_of(self, primary: &Server) -> Self {
@@ -214,7 +214,7 @@ pub(super) enum Endpoint {
 enum Failure {
     /// The process ended before it answered.
     Exited,
-    /// It runs and did not answer in time.
+    /// The server runs, and did not answer in time.
     Silent,
 }
 
@@ -281,8 +281,8 @@ impl Site {
 
     #[track_caller]
     fn launch(&self) -> Result<ChildGuard, Failure> {
-        // One file for standard output, standard error and all restarts, because the server's output before
-        // it opens a log of its own explains a failed start.
+        // Standard output, standard error and all restarts share one file, because the output from before the
+        // server opens its own log explains a failed start.
         let log = File::options()
             .create(true)
             .append(true)

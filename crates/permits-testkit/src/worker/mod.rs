@@ -146,14 +146,14 @@ impl Work {
     }
 }
 
-/// Until when a request of a loop waits.
+/// How long a request of a loop waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Wait {
-    /// Until it is granted.
+    /// The request waits until it is granted.
     Granted,
-    /// With a timeout out of this range.
+    /// The request has a timeout from this range.
     Timeout(Range<Duration>),
-    /// Until its future is dropped, after a time out of this range.
+    /// The request's future is dropped after a time from this range.
     Cancel(Range<Duration>),
 }
 
@@ -162,7 +162,7 @@ pub enum Wait {
 pub struct Mix<T>(pub Vec<(u32, T)>);
 
 impl<T> Mix<T> {
-    /// One choice for all.
+    /// All get the same choice.
     pub fn all(choice: T) -> Self {
         Self(vec![(1, choice)])
     }
@@ -190,7 +190,7 @@ pub struct Counts {
     pub asked: u64,
     /// Requests that were granted.
     pub granted: u64,
-    /// Those of them that the client granted itself, out of what it kept.
+    /// Grants that the client made itself from permits that it kept, included in `granted`.
     pub granted_again: u64,
     /// Requests that ended by their timeout or were cancelled.
     pub given_up: u64,

@@ -319,7 +319,7 @@ impl Shared {
         self.report(tag, ClientEvent::Released(outcome));
     }
 
-    /// One step of the work, if the permit is held.
+    /// Does a step of the work, if the permit is held.
     fn step(&self, tag: &str, permit: &Permit) {
         let (at, until) = deadline(|| permit.remaining());
         if !permit.is_held() {

@@ -67,7 +67,7 @@ if s.lost then
   if s.existed then s.changes = redis.call('HGET', state_key, '$CHANGES') or nil end
   s.reason_stored = false
   s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.limited, s.earliest = 0, 0, 0, 0, 0, 0, 0, 0, math.huge
-  -- Their sessions may have used all tokens of the last grant.
+  -- The sessions may have used all tokens of the last grant.
   if s.kept_until > 0 then s.last_token = s.last_token + $KEPT_TOKENS - 1 end
 end
 

@@ -11,9 +11,9 @@ local function waiter_of(key)
   return holder and known[holder] and holder
 end
 
--- Returns true if request `k` of a new holder fits under `limit`, and that of its lane which it names, if not
--- that in force counts; if it cannot wait either, the reason of the
--- refusal, and its end; and if it waits, its key, if it has one, and the waiter that it supersedes.
+-- Returns true if request `k` of a new holder fits under `limit` and the limit of its lane: the one in force
+-- if `in_force`, else the one that the request names. If it cannot wait either, also the reason of the
+-- refusal, and its end. If it waits, also its key, if it has one, and the waiter that it supersedes.
 local function judge(limit, k, in_force)
   local weight, may_wait = struct.unpack('<I4', given[k], 2), string.sub(waits, k, k)
   if weight > limit then return false, 'exceeds_limit' end

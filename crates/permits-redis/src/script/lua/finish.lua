@@ -40,15 +40,15 @@ if stays then
 end
 
 -- The next moment at which time alone changes something. The head of the queue asks then, since no session
--- hands on what time frees. What a bound has cut off is asked for at once, by the session of the head; and by
--- some others one after the other, since that one may be dead.
+-- hands on what time frees. If a bound has cut off work, the head's session asks at once, and some others ask
+-- one after the other, since the head's may be dead.
 local cut, at = s.reap_truncated or s.promote_truncated, math.huge
 local heads = asking(cut)
 if #heads > 0 and not cut or s.foremost then
   at = math.min(next_deadline(), s.recovering and s.recovering_until or math.huge, s.paused > 0 and s.paused < $PAUSED and s.paused or math.huge)
 end
 if #heads > 0 then
-  -- One session after the other; a script has room for few more local variables of its own.
+  -- The sessions ask one after the other. (A block, since a script has room for few more local variables.)
   local TURN_US, turns = 200000, {}
   for _, head in ipairs(heads) do
     local _, _, _, _, request, from = parts(head, known[head])

@@ -23,7 +23,8 @@ local function forget(gone, tokens_known)
       s.held, s.holders, s.cooling = s.held - weight, s.holders - 1, s.cooling - (tab and weight or 0)
       count_in_lane(lane, lane_limit, -weight)
       if s.recovering and redis.call('ZSCORE', leases_key, holder) - lease < math.floor(s.era_began / 1000) then
-        -- Not renewed in this era: its first release may have been lost with the grant of its units.
+        -- The holder was not renewed in this era: its first release may have been lost with the grant of its
+        -- units.
         s.held_at_start = s.held_at_start - weight
         add_range(withheld, slot, slot)
       else

@@ -24,7 +24,7 @@ end
 local ends_in = s.paused > 0 and s.paused < $PAUSED and s.paused - now_ms or -1
 list(s.held, s.cooling, s.waiting, math.min(s.paused, 1), ends_in, s.paused > 0 and pause_reason() or '', s.reason and 1 or 0, s.reason or '')
 list(s.alert_wait, s.alert_waiting, s.grants, s.refused, s.expired, s.revoked, struct.unpack('$WAITS', s.waits))
--- Without the position behind the last number, which unpack returns; the numbers of what is listed are here.
+-- Unpack also returns the position behind the last number: the numbers of listed things replace it.
 local NUMBERS = #reply
 reply[NUMBERS], reply[NUMBERS + 1], reply[NUMBERS + 2] = 0, 0, 0
 listed = 0

@@ -1,4 +1,4 @@
--- Which lanes are full, and which waiters in line: see lane_limits.
+-- Decides which lanes are full, and which waiters are in line: see lane_limits.
 
 -- Puts the lanes that have changed into their places: those that are full behind all others, and those
 -- that no longer are behind the first one. When leases that have ended are reaped, and at the end of a

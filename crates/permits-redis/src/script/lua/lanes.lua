@@ -7,7 +7,7 @@
 
 knows_lanes = true   -- from here on
 
--- By name, as far as they were read, false if there is none; and the names of those to write.
+-- The records by name, as far as they were read (false: no record), and the names of records to write.
 local records, changed = {}, {}
 
 -- The lane that an entry names.

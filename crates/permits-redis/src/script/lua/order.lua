@@ -1,6 +1,6 @@
 -- The order of the queue, in the general course.
 
--- What an ordinary course has read of lanes may have been lost.
+-- Forgets the records that an ordinary course has read: their key may have vanished.
 records, changed = {}, {}
 
 -- The waiters that are granted next, at most `max`, with known entries.

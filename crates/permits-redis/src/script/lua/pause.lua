@@ -13,7 +13,7 @@ local has_effect = until_ms > s.paused or until_ms == s.paused and reason ~= pau
 if until_ms == 0 then has_effect = s.paused > 0 end
 if has_effect and not recall() then
   s.paused = until_ms
-  -- One that ends early keeps nothing for the rest of its time.
+  -- A pause keeps the state from expiring. One that ends early no longer does, for the rest of its time.
   s.expires, s.prolonged = math.min(s.expires, now_ms + 4 * s.lease_max), true
   if until_ms > 0 and until_ms < $PAUSED then
     s.expires, s.new_turn = math.max(s.expires, until_ms), true

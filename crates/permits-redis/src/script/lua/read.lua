@@ -26,9 +26,9 @@ for i = $FIRST, #ARGV, 2 do
   named[count], given[count] = ARGV[i], ARGV[i + 1]
 end
 
--- When the session of a waiter asks whether time has granted something, if `at` is the next change: the head
--- then, each other when as many leases of holders have ended as wait before it and one more, or 200 ms after
--- the one before it.
+-- When the session of a waiter asks whether time has granted something. The head asks at `at`, the next
+-- change. Any other waiter asks when one more lease of a holder has ended than waiters are before it, or 200
+-- ms after the waiter before it.
 local function turn(at, position, waiting, holders)
   if position == 0 then return at end
   local ends = position < holders and redis.call('ZRANGE', leases_key, waiting + position, waiting + position, 'WITHSCORES')[2]

@@ -13,7 +13,7 @@ if s.existed and s.earliest <= now_ms then
     end
   end
   forget(expired)
-  -- Of entries that were deleted by hand: otherwise the work that is left would never end.
+  -- Somebody deleted these entries by hand. Without this the reaping would never end.
   if #strays > 0 then redis.call('ZREM', leases_key, unpack(strays)) end
   s.reap_truncated, s.earliest = #holders == $REAP_MAX, next_deadline()
 end

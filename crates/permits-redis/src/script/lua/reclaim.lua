@@ -28,7 +28,7 @@ end
 -- A holder without an entry was reaped, and has lost its permit, or was forgotten: its token shows which.
 local function reclaim(holder, entry)
   local token, slot, weight, lease = parts(holder, entry)
-  -- Of a waiter that has been granted meanwhile, the next renewal names the grant.
+  -- A waiter that has been granted meanwhile names its grant in the next renewal.
   if token == 0 then return 'again' end
   local lost = s.era_began
   if string.find(recovery, ':handle', 1, true) then
@@ -43,7 +43,7 @@ local function reclaim(holder, entry)
   end
   local forgotten = s.era_known < token and token < lost
   if not forgotten or now_ms >= math.floor(lost / 1000) + lease then return 'lost' end
-  -- It was put back before, and has ended since.
+  -- The permit was put back before, and has ended since.
   local cooling = string.format('%s\t%.0f', holder, token)
   find({ cooling })
   if known[cooling] then return 'lost' end

@@ -1,5 +1,5 @@
 -- view: the state as it is now, for a script that writes nothing: without the entries whose leases have
--- ended, which the next command that may write reaps. As there, the units of some holders cool from then on.
+-- ended, which the next command that may write reaps. As there, units of some holders begin to cool.
 
 -- The most entries that are passed over, and how many are read at once.
 local AT_ONCE = 1000
@@ -54,7 +54,7 @@ end
 
 -- The holders whose leases end first, and what cools; at most `max`.
 local function holders_alive(max)
-  -- There may be more, if the other keys have vanished.
+  -- The key may have other members, if the other keys have vanished.
   if s.holders == 0 then return {} end
   local found = redis.call('ZRANGEBYSCORE', leases_key, string.format('(%.0f', now_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, max)
   if #cooled == 0 then return found end

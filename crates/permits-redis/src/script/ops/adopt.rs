@@ -9,7 +9,7 @@ pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_st
 pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
     let AdoptRequest { holder, request, terms, grant: Grant { token, slot }, new_request, last_token } =
         adopt;
-    // The text of a handle has no other terms.
+    // A handle's text carries no other terms.
     let PermitTerms {
         weight,
         lease_ms,

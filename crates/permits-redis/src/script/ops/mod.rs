@@ -25,8 +25,8 @@ pub(super) struct Lua {
     pub(super) holders_at: Option<u32>,
     /// The ordinary course, which ends the script or leaves all to the next.
     pub(super) ordinary: &'static [&'static str],
-    /// Its second run, for a line with lanes, behind all that it needs then. It leaves all to the general
-    /// course.
+    /// The second run of the ordinary course, for a line with lanes. It leaves everything to the general
+    /// course if it cannot decide.
     pub(super) in_lanes: &'static [&'static str],
     /// The operation's own part of the general course.
     pub(super) general: &'static [&'static str],
