@@ -1,5 +1,5 @@
 //! The benchmarks that a change is checked with: `core` measures `permits` beside the least that the same
-//! work can cost, and `regression` compares some of these figures with stored ones. `scripts/bench` calls
+//! work can cost, and `regression` compares some of these figures with stored ones. `scripts/more/bench` calls
 //! them.
 //!
 //! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on
