@@ -367,8 +367,8 @@ fn without_keeping(units: u32, requests: usize) -> Vec<Step> {
     [limit(units), crowd(1)].into_iter().chain(pairs).collect()
 }
 
-/// Of four tokens in succession, two are even. The release of such a permit corrects its units, and leaves
-/// the ordinary course.
+/// Two of four tokens in succession are even. The release of a permit with an even token corrects its units,
+/// and leaves the ordinary course.
 #[test]
 fn slots_released_in_any_order_are_handed_over_from_the_lowest() {
     for picks in [[3, 1], [2, 0]] {
@@ -402,13 +402,13 @@ fn a_hand_over_remembers_the_lease_that_ends_first_of_those_it_begins() {
     written(steps, &["release: Held", "event: Granted"]);
 }
 
-/// It was queued before, and is renewed a third of its own lease later.
+/// The head was queued before, and is renewed a third of its own lease later.
 #[test]
 fn a_head_asks_for_the_end_of_a_lease_that_is_shorter_than_its_own() {
     let waiter = |lease_ms| Step { lease_ms, ..crowd(1) };
     let release = |known| Step::plain(Action::Release(vec![Naming::Known(known)]));
     for (leases, asks) in [([1_000, 60_000], true), ([60_000, 1_000], false), ([1_000, 1_000], false)] {
-        // In the general course, and in the ordinary one.
+        // The general course has to do it, and the ordinary one.
         for known in [0, 1] {
             let holders = Step { lease_ms: 100_000, ..crowd(2) };
             let steps = vec![limit(2), holders, waiter(leases[0]), waiter(leases[1]), release(known)];

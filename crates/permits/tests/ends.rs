@@ -1,8 +1,8 @@
 //! Programs that end without closing their client: what they have dropped is released.
 //!
-//! When the drop of a permit returns, its release is with the operating system. So it is executed, however
-//! the program ends next. A test starts its own executable again and again as such a program: each run finds
-//! all units free.
+//! When the drop of a permit returns, the operating system has its release. So the release is executed,
+//! however the program ends next. A test starts its own executable again and again as such a program, and
+//! each run finds all units free.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -39,7 +39,7 @@ fn program() -> Result<(), AcquireError> {
         Client::builder(&url).lease(lease).recovery(Recovery::Off).connect().wait()
     };
     if way == "exit" {
-        // No destructor of a static runs.
+        // The client is in a static, whose destructor never runs.
         static CLIENT: OnceLock<Client> = OnceLock::new();
         use_all(CLIENT.get_or_init(|| connect().expect("the server is there")));
         std::process::exit(7);

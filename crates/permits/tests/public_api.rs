@@ -181,7 +181,7 @@ fn public_api() -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(below).join("src");
         sources(&root, &root, &mut inside);
     }
-    // Their modules are not those of the library.
+    // The modules of these crates are not modules of the library.
     inside.iter_mut().for_each(|source| source.path.insert_str(0, "below/"));
     // A message of the core is no type of the library that has its name.
     let is_other = |item: &Item| match item {

@@ -277,8 +277,8 @@ fn a_waker_that_panics_harms_no_other_call() {
             let semaphore = semaphore.clone();
             thread::spawn(move || block_on(semaphore.acquire()).map(|result| result.map(drop)))
         };
-        // Without the hook of panics: it prints a backtrace, which may take the session's thread longer than
-        // a lease.
+        // `resume_unwind` skips the hook of panics, which prints a backtrace: that may take the session's
+        // thread longer than a lease.
         let trapped = spring(&client, || resume_unwind(Box::new("a waker that panics")));
 
         thread::sleep(2 * LEASE);

@@ -218,7 +218,7 @@ impl Writer<'_> {
         self.bytes.extend(parts.concat());
     }
 
-    /// What it tells, and its place in the order in which it and other things arrive.
+    /// Puts what a message tells, and its place in the order of arrivals.
     fn message(&mut self, message: &Message) {
         let client = &self.world.clients[message.client];
         match message.kind {
@@ -264,7 +264,7 @@ impl Writer<'_> {
         self.flag(state.paused_until_ms == PAUSED);
         self.until(if state.paused_until_ms == PAUSED { 0 } else { state.paused_until_ms });
         self.put(state.lease_max_ms / TICK_MS);
-        // While it is in use the expiry is extended again and again; only the end counts.
+        // The expiry of a semaphore in use is extended again and again, so only its end counts.
         let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
         self.until(if state.pinned { 0 } else { expires });
         self.flag(state.server == format!("run{}", self.world.run));

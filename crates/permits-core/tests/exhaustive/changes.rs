@@ -68,7 +68,7 @@ fn handles(name: &'static str, budget: Budget) -> Scope {
     Scope { in_order: true, budget: Budget { hand_overs: 1, ..budget }, ..scope(name, 0) }
 }
 
-/// With a lease of two ticks, which ends sooner.
+/// The scope with a lease of two ticks, which ends sooner.
 fn short(scope: Scope) -> Scope {
     Scope { lease: 2, ..scope }
 }

@@ -1,5 +1,5 @@
-//! What the holders of permits do with them: they change their terms, and give them to other processes.
-//! Around the acquisition, as the session does it.
+//! What holders do with their permits: they change the terms, and give permits to other processes. The code
+//! is around the acquisition, as in the session.
 
 use permits_core::acquisition::{Acquisition, Input, Stage};
 use permits_core::protocol::Grant;
@@ -18,17 +18,17 @@ pub(crate) struct Handle {
     pub(crate) grant: Grant,
     /// The program considers the permit held until then.
     pub(crate) until: u32,
-    /// It has not been told otherwise, and has given it to no session.
+    /// True while nobody has told the holder otherwise, and it has given the permit to no session.
     pub(crate) is_held: bool,
 }
 
 impl Client {
-    /// Its holder gives a part of its units back. The next renewal tells the store.
+    /// The holder gives a part of its units back. The next renewal tells the store.
     pub(crate) fn release_part(&mut self) {
         self.entry.iter_mut().for_each(|entry| entry.terms.weight -= 1);
     }
 
-    /// Its holder changes the lease. The next renewal tells the store.
+    /// The holder changes the lease. The next renewal tells the store.
     pub(crate) fn set_lease(&mut self, lease: u32, known: Circumstances) {
         let Some(entry) = &mut self.entry else { return };
         let lease_ms = u64::from(lease) * TICK_MS;
@@ -45,7 +45,7 @@ impl Client {
         }
     }
 
-    /// Its holder gives the permit to another process.
+    /// The holder gives the permit to another process.
     pub(crate) fn hand_over(&mut self, known: Circumstances) {
         let Some(request) = self.entry.as_ref().map(|entry| entry.request) else { return };
         self.handed_over = self.call(Kind::Renew).map(|_| request);

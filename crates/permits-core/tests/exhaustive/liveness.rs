@@ -12,8 +12,8 @@ use super::scope::{Change, Scope};
 use super::steps::Action;
 use super::world::{Message, World};
 
-/// In leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one for each
-/// acquisition that is retried.
+/// The time in leases: one for a crashed holder, one for a window or for a grant to a crashed waiter, and one
+/// for each acquisition that is retried.
 const LEASES: u32 = 6;
 
 /// Returns true if every waiter is served, or superseded, and the semaphore becomes idle.
@@ -30,7 +30,7 @@ pub(crate) fn ends_well(world: &World, scope: &Scope) -> bool {
             *served |= matches!(stage(client), Some(Stage::Held(_))) || is_refused(client);
         }
         let action = next(&world, scope);
-        // It hears why it waits no longer. A request that is too heavy is sent again, and refused.
+        // The client hears why it no longer waits. A request that is too heavy is sent again, and refused.
         if let Action::Push(number) = action
             && let Message { client, kind, .. } = &world.messages[number]
             && matches!(kind, EventKind::Revoked(_) | EventKind::Superseded | EventKind::LineClosed(_))

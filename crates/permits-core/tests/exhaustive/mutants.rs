@@ -175,7 +175,7 @@ fn what_is_released_again_and_handed_on_is_seen() {
         does.take(Action::Push(0));
         does.take(Action::Lose(0, Kind::Release));
         does.take(Action::Restart(Memory::Earlier));
-        // It is to retry later.
+        // The store tells it to retry later.
         does.call(1, Kind::Renew, Action::Renew(1));
         does.call(2, Kind::Acquire, Action::Acquire(2));
         does.call(0, Kind::Release, Action::SendRelease(0));
@@ -231,7 +231,7 @@ fn a_client_that_forgets_late_calls_is_seen() {
     assert_eq!(format!("{:?}", taken(&unsound, way).broken), r#"{"P3"}"#);
 }
 
-/// One history, step by step.
+/// A history, step by step.
 struct Does<'a> {
     scope: &'a Scope,
     world: World,

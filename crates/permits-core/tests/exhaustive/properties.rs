@@ -149,7 +149,7 @@ fn asked_again_it_stands_where_it_stood(step: &Step) -> bool {
             (EntryState::Holding(grant), AcquireOutcome::Granted(told)) => {
                 grant == *told && stands == Some(EntryState::Holding(grant))
             }
-            // Its turn may have come just now.
+            // The waiter's turn may have come just now.
             (EntryState::Waiting(_), AcquireOutcome::Granted(told)) => {
                 stands == Some(EntryState::Holding(*told))
             }
@@ -200,7 +200,7 @@ fn is_told(world: &World, revoked: Revoked) -> bool {
     world.messages.iter().any(tells) || world.handle.is_some_and(|handle| handle.owner == revoked.owner())
 }
 
-/// Where replicas have to confirm a grant, its caller has it only then.
+/// If replicas have to confirm a grant, its caller gets it only then.
 fn is_confirmed(client: &Client, scope: &Scope) -> bool {
     let entry = client.entry.as_ref().filter(|entry| entry.held().is_some());
     !scope.replicas || entry.is_none_or(|entry| entry.confirmed)

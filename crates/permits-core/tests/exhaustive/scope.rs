@@ -41,12 +41,12 @@ pub(crate) struct Budget {
 /// A change by an operator, beside those of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Of the entry that a client holds or waits with.
+    /// Revokes the entry with which a client holds or waits.
     Revoke(usize),
     Close,
     Open,
     Pause,
-    /// For a tick.
+    /// A pause of one tick.
     PauseForTick,
     Resume,
 }

@@ -147,7 +147,7 @@ fn a_crowd_breaks_nothing() {
     holds_in(crowd(two(0)), 1);
 }
 
-/// From where client 0 holds and the others wait, each in its lane.
+/// The beginning in which client 0 holds and the others wait, each in its lane.
 const ALL_WAIT: &[Action] = &[
     Action::Acquire(0),
     Action::Execute(0, Kind::Acquire),

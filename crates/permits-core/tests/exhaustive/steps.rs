@@ -20,7 +20,7 @@ pub(crate) enum Action {
     Crash(usize),
     /// The store executes a client's call.
     Execute(usize, Kind),
-    /// It executes a call that its client has given up.
+    /// The store executes a call that its client has given up.
     ExecuteLate(usize),
     /// The reply arrives.
     Return(usize, Kind),

@@ -39,7 +39,7 @@ pub(crate) struct Message {
     pub(crate) client: usize,
     pub(crate) request: u8,
     pub(crate) kind: EventKind,
-    /// When it was sent, by the server's clock.
+    /// The server's time when it was sent.
     pub(crate) at_us: u64,
     /// The run of the server that sent it.
     pub(crate) run: u32,
@@ -73,7 +73,7 @@ impl Revoked {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recall {
     pub(crate) client: usize,
-    /// When it was sent, by the server's clock.
+    /// The server's time when it was sent.
     pub(crate) at_us: u64,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct World {
     pub(crate) up_since: u32,
     /// The last loss of state.
     pub(crate) forgot: Option<u32>,
-    /// By the server's clock.
+    /// The server's time when it forgot.
     pub(crate) forgot_us: u64,
     pub(crate) clients: Vec<Client>,
     pub(crate) late: Vec<Late>,
@@ -206,7 +206,7 @@ impl World {
                     || calls.iter().flatten().any(|call| call.request == revoked.request)
             });
         }
-        // When its lease is over a handle is of no use, which who has it may try for a while.
+        // After its lease a handle is of no use, but its owner may try it for a while.
         self.handle = self
             .handle
             .filter(|handle| self.now < handle.until + scope.lease || stored.contains(&handle.owner));

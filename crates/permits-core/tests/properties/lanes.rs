@@ -32,7 +32,7 @@ const ROUNDING: f64 = 1e-6;
 /// than the largest weight ÷ share that was granted in one, and that in the other.
 #[derive(Default)]
 pub(crate) struct Shares {
-    /// Of two lanes that have both had waiters since some command, the difference now, its least and its
+    /// For two lanes that have both had waiters since some command: the difference now, its least and its
     /// most.
     pairs: BTreeMap<(LaneName, LaneName), (f64, f64, f64)>,
     /// The largest weight ÷ share granted in each lane.
@@ -97,7 +97,7 @@ pub(crate) fn that_count(state: &State) -> Lanes {
         Lane::Waits { progress, full: false, .. } => Some(*progress),
         Lane::Waits { full: true, .. } | Lane::Owes { .. } => None,
     });
-    // Where none is in line, none owes anything.
+    // If no lane is in line, no lane owes anything.
     let first = in_line.min().unwrap_or(Progress(f64::INFINITY));
     let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
     let known = state.lanes.known().iter().filter(|(_, lane)| counts(lane));
@@ -124,7 +124,7 @@ fn the_check_sees_a_lane_that_is_served_alone() {
     assert!(check(mutants::charges_no_lane).is_err());
 }
 
-/// Without lanes and with all requests in one lane, the replies and events are the same.
+/// With all requests in one lane, the replies and events are the same as without lanes.
 #[test]
 fn one_lane_alone_is_as_no_lane() {
     cases(300, ALONE, &histories(150), |history: &History| {
@@ -144,8 +144,8 @@ fn one_lane_alone_is_as_no_lane() {
                 Some(Fault::LoseKeys(bits)) => with.and_then(|state| state.lose(&crate::steps::parts(bits))),
                 _ => with,
             };
-            // Of a batch, the tickets without lanes are some microseconds after the times of lanes.
-            // After the clock was set back they are far ahead of the times.
+            // In a batch, tickets without lanes are some microseconds after the times in lanes. After the
+            // clock was set back, they are far ahead of the times.
             let last = without.as_ref().and_then(|state| state.queue.last_key_value());
             if let Some((ticket, _)) = last.filter(|(ticket, _)| **ticket > simulation.now_us + 1_000) {
                 simulation.now_us = ticket + 2 * RECALL_US;
@@ -295,7 +295,8 @@ impl Line {
 /// Longer than any of these histories.
 const LEASE_MS: u64 = 86_400_000;
 
-/// Of a lane with ten thousand waiters and others, a newcomer waits for one grant to each.
+/// A newcomer in a lane of its own waits for one grant to each other lane, even to one with ten thousand
+/// waiters.
 #[test]
 fn a_single_request_waits_for_one_grant_of_each_lane() {
     const LANES: usize = 10;
@@ -358,7 +359,7 @@ fn a_lane_saves_nothing_up_at_its_limit() {
     (0..100).for_each(|_| assert_eq!(line.granted()[0].0, "other"));
     line.holders.push_back(first);
     (0..40).for_each(|_| drop(line.acquire_within("late", 9)));
-    // Without a limit it would get a unit at each turn.
+    // If the lane had no limit, it would get a unit at each turn.
     line.acquire_within("full", 2);
     let next: Vec<String> = (0..30).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
     let of = |name: &str| next.iter().filter(|lane| *lane == name).count();
@@ -398,7 +399,7 @@ impl Ideal {
         let mut left = units;
         while left > ROUNDING {
             let shares: f64 = self.lanes.values().map(|(_, share)| share).sum();
-            // Until the first lane has no more work.
+            // The rounds end when the first lane has no more work.
             let least = self.lanes.values().map(|(work, share)| work / share).fold(f64::INFINITY, f64::min);
             let rounds = least.min(left / shares);
             if !rounds.is_finite() {

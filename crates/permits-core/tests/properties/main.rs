@@ -49,7 +49,7 @@ const FEW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-few.reg
 const EVENTFUL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-eventful.regressions");
 const CROWDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-crowds.regressions");
 
-/// One history on the model.
+/// A history on the model.
 struct Run<'a> {
     store: Store,
     /// The only check that counts, if not all do.
@@ -201,7 +201,7 @@ impl<'a> Run<'a> {
         let settled = self.settle()?.after;
         let holder = Holder::new("passer-by").expect("it is valid");
         let request = Simulation::session_id(77).request(0);
-        // No longer lease than any before, since the state remembers the longest.
+        // The lease is no longer than any before, since the state remembers the longest.
         let asked = AcquireRequest {
             holder: holder.clone(),
             request: request.clone(),
@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
             state.map(|state| State { lanes, ..plain(state) })
         };
         let (settled, left) = (plain(settled), plain(went.after));
-        // Where there was no state before, an empty state is left until it expires.
+        // If there was no state before, an empty state is left until it expires.
         if settled.is_some() && settled != left {
             return self.judge("P9", Err(format!("a waiter left a trace:\n{settled:?}\n{left:?}")));
         }

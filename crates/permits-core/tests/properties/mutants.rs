@@ -49,7 +49,7 @@ const OF_FEW: [(&str, Store); 23] = [
     ("P25", model::one_too_many_in_a_lane),
 ];
 
-/// Those that need two ideas at once.
+/// Mutants that need two ideas at once.
 const OF_EVENTFUL: [(&str, Store); 4] = [
     ("P5", counts_the_changes_of_another),
     ("P17, until", tells_no_time_in_a_batch),
@@ -57,7 +57,7 @@ const OF_EVENTFUL: [(&str, Store); 4] = [
     ("P17, until", names_the_pause_alone),
 ];
 
-/// Those that only crowds show, in which a command stops at a bound.
+/// Mutants that only crowds show, in which a command stops at a bound.
 const OF_CROWDS: [(&str, Store); 1] = [("P7, asked for", model::announces_no_turn)];
 
 /// Returns whether the check rejects the store.

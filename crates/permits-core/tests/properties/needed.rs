@@ -1,6 +1,6 @@
 //! The ideas that a decision of the store needed.
 //!
-//! That two ideas are in a state shows little: a lane in a paused line decides nothing. So each command is
+//! Two ideas may be in a state and never meet: a lane in a paused line decides nothing. So each command is
 //! executed once more for each idea that is there, on the same state without the idea. If the store decides
 //! otherwise then, its decision needed the idea. Two ideas have met if one decision needed both.
 //!
@@ -45,9 +45,9 @@ const APART: [&[Idea]; 5] = [
     // Commands of their own.
     &["count", "supersede", "hand-over", "revocation"],
     &["count", "try", "hand-over", "revocation"],
-    // What is released to cool hands on no slot, and a recovery hands on slots alone.
+    // A release that cools hands on no slot, and a recovery hands on slots alone.
     &["count", "recovery"],
-    // What is released cools from its grant on, however long its lease was.
+    // A released grant cools from its beginning, however long its lease was.
     &["count", "changed lease"],
     // Lanes order what waits, and an adoption frees nothing.
     &["hand-over", "lanes"],
@@ -102,8 +102,8 @@ pub(crate) fn of_command(
     IDEAS.iter().filter(needs).map(|(idea, _)| *idea).collect()
 }
 
-/// What a store decides: answers, events and recalls. Not the times at which sessions are to ask again, which
-/// any lease moves.
+/// What a store decides: answers, events and recalls. The times at which sessions should ask again are left
+/// out, since any lease moves them.
 #[derive(PartialEq)]
 struct Decision {
     answers: Answers,
@@ -134,7 +134,7 @@ impl Decision {
             Some(after?.entries.get(&holder.cooling(grant.token))?.terms.weight)
         };
         Self {
-            // That of a change by an operator says nothing.
+            // The answer to a change by an operator says nothing.
             answers: match &reply.answers {
                 Answers::Changed => Answers::Renew(Vec::new()),
                 answers => answers.clone(),
@@ -276,7 +276,7 @@ fn supersede(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     change(state, command, PermitTerms::is_keyed, |terms| terms.supersede = SupersedeKey::default())
 }
 
-/// It is not paused, or not for some time.
+/// The semaphore is not paused, or not with an end.
 fn pause(now_ms: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     let is_paused = |state: &&mut State| state.pause_ends_ms().is_some_and(|ends_ms| ends_ms > now_ms);
     let paused = state.as_mut().filter(is_paused);

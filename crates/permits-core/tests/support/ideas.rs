@@ -23,11 +23,11 @@ pub(crate) const OF_A_STORE: [Idea; 9] = [
     "exactly",
 ];
 
-/// Those of them that are commands of their own: no two of them are in one.
+/// Ideas that are commands of their own, so that no two of them are in one command.
 #[allow(dead_code, reason = "the simulation has more of them")]
 pub(crate) const COMMANDS: [Idea; 3] = ["count", "supersede", "hand-over"];
 
-/// Those of them that are in a command, or in a state that the command finds or leaves.
+/// The ideas in a command, or in a state that the command finds or leaves.
 pub(crate) fn of_command(
     now_ms: u64,
     states: [Option<&State>; 2],
@@ -59,7 +59,7 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// Those of these ideas. No two ideas of one list in `apart` can meet.
+    /// The pairs of these ideas. No two ideas of one list in `apart` can meet.
     pub(crate) fn new(ideas: &[Idea], apart: &[&[Idea]]) -> Self {
         let pairs = ideas
             .iter()

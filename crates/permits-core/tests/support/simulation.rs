@@ -22,11 +22,11 @@ const EPOCH_US: u64 = 4_102_444_800_000_000;
 /// The number of acquisitions that clients remember. Crowds may be larger.
 const REMEMBERED: usize = 3_000;
 
-/// One acquisition as its client knows it.
+/// An acquisition as its client knows it.
 #[derive(Debug, Clone)]
 struct Known {
     session: usize,
-    /// Its next renewal.
+    /// The next renewal.
     renewal: RenewRequest,
 }
 
@@ -475,7 +475,7 @@ fn lane(number: u64) -> (LaneName, u32, u32) {
     (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { 0 } else { limit })
 }
 
-/// Of a permit that may be kept, sometimes a token that its session has used.
+/// Returns, for some permits that may be kept, a token that the session has used.
 fn last_used(renewal: &RenewRequest) -> Option<u64> {
     let used = renewal.grant.filter(|grant| renewal.terms.keep && grant.token.is_multiple_of(2));
     used.map(|grant| grant.token + u64::from(grant.slot) * 100)

@@ -72,7 +72,7 @@ impl Step {
 pub(crate) enum Elapse {
     Not,
     Micros(u64),
-    /// To about the end of a lease or of a recovery window.
+    /// The clock moves to about the end of a lease or of a recovery window.
     To {
         pick: usize,
         off_ms: i64,
@@ -80,7 +80,7 @@ pub(crate) enum Elapse {
     },
     /// Past all leases.
     PastLeases,
-    /// To about the moment at which an idle state is forgotten.
+    /// The clock moves to about the moment at which an idle state is forgotten.
     Expiry {
         off_ms: i64,
     },
@@ -91,17 +91,17 @@ pub(crate) enum Elapse {
 /// A fault of the server.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// It restarts, and has kept everything.
+    /// The server restarts, and has kept everything.
     Restart,
-    /// It restarts, and has kept nothing.
+    /// The server restarts, and has kept nothing.
     RestartEmpty { uptime_ms: u64 },
-    /// It loses its data without a restart.
+    /// The server loses its data without a restart.
     Flush,
     /// Some of the keys vanish: a bit for each of [`PARTS`].
     LoseKeys(u8),
-    /// It forgets its scripts.
+    /// The server forgets its scripts.
     ForgetScripts,
-    /// It has this uptime.
+    /// The server has this uptime.
     Uptime { uptime_ms: u64 },
 }
 
@@ -172,7 +172,7 @@ pub(crate) enum Action {
 /// The time and the reason of a pause.
 pub(crate) type Pausing = (Option<u64>, &'static str);
 
-/// One request of an acquire.
+/// A request of an acquire.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
     New {
@@ -182,7 +182,7 @@ pub(crate) enum Ask {
         lease_ms: u64,
         at_least_ms: u64,
         wait: bool,
-        /// It has a key, if it waits.
+        /// True if the request has a supersede key, provided that it waits.
         supersedes: bool,
     },
     /// A request already made, by any session.
@@ -217,9 +217,9 @@ pub(crate) enum Claiming {
         lease_ms: u64,
         later: bool,
     },
-    /// By its handle, not by the session that has held it all along.
+    /// The renewal comes by a handle, not from the session that has held the permit all along.
     ByHandle,
-    /// Its grant counts for this time, if it counts at all and not already for longer.
+    /// The grant counts for this time, if it counts at all and not already for longer.
     Counts {
         at_least_ms: u64,
     },

@@ -34,8 +34,8 @@ impl Both {
     }
 }
 
-/// At a clock that stands, each grant has the token after the last one that was used: so tokens do not run
-/// ahead of a clock.
+/// If the clock stands still, each grant gets the token after the last one that was used: so tokens do not
+/// run ahead of a clock.
 #[test]
 fn an_adoption_passes_over_no_token_that_was_not_used() {
     let mut both = Both::start();

@@ -57,7 +57,7 @@ fn a_grant_counts_for_the_longest_time_that_was_asked_for() {
     }
 }
 
-/// What crashes after the renewal counts as long as what is released.
+/// The grant of a holder that crashes after the renewal counts as long as a released one.
 #[test]
 fn a_grant_whose_lease_ends_counts_for_the_longest_time_too() {
     let mut both = Both::start();

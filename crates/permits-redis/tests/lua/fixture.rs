@@ -123,7 +123,7 @@ impl Both {
         let got = self.execute(operation).unwrap_or_else(|error| panic!("{operation:?}: {error}"));
         self.refuse_writes(false);
         assert_eq!(got, wanted, "{operation:?}");
-        // What has vanished is noticed by the next command that writes.
+        // The next command that writes notices that keys have vanished.
         if self.state.as_ref().is_none_or(|state| state.damage.is_none()) {
             self.unchanged();
         }

@@ -51,7 +51,7 @@ fn a_key_overwritten_by_another_program_stops_everything_that_needs_it() {
                     assert_eq!(dump(&mut both), before, "{key}, {operation:?}: failed, and wrote something");
                 }
                 Err(error) => panic!("{key}, {operation:?}: {error:?}"),
-                // It does not need that key.
+                // The operation does not need that key.
                 Ok(_) => {}
             }
             assert_eq!(both.call(&["GET", &key]).text(), "not ours");

@@ -97,7 +97,7 @@ fn a_handle_that_is_invented_is_refused() {
     }
 }
 
-/// Until its lease would have ended, counted from the start of the server.
+/// The handle counts until its lease would have ended, counted from the start of the server.
 #[test]
 fn a_handle_is_put_back_after_a_restart_that_lost_it() {
     for (late_ms, is_put_back) in [(LEASE_MS - 21, true), (LEASE_MS - 20, false)] {

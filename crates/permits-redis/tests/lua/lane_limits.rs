@@ -99,7 +99,7 @@ fn a_waiter_that_is_heavier_than_a_lowered_limit_is_refused() {
     assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
 }
 
-/// Where all lanes that wait are full, none owes anything.
+/// If all lanes that wait are full, no lane owes anything.
 #[test]
 fn a_lane_that_was_served_beside_full_ones_owes_nothing() {
     let mut both = Both::start();

@@ -66,7 +66,7 @@ fn a_key_is_of_all_lanes() {
     both.same(&release("a"));
 }
 
-/// In its lane, and in another one, where it is queued again.
+/// The newer request may be in the same lane, or in another one, where it is queued again.
 #[test]
 fn a_request_has_waited_since_the_one_that_it_supersedes_was_queued() {
     for (lane, waited_ms) in [("first", 100), ("second", 0)] {
@@ -79,7 +79,7 @@ fn a_request_has_waited_since_the_one_that_it_supersedes_was_queued() {
     }
 }
 
-/// One that supersedes needs no place of its own.
+/// A request that supersedes another needs no place of its own.
 #[test]
 fn a_request_that_supersedes_joins_a_full_queue() {
     let mut both = Both::start();
@@ -91,7 +91,7 @@ fn a_request_that_supersedes_joins_a_full_queue() {
     }
 }
 
-/// One that may be older does not supersede.
+/// A request that may be older does not supersede another.
 #[test]
 fn a_request_that_may_be_older_is_refused_while_another_waits() {
     let mut both = Both::start();

@@ -107,7 +107,7 @@ fn a_damaged_entry_is_an_error_of_its_own() {
             match both.execute(&operation) {
                 Err(StoreError::Unreadable { .. } | StoreError::OtherLayout { found: 0, .. }) => told += 1,
                 Err(error) => panic!("{bytes} bytes of {holder}, {operation:?}: {error:?}"),
-                // It does not need the entry.
+                // The operation does not need the entry.
                 Ok(_) => {}
             }
             both.is_deleted_as_unreadable();

@@ -8,7 +8,7 @@ use crate::fixture::{Both, acquire, acquire_among, change_limit, id, in_lane, re
 const LEASE_US: u64 = 3_000_000;
 
 impl Both {
-    /// This many requests, most of which are granted at once; then the end of all leases.
+    /// Sends `count` requests, most of which are granted at once, and then lets all leases end.
     fn crowd(&mut self, count: usize) {
         let limit = u32::try_from(count.min(VIEW_MAX + 300)).expect("it is small");
         self.same(&change_limit("l1", LimitChange::Set(limit)));

@@ -19,7 +19,7 @@ use super::packed;
 pub(crate) struct Dump {
     /// `None` when no key exists.
     pub(crate) state: Option<State>,
-    /// Of each key that exists, PEXPIRETIME (-1 never); `None` from a server older than 7.0.
+    /// PEXPIRETIME of each key that exists (-1: never); `None` from a server older than 7.0.
     expiry: Vec<(String, Option<i64>)>,
 }
 
@@ -220,7 +220,7 @@ fn decode_entries(
     entries.iter().map(decode).collect()
 }
 
-/// Of each key with which a request waits, its holder: one in each line.
+/// Reads the holders that wait with a supersede key, one in each line.
 fn decode_keys(text: &str) -> Result<BTreeMap<SupersedeKey, Holder>, String> {
     let decode = |line: &str| {
         let (key, name) = line.split_once('\t').ok_or_else(|| format!("the key {line:?}"))?;
@@ -259,7 +259,7 @@ fn decode_lanes(
     let mut decode = |(member, score): &(&str, &str)| {
         let progress: f64 = number(score)?;
         let (name, lane) = match member.strip_prefix('-') {
-            // Without a meaning while the lane waits.
+            // This member has no meaning while the lane waits.
             Some(name) if progress < 0.0 && waits(name) => return Ok(None),
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
             None if progress >= 1.0 && member.is_char_boundary(6) => {

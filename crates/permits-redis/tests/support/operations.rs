@@ -85,7 +85,7 @@ pub(crate) fn close_line(request: &str, reason: Option<&str>) -> Operation {
     Operation::CloseLine { origin: id(request).into(), reason: reason.map(Into::into) }
 }
 
-/// One operation of each kind.
+/// An operation of each kind.
 pub(crate) fn every_operation() -> Vec<Operation> {
     let operations = vec![
         acquire(&["new"]),

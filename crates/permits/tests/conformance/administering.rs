@@ -240,7 +240,7 @@ pub(crate) async fn a_pause_ends_by_itself(fixture: &Fixture) {
     assert_eq!((seen.paused, seen.pause_reason.as_deref()), (true, Some("429, 100 %")));
     let pause = seen.paused_by().expect("it is paused").change.clone();
     assert_eq!(pause, OperatorChange::Paused { time: Some(TIME), reason: "429, 100 %".into() });
-    // No session calls for it but the waiter's own.
+    // Only the waiter's own session calls the store then.
     waiter.permit().await.release().succeeds().await;
     let seen = fixture.inspect(&semaphore).await;
     assert_eq!((seen.paused, seen.pause_remaining, seen.pause_reason), (false, None, None));
@@ -250,7 +250,7 @@ pub(crate) async fn a_try_after_a_pause_succeeds(fixture: &Fixture) {
     let semaphore = fixture.new_semaphore(1).await;
     semaphore.declare().succeeds().await;
     semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
-    // One without an end is not ended by another, and not by a later one with an end.
+    // Another pause, even a later one with an end, does not end a pause without an end.
     semaphore.pause("by hand").succeeds().await;
     semaphore.pause_for(Duration::from_millis(200), "").succeeds().await;
     let refused = semaphore.try_acquire().await.expect_err("it is paused");

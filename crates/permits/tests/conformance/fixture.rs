@@ -335,13 +335,13 @@ impl Waiter {
         Self { task: tokio::spawn(async move { semaphore.acquire_with(options).await }) }
     }
 
-    /// Its outcome.
+    /// The outcome of the request.
     pub(crate) async fn outcome(self) -> Result<Permit, AcquireError> {
         let outcome = timeout(HANGS, self.task).await.expect("it is answered in time");
         outcome.expect("acquiring does not panic")
     }
 
-    /// Its permit.
+    /// The permit of the request.
     pub(crate) async fn permit(self) -> Permit {
         self.outcome().await.expect("it is granted")
     }

@@ -164,7 +164,7 @@ pub(crate) async fn a_handle_stays_gone_when_its_semaphore_is_forgotten(fixture:
     }
 }
 
-/// With a lease that has ended since the server started: until then it may have lost what it does not know.
+/// The lease is shorter than the server's age: a younger server may have lost what it does not know.
 pub(crate) async fn an_invented_handle_is_refused(fixture: &Fixture) {
     let client = fixture.client().await;
     for used in [false, true] {

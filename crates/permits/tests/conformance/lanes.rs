@@ -107,7 +107,7 @@ pub(crate) async fn a_lane_pays_for_the_weight_of_its_grants(fixture: &Fixture) 
     }
     all.release().succeeds().await;
     heavy.permit().await.release().succeeds().await;
-    // One grant of 3 units is as much as three of 1.
+    // A grant of 3 units counts as much as three grants of 1.
     let mut permits = Vec::new();
     for waiter in light {
         permits.push(waiter.permit().await);
@@ -141,7 +141,7 @@ pub(crate) async fn a_lane_that_comes_back_gains_nothing(fixture: &Fixture) {
         line.join(name, lane("b")).await;
     }
     assert_eq!(line.next().await, "a1");
-    // It has been granted one, and B none.
+    // Lane A has been granted one, and lane B none.
     line.join("a2", lane("a")).await;
     assert_eq!(line.served().await, ["b1", "b2", "a2", "b3"]);
 }

@@ -145,7 +145,7 @@ pub(crate) async fn a_permit_is_held_no_longer_than_asked(fixture: &Fixture) {
     assert!(permit.remaining() <= limit);
     permit.renew().succeeds().await;
     assert_eq!(lost_within(&permit, HANGS).await, Some(Lost::HeldTooLong { limit }));
-    // Its work may still be stopping: until it is dropped, the units are not another's.
+    // The holder's work may still be stopping: nobody else gets the units until the permit is dropped.
     assert!(!permit.is_held() && !waiter.is_answered());
     drop(permit);
     waiter.permit().await.release().succeeds().await;

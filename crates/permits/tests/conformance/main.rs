@@ -1,4 +1,4 @@
-//! One suite of behaviours, run over every store.
+//! The suite of behaviours that runs over every store.
 //!
 //! A semaphore must behave the same in every store. So each behaviour is a *case*, written once, in a module
 //! by subject; [`every_case`] lists them. A [`Provider`] is a semaphore in some store, with one unit or
@@ -246,7 +246,7 @@ macro_rules! every_case {
     };
 }
 
-/// One test: run, or ignored with the reason.
+/// A test that runs, or is ignored with the reason.
 macro_rules! test {
     ($case:ident units SingleUnit $provider:ident $subject:ident) => {
         #[test]
@@ -305,7 +305,7 @@ suites! {
 
 /// Runs one case, from the set-up of its fixture to the check that it left nothing.
 fn run(provider: Provider, case: impl AsyncFnOnce(&Fixture)) {
-    // In a cluster permits needs sharded channels.
+    // Permits needs sharded channels in a cluster.
     if provider == Provider::Cluster && skip::before(7, 0) {
         return;
     }

@@ -85,7 +85,7 @@ pub(crate) async fn a_try_succeeds_when_it_was_told_to(fixture: &Fixture) {
     assert!(until <= LONGER + Duration::from_millis(1), "{until:?}");
     tokio::time::sleep(until).await;
     others.acquire_with(two).succeeds().await.release().succeeds().await;
-    // What is held has no known end.
+    // A held permit has no known end.
     let held = semaphore.acquire().succeeds().await;
     let refused =
         others.acquire_with(AcquireOptions::new().weight(3).no_wait()).await.expect_err("it is held");
@@ -148,7 +148,7 @@ pub(crate) async fn a_grant_counts_for_the_limit_at_most(fixture: &Fixture) {
     permit.release().succeeds().await;
     assert_eq!(fixture.inspect(&semaphore).await.held, 4);
     semaphore.acquire().await.expect("it comes").release().succeeds().await;
-    // By a handle, too.
+    // A handle can do it, too.
     let mut handle = semaphore.acquire_with(counted()).succeeds().await.hand_over().succeeds().await;
     handle.count(3).expect("it counts");
     assert!(client.release(&handle).succeeds().await);
@@ -347,7 +347,7 @@ pub(crate) async fn a_grant_of_a_set_that_was_handed_over_counts_as_long(fixture
     assert_counted_from(since, &rate).await;
 }
 
-/// No program has worked under it.
+/// No program has worked under the grant.
 pub(crate) async fn a_grant_of_a_set_that_is_never_held_counts_for_nothing(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.new_semaphore(1).await);
     let (rate, places) = (client.named(RATE, 1), fixture.semaphore(&client, 1));
@@ -367,7 +367,7 @@ pub(crate) async fn a_grant_of_a_set_that_is_never_held_counts_for_nothing(fixtu
     fixture.settles(&rate, 0, 0).await;
     fixture.settles(&other, 1, 0).await;
 
-    // One that is lost counts as any other: the store does not know what its holder has done.
+    // A lost permit counts as any other: the store does not know what its holder has done.
     let named = counted().holder("web-3");
     let lost = tokio::spawn(client.acquire_all([(places, AcquireOptions::new()), (rate.clone(), named)]));
     fixture.settles(&other, 1, 1).await;

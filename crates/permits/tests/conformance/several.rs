@@ -143,7 +143,7 @@ pub(crate) async fn a_request_that_is_not_valid_fails_before_any_is_sent(fixture
     let options = AcquireOptions::new;
     for (wide, tenant, invalid) in [
         (options().weight(0), options(), InvalidInput::ZeroWeight),
-        // One that does not wait makes the whole set so.
+        // One request that does not wait makes the whole set not wait.
         (options().supersede("main"), options().no_wait(), InvalidInput::SupersedesNow),
         (options().supersede("main"), options().timeout(Duration::ZERO), InvalidInput::SupersedesNow),
     ] {
@@ -252,7 +252,7 @@ pub(crate) async fn a_permit_that_is_lost_while_another_is_waited_for_fails_the_
     let reason = Lost::Revoked { reason: "maintenance".into() };
     assert_eq!(error, AcquireAllError::Lost { semaphore: TENANT.into(), reason });
     assert!(error.is_not_now());
-    // It has left the line that it waited in.
+    // The request has left the line in which it waited.
     fixture.settles(&other.wide, 1, 0).await;
     wide.release().succeeds().await;
 }

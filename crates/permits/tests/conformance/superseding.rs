@@ -34,7 +34,7 @@ pub(crate) async fn the_newest_request_of_a_key_waits(fixture: &Fixture) {
     let third = Waiter::start(&others, of("main").holder("third"));
     is_superseded(second, "main").await;
     assert_eq!(waiting(fixture, &semaphore).await, ["third", "last"]);
-    // Of the same client, too.
+    // A request of the same client is superseded, too.
     let fourth = Waiter::start(&others, of("main").holder("fourth"));
     is_superseded(third, "main").await;
     assert_eq!(waiting(fixture, &semaphore).await, ["fourth", "last"]);
@@ -136,7 +136,7 @@ pub(crate) async fn a_waiter_that_has_left_has_no_key(fixture: &Fixture) {
     assert_eq!(waiting(fixture, &semaphore).await, ["last", "next"]);
     held.release().succeeds().await;
     last.permit().await.release().succeeds().await;
-    // Its key is that of no waiter any more when it is granted.
+    // When it is granted, its key belongs to no waiter any more.
     let granted = next.permit().await;
     let newer = fixture.queued(&semaphore, of("main")).await;
     assert!(granted.is_held());
@@ -172,7 +172,7 @@ pub(crate) async fn a_place_is_taken_while_units_cool(fixture: &Fixture) {
     second.permit().await.release().succeeds().await;
 }
 
-/// It waits for what is kept, and may be kept itself.
+/// The request waits for the kept permit, and its own permit may be kept.
 pub(crate) async fn a_request_with_a_key_is_not_served_by_what_is_kept(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 1).keep(HANGS);

@@ -15,7 +15,7 @@ async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> u
     let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
-    // In the first second after a full copy a replica receives no new writes, and all of these would be lost.
+    // In the first second after a full copy, a replica receives no new writes, which would all be lost.
     let entries = |server: &Server| server.command(&["ZCARD", "permits:{exports}:leases"]).int();
     assert!(wait::until(|| set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;

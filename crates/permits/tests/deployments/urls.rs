@@ -171,7 +171,7 @@ async fn a_store_of_another_kind_is_reported() {
     all_are_reported(table.into()).await;
 }
 
-/// It may become another server, so this is reported when the store timeout has passed.
+/// Another server may come in its place, so this is reported when the store timeout has passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_another_protocol_is_reported() {
     let nested = "*1\r\n".repeat(100_000);

@@ -59,7 +59,7 @@ async fn a_server_that_is_loading_is_waited_for() {
     }
     let server = Server::builder().arg("enable-debug-command", "yes").start();
     server.command(&["DEBUG", "POPULATE", "20000"]);
-    // It takes a second and a half to load its data, and replies LOADING meanwhile.
+    // The server takes a second and a half to load its data, and replies LOADING meanwhile.
     server.command(&["CONFIG", "SET", "loading-process-events-interval-bytes", "1024"]);
     server.command(&["CONFIG", "SET", "key-load-delay", "75"]);
     let mut loader = Connection::connect(server.address()).expect("it is up");
@@ -132,7 +132,7 @@ async fn without_a_timeout_there_is_one_attempt() {
     let proxy = Proxy::start(server.address());
     proxy.refuse(true);
     in_time(builder(&proxy.url()).store_timeout(Duration::ZERO).connect()).await.expect_err("it is refused");
-    // One for commands and one for messages, and a test whether the server uses TLS.
+    // There is a connection for commands, one for messages, and one that tests whether the server uses TLS.
     assert!(proxy.accepted() <= 3, "{} connections", proxy.accepted());
 }
 

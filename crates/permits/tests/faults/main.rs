@@ -14,7 +14,7 @@
 //! what random load does not: what dead waiters cost together, the line across restarts, the calls that a
 //! loss of keys costs. A call whose connection fails at one of its stages is a case of `it cancellation`.
 //!
-//! Not here: a wrong wall clock of a client (`permits_testkit::faults::LEFT_OUT`).
+//! A wrong wall clock of a client is left out (`permits_testkit::faults::LEFT_OUT`).
 
 mod clients;
 mod fixture;

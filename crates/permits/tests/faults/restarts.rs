@@ -200,7 +200,7 @@ fn restarts_with_nothing_on_disk_and_the_strict_window_lose_no_permit() {
 #[test]
 fn restarts_with_an_append_only_file_lose_nothing() {
     in_real_time(|| {
-        // With `everysec` the last answers may be lost: on a busy disk Redis delays more than the sync.
+        // `everysec` could lose the last answers: on a busy disk Redis delays more than the sync.
         // A disk that is shared may stall for longer than a lease.
         let server = Server::builder().append_only().arg("appendfsync", "always").in_memory();
         let fixture = Fixture::on(server.start(), 3, Duration::from_secs(5));
@@ -234,7 +234,7 @@ fn restart_at_the_end_of_a_second() -> bool {
     restart(&fixture, Duration::ZERO);
     let uptime = || fixture.server.info("uptime_in_seconds");
     assert!(wait::until(|| uptime().as_deref() != Some("0")), "the server does not grow old");
-    // It has met no earlier run of the server, and so has only the uptime to go by.
+    // The newcomer has met no earlier run of the server, and so has only the uptime to go by.
     let mut newcomer = fixture.worker("newcomer");
     newcomer.ask("new");
     let has_come = |seen: Inspection| seen.held + seen.waiting > 0;
@@ -255,7 +255,7 @@ fn restart_at_the_end_of_a_second() -> bool {
     true
 }
 
-/// No session holds it. The server started after the grant, so it may have lost what it does not know.
+/// No session holds the permit of the handle. The server started after the grant, so it may have lost it.
 #[test]
 fn a_restart_with_nothing_on_disk_loses_no_handle() {
     in_real_time(|| {

@@ -190,7 +190,7 @@ fn damaged_files_are_read_or_refused_and_can_be_deleted() {
         for name in ["exports", "imports"] {
             client.named(name, 3).set_limit(3).succeeds().await;
         }
-        // Not released, so that there is a holder.
+        // The permit is never released, so that there is a holder.
         std::mem::forget(client.named("exports", 3).acquire().succeeds().await);
         client
     });

@@ -77,7 +77,7 @@ async fn a_server_whose_clock_is_behind_its_start_serves_and_is_named_by_a_diagn
     second.release().await.expect("the store has it");
     let unused = client.named("unused", Limit::Stored);
     assert_eq!(unused.inspect().await.expect("it is read").held, 0);
-    // Its state may be forgotten: for a window, nothing is granted.
+    // The store may have forgotten its state: for a window, nothing is granted.
     let careful = Client::builder(server.url()).recovery(Recovery::Strict).connect().await.expect("it runs");
     let outcome = careful.semaphore("other", 1).expect("it is valid").try_acquire().await;
     assert!(matches!(outcome, Err(AcquireError::Recovering { .. })), "{outcome:?}");

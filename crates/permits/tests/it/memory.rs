@@ -1,4 +1,4 @@
-//! What stays in a `memory:` store after its last client has closed.
+//! A `memory:` store after its last client has closed.
 
 use permits::{Client, Limit};
 use permits_testkit::wait;

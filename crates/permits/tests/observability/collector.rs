@@ -39,7 +39,7 @@ pub(crate) struct Span {
 struct Collected {
     events: Vec<Emitted>,
     spans: Vec<Span>,
-    /// While it is true, events block their subscriber.
+    /// While this is true, events block their subscriber.
     blocked: bool,
 }
 

@@ -77,7 +77,7 @@ async fn the_page_lists_the_metrics_that_are_described_and_registered() {
     let row = |metric: LibraryMetric| (metric.name, metric.kind, metric.unit, metric.meaning);
     assert_eq!(described, listed.iter().cloned().map(row).collect());
 
-    // Of a client without the label, the label is absent.
+    // The metrics of a client without a label have no label.
     let mut registered: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for (name, kind, labels) in recorder::registered() {
         registered.entry((name, kind.to_owned())).or_default().extend(labels);
@@ -129,7 +129,7 @@ async fn a_kept_permit_is_held_by_no_caller_until_it_is_granted_again() {
     for metric in ["permits_wait_seconds", "permits_hold_seconds"] {
         assert_eq!(recorder::samples(&format!("{metric}{{semaphore=kept}}")), 2, "{metric}");
     }
-    // Without the time between the two, and apart from what is less than a microsecond.
+    // The time between the two does not count, and less than a microsecond may be missing.
     let held = of("permits_hold_seconds", "kept");
     assert!(held <= both.as_secs_f64() + 0.001, "{held} s of {both:?}");
 }

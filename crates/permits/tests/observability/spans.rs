@@ -54,7 +54,7 @@ async fn each_acquisition_has_a_span_from_the_request_to_its_outcome() {
     let of_semaphore = |span: &&Span| span.fields.get("semaphore").is_some_and(|name| name == "spans");
     assert_eq!(all.iter().filter(of_semaphore).count(), 4, "one that was not polled has none");
 
-    // Its events are part of it.
+    // The events of a request are inside of its span.
     for (target, span) in [
         ("permits::granted", &granted),
         ("permits::timed_out", &timed_out),

@@ -34,7 +34,7 @@ async fn the_database_of_the_address_is_used() {
     assert_eq!(connection.call(&["SELECT", "3"]).expect("the server is up").text(), "OK");
     let state = connection.call(&packed::reading_state("permits:{exports}:state")).expect("the server is up");
     assert_eq!(packed::field(&state, "held"), Some(1));
-    // Its waiters are woken too, since channels belong to no database.
+    // Waiters in another database are woken, too, since channels belong to no database.
     let waiter = tokio::spawn({
         let semaphore = third.named("exports", 1);
         async move { semaphore.acquire().await }

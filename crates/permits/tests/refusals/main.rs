@@ -1,8 +1,8 @@
 //! Bad arguments, addresses and servers: each is a clear, typed error in bounded time, and leaves nothing in
 //! the store.
 //!
-//! No error or debug output ever shows a password: where one is used here, everything that can be printed is
-//! searched. `observability` searches the events.
+//! Errors and debug output never show a password: tests that use one search everything that can be printed.
+//! `observability` searches the events.
 
 mod addresses;
 mod arguments;

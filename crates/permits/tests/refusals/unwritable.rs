@@ -138,7 +138,7 @@ async fn a_renewal_that_a_server_refused_for_a_moment_fails_no_waiter() {
     assert!(matches!(&error, RenewError::Store(store) if store.is_temporary()), "{error:?}");
     assert_eq!(server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).text(), "OK");
     let refused = in_time(waiter).await.expect("it does not panic").expect_err("the unit is held");
-    // Its time was up, and the store well.
+    // The request's time was up, and the store was well.
     assert!(matches!(refused, AcquireError::TimedOut { waited, .. } if waited == within), "{refused:?}");
     assert!(held.is_held());
 }

@@ -7,7 +7,7 @@ use syn::Item;
 
 use super::{capital, none, paragraph, put, read, replace, wrapped};
 
-/// Where the errors with a code are, in the order in which their sentences count.
+/// The enums of errors that have a code. If several have the same code, the sentence of the first one counts.
 const ENUMS: [(&str, &str); 9] = [
     ("crates/permits/src/error.rs", "AcquireError"),
     ("crates/permits/src/error.rs", "AdminError"),
@@ -210,7 +210,7 @@ fn losses() -> Vec<(String, String)> {
     words.collect()
 }
 
-/// What the packages and the reference say of losses.
+/// Compares what the packages and the reference say of losses.
 fn of_losses() -> [Option<String>; 4] {
     let losses = losses();
     let words = |quote: &str, between: &str| {

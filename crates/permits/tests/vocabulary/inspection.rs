@@ -41,7 +41,7 @@ fn the_schema_of_an_inspection_has_the_sentences_of_the_library() {
         let fields = fields.into_iter().filter(|(name, _)| name != "counts");
         fields.map(move |(name, text)| {
             assert!(!text.is_empty(), "{of}::{name} has no documentation");
-            // Of an object in the field, or in the list that it is.
+            // The properties of an object in the field, or of the objects in a list.
             let (outer, indent) = match within {
                 "" => ("{".to_owned(), 4),
                 "waits" | "alert" => (format!("\n    \"{within}\": {{"), 8),

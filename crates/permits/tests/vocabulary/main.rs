@@ -261,7 +261,7 @@ fn schema(rows: &[(&Row, String)]) -> String {
     rows.iter().map(property).collect()
 }
 
-/// What the schema of the lines has of the options: in a request, in one of `also`, and as names.
+/// Compares the options in the schema of the lines: in a request, in one of `also`, and as names.
 fn schemas(rows: &[(&Row, String)]) -> [Option<String>; 3] {
     let file = "docs/reference/hold-many.schema.json";
     let names = |each: fn(&str) -> String, between: &str| {
@@ -299,7 +299,7 @@ fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
         let flag = flag.split([' ', '`']).next().unwrap_or_default().replace('-', "_");
         let text = text.replace(['`', '*'], "").replace(" ms", "ms").replace("1 day", "1d");
         match helps.iter_mut().find(|(known, _)| *known == flag) {
-            // Of a client: what a request says of it is more.
+            // The client has this flag, too. The text of the request's option says more.
             Some(_) if ["label", "lease"].contains(&&*flag) => (),
             Some((_, help)) => *help += &format!(" {text}"),
             None => helps.push((flag, text)),
@@ -434,7 +434,7 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
             &page(&client),
         ),
     ];
-    // What no flag sets, the package for Go does not set either.
+    // The package for Go sets only what a flag sets.
     let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
     let differences = differences.into_iter().chain(schemas(&request)).chain(go).flatten();
     none(differences.chain(flags(&[&request, &client])));

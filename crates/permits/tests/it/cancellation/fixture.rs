@@ -213,7 +213,7 @@ impl Fixture {
                     assert!(wait::until(|| closing.is_finished()));
                 }
                 user.gate.open();
-                // At once, in spite of the fault.
+                // The request ends at once, in spite of the fault.
                 assert_eq!(user.result().map(drop), Err(AcquireError::Ended(Ended::Closed)));
                 self.heal();
                 user.block_on(closing).expect("closing does not panic").expect("the server is up");
@@ -232,7 +232,7 @@ impl Fixture {
     /// state is left.
     pub(crate) fn all_units_come_back(&self) {
         if self.is_blocked() {
-            // Before the units are free, so that the request has left the queue without a grant.
+            // This comes before the units are free, so that the request has left the queue without a grant.
             self.settles(UNITS.into(), 0);
             self.unblock();
         }

@@ -111,8 +111,8 @@ fn a_grant_whose_message_is_lost_is_learned_by_the_next_renewal() {
     fixture.all_units_come_back();
 }
 
-/// Until the store timeout, and then as an acquisition: its unit is given back. The lease is longer than the
-/// test.
+/// The adoption is tried until the store timeout, and its unit is given back then. The lease is longer than
+/// the test.
 #[test]
 fn an_adoption_whose_replies_are_all_lost_gives_its_unit_back() {
     let fixture = Fixture::new();

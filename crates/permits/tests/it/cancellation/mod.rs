@@ -43,10 +43,10 @@ pub(crate) const FIRST: &str = "exports/first";
 /// The acquisition that is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// Of one permit.
+    /// The request for one permit.
     Permit,
-    /// Of the second permit of a set, while the first is held. The first one's stages are those of one
-    /// permit.
+    /// The request for the second permit of a set, while the first one is held. The stages of the first one
+    /// are the same as those of a single permit.
     LastOfASet,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Stage {
     GrantedWithTheReplyOnItsWay,
     /// The store has queued it, and the reply has not arrived.
     QueuedWithTheReplyOnItsWay,
-    /// It waits in the queue.
+    /// The request waits in the queue.
     Queued,
     /// The store has granted the waiter, and the event has not arrived.
     GrantedWithTheEventOnItsWay,

@@ -27,7 +27,7 @@ enum Acquiring {
     LastOfASet(AcquireAll),
 }
 
-/// Its result.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Held {
     Permit(Permit),
@@ -204,7 +204,7 @@ impl Future for Gated {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let gate = self.gate.clone();
-        // Before `shut` is read: a thread that opens the gate after that finds the waker.
+        // The waker is stored before `shut` is read, so that a thread that opens the gate later finds it.
         *gate.waker.lock().expect("no panic") = Some(context.waker().clone());
         if gate.shut.load(SeqCst) {
             gate.poll_stopped.store(true, SeqCst);

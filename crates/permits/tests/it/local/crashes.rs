@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::local::child_task;
 use crate::local::fixture::Fixture;
 
-/// While waiting, holding, reading, or in the middle of writing: enough kills meet all of these.
+/// Enough kills meet all moments: while a worker waits, holds, reads, or is in the middle of writing.
 #[test]
 fn workers_killed_at_random_moments_leave_a_sound_state_and_never_admit_too_many() {
     in_real_time(|| {

@@ -8,7 +8,7 @@ use permits_testkit::worker::{Work, Worker};
 
 use crate::local::fixture::Fixture;
 
-/// Of the crowd: long, because so many processes may get little of a busy machine.
+/// The lease of the crowd is long, because each of so many processes gets little of a busy machine.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// All processes write at once, all the time, and each is served.

@@ -35,7 +35,7 @@ impl Fixture {
         Self { directory: TempDir::new().expect("there is room"), pool }
     }
 
-    /// For tests of one process.
+    /// A fixture for tests of one process.
     pub(crate) fn small() -> Self {
         Self::new(1, Duration::from_secs(10))
     }

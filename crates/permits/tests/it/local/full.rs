@@ -1,6 +1,6 @@
-//! No room: the disk is full, a file may not grow, or the process has no descriptor left.
+//! The store has no room: the disk is full, a file may not grow, or the process has no descriptor left.
 //!
-//! Permits that are held can still be renewed and released, in the room of the files that are there.
+//! Held permits can still be renewed and released, because that needs no new room.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -93,7 +93,8 @@ fn a_process_killed_at_any_call_leaves_the_state_before_its_command_or_after() {
 /// Returns the number of calls.
 fn kill_at_each_call(case: &Case) -> usize {
     let fixture = Fixture::new(case.limit, HOUR);
-    // For a group: a file that its maker had not yet given to the group would be of no use to the others.
+    // The directory is for a group: a file that its maker had not yet given to the group would be of no use
+    // to others.
     fs::create_dir(fixture.path()).expect("there is room");
     let shared = fs::Permissions::from_mode(0o2770);
     fs::set_permissions(fixture.path(), shared).expect("it is ours");

@@ -30,7 +30,7 @@ struct Story {
     client: Client,
     held: Permit,
     waiter: Worker,
-    /// Of the waiter's session.
+    /// The FIFO of the waiter's session.
     fifo: PathBuf,
 }
 
@@ -74,7 +74,7 @@ fn lines_of_others_do_no_harm() {
     story.waiter_is_granted();
 }
 
-/// Its reader finds it full when it continues, and renews everything.
+/// When the waiter continues, it finds its FIFO full, and renews everything.
 #[test]
 fn a_waiter_that_was_stopped_until_its_fifo_was_full_is_granted() {
     let mut story = Story::begin(HOUR);
@@ -108,7 +108,7 @@ fn a_keeper_that_was_stopped_until_its_fifo_was_full_releases_what_it_keeps() {
     fixture.assert_at_rest();
 }
 
-/// Without a message, a renewal gets the same answer.
+/// The renewal gets the answer that no message has brought.
 #[test]
 fn a_waiter_whose_fifo_was_replaced_is_granted_by_its_renewal() {
     for replace in [|fifo| fs::write(fifo, ""), |fifo| fs::create_dir(fifo)] as [fn(&PathBuf) -> _; 2] {

@@ -170,7 +170,7 @@ fn send(user: u32, child_task: &str, place: &Path) {
         true => command.args(["--groups", &GROUP.to_string()]),
         false => command.arg("--clear-groups"),
     };
-    // By a descriptor, because that user may have no right to the directory of this executable.
+    // The command gets the executable as a descriptor, because that user may have no right to its directory.
     command.args(["sh", "-c", "umask 077; exec /proc/self/fd/0 \"$@\"", "sh"]).args(child_task::ARGUMENTS);
     let executable = File::open("/proc/self/exe").expect("a test knows its executable");
     child_task::done(child_task::send(&mut command, child_task, place).stdin(executable));
@@ -185,7 +185,7 @@ fn directory_of_group(mode: u32) -> Option<(Fixture, PathBuf)> {
     let (fixture, path) = directory(mode);
     set_mode(fixture.directory(), 0o711);
     chown(&path, None, Some(GROUP)).expect("root may");
-    // Which `chown` has taken.
+    // `chown` has taken the bit of the group.
     set_mode(&path, mode);
     Some((fixture, path))
 }

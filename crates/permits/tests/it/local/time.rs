@@ -141,7 +141,7 @@ fn another_machine_that_uses_the_directory_is_noticed() {
     fixture.assert_at_rest();
 }
 
-/// What says that the store refuses because of another machine.
+/// Asserts that the store refuses because of another machine.
 #[track_caller]
 fn assert_elsewhere(error: &StoreError, sign: &str) {
     let StoreError::Unsupported { reason } = error else { panic!("it is another's: {error:?}") };
