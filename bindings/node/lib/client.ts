@@ -11,6 +11,7 @@ import type * as Native from './native.js';
 import { Permit, PermitSet } from './permit.js';
 import { type AcquireOptions, Semaphore } from './semaphore.js';
 import { shown } from './shown.js';
+import { observed } from './telemetry.js';
 import { result } from './waiting.js';
 
 /** Settings of a client. Times are milliseconds. One that is absent has its default. */
@@ -148,7 +149,13 @@ export class Client implements AsyncDisposable {
     const semaphores = pairs.map(([semaphore]) => semaphore.native);
     const terms = pairs.map(([, own]) => json(own));
     const call = translated(() => this.#native.acquireAll(semaphores, terms, json(common)));
-    const permits = await result<Native.Permit[]>(call, { signal });
+    const timeouts = [common, ...pairs.map(([, own]) => own)].map(({ timeout }) => timeout ?? Infinity);
+    const asked = {
+      semaphores: pairs.map(([semaphore]) => semaphore.name),
+      weight: pairs.reduce((sum, [, { weight }]) => sum + (weight ?? 1), 0),
+      timeout: Math.min(...timeouts),
+    };
+    const permits = await observed(asked, () => result<Native.Permit[]>(call, { signal }));
     return new PermitSet(permits.map((permit) => new Permit(permit, this.#native)));
   }
 

@@ -8,6 +8,7 @@ import type { Inspection } from './inspection.js';
 import type * as Native from './native.js';
 import { Permit } from './permit.js';
 import { shown } from './shown.js';
+import { observed } from './telemetry.js';
 import { result } from './waiting.js';
 
 /** Options of an acquisition. Times are milliseconds. One that is absent has its default. */
@@ -149,7 +150,9 @@ export class Semaphore {
   async #acquired(options: AcquireOptions): Promise<Permit> {
     const { signal, ...terms } = request(options);
     const call = translated(() => this.#native.acquire(json(terms)));
-    return new Permit(await result<Native.Permit>(call, { signal }), this.#client);
+    const { weight = 1, timeout } = terms;
+    const permit = await observed({ semaphores: [this.name], weight, timeout }, () => result<Native.Permit>(call, { signal }));
+    return new Permit(permit, this.#client);
   }
 
   /** Stores the limit now, as the first acquisition does; the limit that then applies. */

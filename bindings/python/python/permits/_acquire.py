@@ -7,11 +7,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, NoReturn, TypeVar
 
 from . import _permits
 from ._permit import Held, Permit, PermitSet, Unheld
+from ._telemetry import observed
+from ._types import AcquireOptions, Seconds, request, seconds
 from ._waiting import result, threads_are_greenlets, wait
 
 H = TypeVar("H", bound=Held)
@@ -26,11 +29,21 @@ class Acquisition(Unheld, Generic[H]):
     the caller releases. A wait that ends early, by an exception or because the task is cancelled, leaves the line.
     """
 
-    def __init__(self, call: _permits.Call[Any], made: Callable[[Any], H], name: str, waits: bool) -> None:
+    def __init__(
+        self,
+        call: _permits.Call[Any],
+        made: Callable[[Any], H],
+        name: str,
+        semaphores: list[str],
+        weight: int,
+        timeout: Seconds | None,
+    ) -> None:
         self._call = call
         self._made = made
         self._name = name
-        self._waits = waits
+        self._semaphores = semaphores
+        self._weight = weight
+        self._timeout = seconds(timeout)
         self._is_begun = False
         self._entered: H | None = None
 
@@ -50,9 +63,14 @@ class Acquisition(Unheld, Generic[H]):
         On the thread of an asyncio event loop it blocks the loop, with a `RuntimeWarning`: write `async with` or `await`.
         """
         self._begin()
-        if self._waits:
+        # A try ends with the reply of the store.
+        if self._timeout is None or self._timeout > 0:
             self._warn_of_event_loop()
-        return self._made(wait(self._call))
+        with self._observed():
+            return self._made(wait(self._call))
+
+    def _observed(self) -> AbstractContextManager[None]:
+        return observed(self._call, self._semaphores, self._weight, self._timeout)
 
     def _warn_of_event_loop(self) -> None:
         # If the holder is a task of the same loop, the wait never ends, and nothing else would say why. A greenlet lets
@@ -81,7 +99,8 @@ class Acquisition(Unheld, Generic[H]):
 
     async def _result(self) -> H:
         self._begin()
-        return self._made(await result(self._call))
+        with self._observed():
+            return self._made(await result(self._call))
 
     def __enter__(self) -> H:
         self._entered = self.wait()
@@ -125,11 +144,10 @@ class Acquisition(Unheld, Generic[H]):
 class Acquire(Acquisition[Permit]):
     """The acquisition of a permit, made by `Semaphore.acquire`."""
 
-    def __init__(
-        self, native: _permits.Semaphore, options: str | None, name: str, client: object, waits: bool
-    ) -> None:
-        call, self._holder = native.acquire(options)
-        super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}", waits)
+    def __init__(self, native: _permits.Semaphore, options: AcquireOptions, name: str, client: object) -> None:
+        call, self._holder = native.acquire(request(options))
+        weight, timeout = options.get("weight") or 1, options.get("timeout")
+        super().__init__(call, lambda permit: Permit(permit, client), f"acquire() of {name!r}", [name], weight, timeout)
 
     @property
     def holder(self) -> str:
@@ -142,11 +160,18 @@ class AcquireAll(Acquisition[PermitSet]):
 
     _call_text = "client.acquire_all(...)"
 
-    def __init__(self, call: _permits.Call[list[_permits.Permit]], client: object, waits: bool) -> None:
+    def __init__(
+        self,
+        call: _permits.Call[list[_permits.Permit]],
+        client: object,
+        semaphores: list[str],
+        weight: int,
+        timeout: Seconds | None,
+    ) -> None:
         def made(permits: list[_permits.Permit]) -> PermitSet:
             return PermitSet([Permit(permit, client) for permit in permits])
 
-        super().__init__(call, made, "acquire_all()", waits)
+        super().__init__(call, made, "acquire_all()", semaphores, weight, timeout)
 
     @property
     def semaphore(self) -> str | None:

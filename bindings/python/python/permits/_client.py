@@ -14,7 +14,7 @@ from . import _exit, _permits, _watching
 from ._acquire import AcquireAll
 from ._permit import Permit
 from ._semaphore import Semaphore
-from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, text, to_json, waits
+from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, seconds, text, to_json
 from ._waiting import result, wait
 from .errors import PermitsError
 
@@ -61,12 +61,16 @@ class Client:
         pairs: List[tuple[_permits.Semaphore, str | None]] = []
         if others:
             raise TypeError(f"acquire_all() takes one list of semaphores: {_ALL}")
-        timeouts = [timeout]
+        names, given = [], [AcquireOptions(timeout=timeout)]
         for semaphore, options in _pairs(requests):
             pairs.append((semaphore._native, request(options)))
-            timeouts.append(options.get("timeout"))
+            names.append(semaphore.name)
+            given.append(options)
         call = self._native.acquire_all(pairs, request({"timeout": timeout}))
-        return AcquireAll(call, self, all(map(waits, timeouts)))
+        # The native half has checked them.
+        timeouts = [time for options in given if (time := seconds(options.get("timeout"))) is not None]
+        weight = sum(options.get("weight") or 1 for options in given[1:])
+        return AcquireAll(call, self, names, weight, min(timeouts, default=None))
 
     def list(self) -> List[str]:
         """The names of the semaphores that the store has, sorted."""

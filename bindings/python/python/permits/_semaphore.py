@@ -11,7 +11,7 @@ from . import _permits
 from ._acquire import Acquire
 from ._inspection import Inspection
 from ._permit import Unheld
-from ._types import AcquireOptions, Changed, Seconds, made, request, to_json, waits
+from ._types import AcquireOptions, Changed, Seconds, made, request, to_json
 from ._waiting import result, wait
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Semaphore(Unheld):
         return self._acquire(options)
 
     def _acquire(self, options: AcquireOptions) -> Acquire:
-        return Acquire(self._native, request(options), self._name, self._client, waits(options.get("timeout")))
+        return Acquire(self._native, options, self._name, self._client)
 
     @overload
     def limit(self, function: F) -> F: ...

@@ -199,11 +199,6 @@ def text(name: str, value: object) -> str:
     return value
 
 
-def waits(timeout: Seconds | None) -> bool:
-    """False for a try, which ends with the reply of the store."""
-    return timeout is None or bool(timeout)
-
-
 def to_json(given: Mapping[str, object]) -> str:
     """Arguments as JSON for the native half, which checks them."""
     return json.dumps({name: _plain(name, value) for name, value in given.items()}, ensure_ascii=False)

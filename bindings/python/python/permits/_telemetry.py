@@ -1,0 +1,134 @@
+"""A span and metrics for each acquisition, in programs that use OpenTelemetry.
+
+This module imports nothing: it asks whether the program has loaded the API of OpenTelemetry, which does nothing without an
+SDK. In other programs an acquisition costs two lookups more.
+
+The names are those of the Rust library. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in seconds, into
+`permits_wait_seconds`, and `permits.grants` into `permits_grants_total`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from . import errors
+from ._permits import Call
+
+# The bounds of the store's histogram, in seconds.
+_BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
+# Outcomes whose words are not those of the class.
+_WORDS = {errors.TimeoutError: "timed_out", errors.InvalidInputError: "invalid"}
+
+_tracer: Any = None
+_instruments: Any = None
+
+
+class Observed:
+    """An acquisition that is observed: `with` surrounds its wait."""
+
+    def __init__(self, call: Call[Any], semaphores: Sequence[str], weight: int, timeout: float | None) -> None:
+        self._call = call
+        self._semaphores = semaphores
+        self._attributes = {"semaphore": ",".join(semaphores), "weight": weight, "wait": _shown(timeout)}
+        self._span: Any = None
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+        tracer = _loaded_tracer()
+        if tracer is not None:
+            # The parent is the span that is current here.
+            self._span = tracer.start_span("acquire", attributes=self._attributes)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        outcome = "granted" if error is None else _outcome(error)
+        if self._span is not None:
+            position = self._call.position()
+            if position is not None:
+                self._span.set_attribute("position", position)
+            self._span.set_attribute("outcome", outcome)
+            if error is not None:
+                self._span.set_attribute("error.type", type(error).__qualname__)
+            self._span.end()
+        instruments = _loaded_instruments()
+        if instruments is None:
+            return
+        waits, grants, refusals = instruments
+        if error is None:
+            for semaphore in self._semaphores:
+                waits.record(time.monotonic() - self._began, {"semaphore": semaphore})
+                grants.add(1, {"semaphore": semaphore})
+        else:
+            semaphore = getattr(error, "semaphore", None) or self._semaphores[0]
+            refusals.add(1, {"semaphore": semaphore, "reason": outcome})
+
+
+class _Unobserved:
+    """What surrounds a wait in a program without OpenTelemetry."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+_UNOBSERVED = _Unobserved()
+
+
+def observed(
+    call: Call[Any], semaphores: Sequence[str], weight: int, timeout: float | None
+) -> Observed | _Unobserved:
+    """What surrounds the wait for `call`, which asks for `weight` units of the semaphores."""
+    modules = sys.modules
+    if semaphores and ("opentelemetry.trace" in modules or "opentelemetry.metrics" in modules):
+        return Observed(call, semaphores, weight, timeout)
+    return _UNOBSERVED
+
+
+def _loaded_tracer() -> Any:
+    global _tracer
+    # While another thread imports the module, it has no such function yet.
+    if _tracer is None and hasattr(sys.modules.get("opentelemetry.trace"), "get_tracer"):
+        _tracer = sys.modules["opentelemetry.trace"].get_tracer("permits")
+    return _tracer
+
+
+def _loaded_instruments() -> Any:
+    global _instruments
+    if _instruments is None and hasattr(sys.modules.get("opentelemetry.metrics"), "get_meter"):
+        meter = sys.modules["opentelemetry.metrics"].get_meter("permits")
+        wait = {"unit": "s", "description": "The time from a request to its grant."}
+        try:
+            waits = meter.create_histogram("permits.wait", **wait, explicit_bucket_boundaries_advisory=_BOUNDS)
+        except TypeError:
+            # The API before 1.30.
+            waits = meter.create_histogram("permits.wait", **wait)
+        _instruments = (
+            waits,
+            meter.create_counter("permits.grants", description="The acquisitions that were granted."),
+            meter.create_counter("permits.refusals", description="The acquisitions that ended without a permit."),
+        )
+    return _instruments
+
+
+def _shown(timeout: float | None) -> str:
+    if timeout is None or timeout == math.inf:
+        return "unlimited"
+    return f"{timeout:g}s" if timeout > 0 else "no"
+
+
+def _outcome(error: BaseException) -> str:
+    if isinstance(error, errors.StoreError):
+        return "store"
+    if not isinstance(error, errors.PermitsError):
+        # A task that was cancelled, Ctrl-C.
+        return "cancelled"
+    word = _WORDS.get(type(error))
+    return word or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
