@@ -1,6 +1,6 @@
-//! The interface of stores. A [`Store`] executes requests and reports to its session; it knows no session,
-//! never waits for units and never retries. It has few methods, and none for a single operation, because
-//! [`crate::protocol`] defines the operations.
+//! The interface of stores. A [`Store`] executes requests and reports to its session. It knows no session,
+//! never waits for units, and never retries. It has few methods, and no method for a particular operation,
+//! because [`crate::protocol`] defines the operations.
 //!
 //! A kind of store implements [`Backend`] (its URLs), [`Location`] (one parsed URL) and [`Store`] (one
 //! session's access), and has a line in the table of `permits/src/store.rs`.
@@ -16,14 +16,14 @@ use crate::error::StoreError;
 use crate::finding::Finding;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, SessionId};
 
-/// A session's access to a store. It executes each command at once or not at all, and those about one
-/// semaphore in the order in which they were sent, while it stays connected; only a renewal of permits may
-/// overtake.
+/// A session's access to a store. The store executes each command at once or not at all. While it stays
+/// connected, it executes commands about one semaphore in the order in which they were sent; only a renewal
+/// of permits may overtake.
 pub trait Store: Send + Sync {
-    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise reports it
-    /// later, at most once, and at once when the connection breaks.
+    /// Sends a request, without blocking. Returns the result if it is known at once. Otherwise the store
+    /// reports the result later, at most once, and at once when the connection breaks.
     ///
-    /// The session's lock is held meanwhile, and any thread may call it, with or without a runtime.
+    /// The caller holds the session's lock meanwhile. Any thread may call this, with or without a runtime.
     fn send(&self, request: Request) -> Option<Result<Executed, StoreError>>;
 
     /// Returns true while too much is buffered. The session then sends nothing until [`Report::Writable`].
@@ -31,29 +31,29 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Returns true if it reports the outcome of every request by itself. The session gives up the requests
-    /// of other stores when their timeouts end.
+    /// Returns true if the store reports the outcome of every request by itself. With other stores, the
+    /// session gives requests up when their timeouts end.
     fn reports_all(&self) -> bool {
         false
     }
 
-    /// Asks whether each connection lives, and replaces those whose servers do not reply within
-    /// [`PROBE_TIMEOUT`](crate::timing::PROBE_TIMEOUT). The session's lock is held meanwhile.
+    /// Asks each connection whether it lives, and replaces the connections whose servers do not reply within
+    /// [`PROBE_TIMEOUT`](crate::timing::PROBE_TIMEOUT). The caller holds the session's lock meanwhile.
     fn probe(&self) {}
 
-    /// The semaphores that exist, sorted and without duplicates. A semaphore that begins or ends meanwhile
-    /// may be missing.
+    /// Lists the semaphores that exist, sorted and without duplicates. A semaphore that begins or ends
+    /// meanwhile may be missing.
     fn list(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<Name>, StoreError>>;
 }
 
 /// A command on its way to a store.
 #[derive(Debug)]
 pub struct Request {
-    /// Its number in the session: the outcome names it.
+    /// The number of the request in its session. The outcome names it.
     pub id: u64,
     /// The command.
     pub command: Command,
-    /// The time within which a store that works reports some outcome: of this request, or of one before it.
+    /// A store that works reports some outcome within this time: of this request, or of one before it.
     pub timeout: Duration,
     /// The number of replicas that must acknowledge the writes of this and earlier commands.
     pub replicas: u32,
@@ -64,8 +64,8 @@ pub struct Request {
 pub struct Executed {
     /// The store's reply.
     pub reply: Reply,
-    /// The number of replicas that have it, if the request waited for replicas; `u32::MAX` from a store
-    /// without replicas.
+    /// The number of replicas that have the write, if the request waited for replicas; `u32::MAX` if the
+    /// store has no replicas.
     pub confirmed: u32,
 }
 
@@ -79,7 +79,7 @@ pub enum Report {
         /// The reply, or the failure.
         result: Result<Executed, StoreError>,
     },
-    /// An entry of the session has changed.
+    /// Something has happened to a request or permit of the session.
     Event(Event),
     /// Others need what the session keeps of this semaphore.
     Recall(Name),
@@ -93,10 +93,10 @@ pub enum Report {
 
 /// A session, as its store sees it.
 pub trait Sink: Send + Sync {
-    /// Takes all reports, in their order.
+    /// Takes all reports out of `reports`, in their order.
     ///
-    /// It sends further requests. So a store calls it on tasks or threads of its own: never from within
-    /// [`Store::send`], and under no lock that its methods take.
+    /// The session sends further requests meanwhile. So the store must call this on tasks or threads of its
+    /// own: never from within [`Store::send`], and under no lock that the methods of the store take.
     fn report(&self, reports: &mut Vec<Report>);
 }
 
@@ -107,8 +107,8 @@ pub struct StoreOptions {
     pub session: SessionId,
     /// The first part of every key.
     pub prefix: String,
-    /// The usual lease. A store with connections derives from it how fast it detects and replaces a broken
-    /// one.
+    /// The usual lease. From it, a store with connections derives how fast it detects and replaces a broken
+    /// connection.
     pub lease: Duration,
     /// The session.
     pub sink: Arc<dyn Sink>,
@@ -116,20 +116,20 @@ pub struct StoreOptions {
 
 /// A kind of store.
 pub trait Backend: Sync {
-    /// The beginnings of its URLs, such as `redis://`, for error messages.
+    /// The beginnings of the URLs of this kind, such as `redis://`, for error messages.
     fn schemes(&self) -> Vec<String>;
 
     /// Parses a URL; `None` if the URL's scheme belongs to no store of this kind.
     fn parse(&self, url: &str) -> Option<ParsedUrl>;
 }
 
-/// A location and the recovery that its URL asks for, or the fault of the URL. The fault repeats nothing that
-/// may be a password.
+/// The location and the recovery that a URL asks for, or what is wrong with the URL. The message repeats
+/// nothing that may be a password.
 pub type ParsedUrl = Result<(Box<dyn Location>, Option<Recovery>), String>;
 
-/// The location of a store, parsed from a URL. Displayed without any password.
+/// The location of a store, parsed from a URL. Displaying it shows no password.
 pub trait Location: fmt::Display + Send + Sync {
-    /// The most waiters that the store takes in the queue of a semaphore, also if a client asks for more.
+    /// How many waiters the store can queue for a semaphore, even if a client asks for more.
     fn max_waiters(&self) -> u32 {
         u32::MAX
     }
@@ -139,24 +139,24 @@ pub trait Location: fmt::Display + Send + Sync {
         true
     }
 
-    /// Takes the user and the password of each new connection from the URL in this file.
+    /// From now on, reads the user and the password of each new connection from the URL in this file.
     fn follow(&mut self, _: &Arc<Path>) {}
 
-    /// Opens the store for a session: one attempt. Must be called on the session's runtime.
+    /// Tries once to open the store for a session. Call this on the session's runtime.
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;
 
-    /// Looks for faults of the store, without a session. Unless it says that nothing may be written, it also
+    /// Looks for faults of the store, without a session. Unless `inspection` forbids writing, it also
     /// executes every operation on a semaphore of its own, which it deletes.
     fn diagnose<'a>(&'a self, inspection: DiagnoseOptions<'a>) -> BoxFuture<'a, Vec<Finding>>;
 }
 
-/// How a store is to be inspected by [`Location::diagnose`].
+/// How [`Location::diagnose`] inspects a store.
 #[derive(Debug, Clone, Copy)]
 pub struct DiagnoseOptions<'a> {
     /// The first part of every key.
     pub prefix: &'a str,
-    /// The caller's usual lease, by which the round trips are judged.
+    /// The caller's usual lease. The round trips are judged by it.
     pub lease: Duration,
-    /// Whether every operation is executed once, on a semaphore that is deleted afterwards.
+    /// Whether to execute every operation once, on a semaphore that is deleted afterwards.
     pub self_test: bool,
 }

@@ -1,4 +1,4 @@
-//! Calls to a store without a session: each waits for its outcome. For `permits doctor` and tests.
+//! Calls to a store without a session, for `permits doctor` and tests. Each call waits for its outcome.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use super::backend::{Executed, Report, Request, Sink, Store};
 use super::error::StoreError;
 use crate::protocol::{Command, Reply};
 
-/// The most reports that wait to be received. Further ones are lost.
+/// How many reports may wait to be received. Further reports are lost.
 const REPORTS: usize = 1024;
 
 type Outcome = Result<Executed, StoreError>;
 
-/// The place of a session at a store.
+/// Stands in for a session at a store.
 pub struct Direct {
     waiting: Mutex<HashMap<u64, oneshot::Sender<Outcome>>>,
     requests: AtomicU64,
@@ -24,7 +24,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// To open a store with; and all reports of that store but outcomes.
+    /// Returns the sink to open a store with, and a receiver of all reports of that store but outcomes.
     pub fn new() -> (Arc<Self>, mpsc::Receiver<Report>) {
         let (sender, reports) = mpsc::channel(REPORTS);
         let direct = Self { waiting: Mutex::default(), requests: AtomicU64::new(0), reports: sender };
@@ -61,7 +61,8 @@ impl Sink for Direct {
         for report in reports.drain(..) {
             match report {
                 Report::Outcome { id, result } => {
-                    // A caller that has given up is ignored, and so is a report without a receiver.
+                    // If the caller has given up, nobody needs the result. The same holds for a report
+                    // without a receiver.
                     if let Some(sender) = self.lock().remove(&id) {
                         let _ = sender.send(result);
                     }

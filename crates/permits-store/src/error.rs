@@ -59,7 +59,7 @@ pub enum StoreError {
     OtherLayout {
         /// The semaphore or the directory.
         what: String,
-        /// Its layout; 0 for one from before layouts were numbered.
+        /// The layout that was found; 0 if it is from before layouts were numbered.
         found: u32,
         /// The layout of this program.
         supported: u32,
@@ -102,13 +102,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns true if a retry can succeed. A client that connects retries after no other error.
+    /// Returns true if a retry can succeed. A client that connects retries after these errors only.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
-    /// Returns true if the error concerns the named semaphore alone: its keys hold something else, so that a
-    /// command on another semaphore can succeed.
+    /// Returns true if the error concerns only the named semaphore, because its keys hold something else. A
+    /// command on another semaphore can still succeed.
     pub fn concerns_one_semaphore(&self) -> bool {
         let of_the_store = matches!(
             self,
@@ -134,7 +134,7 @@ impl StoreError {
         std::mem::take(self.reason_mut())
     }
 
-    /// Puts the address of the server before the reason.
+    /// Puts the address of the server before the reason of the error.
     #[doc(hidden)]
     pub fn at(mut self, address: &impl fmt::Display) -> Self {
         let reason = self.reason_mut();

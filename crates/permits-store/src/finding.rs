@@ -20,9 +20,9 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be.
+    /// All is as it should be.
     Fine,
-    /// Worth knowing; everything works.
+    /// This is worth knowing, and everything works.
     Note,
     /// Nothing works, or a promise of this library does not hold.
     Problem,
@@ -51,7 +51,7 @@ impl Finding {
         Self { subject, severity: Severity::Note, observed: observed.into(), advice: advice.into() }
     }
 
-    /// A fault, with its remedy.
+    /// A fault, and what to do about it.
     #[doc(hidden)]
     pub fn problem(subject: &'static str, observed: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { subject, severity: Severity::Problem, observed: observed.into(), advice: advice.into() }

@@ -1,4 +1,4 @@
-//! What the stores of [`permits`](https://docs.rs/permits) have in common, and the two stores that need no
+//! The common part of the stores of [`permits`](https://docs.rs/permits), and the two stores that need no
 //! server.
 //!
 //! | module | content |
@@ -14,7 +14,7 @@
 //! To add a store, implement [`Backend`], [`Location`] and [`Store`], and add a line to the table in
 //! `permits/src/store.rs`.
 //!
-//! This crate has no stable interface of its own. Programs use `permits`.
+//! Programs use `permits`; the interface of this crate may change at any time.
 #![forbid(unsafe_code)]
 
 mod backend;

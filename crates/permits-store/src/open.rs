@@ -17,7 +17,7 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Opens a store for a session, with retries and growing delays while the store cannot be reached. The first
 /// attempt takes 5 seconds at most. No further attempt begins after `within`, and a running one ends then.
-/// Must be called on the session's runtime.
+/// Call this on the session's runtime.
 pub async fn open(
     location: &dyn Location,
     options: StoreOptions,

@@ -1,8 +1,8 @@
 //! The options of a URL: `name=value` pairs behind the question mark. Each must be known and given once.
 //!
-//! Unknown options are refused, because ignoring a misspelt `tls_ca` would look like encryption. An error
-//! repeats no value, and a name only if it resembles a known one, because any other text may be a part of a
-//! password.
+//! Unknown options are refused, because a misspelt `tls_ca` that is ignored would look like encryption. An
+//! error never repeats a value, and repeats a name only if it resembles a known one, because any other text
+//! may be a part of a password.
 
 use crate::protocol::Recovery;
 use crate::sys::percent;
@@ -11,12 +11,11 @@ use crate::sys::similar::similar;
 /// The option that every store takes.
 pub const RECOVERY: &str = "recovery";
 
-/// An option of URLs of some kind.
+/// An option that URLs of some kind may have.
 pub struct Known {
     /// The name in the URL.
     pub name: &'static str,
-    /// The reason, as the end of a sentence, for which this URL does not take the option; `None` if this URL
-    /// takes it.
+    /// Why this URL does not take the option, as the end of a sentence; `None` if it does.
     pub refused: Option<&'static str>,
 }
 
@@ -65,7 +64,7 @@ impl Options {
     }
 }
 
-/// The fault of text that is not percent-encoded.
+/// The error for text that is not percent-encoded.
 pub const NOT_ENCODED: &str =
     "two hexadecimal digits must follow a %, and the whole must be UTF-8: write % itself as %25";
 

@@ -1,5 +1,5 @@
-//! The self-test: every operation once on a scratch semaphore, by the same store as a session's; then round
-//! trips are timed.
+//! The self-test runs every operation once on a scratch semaphore, by the same store that a session uses.
+//! Then it times round trips.
 //!
 //! A store that passes every inspection can still fail, so the self-test acquires a permit, queues a waiter,
 //! releases the permit so that the waiter is granted, and so on. It never pins the limit, pauses or closes
@@ -33,11 +33,11 @@ const LEASE: Duration = Duration::from_secs(10);
 /// The timeout of one operation or event.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of round trips that are timed, and the longest time that they take together.
+/// How many round trips are timed, and how long they may take together.
 const ROUNDS: usize = 50;
 const TIMING: Duration = Duration::from_secs(2);
 
-/// The largest median round trip that is fine, unless the lease is short.
+/// A median round trip up to this is fine, unless the lease is short.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// A random name for the scratch semaphore.
@@ -51,7 +51,7 @@ pub fn new_session_id() -> SessionId {
     SessionId::from_entropy(bytes)
 }
 
-/// Runs each operation on `semaphore`, which the caller deletes afterwards. Must be called on a runtime.
+/// Runs each operation on `semaphore`, which the caller deletes afterwards. Call this on a runtime.
 pub async fn run_each_operation(
     location: &dyn Location,
     prefix: &str,
@@ -101,12 +101,12 @@ struct SelfTest {
     semaphore: Name,
 }
 
-/// The step that failed, and its error.
+/// The step that failed, and the error.
 type Failed = (&'static str, StoreError);
 
 impl SelfTest {
-    /// Each operation once. Returns the time from the release of the first permit to the event that grants
-    /// the second.
+    /// Runs each operation once. Returns the time from the release of the first permit to the event that
+    /// grants the second.
     async fn operations(&mut self) -> Result<Duration, Failed> {
         let first = self.acquire("first", "a").await.map_err(|error| ("acquiring a permit", error))?;
         let AcquireOutcome::Granted(first) = first else {
@@ -171,7 +171,7 @@ impl SelfTest {
         Ok(woken_after)
     }
 
-    /// The durations of an acquire and a release, one after the other.
+    /// Times pairs of an acquisition and a release, one after the other.
     async fn round_trips(&mut self) -> Result<Vec<Duration>, StoreError> {
         let began = Instant::now();
         let mut durations = Vec::with_capacity(ROUNDS);
@@ -216,7 +216,7 @@ impl SelfTest {
             semaphore: self.semaphore.clone(),
             session: self.session.clone(),
             lease_ms: millis(LEASE),
-            // A new semaphore has no holders that the store could have lost.
+            // A new semaphore cannot have holders that the store has lost.
             recovery: Recovery::Off,
             declaration: Declaration::Fallback(1),
             operation,
@@ -263,7 +263,7 @@ pub fn latency(operation: &str, round_trips: &[Duration], lease: Duration) -> Fi
     Finding::note("latency", observed, advice)
 }
 
-/// A duration for display, to one decimal.
+/// Writes a duration for people, with one decimal.
 fn human(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),

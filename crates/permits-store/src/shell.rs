@@ -1,4 +1,4 @@
-//! Words for a shell, for the commands that messages tell to run.
+//! Words for a shell, for messages that tell the reader which command to run.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,8 @@ pub(crate) fn word(word: &str) -> Cow<'_, str> {
     format!("'{}'", word.replace('\'', r"'\''")).into()
 }
 
-/// `name` as the last argument of a command: what begins with a hyphen is no option behind `--`.
+/// `name` as the last argument of a command. If it begins with a hyphen, `--` goes before it, so that it is
+/// not read as an option.
 pub(crate) fn argument(name: &str) -> String {
     let marker = if name.starts_with('-') { "-- " } else { "" };
     format!("{marker}{}", word(name))

@@ -11,11 +11,11 @@ pub fn file_of(url: &str) -> Option<PathBuf> {
     Some(path.strip_prefix("//").unwrap_or(path).into())
 }
 
-/// The URL in a file, which has one line. The error repeats nothing of it.
+/// Reads the URL in a file, which has one line. Errors repeat nothing of it.
 pub fn url_in(file: &Path) -> Result<String, String> {
     let wrong = |problem: &str| format!("{file:?} {problem}");
     if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        // A pipe gives its text once, and to wait for it would hang.
+        // A pipe gives its text only once, and waiting for it would hang.
         return Err(wrong("is no regular file, and the URL is read again for each connection"));
     }
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;

@@ -1,14 +1,13 @@
-//! The users that may use a store: one user, or the group of a directory that an administrator made for
-//! sharing.
+//! Who may use a store: one user, or the group of a directory that an administrator has made for sharing.
 //!
 //! A process that may write to a file can forge permits, and a process that may write to the directory can
-//! replace the file. So the checks take both. A directory is for sharing if it has the setgid bit and its
-//! group may write to it (`install -d -m 2770 -g GROUP`): new files in it belong to its group, whichever
-//! member makes them. The group's right to write is not enough as a sign, because with umask 002 every
-//! directory of a user grants it.
+//! replace the file. So both are checked. A directory is for sharing if it has the setgid bit and its group
+//! may write to it (`install -d -m 2770 -g GROUP`): new files in it then belong to its group, whichever
+//! member makes them. That the group may write is not enough as a sign, because with umask 002 this is so in
+//! every directory of a user.
 //!
-//! In a directory where every user may write, files are not shared. With the sticky bit, as in `/tmp`, a user
-//! may have a file for itself.
+//! If every user may write to a directory, its files are not shared. If it has the sticky bit, as `/tmp`
+//! does, a user can still have files of its own there.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,13 +25,13 @@ pub(super) fn mode_in(directory: &Metadata) -> u32 {
     if is_shared(directory) { 0o660 } else { 0o600 }
 }
 
-/// Returns true if the directory is for its group. A directory with the sticky bit is not, because a member
-/// could not replace another member's file.
+/// Returns true if the directory is for sharing with its group. A directory with the sticky bit is not,
+/// because a member could not replace another member's file.
 pub(crate) fn is_shared(directory: &Metadata) -> bool {
     directory.mode() & (SETGID | STICKY | GROUP_WRITES | OTHERS_WRITE) == SETGID | GROUP_WRITES
 }
 
-/// Refuses a directory in which no file can be used safely, with the reason.
+/// Refuses a directory in which no file can be used safely, and says why.
 pub(crate) fn of_directory(directory: &Metadata) -> Result<(), String> {
     if directory.mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
         return Err(format!(
@@ -42,7 +41,7 @@ pub(crate) fn of_directory(directory: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a file that this process's user cannot use safely, with the reason.
+/// Refuses a file that this process's user cannot use safely, and says why.
 pub(super) fn of_file(file: &Metadata, directory: &Metadata) -> Result<(), String> {
     of_file_for(rustix::process::geteuid().as_raw(), file, directory)
 }
@@ -83,8 +82,8 @@ fn of_file_for(user: u32, file: &Metadata, directory: &Metadata) -> Result<(), S
     })
 }
 
-/// Refuses a symbolic link that another user may have put there to lead this process to another file, with
-/// the reason.
+/// Refuses a symbolic link that another user may have put there to lead this process to another file, and
+/// says why.
 pub(super) fn of_link(link: &Metadata, directory: &Metadata) -> Result<(), String> {
     let trusted = [rustix::process::geteuid().as_raw(), 0, directory.uid()];
     if directory.mode() & OTHERS_WRITE != 0 && !trusted.contains(&link.uid()) {

@@ -12,11 +12,11 @@ use crate::backend::{Backend, DiagnoseOptions, Location, ParsedUrl, Store, Store
 use crate::error::StoreError;
 use crate::finding::Finding;
 
-/// The most waiters of a semaphore. A command takes some 3 µs for each, and with this many their renewals
+/// How many waiters a semaphore may have. A command takes some 3 µs for each. With this many, their renewals
 /// take about a quarter of the thread's time with the default lease.
 const MAX_WAITERS: u32 = 10_000;
 
-/// Directories of this machine.
+/// The kind of store that is a directory of this machine.
 pub struct Local;
 
 impl Backend for Local {
@@ -60,11 +60,12 @@ impl fmt::Display for LocalDirectory {
     }
 }
 
-/// The path in the part of a URL behind `local:`.
+/// Reads the path in the part of a URL behind `local:`.
 fn parse(rest: &str) -> Result<PathBuf, String> {
     let path = match rest.strip_prefix("//") {
         Some(path) if path.is_empty() || path.starts_with('/') => path,
-        // In other URLs this is a host. A guess could open another directory than the other programs use.
+        // In other URLs this part is a host. A guess could open another directory than the other programs
+        // use.
         Some(_) => return Err("write local:/path, or local:path for one below the working directory".into()),
         None => rest,
     };
@@ -73,17 +74,17 @@ fn parse(rest: &str) -> Result<PathBuf, String> {
     }
     let path = match (path.strip_prefix("~/"), directory_of("HOME")) {
         _ if path.is_empty() => return default_path(),
-        // A shell expands no tilde in the middle of a word.
+        // A shell expands a tilde only at the beginning of a word, so it is expanded here.
         (Some(below), Some(home)) => home.join(below),
         _ => path.into(),
     };
-    // Absolute, so that it stays the same when the program changes its working directory.
+    // Make the path absolute, so that it stays the same when the program changes its working directory.
     let absolute = std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    // Without a slash at its end, which would hide that it is a symbolic link.
+    // Drop a slash at the end, which would hide that the path is a symbolic link.
     Ok(absolute.components().collect())
 }
 
-/// The path without one in the URL: in the user's state directory, else in the runtime directory.
+/// The path if the URL has none: in the user's state directory, or else in the runtime directory.
 fn default_path() -> Result<PathBuf, String> {
     let state = directory_of("XDG_STATE_HOME").or_else(|| Some(directory_of("HOME")?.join(".local/state")));
     match state.or_else(|| directory_of("XDG_RUNTIME_DIR")) {
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn without_a_path_and_with_a_tilde_it_is_under_home() {
-        // Not set by the test, because all tests of the process share the environment.
+        // The test does not set HOME itself, because all tests of the process share the environment.
         let Some(home) = directory_of("HOME") else { return println!("skipped: HOME is not set") };
         assert_eq!(parse("~/s"), Ok(home.join("s")));
         let state = directory_of("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));

@@ -2,12 +2,12 @@
 //! started. That time stands still while the machine sleeps, and all users of the store with it, so no lease
 //! ends then. No program can set it.
 //!
-//! A file stores the boot of the machine in which it was last written. In another boot no process of the
-//! earlier boot is alive, so all leases end. The clock continues from the last value in the file or later, so
+//! A file stores the boot of the machine in which it was last written. In a later boot no process of that
+//! boot is alive, so all leases end. The clock continues from the last value in the file or later, so that
 //! tokens rise even if the wall clock was wrong when the machine started.
 //!
-//! In a time namespace, which a container may have, the system adds an offset to the time since the start.
-//! This module subtracts it, so that a lease ends at the same moment for all processes.
+//! A container may have a time namespace, in which the system adds an offset to the time since the start.
+//! This module subtracts the offset, so that a lease ends at the same moment for all processes.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,12 +15,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[cfg(target_os = "linux")]
 use crate::clock::Clock;
 
-/// A boot of the machine, and the time since it.
+/// A boot of the machine, with what is needed to tell the time since it began.
 pub(crate) struct Boot {
     pub(crate) id: u128,
-    /// The offset of this process's time namespace, in microseconds: of the time without sleep.
+    /// The offset of this process's time namespace, in microseconds, for the clock that stops during sleep.
     offset_us: i64,
-    /// The same of the time with sleep.
+    /// The same for the clock that runs on during sleep.
     #[cfg(target_os = "linux")]
     asleep_offset_us: i64,
 }
@@ -30,7 +30,7 @@ impl Boot {
     pub(crate) fn current() -> io::Result<Self> {
         let path = "/proc/sys/kernel/random/boot_id";
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-            // Not as if the store's directory were missing.
+            // Use another kind of error, which does not look as if the store's directory were missing.
             io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::Unsupported, format!("{path}: {error}")),
             _ => error,
         })?;
@@ -40,7 +40,7 @@ impl Boot {
         Ok(Self { id, offset_us, asleep_offset_us })
     }
 
-    /// The system does not identify a boot here. So the wall clock is used, and a restart ends no lease by
+    /// This system does not identify a boot. So the store uses the wall clock, and a restart ends no lease by
     /// itself.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn current() -> io::Result<Self> {
@@ -61,14 +61,14 @@ impl Boot {
         wall_us() - here_us.saturating_sub(self.asleep_offset_us)
     }
 
-    /// Makes this the beginning of a boot with another id.
+    /// Makes this the beginning of a new boot.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn restart(&mut self) {
         self.id += 1;
         self.asleep_offset_us = i64::try_from(Clock::Sleepless.now().as_micros()).expect("it is a time");
     }
 
-    /// No file is of another boot here.
+    /// On this system no file seems to be of another boot.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn started_us(&self) -> i64 {
         wall_us()
@@ -87,12 +87,12 @@ mod namespace {
     use std::fs;
     use std::io::{self, ErrorKind};
 
-    /// The offsets that the system adds to the time since the machine started, without sleep and with it, in
-    /// microseconds.
+    /// The offsets that the system adds to the time since the machine started, in microseconds: for the clock
+    /// that stops during sleep, and for the one that runs on.
     pub(super) fn offsets_us() -> io::Result<[i64; 2]> {
         let text = match fs::read_to_string("/proc/self/timens_offsets") {
             Ok(text) => text,
-            // A kernel without time namespaces.
+            // The kernel has no time namespaces.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok([0; 2]),
             Err(error) => return Err(error),
         };

@@ -1,4 +1,5 @@
-//! The content of a semaphore's file: the name that it belongs to, the state, and what no message could say.
+//! The content of a semaphore's file: the name that it belongs to, the state, and the news that no message
+//! could carry.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::error::StoreError;
 use crate::model::State;
 use crate::protocol::{Name, layout};
 
-/// The record of a semaphore's file, of whichever boot.
+/// Reads the record of a semaphore's file, whichever boot wrote it.
 pub(super) fn read(semaphore: &Name, file: &File, path: &Path) -> Result<Option<Record>, StoreError> {
     Record::read(file).map_err(|error| failure(path, &error))?.map_err(|fault| match fault {
         Fault::OtherLayout(found) => {
@@ -21,12 +22,12 @@ pub(super) fn read(semaphore: &Name, file: &File, path: &Path) -> Result<Option<
     })
 }
 
-/// The state in a text.
+/// Reads the state in a text.
 pub(super) fn state(directory: &Directory, semaphore: &Name, text: &[u8]) -> Result<State, StoreError> {
     parse(directory, semaphore, text).map(|(state, _)| state)
 }
 
-/// The state in a text, and what sessions were not told of it. Each is a line.
+/// Reads the state in a text, and what sessions were not told of it. Each is a line.
 pub(super) fn parse(
     directory: &Directory,
     semaphore: &Name,
@@ -44,7 +45,7 @@ pub(super) fn parse(
     Ok((state, untold.unwrap_or_default()))
 }
 
-/// The text of a state, and of what sessions were not told of it.
+/// Makes the text of a state, and of what sessions were not told of it.
 pub(super) fn text(
     directory: &Directory,
     semaphore: &Name,

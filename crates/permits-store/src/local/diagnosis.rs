@@ -1,6 +1,6 @@
-//! Faults of a local store: its directory, its file system, its contents, and a self-test.
+//! The diagnosis of a local store: its directory, its file system, its contents, and a self-test.
 //!
-//! A missing directory is left to the first program that needs it, and the inspection writes nothing.
+//! The inspection writes nothing. If the directory is missing, the first program that needs it will make it.
 
 use std::fs;
 use std::io;
@@ -21,10 +21,10 @@ use crate::protocol::layout;
 use crate::self_test::{self, scratch_name};
 use crate::shell::{argument, word};
 
-/// The free space, in bytes, below which the disk is about to be full.
+/// A disk with less free space than this, in bytes, is about to be full.
 const LITTLE_SPACE: u64 = 16 << 20;
 
-/// The largest difference, in microseconds, of the store's clock and the wall clock that is fine.
+/// How far the store's clock and the wall clock may be apart, in microseconds.
 const APART_US: i64 = 1_000_000;
 
 /// The findings about `location`, which is the directory at `path`.
@@ -34,7 +34,7 @@ pub(super) async fn diagnose(
     DiagnoseOptions { prefix, lease, self_test }: DiagnoseOptions<'_>,
 ) -> Vec<Finding> {
     let directory = Directory::existing(path, prefix);
-    // Or that in which it will be made.
+    // If the directory does not exist, inspect the one in which it will be made.
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     let mut findings = vec![of_directory(path, existing, directory.as_ref().err())];
     #[cfg(target_os = "linux")]
@@ -53,7 +53,7 @@ pub(super) async fn diagnose(
 }
 
 /// The finding about the rights of `existing`, which is the directory at `path` or will contain it. `refused`
-/// is the reason for which programs cannot use it as it is.
+/// says why programs cannot use the directory as it is.
 fn of_directory(path: &Path, existing: &Path, refused: Option<&io::Error>) -> Finding {
     let elsewhere = "Name another directory: local:/path/permits.";
     let metadata = match fs::metadata(existing) {
@@ -146,7 +146,7 @@ fn of_space(path: &Path) -> Option<Finding> {
     Some(Finding::problem("space", observed, advice))
 }
 
-/// The findings about the files, which are not changed.
+/// The findings about the contents of the files. The files are not changed.
 fn of_contents(directory: &Directory) -> Result<Vec<Finding>, StoreError> {
     let marker = directory.marker()?;
     let names = idle::list(directory)?;

@@ -1,8 +1,8 @@
 //! [`Directory`]: the files of a store, their names, and how they are opened and locked.
 //!
-//! Every file is opened again for each command, and under its lock a file is checked to have its name still.
-//! So a file that was deleted or replaced is noticed at once, and a process that forks has nothing to hand
-//! down.
+//! Every file is opened again for each command, and once it is locked, the store checks that it still has its
+//! name. So a file that was deleted or replaced is noticed at once, and a process that forks has no open file
+//! to hand down.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -21,41 +21,42 @@ use crate::error::StoreError;
 use crate::protocol::{Name, layout};
 use crate::sys::percent;
 
-/// The file that marks a directory of this library. It has the clock of new files.
+/// The file that marks a directory as made by this library. New files take their clock from it.
 pub(super) const MARKER: &str = ".permits";
 
-/// The file of a store by versions that were never released.
+/// Versions that were never released had their store in this file.
 const UNRELEASED: &str = "semaphores.db";
 
-/// The ends of the names of a semaphore's files.
+/// What the names of a semaphore's files end with.
 const STATE: &str = ".state";
 const LASTING: &str = ".lasting";
 
-/// The beginning of the name of a new file that the group of its directory may not use yet.
+/// What the name of a new file begins with while the group of its directory may not use it yet.
 pub(super) const DRAFT: &str = ".new-";
 
-/// The longest name of a file without its end. Most file systems take 255 bytes.
+/// The longest name of a file, without its end. Most file systems allow 255 bytes.
 const NAME_BYTES: usize = 240;
 
 /// The mode of a file that no other user needs.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// The number of steps of a wait for a lock that only let other threads run: a command has it for some tens
-/// of microseconds. Of the further steps, the first and the longest, in microseconds.
+/// How a wait for a lock proceeds. The first steps only let other threads run, because a command has the lock
+/// for some tens of microseconds. Then the steps sleep: the first and the longest sleep, in microseconds.
 const YIELDS: u32 = 50;
 const STEP_US: (u64, u64) = (50, 1_000);
 
-/// A directory, and the prefix of a session.
+/// A directory, as a session with some prefix uses it.
 pub(crate) struct Directory {
     path: PathBuf,
     prefix: String,
     metadata: Metadata,
     pub(super) boot: Boot,
-    /// The store's time when the machine started, for new files.
+    /// The store's time when the machine started. New files take it over.
     pub(super) base_us: i64,
 }
 
-/// The paths of a semaphore's two files: its state, and what stays of that after a restart of the machine.
+/// The paths of a semaphore's two files: one for its state, and one for what outlasts a restart of the
+/// machine.
 pub(super) struct Paths {
     pub(super) state: PathBuf,
     pub(super) lasting: PathBuf,
@@ -74,13 +75,14 @@ impl std::ops::Deref for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Explicitly, because closing unlocks only when a child that was forked meanwhile has closed it too.
+        // Unlock explicitly: closing unlocks only when a child that was forked meanwhile has closed the file,
+        // too.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl Directory {
-    /// The directory as it is; makes nothing.
+    /// Opens the directory as it is, and makes nothing.
     pub(crate) fn existing(path: &Path, prefix: &str) -> io::Result<Self> {
         let link = fs::symlink_metadata(path)?;
         let metadata = fs::metadata(path)?;
@@ -116,7 +118,7 @@ impl Directory {
         Ok(Self { path: path.to_owned(), prefix: prefix.to_owned(), metadata, boot, base_us })
     }
 
-    /// The directory, which is made if there is none.
+    /// Opens the directory, and makes it if there is none.
     pub(super) fn prepare(path: &Path, prefix: &str) -> io::Result<Self> {
         match Self::existing(path, prefix) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -134,7 +136,7 @@ impl Directory {
         }
     }
 
-    /// The stamp of the marker; `None` if there is no marker, or it is damaged.
+    /// Reads the stamp of the marker; `None` if there is no marker, or it is damaged.
     pub(crate) fn marker(&self) -> Result<Option<Stamp>, StoreError> {
         let path = self.path.join(MARKER);
         let Some(file) = self.open_to_read(&path)? else { return Ok(None) };
@@ -148,8 +150,8 @@ impl Directory {
         }
     }
 
-    /// The microseconds by which a marker's clock is ahead of the wall clock; `None` if the machine has
-    /// restarted since. Of a directory that [`Directory::existing`] has returned.
+    /// By how many microseconds a marker's clock is ahead of the wall clock; `None` if the machine has
+    /// restarted since. Works only if [`Directory::existing`] has returned this directory.
     pub(crate) fn ahead_us(&self, marker: &Stamp) -> Option<i64> {
         (marker.boot == self.boot.id).then(|| marker.base_us.saturating_sub(self.base_us))
     }
@@ -158,7 +160,7 @@ impl Directory {
         &self.path
     }
 
-    /// Deletes the state of a semaphore that this process alone uses.
+    /// Deletes the state of a semaphore. Only this process may be using it.
     pub(crate) fn forget(&self, semaphore: &Name) -> io::Result<()> {
         fs::remove_file(self.paths(semaphore).state)
     }
@@ -174,7 +176,7 @@ impl Directory {
         Paths { state: path(STATE), lasting: path(LASTING) }
     }
 
-    /// Opens a file that is only read, if there is one.
+    /// Opens a file for reading, if there is one.
     pub(super) fn open_to_read(&self, path: &Path) -> Result<Option<File>, StoreError> {
         let failed = |error| failure(path, &error);
         let file = match open(path, OFlags::RDONLY) {
@@ -187,13 +189,13 @@ impl Directory {
         Ok(Some(file))
     }
 
-    /// Opens a file, makes it if there is none, and locks it. Waits for other processes until `deadline`.
+    /// Opens a file, or makes it if there is none, and locks it. Waits for other processes until `deadline`.
     pub(super) fn lock(&self, path: &Path, deadline: Moment) -> Result<Locked, StoreError> {
         let locked = self.lock_with(path, deadline, || self.create(path).map(Some))?;
         locked.ok_or_else(|| failure(path, &ErrorKind::NotFound.into()))
     }
 
-    /// Opens a file and locks it, if there is one.
+    /// Opens a file and locks it, if it exists.
     pub(super) fn lock_existing(&self, path: &Path, deadline: Moment) -> Result<Option<Locked>, StoreError> {
         self.lock_with(path, deadline, || Ok(None))
     }
@@ -234,7 +236,7 @@ impl Directory {
             }
             let locked = Locked(file);
             let metadata = locked.metadata().map_err(failed)?;
-            // Otherwise another process has deleted it meanwhile.
+            // Without a link, another process has deleted the file meanwhile.
             if metadata.nlink() > 0 {
                 access::of_file(&metadata, &self.metadata).map_err(|reason| failed(refused(reason)))?;
                 return Ok(Some(locked));
@@ -242,8 +244,8 @@ impl Directory {
         }
     }
 
-    /// Makes a file. In a shared directory it gets its name when the group may use it: a process that is
-    /// killed in between leaves no file that the group cannot use.
+    /// Makes a file. In a shared directory the file gets its name only when the group may use it. So a
+    /// process that is killed in between leaves no file that the group cannot use.
     fn create(&self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(PRIVATE);
@@ -253,19 +255,19 @@ impl Directory {
         }
         let draft = self.path.join(format!("{DRAFT}{:016x}", fastrand::u64(..)));
         let file = options.open(&draft)?;
-        // Not by `open`, which applies the umask.
+        // Set the mode here, because `open` applies the umask.
         let allowed = file.set_permissions(fs::Permissions::from_mode(mode));
         let named = allowed.and_then(|()| fs::hard_link(&draft, path));
         let _ = fs::remove_file(draft);
         named.map(|()| file)
     }
 
-    /// Makes the directory's names last on the disk.
+    /// Waits until the names in the directory are on the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
     }
 
-    /// The mode and the group of a new file are the directory's.
+    /// The metadata of the directory: new files get its mode and its group.
     pub(super) fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -275,7 +277,7 @@ impl Directory {
         self.files(|name| name.ends_with(STATE) || name.ends_with(LASTING))
     }
 
-    /// The paths of the files with such names.
+    /// The paths of the files whose names fit.
     pub(super) fn files(&self, is_one: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -287,7 +289,7 @@ impl Directory {
         Ok(found)
     }
 
-    /// The semaphores of this prefix that have a file, or something that stays.
+    /// The semaphores of this prefix that have a state, or a part that outlasts a restart.
     pub(super) fn semaphores(&self) -> io::Result<Vec<Name>> {
         let prefix = file_name(&format!("{}\t", self.prefix));
         let mut names = Vec::new();
@@ -315,17 +317,17 @@ impl Directory {
     }
 }
 
-/// Returns true for the path of what stays of a semaphore.
+/// Returns true if the path is that of a part that outlasts a restart.
 pub(super) fn is_lasting(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(LASTING.as_bytes())
 }
 
-/// The path of what stays of the semaphore with this file of a state.
+/// The path of the part that outlasts a restart, for the semaphore with this file of a state.
 pub(super) fn lasting_beside(state: &Path) -> PathBuf {
     state.with_extension(&LASTING[1..])
 }
 
-/// Waits one step, after `waited` earlier ones. Returns false, without waiting, after the deadline.
+/// Waits one step, after `waited` earlier steps. Returns false, without waiting, after the deadline.
 fn wait(waited: u32, deadline: Moment) -> bool {
     let left = deadline.since(Moment::now());
     if left.is_zero() {
@@ -340,21 +342,22 @@ fn wait(waited: u32, deadline: Moment) -> bool {
     true
 }
 
-/// Opens an existing file, and no symbolic link.
+/// Opens an existing file, and refuses a symbolic link.
 pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     Ok(File::from(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?))
 }
 
-/// The name of the files with this key: `PREFIX:NAME`, in which all but letters, digits, `.`, `_` and `-` is
-/// percent-encoded. If that is too long, it ends with a number of its whole.
+/// Makes the name of the files with this key: `PREFIX:NAME`, percent-encoded except for letters, digits, `.`,
+/// `_` and `-`. If that is too long, it is cut, and ends with a hash of the whole.
 fn file_name(key: &str) -> String {
     let mut name = String::new();
     for byte in key.bytes() {
         match byte {
             b'\t' => name.push(':'),
             b'.' | b'_' | b'-' => name.push(char::from(byte)),
-            // Where file systems ignore case, names that differ in it have files of their own.
+            // Some file systems ignore case. Encode capitals there, so that names that differ only in case
+            // have different files.
             _ if byte.is_ascii_uppercase() && cfg!(target_vendor = "apple") => {
                 name.push_str(&format!("%{byte:02X}"));
             }
@@ -406,10 +409,10 @@ pub(super) fn refused(reason: String) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, reason)
 }
 
-/// The name of a file system that several machines use at once, where one does not see the locks of another.
+/// Returns the name of a network file system, which several machines use without seeing each other's locks.
 ///
-/// FUSE and 9P are not listed, because many of their files are local, such as those of a container. On a
-/// remote one the store notices another machine by its boot.
+/// FUSE and 9P are not listed, because they often serve local files, such as those of a container. If they
+/// serve remote files, the store notices the other machine by its boot.
 #[cfg(target_os = "linux")]
 pub(crate) fn network_file_system(magic: u64) -> Option<&'static str> {
     // The numbers are 32 bits wide, and sign-extended on some machines.

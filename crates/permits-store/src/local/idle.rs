@@ -1,4 +1,5 @@
-//! The files of all semaphores: which of them are in use, and the removal of those that are over.
+//! The files of all semaphores: which semaphores are in use, and the removal of files that are no longer
+//! needed.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +12,10 @@ use crate::clock::Moment;
 use crate::error::StoreError;
 use crate::protocol::Name;
 
-/// The most files that a sweep reads.
+/// How many files a sweep reads, at most.
 const SWEEP_FILES: usize = 256;
 
-/// The semaphores of this prefix that are in use or do not expire, and those that cannot be read.
+/// Lists the semaphores of this prefix that are in use or do not expire, and those that cannot be read.
 pub(crate) fn list(directory: &Directory) -> Result<Vec<Name>, StoreError> {
     let mut names = directory.semaphores().map_err(|error| directory.failed(&error))?;
     names.retain(|name| is_listed(directory, name));
@@ -32,7 +33,7 @@ fn is_listed(directory: &Directory, name: &Name) -> bool {
     })
 }
 
-/// Returns true if a file with this stamp has nothing left that counts.
+/// Returns true if nothing in a file with this stamp counts any more.
 fn is_over(directory: &Directory, stamp: &Stamp, path: &Path) -> bool {
     let is_current = stamp.boot == directory.boot.id;
     let base_us = if is_current { stamp.base_us } else { directory.base_us };
@@ -40,7 +41,7 @@ fn is_over(directory: &Directory, stamp: &Stamp, path: &Path) -> bool {
     !is_current && !is_lasting(path) || stamp.expires_ms <= u64::try_from(now_ms).unwrap_or_default()
 }
 
-/// Deletes the files of idle semaphores, and those of sessions that were killed.
+/// Deletes the files of idle semaphores, and the pipes of sessions that were killed.
 pub(super) fn sweep(directory: &Directory) {
     let _ = mailbox::leftovers(directory, true);
     let Ok(mut files) = directory.texts() else { return };
@@ -51,7 +52,7 @@ pub(super) fn sweep(directory: &Directory) {
     }
     let record = |file: &fs::File| Record::read(file).ok().and_then(Result::ok);
     for path in files {
-        // One without a record is of a command that was killed, or had no room.
+        // A file without a record comes from a command that was killed, or had no room.
         let is_idle = |record: &Option<Record>| {
             record.as_ref().is_none_or(|record| is_over(directory, &record.stamp, &path))
         };
@@ -59,7 +60,8 @@ pub(super) fn sweep(directory: &Directory) {
         if !record(&file).is_some_and(|record| is_idle(&record)) {
             continue;
         }
-        // Without a wait: another process uses it. Locked until it is deleted, so that no command is lost.
+        // Do not wait for the lock: if another process has it, the file is in use. Keep the lock until the
+        // file is deleted, so that no command is lost.
         let Ok(Some(locked)) = directory.lock_existing(&path, Moment::now()) else { continue };
         let Some(record) = record(&locked).filter(is_idle) else { continue };
         let is_free = |record: &Record| machine::check_file(directory, &path, &locked, record).is_ok();
@@ -69,11 +71,12 @@ pub(super) fn sweep(directory: &Directory) {
         if let Some(record) = record.filter(|_| !is_lasting(&path)) {
             let lasting = lasting_beside(&path);
             if record.stamp.boot == directory.boot.id {
-                // Of an operation that was killed before its state counted: nothing stays, or the state
-                // would.
+                // If there is such a file, an operation wrote it, and was killed before its state counted.
+                // Nothing has to stay: otherwise the state would not be over.
                 let _ = fs::remove_file(lasting);
             } else if lasting.exists() {
-                // It has the time of the last grant, which may be later than what an operator has set.
+                // The state has the time of the last grant, which may be later than the time in the part that
+                // stays.
                 continue;
             }
         }
@@ -108,7 +111,7 @@ mod tests {
         write("of an earlier boot", false, earlier, ahead);
         write("lasting", true, earlier, u64::MAX);
         write("paused until now", true, earlier, over);
-        // Its time is that of its first process, however the wall clock was set since.
+        // The clock of a file continues from its first process, however the wall clock was set since.
         write_at("used, and an hour behind", false, current, over, directory.base_us - 3_600_000_000);
         write("set before a restart", false, earlier, ahead);
         write("set before a restart", true, earlier, u64::MAX);

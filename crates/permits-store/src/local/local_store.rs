@@ -1,8 +1,8 @@
 //! [`LocalStore`]: a session's access to a directory, by a thread that works with its files.
 //!
-//! A file may be locked by another process, and a disk may be slow, so this must not run on the session's own
-//! thread. The thread sleeps until its [`Mailbox`] has something: a message of another process, or a byte
-//! that says that the session has sent a command.
+//! A file may be locked by another process, and a disk may be slow, so the session's own thread must not do
+//! this work. The thread sleeps until its [`Mailbox`] has something: a message of another process, or a byte
+//! which says that the session has sent a command.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -25,12 +25,12 @@ use crate::protocol::Name;
 /// The timeout of opening a directory, while other processes have locks.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time that a session which ends waits for its thread, while other processes have locks.
+/// How long a session that ends waits for its thread at most, while other processes have locks.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session's access to a directory.
 pub(super) struct LocalStore {
-    /// `None` only while it is dropped.
+    /// `None` only while the store is being dropped.
     tasks: Option<mpsc::Sender<Task>>,
     shared: Arc<Shared>,
     /// Closes when the thread has ended.
@@ -59,7 +59,7 @@ impl LocalStore {
         Ok(Self { tasks: Some(tasks), shared, ended: Mutex::new(ended) })
     }
 
-    /// Returns false if the thread has ended.
+    /// Gives the thread a task. Returns false if the thread has ended.
     fn tell(&self, task: Task) -> bool {
         let told = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
         self.shared.wake();
@@ -68,7 +68,7 @@ impl LocalStore {
 }
 
 impl Drop for LocalStore {
-    /// Waits until the mailbox is removed, at most [`CLOSE_TIMEOUT`].
+    /// Waits until the mailbox is removed, for [`CLOSE_TIMEOUT`] at most.
     fn drop(&mut self) {
         self.tasks = None;
         self.shared.wake();
@@ -83,7 +83,7 @@ impl Store for LocalStore {
         if counts(&command) {
             self.shared.commands.fetch_add(1, Ordering::AcqRel);
         }
-        // Early enough to report before the timeout that the wait has failed.
+        // End the wait for locks early enough to report that it has failed before the timeout.
         let deadline = Moment::now() + timeout * 7 / 8;
         let sent = self.tell(Task::Execute { id, command: Box::new(command), deadline, locked: None });
         (!sent).then(|| Err(thread_ended()))

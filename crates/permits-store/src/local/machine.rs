@@ -1,20 +1,20 @@
-//! Another machine that uses the same directory. The store is not made for that, because neither machine
-//! sees the locks of the other.
+//! Another machine may use the same directory. The store is not made for that, because neither machine sees
+//! the locks of the other.
 //!
-//! Each file has the boot in which it was last written. If that is not this boot, it may be an earlier boot
-//! of this machine: nobody of it is alive, and all its leases have ended. Or it may be of a virtual machine
-//! that shares the directory, or of a container with a boot of its own (systemd-nspawn, gVisor). Then its
-//! holders are alive, and the file must not be read in this way. Two signs tell:
+//! Each file names the boot in which it was last written. If that is not this boot, there are two cases. It
+//! may be an earlier boot of this machine: then no process of it is alive, and all its leases have ended. Or
+//! it belongs to a virtual machine that shares the directory, or to a container with a boot of its own
+//! (systemd-nspawn, gVisor): then its holders are alive, and their leases count. Two signs tell:
 //!
-//! - A pipe of a session has a reader, and nobody of this boot has used the directory. The reader runs on
+//! - A session's pipe has a reader, although nobody of this boot has used the directory. That reader runs on
 //!   this kernel, as in a container.
-//! - A file was written after this machine started, and leases in it may not be over. An earlier boot wrote
-//!   nothing after that.
+//! - A file was written after this machine started, and its leases may not be over. An earlier boot cannot
+//!   have written after that.
 //!
 //! The second sign needs the wall clock, which is the only clock that machines share. Assume that it was
 //! behind when this machine started, as without a battery. Then files of the boot before may seem to be
-//! younger than this boot. They are refused for a lease at most, as are those of a container that has
-//! restarted: whoever is alive writes the file once within each lease.
+//! younger than this boot. Such files are refused for a lease at most. So are the files of a container that
+//! has restarted: whoever is alive writes the file once within each lease.
 
 use std::fs::File;
 use std::io;
@@ -30,15 +30,16 @@ use crate::error::StoreError;
 use crate::model::State;
 
 impl Directory {
-    /// Makes the directory if there is none, and its marker. Waits for other processes until `deadline`.
+    /// Opens the directory, and makes it and its marker if there is none. Waits for other processes until
+    /// `deadline`.
     pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
         let mut directory = Self::prepare(path, prefix).map_err(|error| failure(path, &error))?;
         directory.base_us = directory.begin_boot(deadline)?;
         Ok(directory)
     }
 
-    /// Notes in the marker that the machine has restarted, unless another process has, or another machine
-    /// uses the directory. Returns the store's time at the start of this boot.
+    /// Notes in the marker that the machine has restarted, unless another process has done so, or another
+    /// machine uses the directory. Returns the store's time at the start of this boot.
     fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
         let current = |marker: &Stamp| marker.boot == self.boot.id;
         if let Some(marker) = self.marker()?.filter(current) {
@@ -61,7 +62,7 @@ impl Directory {
     }
 }
 
-/// Refuses the directory, which nobody of this boot has used yet, if another machine uses it.
+/// Nobody of this boot has used the directory yet. Refuses it if another machine uses it.
 pub(crate) fn check(directory: &Directory) -> Result<(), StoreError> {
     let failed = |error: io::Error| directory.failed(&error);
     if mailbox::has_reader(directory).map_err(failed)? {
@@ -69,7 +70,7 @@ pub(crate) fn check(directory: &Directory) -> Result<(), StoreError> {
     }
     for path in directory.texts().map_err(failed)? {
         let Some(file) = directory.open_to_read(&path)? else { continue };
-        // What cannot be read is refused when its semaphore is used.
+        // A file that cannot be read is refused later, when its semaphore is used.
         if let Ok(Some(record)) = Record::look(&file).map_err(|error| failure(&path, &error))? {
             check_file(directory, &path, &file, &record)?;
         }
@@ -99,7 +100,7 @@ pub(super) fn check_file(
     }
 }
 
-/// The refusal of a directory.
+/// The error for a directory that another machine uses.
 pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
     let place = directory.path().display();
     let reason = format!(
@@ -108,7 +109,7 @@ pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
     StoreError::Unsupported { reason }
 }
 
-/// The microseconds for which a file may have holders or waiters of another machine.
+/// For how many microseconds a file may still have holders or waiters of another machine.
 fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<Option<i64>> {
     let Stamp { boot, last_us, .. } = record.stamp;
     if boot == directory.boot.id {
@@ -116,12 +117,12 @@ fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<
     }
     let metadata = file.metadata()?;
     let changed_us = metadata.mtime().saturating_mul(1_000_000) + metadata.mtime_nsec() / 1000;
-    // The system's time of the file is also that of a write that was cut off. The store's time may be ahead.
+    // A write that was cut off also sets the file's time. The store's time may be ahead of that.
     let written_us = changed_us.min(last_us);
     if written_us <= directory.boot.started_us() {
         return Ok(None);
     }
-    // The state is behind the line with its name. What cannot be read has no holders.
+    // The state is on the line after the name. If it cannot be read, it has no holders.
     let text = record.text.splitn(3, |byte| *byte == b'\n').nth(1).unwrap_or_default();
     let state: Option<State> = serde_json::from_slice(text).ok();
     let deadlines_ms =
@@ -129,7 +130,7 @@ fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<
     let Some(last_ms) = deadlines_ms.max() else { return Ok(None) };
     let lease_us = last_ms.saturating_mul(1000).saturating_sub(last_us);
     let left_us = written_us.saturating_add(lease_us).saturating_sub(wall_us());
-    // A clock that was set back says nothing.
+    // If the clock was set back, the difference says nothing.
     Ok((0 < left_us && left_us <= lease_us.saturating_mul(2)).then_some(left_us))
 }
 
@@ -143,7 +144,7 @@ mod tests {
         SessionId,
     };
 
-    /// A machine that restarts in no time, or whose holders have long leases.
+    /// The machine restarts in no time, or its holders have long leases.
     #[test]
     fn a_file_that_was_written_before_the_start_is_of_an_earlier_boot() {
         let place = tempfile::TempDir::new().expect("there is room");

@@ -1,9 +1,9 @@
-//! [`Mailbox`]: the FIFO of a session, by which other processes notify it of what they have changed for it,
-//! and by which its own threads wake the one that works with the files.
+//! [`Mailbox`]: the FIFO of a session. By it, other processes tell the session what they have changed for it,
+//! and the session's own threads wake the one that works with the files.
 //!
-//! A message is a line, written at once. An empty line only wakes. What cannot be read, and a full FIFO, mean
-//! that messages may be lost: then the session renews all that it has, which gets the same answers. See
-//! [`Untold`](super::untold::Untold) for the ends of which a renewal would not learn.
+//! A message is a line, written at once. An empty line only wakes the reader. If a line cannot be read, or
+//! the FIFO is full, messages may be lost. Then the session renews all that it has, and learns the same from
+//! the replies. For what it would not learn by a renewal, see [`Untold`](super::untold::Untold).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -23,22 +23,23 @@ use crate::protocol::{Event, Name, SessionId};
 /// The beginning of the name of a FIFO. The session's id follows.
 pub(crate) const PREFIX: &str = ".to-";
 
-/// The longest message, which the system writes at once.
+/// How long a message may be, so that the system writes it at once.
 const LINE_BYTES: usize = 4096;
 
-/// The bytes that a FIFO takes on most systems. With messages of half a page, it is full with half of that.
+/// How many bytes a FIFO takes on most systems. If each message fills half a page, it is full after half of
+/// that.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// The message that others were lost.
+/// Stands for a message that was lost.
 const LOST: &str = "!";
 
-/// The age from which on a FIFO without a reader was left by a process that was killed.
+/// A FIFO without a reader that is older than this was left by a process that was killed.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// A message to a session.
 #[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Message {
-    /// An event, and the half of the file that has it.
+    /// An event, and the half of the file whose state has it.
     Event(Event, Option<Mark>),
     /// Others need what the session keeps of this semaphore.
     Recall(Name),
@@ -48,11 +49,11 @@ pub(super) enum Message {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) messages: Vec<Message>,
-    /// Others may have been lost.
+    /// Other messages may have been lost.
     pub(super) lost: bool,
 }
 
-/// The FIFO of a session. Removed when it is dropped.
+/// The FIFO of a session. Dropping it removes it.
 pub(super) struct Mailbox {
     path: PathBuf,
     incoming: File,
@@ -61,17 +62,17 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Makes a session's FIFO. Returns also a writer that wakes its reader.
+    /// Makes a session's FIFO. Also returns a writer that wakes its reader.
     pub(super) fn make(directory: &Directory, session: &SessionId) -> io::Result<(Self, File)> {
         let path = path(directory, session);
         make_fifo(&path, access::mode_in(directory.metadata()))?;
         let incoming = open(&path, OFlags::RDONLY)?;
-        // Also so that the reader never finds an end.
+        // This writer also keeps the reader from ever finding an end.
         let wake = open(&path, OFlags::WRONLY)?;
         Ok((Self { path, incoming, rest: Vec::new() }, wake))
     }
 
-    /// Returns true if other processes can find it.
+    /// Returns true if other processes can find the FIFO.
     pub(super) fn is_named(&self) -> bool {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let named = fs::symlink_metadata(&self.path).map(identity);
@@ -80,7 +81,7 @@ impl Mailbox {
 
     /// Sleeps until something comes.
     pub(super) fn wait(&self) {
-        // A failure is an interruption: the caller looks again.
+        // If `poll` fails, it was interrupted, and the caller looks again.
         let _ = poll(&mut [PollFd::new(&self.incoming, PollFlags::IN)], None);
     }
 
@@ -89,7 +90,8 @@ impl Mailbox {
         let mut received = Received::default();
         let mut bytes = std::mem::take(&mut self.rest);
         let mut part = [0; LINE_BYTES];
-        // Interrupted or empty: the caller looks again, or sleeps.
+        // An error means that the read was interrupted, or the FIFO is empty: the caller looks again, or
+        // sleeps.
         while let Ok(length) = self.incoming.read(&mut part) {
             bytes.extend_from_slice(&part[..length]);
             if length < part.len() {
@@ -105,7 +107,7 @@ impl Mailbox {
                 Err(_) => received.lost = true,
             }
         }
-        // No message is as long.
+        // A rest that is longer than any message is garbage.
         self.rest = if rest.len() > LINE_BYTES { Vec::new() } else { rest };
         received
     }
@@ -119,8 +121,8 @@ impl Drop for Mailbox {
     }
 }
 
-/// Sends messages to a session, without waiting. Returns those that it does not take: a recall or a grant is
-/// learnt by its next renewal.
+/// Sends messages to a session, without waiting. Returns the messages that its FIFO does not take. The
+/// session learns of a lost recall or grant by its next renewal.
 pub(super) fn send<'a>(
     directory: &Directory,
     session: &SessionId,
@@ -130,21 +132,21 @@ pub(super) fn send<'a>(
     let path = path(directory, session);
     let mut fifo = match open(&path, OFlags::WRONLY) {
         Ok(file) if is_fifo(&file) => file,
-        // Its process is gone.
+        // The session's process is gone.
         Err(error) if has_no_reader(&error) => {
             let _ = fs::remove_file(path);
             return Vec::new();
         }
         _ => return all(),
     };
-    // Its reader may go meanwhile. Of a FIFO that this process itself can read, the system then makes no
-    // signal (SIGPIPE), which would end some programs.
+    // The session's process may end meanwhile. Writing to a FIFO without a reader raises SIGPIPE, which would
+    // end some programs. So open it for reading here, too.
     let Ok(_reader) = open(&path, OFlags::RDONLY) else { return all() };
     let mut is_taken = |message: &Message| {
         let text = serde_json::to_string(message).unwrap_or_default();
         let is_short = !text.is_empty() && text.len() < LINE_BYTES;
         let line = format!("{}\n", if is_short { &text } else { LOST });
-        // Full: its reader finds it so.
+        // If the FIFO is full, its reader notices that.
         fifo.write(line.as_bytes()).is_ok() && is_short
     };
     messages.iter().filter(|message| !is_taken(message)).collect()
@@ -160,7 +162,7 @@ fn has_no_reader(error: &io::Error) -> bool {
 
 /// Wakes the reader of a mailbox.
 pub(super) fn wake(mut waker: &File) {
-    // A full one wakes it, too.
+    // If the FIFO is full, the write fails, but then its reader wakes anyway.
     let _ = waker.write(b"\n");
 }
 
@@ -170,8 +172,8 @@ pub(super) fn has_reader(directory: &Directory) -> io::Result<bool> {
     Ok(paths.iter().any(|path| open(path, OFlags::WRONLY).is_ok_and(|file| is_fifo(&file))))
 }
 
-/// Removes the FIFOs of sessions that were killed, and files that were never named. Returns how many there
-/// are.
+/// Finds the FIFOs of sessions that were killed, and files that were never named. Removes them if `remove` is
+/// true. Returns their number.
 pub(crate) fn leftovers(directory: &Directory, remove: bool) -> io::Result<usize> {
     let mut found = 0;
     for path in directory.files(|name| name.starts_with(PREFIX) || name.starts_with(DRAFT))? {
@@ -201,7 +203,7 @@ fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
         use rustix::fs::{CWD, Mode, mkfifoat};
         match mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR) {
             Ok(()) => {}
-            // Of the same session, which has lost it.
+            // This is a FIFO of the same session, which has lost it.
             Err(Errno::EXIST) => {
                 fs::remove_file(path)?;
                 mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?;
@@ -209,11 +211,11 @@ fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    // The system's function is not among the safe ones.
+    // On Apple's systems, rustix has no safe function for this.
     #[cfg(target_vendor = "apple")]
     if !std::process::Command::new("mkfifo").arg(path).status()?.success() {
         return Err(io::Error::other("mkfifo failed"));
     }
-    // Not before, because of the umask.
+    // Set the mode now: the umask would restrict it above.
     if mode == PRIVATE { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(mode)) }
 }

@@ -1,8 +1,8 @@
 //! [`Queue`]: the tasks of a session's thread, and the order in which it handles them.
 //!
 //! Each command reads and writes the whole state of a semaphore. With thousands of waiters a command takes
-//! milliseconds, and a session may hand over many at once. No permit may be lost because of them, so its
-//! renewal goes ahead.
+//! milliseconds, and a session may hand over many commands at once. So the renewal of a permit goes ahead of
+//! them, or the permit might be lost.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ pub(super) enum Task {
         id: u64,
         command: Box<Command>,
         deadline: Moment,
-        /// The error of the last wait for a lock, if it has waited.
+        /// If the command has waited for a lock: the error of that wait.
         locked: Option<StoreError>,
     },
     List(oneshot::Sender<Result<Vec<Name>, StoreError>>),
@@ -41,29 +41,30 @@ impl Task {
     }
 }
 
-/// Returns true if a command counts for [`LocalStore::is_full`](super::local_store::LocalStore).
+/// Returns true if [`LocalStore::is_full`](super::local_store::LocalStore) counts this command.
 pub(super) fn counts(command: &Command) -> bool {
     !matches!(command.operation, Operation::Renew(_))
 }
 
 /// The tasks that wait, in the order in which they were sent.
 ///
-/// A renewal of a permit goes ahead of what was sent before it. It never meets its own release or its own
-/// acquisition there: a session renews neither a request that is in flight nor a permit that it has released.
-/// What others wait for is not changed by an extension, and of two renewals of permits the one that was sent
-/// first goes first.
+/// The renewal of a permit goes ahead of tasks that were sent before it. It never meets its own release or
+/// its own acquisition there: a session renews neither a request that is in flight nor a permit that it has
+/// released. To extend a permit does not change what others wait for. Renewals of permits keep their order
+/// among themselves.
 ///
-/// Of two tasks in succession one at most overtakes. So the oldest is handled next, or after one other, also
-/// if there is always another renewal.
+/// At most every second task overtakes. So even if there is always another renewal, the oldest task is
+/// handled next, or after one other.
 ///
-/// A semaphore whose file another process has locked keeps no other from its turn: its tasks come again when
-/// each other semaphore has had one.
+/// If another process has locked the file of a semaphore, its tasks wait, and the other semaphores go on. Its
+/// tasks come again when each other semaphore has had its turn.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) tasks: VecDeque<Task>,
     /// The last task overtook others.
     overtook: bool,
-    /// The semaphores whose files were locked, since the tasks of all others were handled.
+    /// The semaphores whose files were locked. They are tried again when the tasks of all others have been
+    /// handled.
     locked: BTreeSet<Name>,
 }
 
@@ -82,7 +83,7 @@ impl Queue {
         self.tasks.remove(ahead.unwrap_or(oldest))
     }
 
-    /// Takes back a task, whose file is locked.
+    /// Takes back a task whose file is locked.
     pub(super) fn put_back(&mut self, task: Task) {
         self.locked.extend(task.semaphore().cloned());
         self.tasks.push_front(task);

@@ -1,13 +1,14 @@
-//! [`Record`]: a text in a file with two halves, of which a writer overwrites the older one.
+//! [`Record`]: a text in a file with two halves. A writer overwrites the older half.
 //!
 //! The file begins with two headers, each in a disk sector of its own. A header says where its text is, and
-//! has checksums of the text and of itself; the one with the higher sequence number counts. A writer puts
+//! has checksums of the text and of itself. The header with the higher sequence number counts. A writer puts
 //! the new text beside the one that counts, and then writes the other header. So a process may be killed at
-//! any moment, and the file has the text of before or the new one.
+//! any moment, and the file has either the text from before or the new one.
 //!
-//! A writer that is killed leaves a text without a header. It never leaves a wrong header, because a header
-//! is written at once, nor a header with a wrong text. So either is damage, and the file is refused. To take
-//! the older half instead would undo a command: a permit that was granted would be free again.
+//! A writer that is killed leaves at most a text without a header. It never leaves a wrong header, because a
+//! header is written at once, and never a header with a wrong text. So if one of these is found, the file is
+//! damaged, and is refused. To take the older half instead would undo a command: a permit that was granted
+//! would be free again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -21,45 +22,45 @@ use crate::protocol::layout;
 /// The first bytes of a header.
 const MAGIC: [u8; 4] = *b"prmt";
 
-/// The places of the headers. A disk writes a sector whole, and a system so few bytes of a page.
+/// The places of the headers. A disk writes a sector whole, and a system writes so few bytes of a page whole.
 const HEADERS: [u64; 2] = [0, 512];
 
 const HEADER_BYTES: usize = 80;
 
-/// The first place of a text.
+/// The place of the first text.
 const TEXTS: u64 = 1024;
 
-/// The attempts of a look to read a file while others write it.
+/// How often a reader without a lock tries to read a file while others write it.
 const LOOKS: u32 = 100;
 
 /// The highest number in a header, so that no sum overflows: microseconds until the year 2255.
 const MOST: u64 = 1 << 53;
 
-/// The bytes that are read at once. Most files are not longer.
+/// How many bytes are read at once. Most files are not longer.
 const READ_BYTES: usize = 4096;
 
-/// The least room of a file, in bytes: some thirty holders and waiters.
+/// The least room of a file, in bytes: enough for some thirty holders and waiters.
 const ROOM: u64 = 16 << 10;
 
-/// The part of a header that is about its writer's time.
+/// The part of a header that tells the time of its write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stamp {
-    /// The boot of the machine.
+    /// The boot of the machine in which it was written.
     pub(crate) boot: u128,
     /// The store's time at the start of that boot, in microseconds.
     pub(crate) base_us: i64,
-    /// The store's time of the command that wrote it, in microseconds.
+    /// The store's time of the command that wrote the text, in microseconds.
     pub(crate) last_us: i64,
-    /// The store's time at which the text is forgotten, in milliseconds.
+    /// The store's time at which the text may be forgotten, in milliseconds.
     pub(crate) expires_ms: u64,
 }
 
-/// The number and the checksum of a half, which no other half of its file has.
+/// The number and the checksum of a half. No other half of its file has the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Mark(u64, u32);
 
 impl Mark {
-    /// The number of the write: one more than that of the write before it.
+    /// The number of the write. Each write has the next one.
     pub(super) fn number(self) -> u64 {
         self.0
     }
@@ -71,28 +72,28 @@ pub(super) struct Record {
     pub(super) stamp: Stamp,
     pub(super) text: Vec<u8>,
     pub(super) mark: Mark,
-    /// The place of the text.
+    /// The place of the text in the file.
     offset: u64,
 }
 
-/// The fault of a file that is neither sound nor empty.
+/// What is wrong with a file that is neither sound nor empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is damaged, or another program's.
+    /// The file is damaged, or belongs to another program.
     Unreadable(String),
     /// Another version of this library made it.
     OtherLayout(u32),
 }
 
-/// The use of the disk by a write.
+/// How a write uses the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
-    /// Takes what is left.
+    /// The write takes what room is left.
     Plain,
-    /// Leaves room for a few writes of the same size, or fails. On a full disk those that follow overwrite
-    /// what is there.
+    /// The write leaves room for a few more of the same size, or fails. So on a full disk, later writes can
+    /// still overwrite what is there.
     LeavesRoom,
-    /// Waits for the disk.
+    /// The write waits for the disk.
     Lasting,
 }
 
@@ -106,7 +107,7 @@ impl Record {
         for place in HEADERS {
             let bytes = start.get(place as usize..).unwrap_or_default();
             match Header::parse(&bytes[..bytes.len().min(HEADER_BYTES)]) {
-                // Without a header its first writer was killed, or has not written yet.
+                // There is no header yet: the first writer was killed, or has not got so far.
                 Ok(None) => {}
                 Ok(Some(header)) if last.as_ref().is_some_and(|last| last.sequence > header.sequence) => {}
                 Ok(Some(header)) => last = Some(header),
@@ -123,8 +124,8 @@ impl Record {
         })
     }
 
-    /// Reads the half that counts, without a lock. Others may write meanwhile, and what was read before and
-    /// after that does not fit together. So the file is read again, if it seems to be damaged.
+    /// Reads the half that counts, without a lock. Others may write meanwhile, so that parts of different
+    /// writes are read. If the file seems to be damaged, it is therefore read again.
     pub(super) fn look(file: &File) -> io::Result<Result<Option<Self>, Fault>> {
         let mut looks = 0;
         loop {
@@ -136,8 +137,8 @@ impl Record {
         }
     }
 
-    /// Writes the half that does not count, so that it counts. `before` is what [`Record::read`] has
-    /// returned, under the same lock.
+    /// Writes the half that does not count, and makes it count. `before` is what [`Record::read`] has
+    /// returned under the same lock.
     pub(super) fn write(
         file: &File,
         before: Option<&Self>,
@@ -148,7 +149,7 @@ impl Record {
         Self::prepare(file, before, stamp, text, writing)?.count()
     }
 
-    /// Writes the text of the half that does not count.
+    /// Writes the text into the half that does not count.
     pub(super) fn prepare<'a>(
         file: &'a File,
         before: Option<&Self>,
@@ -161,12 +162,13 @@ impl Record {
             Some(before) if TEXTS + length > before.offset => before.offset + before.text.len() as u64,
             _ => TEXTS,
         };
-        // Of three texts of this size, there is always room for one beside the one that counts.
+        // Make room for three texts of this size: then there is always room for a new one beside the one that
+        // counts.
         let room = TEXTS + 3 * (length + length / 8);
         let longest = longest_file();
         match make_room(file, room.max(offset + length), longest) {
             Err(error) if writing == Writing::LeavesRoom => return Err(error),
-            // The write itself reports whether there is room.
+            // An error here is ignored: the write itself reports whether there is room.
             Ok(()) | Err(_) => {}
         }
         if longest < offset + length {
@@ -179,7 +181,7 @@ impl Record {
     }
 }
 
-/// A half whose text is written.
+/// A half whose text is written, but which does not count yet.
 #[must_use]
 pub(super) struct Prepared<'a> {
     file: &'a File,
@@ -192,7 +194,7 @@ impl Prepared<'_> {
         self.header.mark()
     }
 
-    /// Makes it the half that counts.
+    /// Makes this the half that counts.
     pub(super) fn count(self) -> io::Result<()> {
         let Self { file, header, writing } = self;
         let sync = || if writing == Writing::Lasting { file.sync_data() } else { Ok(()) };
@@ -203,13 +205,13 @@ impl Prepared<'_> {
 }
 
 /// The longest file that this process may write (`ulimit -f`). The system ends a process that writes beyond
-/// (SIGXFSZ), unless the program handles the signal. So the store does not try.
+/// that (SIGXFSZ), unless the program handles the signal. So the store does not try.
 fn longest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Makes the file at least as long as `room`, on the disk too, and not longer than `longest`. Does nothing
-/// where the system cannot.
+/// Makes the file at least as long as `room`, on the disk too, and not longer than `longest`. Does nothing on
+/// systems that cannot do that.
 fn make_room(file: &File, room: u64, longest: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     if file.metadata()?.len() < room {
@@ -255,7 +257,7 @@ impl Header {
         bytes
     }
 
-    /// `None` where nothing was written.
+    /// Returns `None` if nothing was written there.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, Fault> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(None);
@@ -294,7 +296,7 @@ impl Header {
         Ok(Some(Self { stamp, sequence, offset, length, checksum: take(4) as u32 }))
     }
 
-    /// The text of this half, of a file whose beginning is `start`; `None` if it is damaged.
+    /// Reads the text of this half, from a file that begins with `start`; `None` if the text is damaged.
     fn text(&self, file: &File, start: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let range = self.offset as usize..(self.offset as usize).saturating_add(self.length as usize);
         let text = match start.get(range) {
@@ -343,7 +345,7 @@ mod tests {
         Ok(read.map(|record| String::from_utf8(record.text).expect("it is text")))
     }
 
-    /// Texts that grow and shrink, short ones and ones that are longer than what is read at once.
+    /// Texts that grow and shrink; some are longer than what is read at once.
     fn texts() -> impl Iterator<Item = String> {
         [0, 10, 5000, 3, 20_000, 20_001, 20_000, 1, 100_000, 30_000, 7]
             .into_iter()
@@ -364,7 +366,7 @@ mod tests {
         assert!(length <= 1 << 19, "it grows with its longest text, not with each: {length}");
     }
 
-    /// A writer that is killed before it writes the header.
+    /// A writer is killed before it writes the header.
     #[test]
     fn what_was_half_written_never_was() {
         let file = tempfile::tempfile().expect("there is room");

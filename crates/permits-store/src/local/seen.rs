@@ -1,7 +1,7 @@
-//! [`Seen`]: whether what a message says has happened.
+//! [`Seen`]: finds out whether the event of a message has happened.
 //!
-//! A message is sent before the state that has its event counts, and its sender may die in between. So its
-//! reader looks at the semaphore, once the sender has unlocked the file.
+//! A process sends a message before the state with the event counts, and may die in between. So the reader
+//! looks at the semaphore once the sender has unlocked the file.
 
 use super::content::{read, state};
 use super::directory::Directory;
@@ -11,15 +11,15 @@ use crate::error::StoreError;
 use crate::model::{EntryState, State};
 use crate::protocol::{Event, EventKind, Name};
 
-/// A semaphore after all commands that messages have announced, to check which of these events have come to
-/// pass: a process may have died before the half that has its event counted.
+/// A semaphore at a time when all commands that have sent messages are over. It shows which of their events
+/// have happened: a process may have died before its half of the file counted.
 #[derive(Default)]
 pub(super) struct Seen {
     mark: Option<Mark>,
-    /// The number of the last write, in whichever boot.
+    /// The number of the last write, whichever boot made it.
     number: u64,
     text: Vec<u8>,
-    /// The state in the text, once it was needed. With thousands of waiters that takes milliseconds.
+    /// The state in the text, once it is needed: with thousands of waiters, parsing it takes milliseconds.
     state: Option<Option<State>>,
 }
 
@@ -32,7 +32,7 @@ impl Seen {
         Ok(Self::of_record(directory, record))
     }
 
-    /// A semaphore whose file has this record.
+    /// The semaphore whose file has this record.
     pub(super) fn of_record(directory: &Directory, record: Option<Record>) -> Self {
         let number = record.as_ref().map_or(0, |record| record.mark.number());
         match record.filter(|record| record.stamp.boot == directory.boot.id) {
@@ -42,12 +42,12 @@ impl Seen {
     }
 
     /// Returns true if a message about `half` was sent before the command that has read this and writes next.
-    /// Its sender had the lock before, and has counted its half or died.
+    /// Then its sender had the lock before that command, and has made its half count, or has died.
     pub(super) fn is_behind(&self, half: Option<Mark>) -> bool {
         half.is_none_or(|half| half.number() <= self.number + 1)
     }
 
-    /// Returns true if an event that `half` has came to pass, and nothing has undone it.
+    /// Returns true if the event in `half` has happened, and nothing has undone it.
     pub(super) fn has(
         &mut self,
         directory: &Directory,
@@ -57,7 +57,7 @@ impl Seen {
         if half.is_some() && self.mark == half {
             return Ok(true);
         }
-        // Another command has followed.
+        // Another command has followed, so look into the state.
         if self.state.is_none() {
             let state = || state(directory, &event.semaphore, &self.text);
             self.state = Some(self.mark.is_some().then(state).transpose()?);
@@ -67,7 +67,7 @@ impl Seen {
         Ok(match (&event.kind, place) {
             (EventKind::Granted(grant), Some(EntryState::Holding(held))) => held == grant,
             (EventKind::Granted(_), _) => false,
-            // A look without a result is harmless.
+            // The event only lets the session look again, which is harmless.
             (EventKind::Turn(_), _) => true,
             (
                 EventKind::Revoked(_) | EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_),

@@ -1,8 +1,9 @@
-//! Commands on the semaphores of a directory: under the lock of a semaphore's file, the model.
+//! Executes commands on the semaphores of a directory: under the lock of a semaphore's file, it runs the
+//! model.
 //!
-//! The messages to other sessions are sent before the new state counts. A process that dies between the two
-//! leaves a message too many and never one too few. So a reader looks, once the sender has unlocked the file,
-//! whether what it says has happened.
+//! Messages to other sessions are sent before the new state counts. So if a process dies between the two,
+//! there is a message too many, and never one too few. The reader of a message therefore checks, once the
+//! sender has unlocked the file, whether its event has happened.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,16 +25,16 @@ use crate::protocol::{Answers, Command, DeleteOutcome, Name, Operation, Reply, S
 /// The average number of commands between two sweeps.
 const SWEEP_EVERY: u32 = 256;
 
-/// The attempts of a look to read a file while others write it.
+/// How often a reader without a lock tries to read a file while others write it.
 const LOOKS: u32 = 100;
 
 /// The state of a semaphore, as its files have it.
 struct Loaded {
     state: Option<State>,
     untold: Untold,
-    /// The content of the file of the state, of whichever boot.
+    /// The content of the state's file, whichever boot wrote it.
     record: Option<Record>,
-    /// The clock of the file, or of a new one.
+    /// The clock of the file. If there is no file, the clock of a new one.
     base_us: i64,
     last_us: i64,
 }
@@ -41,7 +42,7 @@ struct Loaded {
 /// A command that was executed.
 pub(super) struct Done {
     pub(super) reply: Reply,
-    /// The messages for the session that has sent it.
+    /// The messages for the session that has sent the command.
     pub(super) messages: Vec<Message>,
     /// The semaphore as the command found it under the lock; `None` if it took no lock.
     pub(super) before: Option<Seen>,
@@ -78,7 +79,7 @@ fn write(
         && *operation == (Operation::Delete { unreadable: true });
     let Loaded { mut state, mut untold, record, base_us, last_us } =
         if discards { Loaded::new(directory) } else { read? };
-    // The time is read under the lock, so that it rises from one command to the next.
+    // Read the time under the lock, so that it rises from one command to the next.
     let now_us = (base_us + directory.boot.elapsed_us()).max(last_us + 1);
     let server = clock(now_us);
     let keepable = model::keepable_limit(state.as_ref(), server.now_us);
@@ -111,10 +112,10 @@ fn write(
         }
     }
     told.extend(messages.remove(session).unwrap_or_default());
-    // A session that runs renews, and so asks, within a lease.
+    // A session that runs sends a renewal within a lease, and then hears of it.
     let until_ms = state.as_ref().map_or(0, |state| server.now_us / 1000 + state.lease_max_ms);
     let mut is_remembered = false;
-    // As late as possible, because the readers wait for the lock.
+    // Send the messages as late as possible, because their readers wait for the lock.
     for (to, messages) in &messages {
         for message in mailbox::send(directory, to, messages) {
             is_remembered |= untold.remember(message, until_ms);
@@ -122,7 +123,7 @@ fn write(
     }
     if let (true, Some(state), Some(without)) = (is_remembered, &state, &text) {
         let with = self::text(directory, semaphore, state, &untold)?;
-        // Where there is no room for it, the session is not told.
+        // If there is no room for the news, the session is not told.
         half = Some(prepare(&with, Writing::Plain).or_else(|_| prepare(without, Writing::Plain))?);
     }
     match half {
@@ -132,15 +133,15 @@ fn write(
     Ok(Done { reply, messages: told, before: Some(Seen::of_record(directory, record)) })
 }
 
-/// The reply to a command that only reads. It waits for no lock, and needs no room on the disk.
+/// Executes a command that only reads. It waits for no lock, and needs no room on the disk.
 fn look(directory: &Directory, command: &Command) -> Result<Reply, StoreError> {
     let Loaded { mut state, base_us, last_us, .. } = loaded(directory, &command.semaphore)?;
     let now_us = (base_us + directory.boot.elapsed_us()).max(last_us);
     Ok(model::apply(&mut state, &clock(now_us), command).0)
 }
 
-/// Reads the files of a semaphore, as an inspection does and as the first command after a restart of the
-/// machine.
+/// Reads the files of a semaphore, as an inspection does, and as the first command after a restart of the
+/// machine does.
 pub(crate) fn check(directory: &Directory, semaphore: &Name) -> Result<(), StoreError> {
     loaded(directory, semaphore)?;
     with_lasting(directory, semaphore, &directory.paths(semaphore)).map(drop)
@@ -157,7 +158,7 @@ fn loaded(directory: &Directory, semaphore: &Name) -> Result<Loaded, StoreError>
             Err(error) => Err(error),
         };
         tries += 1;
-        // Others may have written twice since the headers were read.
+        // Others may have written twice since the headers were read, which looks like damage.
         if tries == LOOKS || !matches!(loaded, Err(StoreError::Unreadable { .. })) {
             return loaded;
         }
@@ -165,12 +166,12 @@ fn loaded(directory: &Directory, semaphore: &Name) -> Result<Loaded, StoreError>
 }
 
 impl Loaded {
-    /// Of a semaphore without a file.
+    /// The state of a semaphore that has no file.
     fn new(directory: &Directory) -> Self {
         Self { state: None, untold: Untold::default(), record: None, base_us: directory.base_us, last_us: 0 }
     }
 
-    /// Makes its time later than an earlier one.
+    /// Moves the clock on, so that it is later than `earlier_us`.
     fn begin_after(&mut self, earlier_us: i64, directory: &Directory) {
         self.base_us = self.base_us.max(earlier_us + 1 - directory.boot.elapsed_us());
     }
@@ -195,14 +196,14 @@ fn load(
         return Err(machine::another(directory, "it was the last that began to use it"));
     }
     machine::check_file(directory, &paths.state, file, &record)?;
-    // Of before a restart of the machine.
+    // The file was written before a restart of the machine.
     let mut loaded = with_lasting(directory, semaphore, paths)?;
     loaded.begin_after(last_us, directory);
     loaded.record = Some(record);
     Ok(loaded)
 }
 
-/// The part of a semaphore that has stayed after a restart of the machine, or the loss of its file.
+/// Reads what is left of a semaphore after a restart of the machine, or the loss of its file.
 fn with_lasting(directory: &Directory, semaphore: &Name, paths: &Paths) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::new(directory);
     let Some(file) = directory.open_to_read(&paths.lasting)? else { return Ok(loaded) };
@@ -213,7 +214,7 @@ fn with_lasting(directory: &Directory, semaphore: &Name, paths: &Paths) -> Resul
     Ok(loaded)
 }
 
-/// Writes what stays of a state after a restart of the machine, and waits for the disk.
+/// Writes the part of a state that outlasts a restart of the machine, and waits for the disk.
 fn write_lasting(
     directory: &Directory,
     command: &Command,
@@ -232,9 +233,9 @@ fn write_lasting(
     };
     state.clear_entries();
     let text = text(directory, &command.semaphore, &state, &Untold::default())?;
-    // The file of the state is locked, so only a sweep can have it.
+    // The state's file is locked, so only a sweep can hold the lock of this one.
     let file = directory.lock(&lasting, deadline)?;
-    // A damaged one is replaced.
+    // A damaged file is replaced.
     let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
     Record::write(&file, before.as_ref(), stamp, &text, Writing::Lasting).map_err(failed)?;
     if before.is_none() { directory.sync().map_err(failed) } else { Ok(()) }
@@ -262,8 +263,8 @@ mod tests {
         Refusal, RequestId,
     };
 
-    /// A directory over several starts of the machine. The time since the start begins anew with each, and
-    /// the wall clock is behind, as without a battery.
+    /// A directory over several starts of the machine. With each start, the time since the start begins anew,
+    /// and the wall clock is behind, as without a battery.
     struct Boots {
         place: tempfile::TempDir,
         directory: Directory,
@@ -280,7 +281,7 @@ mod tests {
 
         fn next(&mut self) {
             let Paths { state, lasting } = self.directory.paths(&Name::new("s").expect("valid"));
-            // No file was written since it began.
+            // The new boot has not written any file yet.
             for path in [state, lasting] {
                 match fs::File::options().write(true).open(path) {
                     Ok(file) => file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours"),
@@ -289,7 +290,7 @@ mod tests {
             }
             self.directory.boot.id += 1;
             self.directory.base_us = -self.directory.boot.elapsed_us();
-            // It would be that of the boot before.
+            // Remove the marker, which belongs to the boot before.
             let _ = fs::remove_file(self.place.path().join(".permits"));
         }
 
@@ -346,7 +347,7 @@ mod tests {
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     }
 
-    /// An operator has pinned the limit before, so a part of the semaphore stays.
+    /// An operator pins the limit first, so a part of the semaphore outlasts the restart.
     #[test]
     fn tokens_rise_over_a_restart_and_a_sweep() {
         let mut boots = Boots::first();
@@ -361,8 +362,8 @@ mod tests {
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     }
 
-    /// Its end is a time of the semaphore, which goes on over the restart: also if all but what stays is
-    /// gone.
+    /// The end of the pause is a time of the semaphore's clock, which continues after the restart. That holds
+    /// even if only the part that outlasts a restart is left.
     #[test]
     fn a_pause_with_an_end_outlasts_a_restart() {
         const HOUR_MS: u64 = 3_600_000;

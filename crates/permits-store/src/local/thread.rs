@@ -1,12 +1,12 @@
 //! [`Thread`]: works with the files of a directory for one session.
 //!
 //! **The session learns what happened to a semaphore in the order in which it happened.** A server tells it
-//! on one connection. Here replies and messages come by two ways: the thread has the reply to its own
-//! command at once, and the messages of other processes come through the mailbox. Assume that an operator
-//! revokes a waiter, and that its renewal is executed next. The renewal finds no waiter. If the session
-//! heard that first, it would ask for a new place, and the revocation would be undone. So the thread reads
-//! the mailbox after each command, and reports what others have sent before the command ahead of its reply.
-//! Each message has the number of the write that it tells of, which says what was sent before.
+//! on one connection. Here replies and messages come by two ways: the thread has the reply to its own command
+//! at once, and the messages of other processes come through the mailbox. Assume that an operator revokes a
+//! waiter, and that its renewal is executed next. The renewal finds no waiter. If the session heard that
+//! first, it would ask for a new place, and the revocation would be undone. So the thread reads the mailbox
+//! after each command. What others sent before the command, it reports ahead of the reply. Each message has
+//! the number of the write that it tells of, which shows whether it was sent before.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,26 +26,25 @@ use crate::clock::Moment;
 use crate::error::StoreError;
 use crate::protocol::{Command, Name, Operation, SessionId};
 
-/// The longest time from a message to the end of the command that has sent it. After that the session asks by
-/// its renewals.
+/// How long the command that has sent a message may take to end. After that the session asks by its renewals.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The longest time for which the thread waits for the lock of a file, before it works for other semaphores.
+/// How long the thread waits for the lock of a file, before it works for other semaphores.
 const LOCK_PATIENCE: Duration = Duration::from_millis(20);
 
-/// The most messages of senders that have a lock for too long. A pipe holds fewer.
+/// How many messages are kept whose senders hold a lock for too long. A pipe holds fewer.
 const LOCKED_MAX: usize = 1024;
 
-/// The number of commands of a session in the thread from which on the session keeps what it has to send.
-/// Kept requests travel together in fewer commands.
+/// Once the thread has this many commands of its session, the session keeps further requests back. These then
+/// travel together in fewer commands.
 pub(super) const FULL: usize = 16;
 
 /// The state that a session and its thread share.
 pub(super) struct Shared {
-    /// The number of commands that the thread has to execute, without renewals: a session sends few of them
-    /// at once, and the thread never keeps it from sending one.
+    /// The number of commands that the thread has to execute. Renewals are not counted: a session sends few
+    /// of them at once, and must always be able to send one.
     pub(super) commands: AtomicUsize,
-    /// The thread has been woken, and has not looked since.
+    /// The thread has been woken, and has not looked for tasks since.
     woken: AtomicBool,
     /// Wakes the thread.
     waker: Mutex<File>,
@@ -57,7 +56,8 @@ impl Shared {
     }
 
     pub(super) fn wake(&self) {
-        // With the fence in `look`: the thread finds the task, or this finds that it has looked.
+        // This fence pairs with the fence in `look`: either the thread finds the task, or the swap below
+        // finds that it has looked.
         fence(Ordering::SeqCst);
         if !self.woken.swap(true, Ordering::AcqRel) {
             mailbox::wake(&self.waker());
@@ -82,14 +82,14 @@ pub(super) struct Thread {
     sink: Arc<dyn Sink>,
     mailbox: Mailbox,
     shared: Arc<Shared>,
-    /// Messages that were read, and are checked next.
+    /// Messages that were read and have to be checked.
     incoming: Vec<Message>,
     /// Messages that could not be checked, because their senders had the lock for too long: at most
     /// [`LOCKED_MAX`]. The next command on their semaphores checks them.
     locked: Vec<Message>,
     /// Messages may have been lost since the last report.
     lost: bool,
-    /// The next reports.
+    /// The reports to make next.
     reports: Vec<Report>,
 }
 
@@ -110,7 +110,7 @@ impl Thread {
         let mut queue = Queue::default();
         loop {
             self.read_mail();
-            // Before the tasks are taken, so that none comes unnoticed.
+            // Note this before the tasks are taken, so that a task that comes meanwhile wakes the thread.
             self.shared.look();
             self.check_mail();
             let ended = loop {
@@ -130,7 +130,7 @@ impl Thread {
                         }
                     }
                 }
-                // A caller that has given up is ignored.
+                // The caller may have given up: then nobody needs the list.
                 Some(Task::List(answer)) => drop(answer.send(idle::list(&self.directory))),
                 None if !self.reports.is_empty() => {}
                 None if ended => return,
@@ -148,9 +148,10 @@ impl Thread {
         self.lost |= lost;
     }
 
-    /// Reports what was read and has happened. Waits until the senders have unlocked their files.
+    /// Reports the messages whose events have happened. Waits until their senders have unlocked the files.
     fn check_mail(&mut self) {
-        // All their senders had the lock, so each semaphore is read once; `None` if that fails.
+        // All senders had the lock when they sent, so it is enough to read each semaphore once; `None` if
+        // that fails.
         let mut semaphores: BTreeMap<Name, Option<Seen>> = BTreeMap::new();
         for message in std::mem::take(&mut self.incoming) {
             let happened = match &message {
@@ -178,9 +179,9 @@ impl Thread {
         }
     }
 
-    /// Reports the events that were sent before a command on their semaphore, and have happened. The command
-    /// has found the semaphore as it is in `before`. Later events are left for after the reply, and so are
-    /// recalls: the reply of a command before the recall must not have the last word.
+    /// Reports the events that were sent before a command on their semaphore, and have happened. `before` is
+    /// the semaphore as the command has found it. Later events are reported after the reply, and so are
+    /// recalls: otherwise the reply, which may come from before the recall, would have the last word.
     fn report_earlier(&mut self, semaphore: &Name, mut before: Seen) {
         self.read_mail();
         let Self { directory, incoming, locked, lost, reports, .. } = self;
@@ -199,8 +200,8 @@ impl Thread {
         }
     }
 
-    /// Executes a command, unless its deadline passed while it waited: its session has sent it again, or soon
-    /// will. Fails if the file is locked, and the deadline is not over.
+    /// Executes a command. If its deadline has passed while it waited, fails it instead: its session has sent
+    /// it again, or soon will. Returns an outer error if the file is locked and the deadline is not over.
     fn execute(
         &mut self,
         command: &Command,
@@ -224,7 +225,7 @@ impl Thread {
                 self.reports.extend(messages.into_iter().map(report));
                 Ok(Ok(Executed { reply, confirmed: u32::MAX }))
             }
-            // One that took so long has waited for the lock.
+            // A command that took this long has waited for the lock.
             Err(error) if patience <= Moment::now() && patience < deadline => Err(error),
             Err(error) => Ok(Err(error)),
         }
@@ -237,7 +238,8 @@ impl Thread {
         }
     }
 
-    /// Gives the session a mailbox again that others can find, because it was deleted.
+    /// Makes a new mailbox for the session, because somebody has deleted the old one and other processes
+    /// cannot find it.
     fn replace_mailbox(&mut self) {
         self.read_mail();
         if let Ok((mailbox, waker)) = Mailbox::make(&self.directory, &self.session) {
@@ -272,7 +274,7 @@ mod tests {
         made.expect("it is valid")
     }
 
-    /// The session of an operator, and the thread of a session whose requests are changed by it. No thread
+    /// An operator's session, and the thread of a session whose requests the operator changes. No thread
     /// runs, so each step is taken when the test says so.
     struct Story {
         place: TempDir,
@@ -368,7 +370,7 @@ mod tests {
         }])
     }
 
-    /// Short names of reports, in their order.
+    /// The reports as short names, in their order.
     fn told(reports: &[Report]) -> Vec<String> {
         let answer = |result: &Result<Executed, StoreError>| match result {
             Ok(Executed { reply, .. }) => match &reply.answers {
@@ -395,7 +397,8 @@ mod tests {
         reports.iter().map(text).collect()
     }
 
-    /// Otherwise the waiter would join the line again, and the revocation would be undone.
+    /// If it heard it the other way round, the waiter would join the line again, and the revocation would be
+    /// undone.
     #[test]
     fn a_waiter_hears_that_it_was_revoked_before_that_it_is_unknown() {
         let mut story = Story::begin();
@@ -448,7 +451,7 @@ mod tests {
         assert_eq!(told(&story.receive()), ["waiter revoked: no"]);
     }
 
-    /// A sender that was stopped before it could unlock the file. The session asks by its renewals, and no
+    /// The sender was stopped before it could unlock the file. The session asks by its renewals, and no
     /// renewal may be ahead of the message.
     #[test]
     fn a_message_whose_sender_keeps_the_lock_is_told_before_the_next_reply() {

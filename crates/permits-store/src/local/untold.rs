@@ -1,24 +1,25 @@
-//! [`Untold`]: the ends of requests of which no message could tell their sessions.
+//! [`Untold`]: requests that have ended without a message that could tell their sessions.
 //!
 //! A pipe takes some hundred messages. If an operator revokes more waiters of one session while the session
 //! is busy or stopped, the rest does not fit. The session then renews everything, and its renewal of a
-//! revoked waiter finds nothing in the store, as after a loss of state: without more it would ask for a new
-//! place, and the revocation would be undone. So the file of the semaphore keeps what did not fit. The next
-//! command of that session takes it, and hears it ahead of its reply.
+//! revoked waiter finds nothing in the store, as after a loss of state. Without more, the session would ask
+//! for a new place, and the revocation would be undone. So the file of the semaphore keeps the messages that
+//! did not fit. The next command of that session takes them out, and the session hears them ahead of its
+//! reply.
 //!
-//! A lost grant is not kept, because the renewal gets the same answer from the state.
+//! A lost grant is not kept, because the session learns of it by its renewal.
 
 use super::mailbox::Message;
 use crate::protocol::{Event, EventKind, Holder, Name, RequestId, SessionId};
 
-/// The most requests that are kept for a semaphore: as many as may wait.
+/// How many requests are kept for a semaphore: as many as may wait.
 const REQUESTS_MAX: usize = 10_000;
 
-/// The most groups that are kept for a semaphore. An operator ends many requests for one reason, and they are
-/// one group.
+/// How many groups are kept for a semaphore. If an operator ends many requests for one reason, they are one
+/// group.
 const GROUPS_MAX: usize = 100;
 
-/// What sessions were not told about a semaphore, the oldest first.
+/// The news about a semaphore that sessions were not told, the oldest first.
 #[derive(Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Untold(Vec<Group>);
 
@@ -27,7 +28,7 @@ pub(super) struct Untold(Vec<Group>);
 struct Group {
     session: SessionId,
     kind: EventKind,
-    /// The store's time at which it is forgotten, in milliseconds.
+    /// The store's time at which the group is forgotten, in milliseconds.
     until_ms: u64,
     requests: Vec<(Holder, RequestId)>,
 }
@@ -37,7 +38,8 @@ impl Untold {
         self.0.is_empty()
     }
 
-    /// Remembers a message until `until_ms`, if no renewal gets the same answer. Returns true if it does.
+    /// Remembers a message until `until_ms`, unless a renewal tells the same. Returns true if it is
+    /// remembered.
     pub(super) fn remember(&mut self, message: &Message, until_ms: u64) -> bool {
         let Message::Event(event, _) = message else { return false };
         if event.kind.is_told_by_renewal() {
@@ -62,7 +64,7 @@ impl Untold {
         true
     }
 
-    /// Takes what a session was not told, and forgets what is too old.
+    /// Takes out what a session was not told, and forgets what is too old.
     pub(super) fn take(&mut self, session: &SessionId, semaphore: &Name, now_ms: u64) -> Vec<Message> {
         self.0.retain(|group| now_ms < group.until_ms);
         let is_of = |group: &mut Group| group.session == *session;

@@ -3,14 +3,15 @@
 //! All clients of a process that connect to the same `memory:` URL share one memory. It serves tests, and
 //! programs that use the same code with and without a server. Its clock is the process's monotonic clock.
 //!
-//! **A session learns what happened in the order in which it happened.** A task reports the messages that the
-//! commands of other sessions cause, because those cannot take this session's lock. A reply is known at once,
-//! and so it could come before messages of earlier commands. Assume that an operator revokes a waiter, and
-//! that its renewal is executed next: the renewal finds no waiter, the session asks for a new place, and the
-//! revocation is undone. So while messages are to be reported, a reply is reported behind them.
+//! **A session learns what happened in the order in which it happened.** If the command of another session
+//! causes a message, a task reports it, because that command must not take this session's lock. A reply is
+//! known at once, and so it could come before messages of earlier commands. Assume that an operator revokes a
+//! waiter, and that its renewal is executed next: the renewal finds no waiter, the session asks for a new
+//! place, and the revocation is undone. So while there are messages to report, a reply is reported behind
+//! them.
 //!
-//! When the last client of a memory closes, what operators have set stays for the life of the process. The
-//! rest is dropped.
+//! What operators have set stays for the life of the process; the rest is dropped when the last client of a
+//! memory closes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,15 +36,15 @@ use crate::sys::process::PerProcess;
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// The most reports of a session that wait for their turn. If there are more, further ones are lost, and the
-/// session renews all that it has, which gets the same answers. Replies are not lost, nor is what no renewal
-/// tells: that a request was revoked or superseded, or that the line was closed.
+/// How many reports of a session may wait for their turn. Further ones are lost, and the session renews all
+/// that it has, by which it learns the same. Replies are never lost. Neither is what no renewal tells: that a
+/// request was revoked or superseded, or that the line was closed.
 const REPORTS: usize = 1024;
 
-/// The most reports at once.
+/// How many reports the session takes at once.
 const REPORTS_AT_ONCE: usize = 64;
 
-/// The memories of this process.
+/// The kind of store that is in the memory of this process.
 pub struct Memory;
 
 impl Backend for Memory {
@@ -96,7 +97,7 @@ pub(crate) struct MemoryStore {
 }
 
 struct Shared {
-    /// The wall clock at `began`. Tokens are on its scale.
+    /// The wall clock at `began`. Tokens continue from it.
     epoch_us: u64,
     began: Moment,
     inner: Mutex<Inner>,
@@ -107,27 +108,27 @@ struct Inner {
     states: HashMap<(String, Name), Option<State>>,
     sessions: HashMap<SessionId, Outgoing>,
     executed: u64,
-    /// The time of the last command. That of the next one is later.
+    /// The time of the last command. The next one has a later time.
     last_us: u64,
 }
 
-/// The way to a session.
+/// The way by which reports reach a session.
 struct Outgoing {
     reports: mpsc::UnboundedSender<Report>,
     shared: Arc<Reporting>,
 }
 
-/// What a session and the task that reports to it share.
+/// The state that a session and the task that reports to it share.
 #[derive(Default)]
 struct Reporting {
     /// The number of reports that the session has not taken yet.
     waiting: AtomicUsize,
-    /// Reports were lost.
+    /// Some reports were lost.
     lost: AtomicBool,
 }
 
 impl Outgoing {
-    /// Returns true if the session does not know yet of all that has happened.
+    /// Returns true if there are reports that the session has not taken yet.
     fn is_behind(&self) -> bool {
         self.shared.waiting.load(Ordering::Acquire) > 0
     }
@@ -142,18 +143,18 @@ impl Outgoing {
             return self.shared.lost.store(true, Ordering::Relaxed);
         }
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
-        // A session whose task has ended takes no reports.
+        // If the session's task has ended, nobody takes the report.
         drop(self.reports.send(report));
     }
 }
 
 impl MemoryStore {
-    /// Opens the memory of this name, and makes it if there is none. Must be called on the session's runtime.
+    /// Opens the memory of this name, or makes it if there is none. Call this on the session's runtime.
     fn open(name: &str, options: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
-        // Before the memories are unlocked, because the memory's last session may be closing, and would drop
-        // it.
+        // Register before the memories are unlocked: the memory's last session may be closing, and would drop
+        // the memory.
         let ((sender, reports), reporting) = (mpsc::unbounded_channel(), Arc::default());
         let outgoing = Outgoing { reports: sender, shared: Arc::clone(&reporting) };
         shared.lock().sessions.insert(options.session.clone(), outgoing);
@@ -169,8 +170,8 @@ impl MemoryStore {
     }
 }
 
-/// The memories of this process by name: those with a session, a pinned limit, a pause or a closed line. A
-/// forked child begins with none, because the parent's memories may be locked in its copy.
+/// The memories of this process by name: those that have a session, a pinned limit, a pause or a closed line.
+/// A forked child begins with an empty map, because its copy of the parent's map may be locked.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
     static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
     MEMORIES.get().lock().unwrap_or_else(PoisonError::into_inner)
@@ -200,12 +201,12 @@ impl Shared {
         names
     }
 
-    /// Executes a request. Returns nothing if the reply is reported, behind what the session does not know
-    /// yet.
+    /// Executes a request. Returns `None` if the reply is reported later, behind what the session does not
+    /// know yet.
     fn execute(&self, prefix: &str, request: &Request) -> Option<Executed> {
         let command = &request.command;
         let mut inner = self.lock();
-        // By the time a session knows the later one of a reply and a message.
+        // Each command has a time of its own, by which a session knows whether a reply or a message is later.
         let now_us = self.now_us().max(inner.last_us + 1);
         inner.last_us = now_us;
         // The store loses no state while the process lives, so it never recovers.
@@ -241,7 +242,8 @@ impl Shared {
         };
         for (session, report) in reports {
             if let Some(session) = inner.sessions.get(&session) {
-                // Not reported here: the caller holds the lock of its own session.
+                // This only queues the report. Reporting it here would need the lock of its session, and the
+                // caller already holds the lock of its own.
                 session.report(report);
             }
         }

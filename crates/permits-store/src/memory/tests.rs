@@ -117,7 +117,7 @@ impl Story {
         self.waiter.send(request("waiter", operation)).is_some()
     }
 
-    /// What the waiter's session is told when the task has run.
+    /// Runs the task, and returns what the waiter's session is told.
     fn hear(&self) -> Vec<String> {
         let is_behind = || self.waiter.shared.lock().sessions[&self.waiter.session].is_behind();
         self.runtime.block_on(async {

@@ -1,7 +1,7 @@
 //! The table of events: a function for each, with its level, its fields and its message.
 //!
 //! The target of an event is `permits::` and the name of its function. So each event has a target of its own,
-//! by which a filter selects it. Targets and names of fields are an interface of the library:
+//! by which a filter can select it. Targets and names of fields are an interface of the library:
 //! `docs/reference/metrics.md` lists them.
 //!
 //! An event about an acquisition has the span of the acquisition as its parent. An outcome keeps the span
@@ -26,7 +26,7 @@ trait Queued {
     fn queued(self) -> Self::Field;
 }
 
-/// A queued value.
+/// A value in the queue.
 trait Field: Send + 'static {
     fn value(&self) -> impl Value;
 }
@@ -61,7 +61,7 @@ impl Field for u64 {
     }
 }
 
-/// The parent of an event. It is kept until the event is emitted.
+/// The parent of an event, which is kept until the event is emitted.
 trait Parent: Sized {
     fn id(&self) -> Option<Id>;
 
@@ -80,7 +80,7 @@ impl Parent for AcquireSpan {
     }
 }
 
-/// Makes a function for each event. It queues the event, if the level is on.
+/// Makes a function for each event, which queues the event if the level is on.
 macro_rules! events {
     ($($(#[$attribute:meta])* $level:ident $name:ident $(in $parent:ty)? { $($field:ident: $type:ty),* $(,)? } $message:literal;)*) => {$(
         $(#[$attribute])*

@@ -7,10 +7,10 @@
 //! - [`meters`]: the metrics, with the feature `metrics`; without it, types of no size whose methods do
 //!   nothing.
 //!
-//! Invariant: a subscriber and a recorder are code of the program, so none is called under the session's
-//! lock. Events are queued. The span is opened, and metrics of acquisitions and permits are recorded, by the
-//! caller, or by the thread that signals a loss; what the engine finds out is tallied, and recorded when the
-//! lock is free.
+//! Invariant: a subscriber and a recorder are code of the program, so neither is called under the session's
+//! lock. Events are queued. The caller opens the span and records the metrics of acquisitions and permits, or
+//! the thread that signals a loss does. What the engine finds out is tallied, and recorded when the lock is
+//! free.
 //!
 //! A test compares `docs/reference/metrics.md` with what a program emits.
 

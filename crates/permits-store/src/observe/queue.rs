@@ -5,8 +5,9 @@
 //! emits the queued events.
 //!
 //! The queue is bounded. While the subscriber blocks, events beyond [`QUEUE`] are dropped, and an event with
-//! their number follows the next one that is emitted. Events of the level debug have half of the queue, so
-//! that a crowd of waiters drops no warning of a loss. If the subscriber panics, the event is lost.
+//! their number follows the next one that is emitted. Events of the level debug may fill only half of the
+//! queue, so that a crowd of waiters cannot push out the warning of a loss. If the subscriber panics, the
+//! event is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -65,8 +66,8 @@ pub(super) fn queue(level: Level, emit: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until the queued events have been emitted, at most for `FLUSH`, because a program that closes its
-/// client may end next.
+/// Waits until the queued events have been emitted, for `FLUSH` at most. A program that closes its client may
+/// end next.
 pub fn flush() {
     let Some(Some(queue)) = EVENTS.get().queue.get() else { return };
     let (emitted, all) = sync_channel::<()>(0);
@@ -91,7 +92,7 @@ fn emit_all(queued: &Receiver<Emit>) {
     }
 }
 
-/// The one event that is not in the table of [`events`](super::events), because it does not pass the queue.
+/// The table of [`events`](super::events) leaves this event out, because it does not pass the queue.
 fn emit_dropped(dropped: u64) {
     tracing::warn!(target: "permits::dropped", dropped, "events were dropped: the subscriber was too slow");
 }

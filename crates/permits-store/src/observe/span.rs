@@ -1,8 +1,8 @@
 //! The span `acquire`: from the request to its outcome.
 //!
-//! The caller opens it, so its parent is the caller's current span. It is not entered: no code of the program
-//! runs inside of it, and each poll would call the subscriber twice. Its events have it as their explicit
-//! parent.
+//! The caller opens the span, so its parent is the caller's current span. The span is not entered: no code of
+//! the program runs inside of it, and each poll would call the subscriber twice. Events name it as their
+//! parent instead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,12 +10,12 @@ use tracing::field::Empty;
 use tracing::span::Id;
 use tracing::{Span, info_span};
 
-/// The span of an acquisition. Dropped, it is closed: by the caller, or by the thread that emits events.
+/// The span of an acquisition. Dropping it closes it: the caller does that, or the thread that emits events.
 #[derive(Debug)]
 pub struct AcquireSpan(Span);
 
 impl Drop for AcquireSpan {
-    /// Closes it. Calls the subscriber, as [`AcquireSpan::record`] does.
+    /// Closes the span. Calls the subscriber, as [`AcquireSpan::record`] does.
     fn drop(&mut self) {
         let span = std::mem::replace(&mut self.0, Span::none());
         if !span.is_disabled() {
@@ -25,7 +25,7 @@ impl Drop for AcquireSpan {
 }
 
 impl AcquireSpan {
-    /// Opens it. Calls the subscriber.
+    /// Opens the span. Calls the subscriber.
     pub fn open(semaphore: &str, weight: u32, wait: impl std::fmt::Display) -> Self {
         Self(info_span!(
             target: "permits::acquire",
@@ -39,7 +39,7 @@ impl AcquireSpan {
         ))
     }
 
-    /// `None` if no subscriber has enabled it.
+    /// `None` if no subscriber has enabled the span.
     pub fn id(&self) -> Option<Id> {
         self.0.id()
     }

@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 pub struct SpawnError(#[from] std::io::Error);
 
 /// Runs the future of `make` to its end on a new thread with a current-thread runtime, which polls sockets if
-/// `uses_sockets`. The thread then shuts the runtime down and calls the future's output. If the future
-/// panics, nothing is called.
+/// `uses_sockets`. Then the thread shuts the runtime down, and calls what the future has returned. If the
+/// future panics, nothing is called.
 ///
-/// `make` gets the sender of the answer that is returned. If there can be no runtime, the answer is the
-/// error.
+/// `make` gets the sender of the answer, and this returns the receiver. If the runtime cannot be made, the
+/// answer is the error.
 pub fn spawn_with_runtime<T, E, F, L>(
     uses_sockets: bool,
     make: impl FnOnce(oneshot::Sender<Result<T, E>>) -> F + Send + 'static,
@@ -31,15 +31,15 @@ where
 {
     let (answer, receiver) = oneshot::channel();
     std::thread::Builder::new().name("permits".into()).spawn(move || {
-        // Made by the thread: a runtime that is dropped on a thread of another one panics, as it would if
-        // there can be no thread.
+        // The thread makes the runtime itself. If it were made here and no thread could be started, the
+        // runtime would be dropped on the caller's thread, which panics inside another runtime.
         let runtime = match new_runtime(uses_sockets) {
             Ok(runtime) => runtime,
-            // A receiver that was dropped is ignored.
+            // The receiver may have been dropped: then nobody needs the error.
             Err(error) => return drop(answer.send(Err(error.into()))),
         };
-        // A task, because waking the future passed to `block_on` costs a system call, and waking a task on
-        // the same thread does not.
+        // Run the future as a task: waking a task on the same thread costs nothing, and waking the future
+        // that is passed to `block_on` costs a system call.
         let ended = runtime.block_on(async { tokio::spawn(make(answer)).await });
         drop(runtime);
         if let Ok(end) = ended {
@@ -51,7 +51,8 @@ where
 
 fn new_runtime(uses_sockets: bool) -> Result<Runtime, SpawnError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    // A runtime that polls also wakes for each signal of a program that listens to signals.
+    // A runtime that polls sockets also wakes for each signal, if the program listens to signals. So poll
+    // only if needed.
     let runtime = if uses_sockets { builder.enable_all() } else { builder.enable_time() }.build()?;
     Ok(runtime)
 }

@@ -1,6 +1,7 @@
 //! [`block_on`]: polls a future on a thread that has no runtime.
 //!
-//! A single reply is awaited by the channel it comes through. This is for futures that wait for several.
+//! To wait for a single reply, a thread blocks on its channel. This function is for futures that wait for
+//! several things.
 
 use std::future::Future;
 use std::pin::pin;
@@ -26,14 +27,14 @@ impl Wake for Unpark {
     }
 }
 
-/// Blocks until `future` is ready, or `limit` has passed: then `None`.
+/// Blocks until `future` is ready, or returns `None` when `limit` has passed.
 ///
 /// # Panics
-/// Inside an async runtime, as all calls that block.
+/// Inside an async runtime, as all blocking calls do.
 pub fn block_on<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
     let (sender, ready) = oneshot::channel();
     let _ = sender.send(());
-    // It does not block: it panics inside a runtime.
+    // This does not block, because the value is there already. But it panics inside a runtime, as wanted.
     let _ = ready.blocking_recv();
     let end = limit.map(|limit| Moment::now() + limit);
     let waker = Arc::new(Unpark(thread::current())).into();

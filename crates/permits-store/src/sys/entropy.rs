@@ -1,4 +1,4 @@
-//! Random bytes from the operating system, of which session ids are made.
+//! Random bytes from the operating system, from which session ids are made.
 
 /// Bytes that no other process has. They do not come from a generator in this process, because a forked child
 /// and a restored snapshot have a copy of the generator's state.

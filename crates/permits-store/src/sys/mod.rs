@@ -1,5 +1,5 @@
-//! The system, as a client needs it: threads and runtimes in the background, random numbers, the identity of
-//! the process, texts of URLs, and what was meant by a misspelt name.
+//! What a client needs from the system: threads and runtimes in the background, random numbers, the identity
+//! of the process; also percent-encoding in URLs, and guesses at a misspelt name.
 
 pub mod background;
 pub mod block_on;

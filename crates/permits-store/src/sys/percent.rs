@@ -1,6 +1,6 @@
 //! Decoding percent-encoded text, in URLs, keys and handles.
 
-/// The decoded text; `None` if `encoded` is not valid, or the result is not UTF-8.
+/// Decodes a text; `None` if `encoded` is not valid, or the result is not UTF-8.
 pub fn decode(encoded: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.bytes();

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 pub use permits_process::Process;
 
-/// A static with one value for each process. A forked child makes a new value, and does not touch its copy of
-/// the parent's, which may be locked.
+/// A static with one value for each process. A forked child makes a new value. It does not touch its copy of
+/// the parent's value, which may be locked.
 pub struct PerProcess<T> {
     first: OnceLock<Box<Node<T>>>,
 }
@@ -30,7 +30,7 @@ impl<T: Default> Default for PerProcess<T> {
 }
 
 impl<T: Default> PerProcess<T> {
-    /// No value yet: each process makes its own when it first asks.
+    /// Makes a static without a value: each process makes its own when it first asks.
     pub const fn new() -> Self {
         Self { first: OnceLock::new() }
     }
@@ -43,7 +43,8 @@ impl<T: Default> PerProcess<T> {
             match at.get() {
                 Some(node) if node.process == process => return &node.value,
                 Some(node) => at = &node.next,
-                // The node is made first, so that a fork is unlikely while the cell is being written.
+                // Make the node first, so that the write to the cell is short, and a fork in the middle of it
+                // unlikely.
                 None => {
                     let node = Node { process, value: T::default(), next: OnceLock::new() };
                     // If another thread has set its value meanwhile, the loop returns that one.

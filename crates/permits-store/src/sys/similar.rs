@@ -1,9 +1,9 @@
 //! Names that a misspelt one may stand for.
 
-/// The most similar names that are returned.
+/// How many similar names are returned, at most.
 const MOST: usize = 3;
 
-/// The least length of a name that is searched for inside of others.
+/// A name is searched for inside of others if it is at least this long.
 const MIN_PART: usize = 3;
 
 /// The names that contain `name`, or differ from it in few characters: the most similar first, at most three.

@@ -1,6 +1,6 @@
 //! Metrics: what a session and its semaphores count and measure.
 //!
-//! With the feature `metrics`, `recorded` records them by the facade crate `metrics`; without it,
+//! If the feature `metrics` is on, `recorded` records them by the facade crate `metrics`. If it is off,
 //! `unrecorded` has the same types without contents. `docs/reference/metrics.md` lists the metrics.
 
 #[cfg(feature = "metrics")]

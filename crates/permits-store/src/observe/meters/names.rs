@@ -20,7 +20,7 @@ pub(super) const SEMAPHORE: &str = "semaphore";
 pub(super) const REASON: &str = "reason";
 pub(super) const OPERATION: &str = "operation";
 
-/// The label of semaphores without metrics of their own.
+/// The label of all semaphores that have no metrics of their own.
 pub(super) const OTHER: &str = "other";
 
 /// Describes every metric to the recorder.

@@ -1,17 +1,17 @@
 //! Metrics by the facade crate `metrics`.
 //!
 //! **Handles.** A session and its semaphores register their metrics once, before the first use, and keep the
-//! handles: what is recorded later is an atomic operation of the recorder, and without a recorder a branch.
-//! So a recorder that is installed after a client has connected is not used by that client.
+//! handles. To record a value later is an atomic operation of the recorder, or a branch if there is no
+//! recorder. So a client does not use a recorder that is installed after the client has connected.
 //!
-//! **Labels.** A process has metrics for a bounded number of semaphores, in the order of their first use. All
-//! others share those with the label `other`.
+//! **Labels.** A bounded number of semaphores of a process have metrics of their own, in the order of their
+//! first use. All others share the metrics with the label `other`.
 //!
-//! **Gauges.** Each acquisition and each permit counts in a gauge once, and is subtracted once, whichever of
-//! its ends comes first: see [`Counted`].
+//! **Gauges.** Each acquisition and each permit is added to its gauge once, and subtracted once, whichever
+//! way it ends first: see [`Counted`].
 //!
-//! The recorder is code of the program: no method that records or registers is called under a lock. One that
-//! panics harms nothing.
+//! The recorder is code of the program. So no method that records or registers is called under a lock, and a
+//! recorder that panics harms nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,18 +27,18 @@ use crate::sys::process::PerProcess;
 /// The names of the semaphores that have metrics of their own in this process.
 static LABELLED: PerProcess<Mutex<HashSet<String>>> = PerProcess::new();
 
-/// The metrics of a session. The default has none.
+/// The metrics of a session. The default records nothing.
 #[derive(Clone, Default)]
 pub struct SessionMeters(Option<Arc<Session>>);
 
 struct Session {
-    /// The bound of [`LABELLED`].
+    /// How many names [`LABELLED`] may have.
     max_labels: usize,
     /// The semaphores of this session that have metrics of their own.
     semaphores: Mutex<HashMap<String, SemaphoreMeters>>,
-    /// All others.
+    /// The metrics that all other semaphores share.
     other: SemaphoreMeters,
-    /// By the number of the operation.
+    /// The duration of calls, by the number of the operation.
     calls: Vec<Histogram>,
     batches: Counter,
     batched_requests: Counter,
@@ -53,8 +53,8 @@ impl std::fmt::Debug for SessionMeters {
 }
 
 impl SessionMeters {
-    /// Describes and registers the metrics of a session that calls these operations of its store, with
-    /// metrics for at most `max_labels` semaphores of this process.
+    /// Describes and registers the metrics of a session. `operations` are the operations of its store, and
+    /// `max_labels` bounds the semaphores of this process that have metrics of their own.
     pub fn new(operations: impl Iterator<Item = &'static str>, max_labels: usize) -> Self {
         let call = |operation| histogram!(names::STORE_CALL, names::OPERATION => operation);
         harmless(|| {
@@ -86,20 +86,21 @@ impl SessionMeters {
         locked(&session.semaphores).entry(name.to_owned()).or_insert(registered).clone()
     }
 
-    /// The metrics of a semaphore if they are registered, else those of the label `other`. Calls no recorder.
+    /// The metrics of a semaphore if they are registered, or else the metrics with the label `other`. Calls
+    /// no recorder.
     pub fn known_semaphore(&self, name: &str) -> SemaphoreMeters {
         let Some(session) = &self.0 else { return SemaphoreMeters::default() };
         locked(&session.semaphores).get(name).unwrap_or(&session.other).clone()
     }
 }
 
-/// Returns true if a semaphore has metrics of its own, from now on.
+/// Returns true if a semaphore has metrics of its own. From now on it keeps them.
 fn may_have_label(name: &str, max: usize) -> bool {
     let mut labelled = locked(LABELLED.get());
     labelled.contains(name) || labelled.len() < max && labelled.insert(name.to_owned())
 }
 
-/// The metrics of a semaphore. The default has none.
+/// The metrics of a semaphore. The default records nothing.
 #[derive(Clone, Default)]
 pub struct SemaphoreMeters(Option<Arc<Semaphore>>);
 
@@ -140,7 +141,7 @@ impl SemaphoreMeters {
         }
     }
 
-    /// An acquisition was granted.
+    /// Records that an acquisition was granted.
     pub fn granted(&self, waited: Duration) {
         self.record(|semaphore| {
             semaphore.grants.increment(1);
@@ -148,44 +149,44 @@ impl SemaphoreMeters {
         });
     }
 
-    /// An acquisition was granted by the session, out of what it keeps.
+    /// Records that the session itself has granted an acquisition, with a permit that it kept.
     pub fn granted_locally(&self) {
         self.record(|semaphore| semaphore.local_grants.increment(1));
         self.granted(Duration::ZERO);
     }
 
-    /// An acquisition ended without a permit.
+    /// Records that an acquisition ended without a permit.
     pub fn refused(&self, reason: &'static str) {
         self.record(|semaphore| counter!(names::REFUSALS, semaphore.with_reason(reason)).increment(1));
     }
 
-    /// A permit was lost.
+    /// Records that a permit was lost.
     pub fn lost(&self, reason: &'static str) {
         self.record(|semaphore| counter!(names::LOSSES, semaphore.with_reason(reason)).increment(1));
     }
 
-    /// A request waits in the queue.
+    /// Counts a request that waits in the queue.
     fn waits(&self, waiting: &Counted) {
         if waiting.begin() {
             self.record(|semaphore| semaphore.waiting.increment(1.0));
         }
     }
 
-    /// A request waits no longer, if it did, and will not.
+    /// Stops counting a request that waited, if it did, and makes sure that it is not counted later.
     pub fn stops_waiting(&self, waiting: &Counted) {
         if waiting.end() {
             self.record(|semaphore| semaphore.waiting.decrement(1.0));
         }
     }
 
-    /// The caller has a permit.
+    /// Counts a permit that a caller has.
     pub fn holds(&self, held: &Counted) {
         if held.begin() {
             self.record(|semaphore| semaphore.held.increment(1.0));
         }
     }
 
-    /// A permit has ended. One that no caller has had is not counted.
+    /// Stops counting a permit, which has ended. If no caller has had it, nothing happens.
     pub fn stops_holding(&self, held: &Counted, held_for: Duration) {
         if held.end() {
             self.record(|semaphore| {
@@ -203,8 +204,8 @@ impl Semaphore {
     }
 }
 
-/// The part of one acquisition or permit in a gauge. It begins once and ends once; one that has ended does
-/// not begin.
+/// What one acquisition or permit adds to a gauge. It begins once and ends once; once it has ended, it cannot
+/// begin.
 #[derive(Debug, Default)]
 pub struct Counted(AtomicU8);
 
@@ -213,23 +214,23 @@ const BEGUN: u8 = 1;
 const ENDED: u8 = 2;
 
 impl Counted {
-    /// Returns true if it is to be added.
+    /// Returns true if the gauge has to be raised.
     fn begin(&self) -> bool {
         self.0.compare_exchange(FRESH, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// A permit that has ended is another's from now on.
+    /// Lets this count again: a permit that has ended belongs to the next holder from now on.
     pub fn renew(&self) {
         self.0.store(FRESH, Ordering::Release);
     }
 
-    /// Returns true if it is to be subtracted.
+    /// Returns true if the gauge has to be lowered.
     fn end(&self) -> bool {
         self.0.swap(ENDED, Ordering::AcqRel) == BEGUN
     }
 }
 
-/// Findings of the engine, under the session's lock. Recorded when the lock is free.
+/// What the engine has measured under the session's lock. It is recorded when the lock is free.
 #[derive(Default)]
 pub struct Tally {
     calls: Vec<CallSample>,
@@ -245,27 +246,27 @@ struct CallSample {
 }
 
 impl Tally {
-    /// A call has returned.
+    /// Notes that a call has returned.
     pub fn call(&mut self, operation: usize, took: Duration, requests: usize) {
         self.calls.push(CallSample { operation, took, requests });
     }
 
-    /// A call has failed, and is made again if it still matters.
+    /// Notes that a call has failed, and is made again if it still matters.
     pub fn retry(&mut self) {
         self.retries += 1;
     }
 
-    /// The store can be reached again.
+    /// Notes that the store can be reached again.
     pub fn reconnect(&mut self) {
         self.reconnects += 1;
     }
 
-    /// A request waits in the queue.
+    /// Notes that a request waits in the queue.
     pub fn waits(&mut self, meters: SemaphoreMeters, waiting: &Arc<Counted>) {
         self.waiters.push((meters, waiting.clone()));
     }
 
-    /// Records it. To be called under no lock.
+    /// Records everything. Call this under no lock.
     pub fn record(self, meters: &SessionMeters) {
         for (meters, waiting) in self.waiters {
             meters.waits(&waiting);
@@ -301,7 +302,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls the recorder. If it panics, the result is the default.
+/// Calls the recorder. If the recorder panics, the result is the default.
 fn harmless<T: Default>(call: impl FnOnce() -> T) -> T {
     // The panic hook has reported it.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_default()
