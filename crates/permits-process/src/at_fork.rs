@@ -1,7 +1,7 @@
 //! Unix without memory that a fork clears: a counter, which a handler of the C library raises in a forked
 //! child.
 //!
-//! On Linux it is compiled for the tests alone.
+//! Linux compiles this only for the tests.
 
 #![expect(unsafe_code, reason = "handlers of a fork are an interface of the C library")]
 
@@ -26,8 +26,9 @@ pub(crate) fn number() -> NonZeroU64 {
 #[cold]
 fn begin() -> NonZeroU64 {
     if NUMBER.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the handler is a function of the program and lives as long as it. It changes an atomic,
-        // which a child may do at any time, also if its parent had other threads, and it does not unwind.
+        // SAFETY: the handler is a function of the program and lives as long as the program. It changes an
+        // atomic, which a child may do at any time, even if its parent had other threads, and it does not
+        // unwind.
         let registered = unsafe { libc::pthread_atfork(None, None, Some(raise)) } == 0;
         let first = if registered { 1 } else { BY_PID };
         // If several threads come here at once, the first one decides. Then a fork raises the number several

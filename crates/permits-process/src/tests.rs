@@ -25,8 +25,8 @@ fn in_child(holds: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// A child and the child of a child have numbers that none of those before them has, whether these have read
-/// theirs or not.
+/// A child, and the child of a child, have numbers that no process before them has, whether those have read
+/// their numbers or not.
 #[track_caller]
 fn assert_changes(number: fn() -> NonZeroU64) {
     let own = number();
@@ -47,7 +47,7 @@ fn a_fork_changes_the_number() {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 #[test]
 fn without_memory_that_a_fork_clears_the_pid_is_the_number() {
-    // In a child, so that the other tests keep theirs.
+    // Run this in a child, so that the other tests keep their numbers.
     assert!(in_child(|| {
         super::wiped::tests::use_pid();
         let own = Process::current();

@@ -1,10 +1,10 @@
 //! Linux: a word in a page that the kernel clears in a forked child.
 //!
 //! Invariant: every number that a process has seen is at most [`LAST`]. A child has a copy of both, so the
-//! number that it takes is above all that its memory can contain.
+//! number that it takes is above all numbers in its memory.
 //!
-//! No step waits for another thread, because in a child there is none: the page is published and the word is
-//! set by one compare-and-swap each, and the thread that comes second takes the first one's.
+//! Nothing here waits for another thread, because a child has none. One compare-and-swap publishes the page,
+//! and another sets the word. If two threads come at once, the second takes what the first has set.
 
 #![expect(unsafe_code, reason = "memory that a fork clears")]
 
@@ -12,13 +12,13 @@ use std::num::NonZeroU64;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The word: the number of the process, or 0 if it has not taken one. At first it is [`UNSET`].
+/// The word: the number of the process, or 0 if it has not taken one yet. At first this points to [`UNSET`].
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const UNSET).cast_mut());
 
-/// In place of the word before the first call. Always 0.
+/// Stands in for the word before the first call. Always 0.
 static UNSET: AtomicU64 = AtomicU64::new(0);
 
-/// In place of the word if the kernel clears no pages: then the pid is the number. Always 0.
+/// Stands in for the word if the kernel clears no pages: then the pid is the number. Always 0.
 static BY_PID: AtomicU64 = AtomicU64::new(0);
 
 /// The last number that was taken by this process and those that it was forked from.
@@ -35,7 +35,7 @@ pub(crate) fn number() -> NonZeroU64 {
     NonZeroU64::new(word.load(Ordering::Relaxed)).unwrap_or_else(|| take(word))
 }
 
-/// The present word.
+/// The word as it is now.
 #[inline]
 fn word() -> &'static AtomicU64 {
     // Acquire, so that a thread that sees the page sees it as it was mapped.
@@ -47,7 +47,7 @@ fn word() -> &'static AtomicU64 {
     unsafe { &*word }
 }
 
-/// Takes a number: for the first call in a program, and the first one in a forked child.
+/// Takes a number. Only the first call in a program, and the first one in a forked child, come here.
 #[cold]
 fn take(mut word: &'static AtomicU64) -> NonZeroU64 {
     if ptr::eq(word, &UNSET) {
@@ -59,13 +59,13 @@ fn take(mut word: &'static AtomicU64) -> NonZeroU64 {
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     let number = match word.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => number,
-        // Another thread of this process was faster.
+        // Another thread of this process was faster: use its number.
         Err(taken) => taken,
     };
     NonZeroU64::new(number).expect("it is above 0")
 }
 
-/// Makes `new` the word, unless another thread has made another one. Returns the word.
+/// Makes `new` the word, unless another thread has published a page already. Returns the word.
 fn publish(new: *const AtomicU64) -> &'static AtomicU64 {
     let unset = (&raw const UNSET).cast_mut();
     let published = WORD.compare_exchange(unset, new.cast_mut(), Ordering::AcqRel, Ordering::Acquire);
@@ -88,8 +88,8 @@ fn map() -> Option<*const AtomicU64> {
     // SAFETY: the range is the page that was just mapped, to which there is no reference yet. The advice
     // changes what a fork does to it. An advice that does not exist changes nothing.
     let advise = |advice| unsafe { libc::madvise(page, SIZE, advice) };
-    // Emulators such as qemu up to 5.0 ignore every advice and report success. They accept one that does not
-    // exist, too.
+    // Emulators such as qemu up to 5.0 ignore every advice and report success. They give themselves away
+    // because they also accept an advice that does not exist.
     if advise(-1) == 0 || advise(libc::MADV_WIPEONFORK) != 0 {
         unmap(page.cast());
         return None;
@@ -109,7 +109,7 @@ fn unmap(page: *const AtomicU64) {
 pub(crate) mod tests {
     use super::*;
 
-    /// From now on, as if the kernel had refused the page.
+    /// From now on, behaves as if the kernel had refused the page.
     pub(crate) fn use_pid() {
         WORD.store((&raw const BY_PID).cast_mut(), Ordering::Release);
     }

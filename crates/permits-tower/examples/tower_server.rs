@@ -1,6 +1,6 @@
-//! A server in which each tenant has at most two exports in work, and all tenants three, on all hosts
+//! A server with a limit of two exports at a time for each tenant, and three for all tenants, on all hosts
 //! together. A request beyond that is answered with 429 and `Retry-After`. The permits are held until the
-//! body of the response has been sent. The health check needs none.
+//! body of the response has been sent. The health check needs no permit.
 //!
 //! `cargo run -p permits-tower --example tower_server`, or with a server:
 //! `… --example tower_server -- redis://127.0.0.1/`.
@@ -26,8 +26,7 @@ use tower::ServiceBuilder;
 /// The path of the health check, which is answered while all exports are taken.
 const HEALTH: &str = "/health";
 
-/// The line of a request: that of the tenant in its header. A request without one shares a line with the
-/// others of its kind.
+/// The line of a request, which its tenant header names. Requests without the header share a line.
 fn of_tenant(request: &Request) -> Option<String> {
     let tenant = request.headers().get("x-tenant").and_then(|tenant| tenant.to_str().ok());
     (request.uri().path() != HEALTH).then(|| format!("exports/{}", tenant.unwrap_or("anonymous")))
@@ -44,7 +43,7 @@ pub(crate) fn limited(routes: Router, client: &Client) -> Router {
     let at_once = AcquireOptions::new().no_wait();
     routes.layer(
         ServiceBuilder::new()
-            // The errors of the layers below as responses.
+            // Turns the errors of the layers below into responses.
             .layer(HandleErrorLayer::new(async |error| refuse(&error)))
             .layer(PermitLayer::until_body_end(tenants).options(at_once.clone()))
             .layer(PermitLayer::until_body_end(all).options(at_once)),

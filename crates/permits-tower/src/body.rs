@@ -12,13 +12,13 @@ use crate::held::Held;
 pin_project! {
     /// A body that holds a permit until it has ended, failed, or is dropped.
     ///
-    /// The permit is released with the last frame, so before a slow receiver has read what is buffered. If
-    /// the permit is lost before, the body ends with [`PermitError::Lost`], and the rest of the inner body is
-    /// dropped.
+    /// The permit is released with the last frame, which is before a slow receiver has read what is buffered.
+    /// If the permit is lost before that, the body ends with [`PermitError::Lost`], and the rest of the inner
+    /// body is dropped.
     #[derive(Debug)]
     #[must_use = "a body that is dropped releases its permit"]
     pub struct PermitBody<B> {
-        // Before the permit: what the body protects ends first.
+        // The body is dropped before the permit: what the permit protects ends first.
         #[pin]
         body: Option<B>,
         held: Option<Held>,
@@ -26,7 +26,7 @@ pin_project! {
 }
 
 impl<B: Body> PermitBody<B> {
-    /// The body, which holds `held`. A body that has ended already holds nothing.
+    /// Makes a body that holds `held`. If the body has already ended, the permit is released now.
     pub(crate) fn new(body: B, held: Held) -> Self {
         let held = Some(held).filter(|_| !body.is_end_stream());
         Self { body: Some(body), held }

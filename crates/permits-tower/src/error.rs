@@ -59,7 +59,7 @@ pub enum PermitError {
 }
 
 impl PermitError {
-    /// Returns true if the same request may succeed later: also after a loss.
+    /// Returns true if the same request may succeed later. That is so after a loss, too.
     pub fn is_not_now(&self) -> bool {
         match self {
             Self::Acquire { source, .. } => source.is_not_now(),
@@ -70,8 +70,8 @@ impl PermitError {
         }
     }
 
-    /// The error of the service behind a layer. That of another permit layer stays as it is, so that layers
-    /// of a tenant and of all tenants fail alike.
+    /// Makes the error of the service behind a layer. If that is another permit layer, its error stays as it
+    /// is, so that the layers of a tenant and of all tenants fail alike.
     pub(crate) fn service(error: impl Into<BoxError>) -> Self {
         error.into().downcast().map_or_else(Self::Service, |error| *error)
     }

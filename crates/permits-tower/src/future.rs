@@ -1,4 +1,4 @@
-//! The futures of the services. A response that is in work holds its permit, and ends with it.
+//! The futures of the services. A request in work holds its permit; if the permit is lost, the work ends.
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +22,7 @@ pin_project! {
     #[derive(Debug)]
     pub(crate) enum Running<F> {
         Called {
-            // Before the permit: the work ends first.
+            // The call is dropped before the permit: the work ends first.
             #[pin]
             response: F,
             held: Option<Held>,
@@ -77,8 +77,8 @@ pin_project! {
     /// and holds the permit meanwhile.
     ///
     /// # Cancel safety
-    /// Dropped while it waits, it leaves the line. Dropped later, it drops the future of the inner service
-    /// and releases the permit.
+    /// If you drop it while it waits, the request leaves the line. If you drop it later, it drops the future
+    /// of the inner service and releases the permit.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, Request, H>
     where
@@ -172,7 +172,7 @@ pin_project! {
     /// reserved permit.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it drops the future of the inner service and releases the permit.
+    /// If you drop it before it is ready, it drops the future of the inner service and releases the permit.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless polled"]
     pub struct ReserveFuture<F, H> {

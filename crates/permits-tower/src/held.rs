@@ -10,13 +10,13 @@ use permits::{Lost, Permit};
 use crate::error::PermitError;
 use crate::load::Counted;
 
-/// The permit of a request, until it is dropped. A [`Hold`](crate::Hold) gets it with the response.
+/// The permit of a request, until this is dropped. A [`Hold`](crate::Hold) gets it with the response.
 ///
-/// Without a permit, if the [line](crate::Lines) of the request was `None`.
+/// It has no permit if the [line](crate::Lines) of the request was `None`.
 #[must_use = "a permit that is dropped is released"]
 pub struct Held {
     permit: Option<Watched>,
-    /// After the permit: a request counts until its permit is released.
+    /// This is dropped after the permit: a request counts until its permit is released.
     _counted: Counted,
 }
 
@@ -40,7 +40,7 @@ impl Held {
         self.permit.as_ref().map(|watched| &watched.permit)
     }
 
-    /// Ready with the error when the permit is lost. Never ready without a permit.
+    /// Ready with the error when the permit is lost. Never ready if there is no permit.
     pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<PermitError> {
         let Some(Watched { permit, lost }) = &mut self.permit else { return Poll::Pending };
         // If the deadline has passed, this signals the loss, before the timer does.
@@ -49,7 +49,7 @@ impl Held {
         Poll::Ready(lost_error(permit, context))
     }
 
-    /// The permit, if it is held now.
+    /// Returns this, if the permit is held now.
     pub(crate) fn still_held(self) -> Result<Self, PermitError> {
         match self.permit() {
             Some(permit) if !permit.is_held() => {
@@ -60,11 +60,11 @@ impl Held {
     }
 }
 
-/// The error of a permit that is lost.
+/// The error for a permit that is lost.
 fn lost_error(permit: &Permit, context: &mut Context<'_>) -> PermitError {
     let reason = match pin!(permit.lost()).poll(context) {
         Poll::Ready(reason) => reason,
-        // Another thread has ended it, and is about to signal the reason.
+        // Another thread has ended the permit, and is about to signal the reason.
         Poll::Pending => Lost::Gone,
     };
     PermitError::Lost { semaphore: permit.semaphore().into(), reason }

@@ -2,8 +2,8 @@
 
 use crate::held::Held;
 
-/// Decides how long the permit of a request is held: as long as what it makes of the response keeps the
-/// [`Held`].
+/// Decides how long the permit of a request is held. Your `hold` gets the response and the [`Held`]; the
+/// permit lasts for as long as something keeps the [`Held`].
 ///
 /// # Examples
 /// A reader of rows that holds the permit until it is dropped:
@@ -44,7 +44,7 @@ use crate::held::Held;
 /// # }
 /// ```
 pub trait Hold<Response> {
-    /// The response with its permit, or without it.
+    /// The response together with its permit, or alone.
     type Response;
 
     /// Stores `held` with the response, or drops it.

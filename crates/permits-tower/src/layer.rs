@@ -14,7 +14,7 @@ use crate::service::PermitService;
 
 /// A layer that holds a permit for each request.
 ///
-/// The lines are a [`Semaphore`] for all requests, or a [`Keyed`](crate::Keyed) by request.
+/// `lines` is a [`Semaphore`] for all requests, or a [`Keyed`](crate::Keyed), which chooses a line for each.
 ///
 /// # Examples
 /// A client of an API that takes 20 requests at once, from all hosts, until their responses are read:
@@ -54,8 +54,8 @@ pub struct PermitLayer<L, H> {
 impl<L> PermitLayer<L, UntilResponse> {
     /// Holds the permit until the future of the call is ready.
     ///
-    /// A response that is a stream continues without a permit: hold it
-    /// [until the body has ended](PermitLayer::until_body_end), or by a [`Hold`](crate::Hold) of your own.
+    /// If the response is a stream, it continues without a permit. Hold the permit [until the body has
+    /// ended](PermitLayer::until_body_end) then, or by a [`Hold`](crate::Hold) of your own.
     pub fn until_response(lines: L) -> Self {
         Self::holding(lines, UntilResponse)
     }
@@ -76,11 +76,11 @@ impl<L, H> PermitLayer<L, H> {
         Self { lines, options: AcquireOptions::new(), hold }
     }
 
-    /// The options of each acquisition: a wait limit, a weight, a label. [`AcquireOptions::new`] unless set,
-    /// which waits in line without limit.
+    /// Sets the options of each acquisition, such as a wait limit, a weight or a label. Unless set, they are
+    /// [`AcquireOptions::new`], which waits in line without limit.
     ///
-    /// A [holder](AcquireOptions::holder) that is set here has one permit: its next request is refused
-    /// meanwhile.
+    /// If you set a [holder](AcquireOptions::holder) here, it has one permit at a time: its next request is
+    /// refused meanwhile.
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = options;
         self
@@ -88,13 +88,13 @@ impl<L, H> PermitLayer<L, H> {
 }
 
 impl<L: Keeps, H> PermitLayer<L, H> {
-    /// Keeps permits, in each line of the layer: one that is released while no request waits stays with the
-    /// client for `idle`, at most a third of its lease, and is granted to the next request of the line
-    /// without a call to the store. With [`Duration::ZERO`] nothing is kept. Unless set, each line keeps as
-    /// the semaphore or the client of the layer does.
+    /// Keeps permits, in each line of the layer: a permit that is released while no request waits stays with
+    /// the client for `idle`, at most a third of its lease, and is granted to the next request of the line
+    /// without a call to the store. [`Duration::ZERO`] keeps no permits. Unless set, each line keeps permits
+    /// as the semaphore or the client of the layer does.
     ///
-    /// [`Semaphore::keep`] has the conditions. Among others, a holder or `at_least` in the options excludes
-    /// keeping.
+    /// [`Semaphore::keep`] lists the conditions. For example, no permit is kept if the options have a holder
+    /// or `at_least`.
     ///
     /// # Examples
     /// ```
@@ -122,8 +122,8 @@ impl<L: Keeps, H> PermitLayer<L, H> {
 }
 
 impl<H> PermitLayer<Semaphore, H> {
-    /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. The permit of a service that
-    /// is ready is held for a request to come, so use it where a service is called as soon as it is ready.
+    /// Acquires in `poll_ready`, in place of the call: see [`ReserveService`]. A service that is ready holds
+    /// a permit although it has no request yet. So use this where a service is called as soon as it is ready.
     pub fn reserve(self) -> ReserveLayer<H> {
         ReserveLayer { layer: self }
     }
@@ -137,7 +137,8 @@ impl<S, L: Clone, H: Clone> Layer<S> for PermitLayer<L, H> {
     }
 }
 
-/// A layer that reserves a permit when its service is polled for readiness. Made by [`PermitLayer::reserve`].
+/// A layer that reserves a permit when its service is polled for readiness. [`PermitLayer::reserve`] makes
+/// it.
 ///
 /// # Examples
 /// The permit is reserved before there is a request:

@@ -31,13 +31,13 @@
 //!
 //! # When it waits
 //!
-//! [`PermitService`] acquires in the future of the call. Before that a service that is ready holds nothing,
-//! which matters more than it does with a limit of one process: a permit that is reserved for a request to
-//! come is one less for all hosts. The request can choose its line, with [`Keyed`].
+//! [`PermitService`] acquires in the future of the call. Before that, a service that is ready holds nothing.
+//! This matters more than with a limit of one process, because a permit that is reserved for a request to
+//! come is missing on all hosts. The request can choose its line, with [`Keyed`].
 //!
-//! [`ReserveService`], made by [`PermitLayer::reserve`], acquires in `poll_ready`. So the caller waits before
-//! it has a request in hand, and a balancer or a load shedder sees that the service is not ready. All
-//! requests have one line.
+//! [`ReserveService`], which [`PermitLayer::reserve`] makes, acquires in `poll_ready`. So the caller waits
+//! before it has a request in hand, and a balancer or a load shedder sees that the service is not ready. All
+//! requests share one line.
 //!
 //! # How long it holds
 //!
@@ -50,10 +50,10 @@
 //! # If the permit is lost
 //!
 //! Another request may then be granted its units, so the work ends: the future of the call is dropped at its
-//! current await, and the call fails with [`PermitError::Lost`]; a body that has begun ends with this error,
+//! current await, and the call fails with [`PermitError::Lost`]. A body that has begun ends with this error,
 //! so that the receiver sees that it is not complete. A permit is lost if the store cannot be reached for
-//! most of a lease, if an operator revokes it, or if the client is closed: close the client after the server
-//! has ended.
+//! most of a lease, if an operator revokes it, or if the client is closed. So close the client after the
+//! server has ended.
 //!
 //! # Features
 //!

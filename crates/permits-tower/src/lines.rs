@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use permits::{Acquire, AcquireError, AcquireOptions, Client, InvalidInput, Limit, Semaphore};
 
-/// The most semaphores of which a [`Keyed`] has the handle.
+/// How many handles of semaphores a [`Keyed`] keeps.
 const HANDLES: usize = 1024;
 
 /// Chooses the line in which a request waits: a [`Semaphore`] for all requests, or a [`Keyed`] by request.
@@ -24,7 +24,7 @@ pub(crate) mod sealed {
 
     /// Starts the acquisition of a request.
     pub trait Acquires<Request> {
-        /// Returns `None` if the request needs no permit. `options` are those of the layer.
+        /// Returns `None` if the request needs no permit. `options` are the options of the layer.
         fn acquire(&self, request: &Request, options: &AcquireOptions) -> Option<Started>;
     }
 
@@ -56,8 +56,8 @@ impl sealed::Keeps for Semaphore {
     }
 }
 
-/// The line of a request: the name of its semaphore, and what differs from the other lines. Made of the name
-/// alone by `From`.
+/// The line of a request: the name of its semaphore, and what differs from the other lines. `From` makes it
+/// from a name.
 #[derive(Debug, Clone)]
 pub struct Line {
     name: String,
@@ -67,33 +67,33 @@ pub struct Line {
 }
 
 impl Line {
-    /// The line of this name (1–200 bytes of printable UTF-8), with the limit of the [`Keyed`] and the
-    /// options of the layer.
+    /// Names the line (1–200 bytes of printable UTF-8). It has the limit of the [`Keyed`] and the options of
+    /// the layer.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), limit: None, options: None, lane: None }
     }
 
-    /// Another limit than that of the other lines.
+    /// Sets a limit that differs from the limit of the [`Keyed`].
     #[must_use]
     pub fn limit(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
         self
     }
 
-    /// The options of this request, in place of those of the layer: another weight, another wait limit, a
-    /// label.
+    /// Sets the options of this request, in place of the options of the layer: for example another weight,
+    /// another wait limit, or a label.
     #[must_use]
     pub fn options(mut self, options: AcquireOptions) -> Self {
         self.options = Some(options);
         self
     }
 
-    /// The [lane](AcquireOptions::lane) of this request in the line, and its share, 1 to 1,000. So one
-    /// semaphore serves all tenants: of those that wait, each gets units in proportion to its share.
+    /// Sets the [lane](AcquireOptions::lane) of this request in the line, and its share, 1 to 1,000. So one
+    /// semaphore serves all tenants: while several of them wait, each gets units in proportion to its share.
     ///
     /// # Examples
-    /// 20 requests at once, of all tenants together; one that has paid gets three times the units of another
-    /// while both wait:
+    /// 20 requests at once, of all tenants together. A tenant that has paid gets three times the units of
+    /// another one while both wait:
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -136,15 +136,15 @@ impl From<&str> for Line {
     }
 }
 
-/// Lines by request, such as one for each tenant.
+/// Chooses a line for each request, for example one line for each tenant.
 ///
-/// The function returns the name of the semaphore, or a [`Line`] with more. A request for which it returns
-/// `None` needs no permit: return a name of their own for requests that do not say who sent them, or they
-/// pass any limit. A name that is not valid fails the request with [`AcquireError::Invalid`].
+/// Your function returns the name of the semaphore, or a [`Line`] with more. If it returns `None`, the
+/// request needs no permit. So if a request does not say who sent it, return a name for such requests, or
+/// they pass any limit. If a name is not valid, the request fails with [`AcquireError::Invalid`].
 ///
 /// The handles of up to 1,024 semaphores stay in memory, so that a limit is declared once, and not with each
-/// request. A sender that chooses its own names can make as many semaphores as it sends requests. The store
-/// forgets each soon after its last use.
+/// request. If senders choose their own names, they can make as many semaphores as they send requests. The
+/// store forgets each soon after its last use.
 ///
 /// # Examples
 /// At most 10 requests of a tenant, 20 of a tenant that has paid for them, and 100 of all:
@@ -178,13 +178,13 @@ pub struct Keyed<F> {
     client: Client,
     limit: Limit,
     line: F,
-    /// The client's unless set.
+    /// How long to keep permits; as the client does unless set.
     keep: Option<Duration>,
     semaphores: Arc<Mutex<HashMap<(String, Limit), Semaphore>>>,
 }
 
 impl<F> Keyed<F> {
-    /// Lines of `client`, each with `limit` unless its [`Line`] has another.
+    /// Makes lines of `client`, each with `limit` unless its [`Line`] has another.
     pub fn new<Request, L>(client: &Client, limit: impl Into<Limit>, line: F) -> Self
     where
         F: Fn(&Request) -> Option<L>,
@@ -204,7 +204,7 @@ impl<F> Keyed<F> {
             semaphore = semaphore.keep(idle);
         }
         if semaphores.len() >= HANDLES {
-            // Those in use are made again, and declare their limit again.
+            // Handles that are still in use are made again, and declare their limit again.
             semaphores.clear();
         }
         semaphores.insert(key, semaphore.clone());
@@ -231,7 +231,7 @@ where
 
 impl<F> sealed::Keeps for Keyed<F> {
     fn keep(self, idle: Duration) -> Self {
-        // The handles of its clones keep as they did.
+        // The clones share the handles, and these keep as they did. So begin with new ones.
         Self { keep: Some(idle), semaphores: Arc::default(), ..self }
     }
 }

@@ -1,9 +1,10 @@
-//! The number of requests that a service has in work: those that wait for a permit, and those that hold one.
+//! The number of requests that a service has in work: requests that wait for a permit, and requests that hold
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The count of a service and its clones.
+/// The count that a service shares with its clones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Load(Arc<AtomicUsize>);
 

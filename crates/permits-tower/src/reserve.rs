@@ -11,22 +11,21 @@ use crate::held::Held;
 use crate::hold::Hold;
 use crate::load::Load;
 
-/// A service that reserves a permit when it is polled for readiness, for the next call. Made by
-/// [`ReserveLayer`](crate::ReserveLayer).
+/// A service that reserves a permit for the next call when it is polled for readiness.
+/// [`ReserveLayer`](crate::ReserveLayer) makes it.
 ///
-/// A service that is ready holds a permit, which no host can use until the call: poll it when there is a
-/// request. Dropped, it releases the permit, or leaves the line. A clone has no reservation.
+/// A service that is ready holds a permit, which no host can use until the call. So poll it only when there
+/// is a request. If you drop it, it releases the permit, or leaves the line. A clone has no reservation.
 ///
 /// If no permit was granted, the service is ready nevertheless, and the next call fails with the reason: an
-/// error of `poll_ready` would say that the service has failed for good. In the same way a permit that is
-/// lost while it is reserved fails the next call with [`PermitError::Lost`], before the inner service is
-/// called.
+/// error of `poll_ready` would say that the service has failed for good. If a permit is lost while it is
+/// reserved, the next call fails with [`PermitError::Lost`], before the inner service is called.
 ///
 /// # Errors
-/// [`PermitError`], also for the errors of the inner service.
+/// [`PermitError`], which also has the errors of the inner service.
 ///
 /// # Panics
-/// If it is called without having been ready.
+/// If you call it before it is ready.
 #[derive(Debug)]
 pub struct ReserveService<S, H> {
     inner: S,
@@ -65,7 +64,7 @@ impl<S, H> ReserveService<S, H> {
         &mut self.inner
     }
 
-    /// The inner service. A reservation is released.
+    /// The inner service. If a permit is reserved, it is released.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -95,7 +94,8 @@ where
     type Future = ReserveFuture<S::Future, H>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), PermitError>> {
-        // The inner service first: what it reserves is of this process, and a permit is of all hosts.
+        // Poll the inner service first: what it reserves belongs to this process, but a permit is shared by
+        // all hosts.
         if let Err(error) = ready!(self.inner.poll_ready(context)) {
             self.reservation = None;
             return Poll::Ready(Err(PermitError::service(error)));

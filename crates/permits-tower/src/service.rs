@@ -13,14 +13,14 @@ use crate::hold::Hold;
 use crate::lines::{Lines, Started};
 use crate::load::Load;
 
-/// A service that holds a permit for each request, acquired in the future of the call. Made by
-/// [`PermitLayer`](crate::PermitLayer).
+/// A service that holds a permit for each request, acquired in the future of the call.
+/// [`PermitLayer`](crate::PermitLayer) makes it.
 ///
-/// It is ready when the inner service is. The ready inner service moves into the future of the call, and a
-/// clone takes its place. A service that is ready, or cloned, holds no permit.
+/// The service is ready when the inner service is. The ready inner service moves into the future of the call,
+/// and a clone takes its place. A service that is ready, or cloned, holds no permit.
 ///
 /// # Errors
-/// [`PermitError`], also for the errors of the inner service.
+/// [`PermitError`], which also has the errors of the inner service.
 #[derive(Debug, Clone)]
 pub struct PermitService<S, L, H> {
     inner: S,
@@ -73,7 +73,7 @@ where
 
     fn call(&mut self, request: Request) -> Self::Future {
         let clone = self.inner.clone();
-        // The one that was polled ready, and not its clone.
+        // Use the service that was polled ready, not its clone.
         let mut service = mem::replace(&mut self.inner, clone);
         let (counted, hold) = (self.load.count(), self.hold.clone());
         let running = match self.lines.acquire(&request, &self.options) {

@@ -15,14 +15,14 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::fixture::{semaphore, settles, within};
 
-/// This body behind the layer.
+/// Puts this body behind the layer.
 async fn guarded<B: http_body::Body>(exports: &Semaphore, body: B) -> PermitBody<B> {
     let body = Mutex::new(Some(body));
     let service = tower::service_fn(|(): ()| {
         let body = body.lock().expect("no panic").take().expect("one request");
         async { Ok::<_, Infallible>(Response::new(body)) }
     });
-    // A service that is called once has no clone.
+    // The service can be called only once, and has no clone, so it is reserved.
     let service = PermitLayer::until_body_end(exports.clone()).reserve().layer(service);
     within(service.oneshot(())).succeeds().await.into_body()
 }
@@ -59,7 +59,7 @@ async fn the_last_frame_releases() {
     assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
     let frame = within(body.frame()).await.expect("it has not ended").expect("it has not failed");
     assert_eq!(frame.into_data().ok(), Some(Bytes::from("all")));
-    // A server does not poll a body that says that it has ended.
+    // The body says that it has ended, and then a server does not poll it.
     assert!(body.is_end_stream());
     settles(&exports, 0, 0).await;
 }

@@ -103,7 +103,7 @@ async fn the_inner_service_that_was_ready_is_the_one_that_is_called() {
 async fn tenants_wait_in_lines_of_their_own() {
     let (client, _) = semaphore("tenants", 1).await;
     let (service, mut handle) = inner();
-    // Tenants by the last digit; requests of the operator need no permit.
+    // The last digit names the tenant; requests of the operator need no permit.
     let tenants = Keyed::new(&client, 1, |request: &u32| {
         let line = Line::new(format!("tenant-{}", request % 10));
         (*request < 100).then(|| {
@@ -143,7 +143,7 @@ async fn tenants_wait_in_lines_of_their_own() {
 async fn lanes_of_one_line_take_turns() {
     let (client, exports) = semaphore("lanes", 1).await;
     let (service, mut handle) = inner();
-    // Tenants by the last digit; tenant 3 has paid.
+    // The last digit names the tenant; tenant 3 has paid.
     let lines = Keyed::new(&client, 1, |request: &u32| {
         let tenant = request % 10;
         Some(Line::new("exports").lane(format!("tenant-{tenant}"), if tenant == 3 { 10 } else { 1 }))
@@ -213,7 +213,7 @@ async fn errors_of_the_inner_service_pass_unchanged() {
     let PermitError::Service(error) = error else { panic!("not of the service: {error:?}") };
     assert_eq!(error.downcast::<std::io::Error>().expect("it is the same").to_string(), "broken");
 
-    // The refusal of the layer below is as that of the layer itself.
+    // The layer below refuses with the same error as the layer itself.
     let held = all.acquire().succeeds().await;
     let error = within(service.oneshot(1)).await.expect_err("it is held");
     assert!(matches!(&error, PermitError::Acquire { semaphore, .. } if semaphore == "all"), "{error:?}");

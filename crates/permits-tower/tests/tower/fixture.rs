@@ -26,7 +26,7 @@ pub(crate) async fn next(handle: &mut Handle<u32, u32>) -> (u32, SendResponse<u3
     next.expect("the service is alive")
 }
 
-/// Awaits within the limit.
+/// Awaits the future, within the time limit of the tests.
 #[track_caller]
 pub(crate) fn within<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();

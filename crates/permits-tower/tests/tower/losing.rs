@@ -29,7 +29,7 @@ async fn in_work(exports: &permits::Semaphore) -> InWork {
             pending::<Result<(), Infallible>>().await
         }
     });
-    // A service that is called once has no clone: it is reserved.
+    // The service can be called only once, and has no clone, so it is reserved.
     let layer = PermitLayer::until_response(exports.clone()).options(AcquireOptions::new().holder("worker"));
     let call = tokio::spawn(layer.reserve().layer(service).oneshot(()));
     within(on_begin).await.expect("it is called");

@@ -12,7 +12,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::fixture::{semaphore, settles, within};
 
-/// The refusal of a request, with these options.
+/// Makes a request with these options, and returns its refusal.
 async fn refusal(exports: &Semaphore, options: AcquireOptions) -> AcquireError {
     let called = |(): ()| -> Ready<Result<(), Infallible>> { unreachable!("no permit, so it is not called") };
     let service = tower::service_fn(called);

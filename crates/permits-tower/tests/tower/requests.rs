@@ -14,7 +14,7 @@ async fn every_option_arrives_at_the_store() {
     let client =
         Client::builder(format!("{}?recovery=off", server.url())).label("").connect().succeeds().await;
     for (number, row) in requests.options.iter().enumerate() {
-        // The others stay in the client.
+        // Other rows never leave the client.
         let Effect::Arrives(expected) = &row.effect else { continue };
         for reserves in [false, true] {
             let name = format!("{number}/{reserves}");

@@ -101,7 +101,7 @@ async fn a_tenant_has_two_bodies_in_work_on_all_hosts_together() {
     settles(&hosts.line("acme"), 1, 0).await;
     let (third, third_body) = hosts.served(0, "acme").await;
 
-    // A receiver that hangs up releases as well.
+    // A receiver that hangs up releases its permit, too.
     drop((second, third, other, third_body, other_body));
     for tenant in ["acme", "zeta"] {
         settles(&hosts.line(tenant), 0, 0).await;
