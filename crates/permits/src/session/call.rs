@@ -20,7 +20,7 @@ pub(super) struct Call {
 pub(super) struct SentCall {
     pub(super) semaphore: Name,
     pub(super) sent_at: Moment,
-    /// The end of its timeout: without a result by then, the call has failed.
+    /// The call has failed if there is no result by then.
     pub(super) until: Moment,
     pub(super) kind: CallKind,
 }
@@ -29,11 +29,11 @@ pub(super) struct SentCall {
 pub(super) enum CallKind {
     Acquire(Vec<RequestKey>),
     Release(Vec<(Moment, PendingRelease)>),
-    /// Each with the version of its lease.
+    /// Renew these requests, each with the version of its lease.
     Renew(Vec<(RequestKey, u32)>),
-    /// Renew what was granted, and ask the replicas for it.
+    /// Renew these grants, and ask the replicas whether they have them.
     Confirm(Vec<RequestKey>),
-    /// Find out what keeps the requests out whose time is up.
+    /// Find out what keeps requests out that have timed out.
     Inspect,
     /// A call that is not batched.
     Single(Box<SingleCall>),

@@ -1,7 +1,8 @@
 //! The callers' side of a session: the messages that they send to the engine, and the permits that they get.
 //!
-//! Each message but the withdrawing ones brings the channel for its reply. A receiver may be dropped at any
-//! time: sending then fails, and a permit that was on its way is dropped, which releases it.
+//! Each message carries the channel for its reply, except those that withdraw a request. The caller may drop
+//! its receiver at any time: sending the reply then fails, and a permit that was on its way is dropped, which
+//! releases it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -35,27 +36,27 @@ pub(crate) enum Message {
         semaphore: Name,
         release: PendingRelease,
     },
-    /// Hold it on other terms, from the next renewal on.
+    /// Hold the permit on other terms, from the next renewal on.
     ChangeTerms {
         semaphore: Name,
         request: RequestId,
         change: TermsChange,
     },
-    /// Renew now, once.
+    /// Renew the permit now, once.
     Renew {
         semaphore: Name,
         request: RequestId,
         answer: Answer<(), RenewError>,
     },
-    /// Let a grant that counts for some time count from now on, and answer when the store has that.
+    /// Let the grant of a permit with `at_least` count from now on, and answer once the store knows.
     CountAnew {
         semaphore: Name,
         request: RequestId,
-        /// The time after which a call that fails is not sent again, if that is before the store timeout.
+        /// A failed call is not sent again after this time, even if the store timeout is longer.
         within: Option<Duration>,
         answer: Answer<(), AcquireError>,
     },
-    /// Another process takes over: neither renew nor release any more.
+    /// Another process takes the permit over: neither renew nor release it any more.
     HandOver {
         semaphore: Name,
         request: RequestId,
@@ -77,14 +78,16 @@ pub(crate) enum Message {
     List {
         answer: Answer<Vec<Name>, AdminError>,
     },
-    /// Release everything, and end. Without a caller: the last client and the last permit were dropped.
+    /// Release everything, and end the session. No caller waits if the session ends because its last client
+    /// and its last permit were dropped.
     Close {
         answer: Option<Answer<(), CloseError>>,
     },
 }
 
 impl Message {
-    /// Replies in place of the engine, which has ended or is another process's. To be called under no lock.
+    /// Replies in place of the engine, which has ended or belongs to another process. Call this under no
+    /// lock.
     pub(super) fn refuse(self, ended: Ended) {
         match self {
             Self::Acquire(_, answer) => reply(answer, Err(ended.into())),
@@ -102,7 +105,7 @@ impl Message {
                     Ended::Forked | Ended::SessionFailed => Err(ended.into()),
                 },
             ),
-            // A permit that was lost by the closing has the reason.
+            // If the closing lost the permit, the permit knows why.
             Self::Renew { .. }
             | Self::ChangeTerms { .. }
             | Self::Cancel { .. }
@@ -129,18 +132,18 @@ pub(crate) struct PendingRelease {
     pub(crate) request: RequestKey,
     /// The store drops the entry on its own once this lease has passed.
     pub(crate) lease: Duration,
-    /// The last token that was used of a grant that was kept.
+    /// The last token that the session gave out for the permit, if it kept it and granted it again.
     pub(crate) last_token: Option<u64>,
-    /// The units that its grant counts for, if they were corrected.
+    /// The units that the grant counts for, if the holder has corrected them.
     pub(crate) counted: Option<u32>,
     /// An earlier release of this request was sent and not answered. If the store does not know the request,
-    /// that may be why.
+    /// that release may have been executed.
     pub(crate) sent_before: bool,
     pub(crate) answer: Option<Answer<(), ReleaseError>>,
 }
 
 impl PendingRelease {
-    /// As the store gets it.
+    /// The request for the store.
     pub(super) fn to_request(&self) -> ReleaseRequest {
         ReleaseRequest { last_token: self.last_token, counted: self.counted, ..self.request.clone().into() }
     }
@@ -151,14 +154,14 @@ pub(super) trait Port: Send + Sync {
     /// Sends a message. If the engine has ended, the message is refused.
     fn send(&self, message: Message);
 
-    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if they were
-    /// kept for that: then [`Port::flush`] is due when the tasks that are ready have run.
+    /// Sends a message whose requests may travel with the requests of other ready tasks. Returns true if they
+    /// were kept for that: then [`Port::flush`] is due when the tasks that are ready have run.
     fn gather(&self, message: Message) -> bool;
 
     /// Sends what was gathered.
     fn flush(&self);
 
-    /// The reason why a reply does not come.
+    /// Returns why no reply comes.
     fn ended(&self) -> Ended;
 }
 
@@ -204,7 +207,7 @@ impl From<Arc<Shared>> for Session {
 }
 
 impl Session {
-    /// A session whose messages go to the port that is made of a reference to it.
+    /// Makes a session that sends its messages to the port which `port` makes.
     pub(super) fn new(config: Config, port: impl FnOnce(&Weak<Shared>) -> Arc<dyn Port>) -> Self {
         let (requests, declarations, shelves) = Default::default();
         let process = Process::current();
@@ -229,8 +232,8 @@ impl Session {
         self.shared.process
     }
 
-    /// The metrics of a semaphore, registered now if they are not yet. Calls the recorder. In a forked child
-    /// there are none: their locks are the parent's.
+    /// The metrics of a semaphore, registered now if they are not yet: this calls the program's recorder. A
+    /// forked child gets empty ones, because the locks are the parent's.
     pub(crate) fn meters(&self, semaphore: &Name) -> SemaphoreMeters {
         let registered = || self.shared.config.meters.semaphore(semaphore.as_str());
         if self.is_forked() { Default::default() } else { registered() }
@@ -244,18 +247,18 @@ impl Session {
         self.shared.declarations.shared(semaphore, first)
     }
 
-    /// The shelf of a semaphore. That of a forked child is its own and stays empty: the locks are the
+    /// The shelf of a semaphore. A forked child gets a new, empty shelf each time, because the locks are the
     /// parent's.
     pub(crate) fn shelf(&self, semaphore: &Name) -> Arc<Shelf> {
         if self.is_forked() { Arc::default() } else { self.shared.shelves.shared(semaphore) }
     }
 
-    /// The usual lease.
+    /// The lease of acquisitions that set none.
     pub(crate) fn lease(&self) -> Duration {
         self.shared.config.lease
     }
 
-    /// The time, by the clock that measures its leases.
+    /// The time, by the clock that measures leases.
     pub(crate) fn now(&self) -> Moment {
         self.shared.config.clock.now()
     }
@@ -265,7 +268,7 @@ impl Session {
         &self.shared.config.label
     }
 
-    /// The time for which semaphores keep permits that are not used, unless they have one of their own.
+    /// How long semaphores keep an unused permit, unless they set a time of their own.
     pub(crate) fn keep(&self) -> Duration {
         self.shared.config.keep
     }
@@ -282,7 +285,7 @@ impl Session {
         self.shared.process.is_forked()
     }
 
-    /// Sends a message whose requests may travel with those of other ready tasks. Returns true if
+    /// Sends a message whose requests may travel with the requests of other ready tasks. Returns true if
     /// [`Session::flush`] is due when these tasks have run.
     pub(super) fn gather(&self, message: Message) -> bool {
         if self.is_forked() {
@@ -299,23 +302,23 @@ impl Session {
         }
     }
 
-    /// The reason why a reply does not come.
+    /// Returns why no reply comes.
     pub(crate) fn ended(&self) -> Ended {
         if self.is_forked() { Ended::Forked } else { self.shared.port.ended() }
     }
 
-    /// The id of another request.
+    /// Makes the id of a new request.
     pub(crate) fn new_request(&self) -> RequestId {
         let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.config.session.request(number)
     }
 
-    /// The origin of another change by an operator.
+    /// Makes the origin of a new change by an operator.
     pub(crate) fn new_change(&self) -> ChangeOrigin {
         ChangeOrigin { request: self.new_request(), by: self.shared.config.author.clone() }
     }
 
-    /// The names of another request, for this holder; without one, for a holder that is unique.
+    /// Makes the holder and the id of a new request. If `holder` is `None`, the holder gets a unique name.
     pub(crate) fn new_names(&self, holder: Option<Holder>) -> (Holder, RequestId) {
         let (request, process) = (self.new_request(), &self.shared.config.process);
         let unique = || Holder::new(&format!("{process}/{request}")).expect("it is short and plain");
@@ -349,7 +352,7 @@ impl Session {
         receiver.await.unwrap_or_else(lost)
     }
 
-    /// Lets the grant of a permit count from now on, and returns when the store has that, or the permit is
+    /// Lets the grant of a permit count from now on. Returns when the store knows, or when the permit is
     /// lost.
     pub(crate) async fn count_anew(
         &self,
@@ -362,7 +365,7 @@ impl Session {
         receiver.await.map_err(|_| permit.loss().unwrap_or(Lost::Gone))
     }
 
-    /// Changes the terms of a permit. A renewal takes them to the store.
+    /// Changes the terms of a permit. The next renewal tells the store.
     pub(crate) fn change_terms(&self, permit: &PermitState, change: TermsChange) {
         permit.note_other_terms();
         let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
@@ -370,14 +373,14 @@ impl Session {
     }
 }
 
-/// A granted permit, with its caller or on the way there. Dropped, it is released.
+/// A granted permit, with its caller or on the way there. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct PermitGuard {
     pub(crate) state: HeldPermit,
     session: Session,
-    /// Set if it may be kept.
+    /// Set if the session may keep the permit.
     keep: Option<Keep>,
-    /// It was released or handed over: nothing is left to do on drop.
+    /// The permit was released or handed over: nothing is left to do on drop.
     released: bool,
 }
 
@@ -386,12 +389,12 @@ impl PermitGuard {
         Self { state: state.into(), session, keep, released: false }
     }
 
-    /// Its state, and its session, for an operation that outlives the borrow.
+    /// The state and the session of the permit, for an operation that outlives the borrow.
     pub(crate) fn parts(&self) -> (HeldPermit, Session) {
         (self.state.clone(), self.session.clone())
     }
 
-    /// Releases it to the store.
+    /// Releases the permit to the store.
     pub(crate) async fn release(mut self) -> Result<(), ReleaseError> {
         let (answer, receiver) = channel();
         let (lost, gathered) = self.release_once(Some(answer));
@@ -408,7 +411,7 @@ impl PermitGuard {
         })
     }
 
-    /// Forgets it without a release: another process holds it now.
+    /// Forgets the permit without a release: another process holds it now.
     pub(crate) fn hand_over(mut self) {
         self.released = true;
         self.state.end();
@@ -417,8 +420,8 @@ impl PermitGuard {
         self.session.send(Message::HandOver { semaphore, request });
     }
 
-    /// Keeps it for the next request of this process, if that is allowed. Returns false if it is to be
-    /// released.
+    /// Keeps the permit for the next request of this process, if that is allowed. If this returns false, the
+    /// permit has to be released.
     pub(crate) fn put_back(&mut self, now: Moment) -> bool {
         let Some(keep) = self.keep.as_ref().filter(|_| !self.state.is_forked()) else {
             return false;
@@ -431,9 +434,9 @@ impl PermitGuard {
         kept
     }
 
-    /// Sends the release, also of a permit that was lost: only now has the caller's work surely stopped, and
-    /// the store may still count it. Returns why it was lost, if it was; and whether [`Session::flush`] is
-    /// due, which it never is without a caller that waits for the answer.
+    /// Sends the release, even if the permit was lost: only now has the caller surely stopped its work, and
+    /// the store may still count the units. Returns why the permit was lost, if it was; and whether
+    /// [`Session::flush`] is due. With `answer` a flush may be due; without it never.
     fn release_once(&mut self, answer: Option<Answer<(), ReleaseError>>) -> (Option<Lost>, bool) {
         if std::mem::replace(&mut self.released, true) {
             return (None, false);
@@ -443,7 +446,7 @@ impl PermitGuard {
             // The parent holds it.
             return (Some(Lost::Forked), false);
         }
-        // Whether it is lost is decided now, at the latest.
+        // If nobody has noticed yet that the deadline has passed, this check decides that the permit is lost.
         let now = state.now();
         if let Check::Expired = state.check(now) {
             state.signal_loss();
@@ -479,7 +482,7 @@ impl Drop for PermitGuard {
     }
 }
 
-/// The outcome of calls that were in flight when the engine panicked.
+/// The error for calls that were in flight when the engine panicked.
 fn session_failed() -> StoreError {
     StoreError::NoAnswer { reason: Ended::SessionFailed.to_string() }
 }

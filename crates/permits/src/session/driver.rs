@@ -1,10 +1,10 @@
 //! The driver: the engine behind a lock, and the store that its requests go to.
 //!
-//! A caller steps the engine, and so does a permit that is dropped, a task of the store that has replies, and
-//! the session's thread when a time has come. Under the lock the engine decides, and its requests are handed
-//! to the store, which writes them without blocking: so they are written in the order in which they were
-//! asked for. When the lock is free again, callers are answered ([`outbox`](super::outbox)): nothing of the
-//! program's runs under it.
+//! Four parties step the engine: a caller, a permit that is dropped, a task of the store that has replies,
+//! and the session's thread when a time has come. Under the lock the engine decides, and its requests are
+//! handed to the store, which writes them without blocking: so they are written in the order in which they
+//! were asked for. Callers are answered ([`outbox`](super::outbox)) when the lock is free again, so that no
+//! code of the program runs under it.
 
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,14 +30,14 @@ use crate::store::Address;
 use crate::sys::background::spawn_with_runtime;
 use permits_store::{Report, Request, Sink, Store, StoreError, StoreOptions, open};
 
-/// The timeout of one step of a list, and the pause before a retry.
+/// The timeout of one step when semaphores are listed, and the pause before a retry.
 const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 const LIST_RETRY: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct Driver {
     state: Mutex<State>,
-    /// Wakes the session's thread: a time that is earlier than it knows, or the end.
+    /// Wakes the session's thread: there is an earlier time than it knows, or the session ends.
     wake: Notify,
     meters: SessionMeters,
 }
@@ -50,19 +50,19 @@ pub(super) struct State {
     /// The calls in flight, by the number of their request.
     calls: Map<u64, SentCall>,
     requests: u64,
-    /// No call in flight times out before then.
+    /// Calls in flight cannot time out before this moment.
     overdue_at: Option<Moment>,
     /// When the session's thread checks the time; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
     answering: Answering,
-    /// A caller has sent something since the thread last looked.
+    /// A caller has sent something since the session's thread last looked.
     active: bool,
     ended: Option<Ended>,
 }
 
 struct Open {
     store: Arc<dyn Store>,
-    /// The session's own.
+    /// The runtime of the session's thread.
     runtime: Handle,
 }
 
@@ -108,7 +108,7 @@ impl Driver {
         (session, made.expect("it was just made"))
     }
 
-    /// Begins to use the store, once it is open. Must be called on the session's runtime.
+    /// Begins to use the store, now that it is open. Call this on the session's runtime.
     pub(super) fn open(&self, store: Arc<dyn Store>) {
         self.lock().open = Some(Open { store, runtime: Handle::current() });
         self.step(Sending::AtOnce, no_input);
@@ -139,8 +139,9 @@ impl Driver {
                 Some(sleep) => drop(tokio::time::timeout(sleep, self.wake.notified()).await),
                 None => self.wake.notified().await,
             }
-            // Late by a sleep: the process was stopped or its machine suspended, and the store's connections
-            // may have died. What is sent now need not wait for its timeout to learn that.
+            // The thread woke late by at least a whole sleep: the process was stopped or its machine
+            // suspended, and the store's connections may have died. Tell the store, so that the next request
+            // need not wait for its timeout to find that out.
             {
                 let state = self.lock();
                 let late = sleep.is_some_and(|sleep| now + sleep + LONGEST_SLEEP < state.clock.now());
@@ -166,8 +167,8 @@ impl Driver {
         Locked(self.state.lock().unwrap_or_else(PoisonError::into_inner), Mark::new())
     }
 
-    /// Steps the engine, sends its requests, and delivers what it has decided. Returns true if requests are
-    /// left for a later step.
+    /// Steps the engine, sends its requests, and delivers its answers. Returns true if requests are left for
+    /// a later step.
     pub(super) fn step(&self, sending: Sending, input: impl FnOnce(&mut State, Moment)) -> bool {
         let mut state = self.lock();
         let stepped = catch_unwind(AssertUnwindSafe(|| {
@@ -178,7 +179,7 @@ impl Driver {
             state.send(sending, now);
         }));
         if stepped.is_err() {
-            // A fault of this crate. What the session holds ends now, not with its leases.
+            // This crate has a bug. What the session holds ends now, not when its leases end.
             let in_flight = std::mem::take(&mut state.calls);
             state.engine.abandon(in_flight);
             state.ended = Some(Ended::SessionFailed);
@@ -223,7 +224,7 @@ impl Driver {
         gathered
     }
 
-    /// Asks the engine something.
+    /// Lets a test look into the engine.
     #[cfg(test)]
     pub(super) fn engine<T>(&self, ask: impl FnOnce(&Engine) -> T) -> T {
         ask(&self.lock().engine)
@@ -247,7 +248,7 @@ impl Driver {
     }
 }
 
-/// The input of a step that is due for another reason.
+/// The input of a step that only sends what the engine has.
 fn no_input(_: &mut State, _: Moment) {}
 
 impl State {
@@ -394,7 +395,7 @@ async fn run(
     match opening {
         Ok(store) => driver.open(store),
         Err(error) => {
-            // A caller that has given up is ignored.
+            // The caller may have given up: then nobody needs the error.
             let _ = opened.send(Err(ConnectError::Store(error)));
             return None;
         }

@@ -19,13 +19,13 @@ use std::task::Poll;
 /// The calls that a step of the engine makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// All that there are.
+    /// All calls that there are to make.
     AtOnce,
-    /// All that there are; but while several callers are being answered, when they have been, with their next
-    /// requests.
+    /// All calls that there are to make. But while several callers are being answered, the calls wait until
+    /// that is done, and take the callers' next requests with them.
     AfterAnswers,
-    /// Those about a semaphore with a call in flight are left to a later step, which finds more requests to
-    /// send together: the next one, the reply to that call at the latest.
+    /// All calls except those about a semaphore that has a call in flight already. These are left to the next
+    /// step, which finds more requests to send together. It comes with the reply to that call at the latest.
     Gathering,
 }
 
@@ -34,13 +34,13 @@ pub(super) enum Sending {
 pub(super) struct Answering(bool);
 
 impl Answering {
-    /// Returns true if the requests of a step that has so many `answers` to deliver wait for those.
+    /// Returns true if a step that has this many `answers` to deliver sends its requests only after them.
     pub(super) fn delays(&self, sending: Sending, answers: usize) -> bool {
         sending != Sending::AtOnce && (self.0 || answers > 1)
     }
 
-    /// A step has so many `answers` to deliver. Returns true if it is the one that [ends](Self::end) this,
-    /// and sends what is left.
+    /// Notes that a step has this many `answers` to deliver. Returns true if that step has to
+    /// [end](Self::end) this and send what is left.
     pub(super) fn begin(&mut self, sending: Sending, answers: usize) -> bool {
         let begins = sending == Sending::AfterAnswers && answers > 1 && !self.0;
         self.0 |= begins;

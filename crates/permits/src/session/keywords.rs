@@ -6,7 +6,7 @@ use crate::error::{AcquireError, Ended, Lost};
 /// The outcome of an acquisition that was granted.
 pub(super) const GRANTED: &str = "granted";
 
-/// The outcome of an acquisition whose caller waits no longer.
+/// The outcome of an acquisition whose caller no longer waits.
 pub(super) const CANCELLED: &str = "cancelled";
 
 /// The keyword of an acquisition without a permit.

@@ -6,7 +6,7 @@ thread_local! {
     static LOCKED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Marks this thread as one that has a session locked, until it is dropped.
+/// Marks this thread as holding the lock of a session, until it is dropped.
 pub(super) struct Mark(());
 
 impl Mark {
@@ -24,7 +24,7 @@ impl Drop for Mark {
     }
 }
 
-/// Asserts that this thread has no session locked: what follows runs code of the program.
+/// Asserts that this thread holds no lock of a session, because code of the program runs next.
 pub(super) fn assert_unlocked() {
     #[cfg(debug_assertions)]
     assert!(!LOCKED.get(), "code of the program runs under the lock of a session");

@@ -10,11 +10,11 @@
 //!   together;
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches
 //!   and renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
-//! - [`sync`]: the primitives of what threads share without that lock;
+//! - [`sync`]: the primitives of the state that threads share without that lock;
 //! - [`locked`]: the assertion that no code of the program runs under the lock; [`keywords`]: the outcomes,
 //!   as events and metrics name them;
-//! - [`permit_state`]: a permit, as the engine and its holder share it, and the watchdog, which ends one
-//!   whose session is stuck.
+//! - [`permit_state`]: a permit, as the engine and its holder share it, and the watchdog, which ends a permit
+//!   when the session is stuck.
 //!
 //! Nothing here grows without bound: the engine has at most one entry for each call in progress, each permit
 //! that is held and each that was just dropped; calls in flight and batches are bounded by constants.
@@ -47,8 +47,8 @@ use crate::clock::Clock;
 use crate::observe::meters::{SemaphoreMeters, SessionMeters};
 use crate::protocol::{Holder, Label, Name, PermitTerms, Recovery, RequestId, SessionId};
 
-/// The hasher of maps. With a random seed, because names may come from the clients of the program. Without
-/// one in the tests of this crate, so that a simulation can be repeated.
+/// The hasher of maps. It has a random seed, because names may come from the clients of the program. In the
+/// tests of this crate it has none, so that a simulation can be repeated.
 #[cfg(not(test))]
 type Seeded = std::hash::RandomState;
 #[cfg(test)]
@@ -57,24 +57,24 @@ type Seeded = BuildHasherDefault<DefaultHasher>;
 type Map<K, V> = HashMap<K, V, Seeded>;
 type Set<K> = HashSet<K, Seeded>;
 
-/// The longest sleep while something is held. The clocks of timers stand still while the machine is
-/// suspended, the leases don't: this long after it wakes up, losses are reported.
+/// The longest sleep while something is held. While the machine is suspended, the clocks of timers stand
+/// still and the leases run on. So a loss is reported at most this long after the machine wakes up.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The settings of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) session: SessionId,
-    /// Host name and process id: the start of the names of holders.
+    /// Host name and process id, with which the names of holders begin.
     pub(crate) process: String,
     /// The label of acquisitions that have none of their own.
     pub(crate) label: Label,
-    /// The author of changes.
+    /// The author of the changes that operators make through this client.
     pub(crate) author: Label,
-    /// Measures leases as the store does.
+    /// Measures leases, as the store does.
     pub(crate) clock: Clock,
     pub(crate) lease: Duration,
-    /// The time for which semaphores keep permits that are not used; zero if they keep none.
+    /// How long semaphores keep unused permits; zero if they keep none.
     pub(crate) keep: Duration,
     pub(crate) recovery: Recovery,
     pub(crate) queue_max: u32,
@@ -84,13 +84,13 @@ pub(crate) struct Config {
     pub(crate) meters: SessionMeters,
 }
 
-/// The part of a request that its permit has.
+/// The part of a request that its permit keeps.
 struct Requested {
     semaphore: Name,
     holder: Holder,
     request: RequestId,
     terms: PermitTerms,
-    /// The longest time for which it is held.
+    /// The longest time for which the permit is held.
     max_hold: Option<Duration>,
     clock: Clock,
     meters: SemaphoreMeters,

@@ -1,4 +1,4 @@
-//! Decisions of the engine on their way to callers: replies, each through a channel, and losses of permits.
+//! The answers of the engine on their way to callers: replies, each through a channel, and losses of permits.
 //!
 //! A reply wakes a waker, and a loss cancels a token: both run code of the program, which may use permits of
 //! this session. So the engine, which works under the lock of the session, only collects them. The thread
@@ -36,7 +36,7 @@ pub(crate) fn channel<T, E>() -> (Answer<T, E>, oneshot::Receiver<Result<T, E>>)
     (Answer { sender, runtime: Handle::try_current().ok() }, receiver)
 }
 
-/// Replies to a caller. One that has dropped its receiver is ignored.
+/// Replies to a caller. If the caller has dropped its receiver, nothing happens.
 pub(crate) fn reply<T, E>(answer: Answer<T, E>, result: Result<T, E>) {
     let _ = answer.sender.send(result);
 }
@@ -47,7 +47,7 @@ impl<T, E> Answer<T, E> {
         self.sender.is_closed()
     }
 
-    /// The runtime on which the caller waits, if any is known.
+    /// Returns the runtime on which the caller waits, if it is known.
     pub(super) fn take_runtime(&mut self) -> Option<Handle> {
         self.runtime.take()
     }
@@ -97,8 +97,8 @@ impl Outbox {
         self.deliveries.push((None, Box::new(move || permit.signal_loss())));
     }
 
-    /// Delivers everything. To be called under no lock. `session` is the session's own runtime. Returns what
-    /// was measured, to be recorded next.
+    /// Delivers everything. Call this under no lock. `session` is the session's own runtime. Returns what was
+    /// measured, which the caller records next.
     pub(super) fn deliver(self, session: Option<&Handle>) -> Tally {
         assert_unlocked();
         deliver_all(self.deliveries, session);
@@ -136,7 +136,7 @@ fn run(deliver: Deliver) {
     let _ = catch_unwind(AssertUnwindSafe(deliver));
 }
 
-/// Makes deliveries on `runtime`, or on the session's runtime if that one does not run tasks.
+/// Makes deliveries on `runtime`, or on the session's runtime if `runtime` runs no tasks.
 fn deliver_on(runtime: &Handle, deliveries: Vec<Deliver>, session: &Handle) {
     let batch = Batch(Arc::new(Mutex::new(deliveries)));
     let late = Batch(batch.0.clone());
@@ -147,7 +147,7 @@ fn deliver_on(runtime: &Handle, deliveries: Vec<Deliver>, session: &Handle) {
     }));
 }
 
-/// Deliveries that two tasks share. The first one that ends makes them, also if it ends because its runtime
+/// Deliveries that two tasks share. The first task that ends makes them, even if it ends because its runtime
 /// shuts down.
 struct Batch(Arc<Mutex<Vec<Deliver>>>);
 

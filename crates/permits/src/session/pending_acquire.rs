@@ -20,8 +20,8 @@ use crate::observe::meters::SemaphoreMeters;
 use crate::observe::span::AcquireSpan;
 use crate::protocol::{Holder, Name, RequestId};
 
-/// An acquisition in progress. Dropped, it is withdrawn at any stage: before the reply by a message to the
-/// engine, after it because the permit in the channel releases itself.
+/// An acquisition in progress. You can drop it at any stage, which withdraws it: before the reply by a
+/// message to the engine, and after it because the permit in the channel releases itself.
 pub(crate) struct PendingAcquire {
     session: Session,
     semaphore: Name,
@@ -29,7 +29,7 @@ pub(crate) struct PendingAcquire {
     request: RequestId,
     position: Arc<Position>,
     meters: SemaphoreMeters,
-    /// From the request to the outcome.
+    /// The span from the request to the outcome.
     span: Option<AcquireSpan>,
     /// Set by [`PendingCanceller::cancel`].
     cancelled: Arc<AtomicBool>,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for PendingAcquire {
     }
 }
 
-/// Cancels an acquisition whose caller is blocked. Keeps no session alive.
+/// Cancels an acquisition whose caller is blocked. It does not keep the session alive.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingCanceller {
     session: Weak<Shared>,
@@ -68,7 +68,7 @@ impl PendingCanceller {
 
 enum Progress {
     Unsent(Box<AcquireSpec>),
-    /// Kept to travel with the requests of other tasks that are ready.
+    /// The message waits to travel with the requests of other tasks that are ready.
     Gathered(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
     Sent(oneshot::Receiver<Result<PermitGuard, AcquireError>>),
     Done,
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Progress {
 }
 
 impl PendingAcquire {
-    /// One that is not sent yet.
+    /// Makes an acquisition that is not sent yet.
     pub(crate) fn new(session: &Session, spec: AcquireSpec) -> Self {
         Self {
             session: session.clone(),
@@ -146,8 +146,8 @@ impl PendingAcquire {
         }
     }
 
-    /// Begins, together with other tasks that are ready. Returns true if it is sent by
-    /// [`PendingAcquire::send`], when they have run.
+    /// Begins the acquisition. Returns true if its request waits for those of other ready tasks: then
+    /// [`PendingAcquire::send`] has to follow when these have run.
     fn gather(&mut self) -> bool {
         match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Unsent(mut spec) => {
@@ -188,7 +188,7 @@ impl PendingAcquire {
         Poll::Ready(result)
     }
 
-    /// Returns true if it was cancelled, by its canceller.
+    /// Returns true if its canceller has cancelled it.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
@@ -199,8 +199,8 @@ impl PendingAcquire {
         self.span = Some(span);
     }
 
-    /// Reports the outcome. Calls the recorder and the subscriber of the program, under no lock. In a forked
-    /// child they are the parent's.
+    /// Reports the outcome. This calls the recorder and the subscriber of the program, so no lock is held. A
+    /// forked child reports nothing.
     fn observe(&mut self, result: &Result<PermitGuard, AcquireError>) {
         let Some(span) = self.span.take() else { return };
         if let Err(AcquireError::Ended(Ended::Forked)) = result {
@@ -225,7 +225,7 @@ impl PendingAcquire {
         }
     }
 
-    /// Sends it to a store that replies at once.
+    /// Waits for the reply of a store that replies at once.
     #[cfg(test)]
     pub(super) fn wait_here(mut self) -> Result<PermitGuard, AcquireError> {
         self.send();

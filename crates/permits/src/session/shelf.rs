@@ -1,9 +1,10 @@
-//! Permits that a session keeps for the next requests of this process: released while no request waited.
+//! Kept permits: their callers released them while no request waited, and the session keeps them for its next
+//! requests.
 //!
-//! A caller takes one from the shelf of the semaphore, and puts it back, under the shelf's own lock alone: no
-//! call, no message to the engine. The engine knows a kept permit as one that is held, and renews it. It
-//! notes on the shelf what it learns about the semaphore, and releases what is not to be kept any more
-//! ([`keeping`](crate::keeping) decides that).
+//! A caller takes a permit from the shelf of its semaphore, and puts it back, under the shelf's own lock
+//! alone: there is no call to the store and no message to the engine. To the engine a kept permit is a held
+//! one, which it renews. When the engine learns something about the semaphore, it tells the shelf, and
+//! releases what may no longer be kept ([`keeping`](crate::keeping) decides that).
 //!
 //! Invariant: a permit is on the shelf or has a holder, never both. No code of the program runs under the
 //! lock, and no other lock is taken there.
@@ -19,13 +20,14 @@ use crate::keeping::{Keeping, Notice};
 use crate::protocol::{Declaration, Name, PermitTerms};
 use crate::timing::renew_every;
 
-/// The number of shelves from which on those that are not in use are forgotten.
+/// When a session has this many shelves, it forgets those that are not in use.
 const SHELVES_MAX: usize = 1_000;
 
-/// The time within which a permit has its next token: at most two microseconds after the last one.
+/// A caller waits for a permit whose next token becomes usable within this time. Each token becomes usable at
+/// most two microseconds after the one before it.
 const NEXT_TOKEN: Duration = Duration::from_micros(3);
 
-/// See the module. One for each semaphore of a session.
+/// See the module. A session has one shelf for each semaphore.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf(Mutex<State>);
 
@@ -39,7 +41,7 @@ struct State {
 struct Kept {
     permit: Arc<PermitState>,
     declaration: Declaration,
-    /// The time of its release, if no request takes it.
+    /// When to release the permit, if no request takes it.
     until: Moment,
 }
 
@@ -54,7 +56,7 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
-    /// Keeps a permit that its holder no longer uses. Returns false if it is to be released.
+    /// Keeps a permit that its holder no longer uses. If this returns false, the permit has to be released.
     pub(super) fn put_back(&self, permit: &Arc<PermitState>, now: Moment) -> bool {
         if !permit.can_be_granted_again(now) {
             return false;
@@ -69,7 +71,7 @@ impl Keep {
         kept
     }
 
-    /// For permits with this lease: until the next renewal at most.
+    /// The same, but permits are kept until the next renewal of a permit with this lease at most.
     pub(crate) fn within(&self, lease: Duration) -> Self {
         Self { idle: self.idle.min(renew_every(lease)), ..self.clone() }
     }
@@ -80,8 +82,9 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the permit that was used last of those with this declaration that fit, and grants it
-    /// again. One whose next token is ahead of the time is used only if that of each other is.
+    /// Takes a permit with this declaration that fits, and grants it again: the one that was used last and
+    /// whose next token may be used now. If there is no such permit, takes one whose next token may be used
+    /// in a moment, and waits for that.
     pub(crate) fn take(
         &self,
         declaration: Declaration,
@@ -94,7 +97,7 @@ impl Shelf {
         {
             return None;
         }
-        // Read after the wait for the lock, in which a permit may have ended.
+        // Read the clock only now: a permit may have ended while this thread waited for the lock.
         let now = clock();
         let fits = |kept: &Kept| kept.declaration == declaration && fits(kept.permit.granted_terms());
         let ready = state.kept.iter().rposition(|kept| fits(kept) && kept.permit.has_token(now));
@@ -103,11 +106,11 @@ impl Shelf {
         let Kept { permit, .. } = state.kept.swap_remove(at);
         drop(state);
         let now = permit.await_token(now, clock);
-        // One that was lost meanwhile is granted to no request.
+        // If the permit was lost meanwhile, no request gets it.
         permit.grant_again(now).then_some(permit)
     }
 
-    /// Notes what the session has learned. Returns what is to be released.
+    /// Notes what the session has learned. Returns the permits to release.
     pub(super) fn note(&self, notice: Notice) -> Vec<Arc<PermitState>> {
         let mut state = self.lock();
         if !state.keeping.note(notice) {
@@ -116,13 +119,13 @@ impl Shelf {
         state.kept.drain(..).map(|kept| kept.permit).collect()
     }
 
-    /// Takes those that no request has taken in time.
+    /// Takes the permits that no request has taken in time.
     pub(super) fn take_idle(&self, now: Moment) -> Vec<Arc<PermitState>> {
         let mut state = self.lock();
         state.kept.extract_if(.., |kept| kept.until <= now).map(|kept| kept.permit).collect()
     }
 
-    /// Takes this one, if it is kept.
+    /// Takes this permit, if it is on the shelf.
     pub(super) fn remove(&self, permit: &Arc<PermitState>) -> bool {
         let mut state = self.lock();
         let at = state.kept.iter().position(|kept| Arc::ptr_eq(&kept.permit, permit));
@@ -134,7 +137,7 @@ impl Shelf {
         self.lock().kept.is_empty()
     }
 
-    /// The time at which the next one is to be released.
+    /// The time at which the next unused permit has to be released.
     pub(super) fn next_idle(&self) -> Option<Moment> {
         self.lock().kept.iter().map(|kept| kept.until).min()
     }

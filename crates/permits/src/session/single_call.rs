@@ -1,9 +1,9 @@
 //! Calls that are not batched: operations on a semaphore itself, a renewal that the caller asked for, an
 //! adoption.
 //!
-//! Each has a caller of its own. While the store cannot be reached they are retried until the store timeout,
-//! except a renewal: the permit has a deadline of its own. The renewal by which a grant counts anew is
-//! retried as long as its caller would wait for a permit.
+//! Each call has a caller of its own. While the store cannot be reached, calls are retried until the store
+//! timeout. A renewal is not, because the permit has a deadline of its own. The renewal by which a grant
+//! counts anew is retried for as long as its caller would wait for a permit.
 
 use std::time::Duration;
 
@@ -27,9 +27,10 @@ pub(super) struct SingleCall {
     pub(super) operation: Operation,
     pub(super) reply_to: ReplyTo,
     created_at: Moment,
-    /// An earlier try was sent and not answered. If the store does not know the subject, that may be why.
+    /// An earlier try was sent and not answered. If the store does not know the permit or semaphore, that try
+    /// may have been executed.
     sent_before: bool,
-    /// The time after which a failure is not retried, if that is before the store timeout.
+    /// Failures after this time are not retried, even if the store timeout is longer.
     within: Option<Duration>,
     retry: Retry,
     outage: Option<Outage>,
@@ -39,7 +40,7 @@ pub(super) struct SingleCall {
 pub(super) enum ReplyTo {
     Admin(Answer<Reply, AdminError>),
     Renew(RenewRequest, Answer<(), RenewError>),
-    /// A renewal that tells the store for how long a grant counts.
+    /// A renewal that tells the store how long a grant counts.
     CountAnew(RenewRequest, Answer<(), AcquireError>),
     Adopt(Box<AdoptRequest>, Answer<PermitGuard, AdoptError>),
 }
@@ -113,17 +114,17 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::Adopt(..))
     }
 
-    /// Returns true if it is the renewal by which a grant counts anew.
+    /// Returns true if this call is the renewal by which a grant counts anew.
     pub(super) fn counts_anew(&self) -> bool {
         matches!(self.reply_to, ReplyTo::CountAnew(..))
     }
 
-    /// Returns true if a failure is not retried any more.
+    /// Returns true if it is too late to retry after a failure.
     pub(super) fn is_late(&self, now: Moment) -> bool {
         self.within.is_some_and(|within| now >= self.created_at + within)
     }
 
-    /// The answers to the caller, made of those to the last try: after one without an answer, an unknown
+    /// The answers for the caller, from those to the last try. If an earlier try was not answered, an unknown
     /// permit counts as released, and an unknown semaphore as deleted.
     pub(super) fn answers(&self, last: Answers) -> Answers {
         match last {
@@ -138,8 +139,8 @@ impl SingleCall {
         }
     }
 
-    /// The adoption that it is, if the store may have executed it: in an earlier try, or in this one, which
-    /// failed with `error`.
+    /// If this call is an adoption that the store may have executed, in an earlier try or in this one, which
+    /// failed with `error`: that adoption.
     pub(super) fn possible_adoption(&self, error: Option<&StoreError>) -> Option<&AdoptRequest> {
         let is_possible = self.sent_before || error.is_some_and(StoreError::is_outcome_unknown);
         match &self.reply_to {
@@ -148,8 +149,8 @@ impl SingleCall {
         }
     }
 
-    /// Returns true if it is a change whose first try may have been executed, and so long ago that the store
-    /// may not remember it when this one arrives.
+    /// Returns true if this call is a change that the store may have made at the first try, so long ago that
+    /// it may not remember the change when the next try arrives.
     fn may_be_forgotten(&self, now: Moment) -> bool {
         let remembered = Duration::from_millis(CHANGE_RETRIED_MS).saturating_sub(CALL_TIMEOUT_MAX);
         self.sent_before && self.operation.origin().is_some() && now >= self.created_at + remembered
@@ -168,7 +169,7 @@ impl SingleCall {
     pub(super) fn fail_closed(self, outbox: &mut Outbox) {
         match self.reply_to {
             ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
-            // The permit was lost by the closing, and has the reason.
+            // If the closing lost the permit, the permit knows why.
             ReplyTo::Renew(_, answer) => outbox.discard(answer),
             ReplyTo::CountAnew(_, answer) => outbox.discard(answer),
             ReplyTo::Adopt(_, answer) => outbox.reply(answer, Err(AdoptError::Ended(Ended::Closed))),
@@ -176,7 +177,7 @@ impl SingleCall {
     }
 }
 
-/// The single calls to make, for the first time or again.
+/// The single calls that wait to be sent, for the first time or again.
 #[derive(Default)]
 pub(super) struct SingleCalls {
     waiting: Vec<SingleCall>,
@@ -191,7 +192,7 @@ impl SingleCalls {
         self.waiting.is_empty()
     }
 
-    /// Takes a call back that failed in a way that may pass.
+    /// Takes back a call that failed temporarily, to try it again.
     pub(super) fn retry(&mut self, mut call: SingleCall, error: StoreError, now: Moment) {
         call.sent_before |= error.is_outcome_unknown();
         Outage::record(&mut call.outage, error, now);
@@ -205,7 +206,8 @@ impl SingleCalls {
         }
     }
 
-    /// The calls to send now. A change that the store may have made, and may have forgotten, fails instead.
+    /// The calls to send now. A change fails instead, if the store may have made it and may have forgotten
+    /// it.
     pub(super) fn take_ready(&mut self, now: Moment, outbox: &mut Outbox) -> Vec<SingleCall> {
         for call in self.waiting.extract_if(.., |call| call.may_be_forgotten(now)) {
             let error = call.outage.as_ref().map(|outage| outage.error.clone());
@@ -223,8 +225,8 @@ impl SingleCalls {
         self.waiting.iter().any(|call| call.outage.is_some())
     }
 
-    /// Takes the calls that have waited longer than `timeout` for a store, or a part of it, that cannot be
-    /// reached, each with the error.
+    /// Takes the calls that have waited longer than `timeout` because the store, or a part of it, cannot be
+    /// reached. Each comes with its error.
     pub(super) fn take_timed_out(
         &mut self,
         down: &Option<Outage>,

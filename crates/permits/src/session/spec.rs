@@ -13,10 +13,10 @@ use crate::error::AcquireError;
 use crate::observe::meters::{Counted, SemaphoreMeters};
 use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
 
-/// The number of semaphores from which on all are forgotten: new handles declare again.
+/// A session that knows the declarations of this many semaphores forgets them all: new handles declare again.
 const DECLARATIONS_MAX: usize = 10_000;
 
-/// The time of which positions show how fast a line moves.
+/// How far back the positions go from which the speed of a line is estimated.
 const EXPECTED_FROM: Duration = Duration::from_secs(60);
 
 /// A request for a permit, checked.
@@ -27,16 +27,16 @@ pub(crate) struct AcquireSpec {
     pub(crate) terms: PermitTerms,
     pub(crate) client: ClientTerms,
     pub(crate) limit: Arc<LimitDeclaration>,
-    /// Set if its permit may be kept, and a kept one may serve it.
+    /// Set if the session may keep the permit, or serve the request with a kept one.
     pub(crate) keep: Option<Keep>,
     pub(crate) position: Arc<Position>,
-    /// The span of the acquisition, once it was begun, if a subscriber has enabled it.
+    /// The span of the acquisition, if it has begun and a subscriber has enabled the span.
     pub(crate) span: Option<tracing::Id>,
     pub(crate) meters: SemaphoreMeters,
 }
 
 impl AcquireSpec {
-    /// One that waits for as long as it takes, and is renewed.
+    /// Makes a request that waits without limit, and whose permit is renewed.
     pub(crate) fn new(
         semaphore: Name,
         (holder, request): (Holder, RequestId),
@@ -57,7 +57,7 @@ impl AcquireSpec {
         }
     }
 
-    /// The part that its permit has.
+    /// The part of the request that the permit keeps.
     pub(super) fn requested(&self, clock: Clock) -> Requested {
         Requested {
             semaphore: self.semaphore.clone(),
@@ -70,24 +70,24 @@ impl AcquireSpec {
         }
     }
 
-    /// The refusal for a later request with its key.
+    /// The error for a request that a later one with the same key has replaced.
     pub(super) fn superseded(&self) -> AcquireError {
         AcquireError::Superseded { key: self.terms.supersede.as_str().to_owned() }
     }
 
-    /// Its names in the store.
+    /// The holder and the request id by which the store knows the request.
     pub(super) fn key(&self) -> RequestKey {
         RequestKey { holder: self.holder.clone(), request: self.request.clone() }
     }
 }
 
-/// The terms of a request that its client applies: the store does not know them.
+/// The terms of a request that the client applies itself: the store does not know them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientTerms {
     pub(crate) wait: Wait,
-    /// Renew it in the background once it is held. A waiter is always renewed.
+    /// Renew the permit in the background once it is held. A waiting request is always renewed.
     pub(crate) auto_renew: bool,
-    /// The longest time for which its permit is held.
+    /// The longest time for which the permit is held.
     pub(crate) max_hold: Option<Duration>,
 }
 
@@ -97,7 +97,7 @@ impl Default for ClientTerms {
     }
 }
 
-/// The limit of the wait in the queue. Shorter ones are less.
+/// How long a request may wait in the queue. Ordered by length, so that `No` is the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
     No,
@@ -115,16 +115,16 @@ impl std::fmt::Display for Wait {
     }
 }
 
-/// The positions of a waiter.
+/// The positions in the queue that a request has had.
 #[derive(Debug)]
 pub(crate) struct Position {
-    /// As the first reply reported it; `u64::MAX` until then.
+    /// The position in the first reply; `u64::MAX` until then.
     first: AtomicU64,
-    /// As the last reply reported it.
+    /// The position in the last reply.
     last: AtomicU64,
-    /// Those of the last minute, the earliest first, with their times.
+    /// The positions of the last minute with their times, the earliest first.
     seen: Mutex<VecDeque<(Moment, u64)>>,
-    /// Its part in the number of waiters.
+    /// Counts the request in the metric of waiters, while it waits.
     pub(super) waiting: Arc<Counted>,
 }
 
@@ -140,7 +140,7 @@ impl Default for Position {
 }
 
 impl Position {
-    /// Returns true if it is the first position.
+    /// Notes a position. Returns true if it is the first one.
     pub(super) fn set(&self, position: u64, now: Moment) -> bool {
         self.last.store(position, Ordering::Relaxed);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,8 +156,8 @@ impl Position {
         first.is_none()
     }
 
-    /// The time that is left, if those before it go as they have gone in the last minute; `None` if none of
-    /// them has gone.
+    /// The time until the grant, if the requests ahead leave as fast as in the last minute; `None` if none of
+    /// them has left in that minute.
     pub(crate) fn expected_wait(&self, now: Moment) -> Option<Duration> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let ((first_at, first), (last_at, last)) = (*seen.front()?, *seen.back()?);
@@ -183,8 +183,8 @@ impl Position {
 pub(crate) struct LimitDeclaration {
     /// The declaration of the first request.
     first: Declaration,
-    /// It has counted. From then on a declared limit counts only where none is stored, so that two programs
-    /// that disagree don't set the limit back and forth.
+    /// The declaration has counted. From then on a declared limit counts only where none is stored, so that
+    /// two programs that disagree don't set the limit back and forth.
     counted: AtomicBool,
 }
 
@@ -208,8 +208,9 @@ impl LimitDeclaration {
         }
     }
 
-    /// Notes the reply to a request that was not refused. While the limit is pinned, no declaration counts:
-    /// it is made again, and counts when the operator has lifted the pin.
+    /// Notes the reply to a request that was not refused. While the limit is pinned, no declaration counts.
+    /// So the program declares its limit again with each request, until one counts because the operator has
+    /// lifted the pin.
     pub(crate) fn note_reply(&self, pinned: bool) {
         self.counted.store(!pinned, Ordering::Relaxed);
     }
@@ -225,15 +226,15 @@ impl LimitDeclaration {
     }
 }
 
-/// The last declaration of each semaphore: it is declared once, however many handles the program makes.
+/// The last declaration of each semaphore. A program declares its limit once, however many handles it makes.
 ///
-/// A program may make a handle for each request. If each of them declared its limit, two versions of a
+/// A program may make a handle for each request. If each handle declared its limit anew, two versions of the
 /// program that run side by side would set the limit back and forth.
 #[derive(Debug, Default)]
 pub(super) struct Declarations(Mutex<Map<Name, Arc<LimitDeclaration>>>);
 
 impl Declarations {
-    /// The declaration that a new handle shares with the last one of the semaphore, if both declare the same.
+    /// Returns the declaration for a new handle: the last one of the semaphore, if it is the same.
     pub(super) fn shared(&self, semaphore: &Name, first: Declaration) -> Arc<LimitDeclaration> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(declared) = last.get(semaphore).filter(|declared| declared.first() == first) {
@@ -265,17 +266,17 @@ mod tests {
             position.set(place, at(seconds));
             assert_eq!(position.expected_wait(at(seconds)), None, "none has gone");
         }
-        // Ten in 20 s, and eleven grants are left.
+        // The position fell by ten in 20 s, and eleven grants are left.
         position.set(10, at(20));
         assert_eq!(position.expected_wait(at(20)), Some(Duration::from_secs(22)));
         assert_eq!(position.expected_wait(at(30)), Some(Duration::from_secs(12)));
         assert_eq!(position.expected_wait(at(90)), Some(Duration::ZERO));
-        // The fast ones were longer ago than a minute.
+        // The fast grants were more than a minute ago.
         for seconds in [60, 100] {
             position.set(if seconds == 60 { 9 } else { 8 }, at(seconds));
         }
         assert_eq!(position.expected_wait(at(100)), Some(Duration::from_secs(9 * 40)));
-        // Other lanes have come.
+        // Requests of other lanes have come, so the position grows.
         position.set(30, at(130));
         assert_eq!(position.expected_wait(at(130)), None);
     }

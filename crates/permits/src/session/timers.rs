@@ -1,4 +1,4 @@
-//! Timers, in order of time; pauses after failures; and outages, whose length decides.
+//! Timers, in order of time; pauses after failures; and outages, which decide by their length what fails.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ pub(super) enum Timer {
     Acquisition(Name, RequestId),
     /// Check for calls that have timed out.
     Timeouts,
-    /// A single call may be retried: only to be awake then.
+    /// A single call may be retried. This timer only makes sure that the engine is stepped then.
     SingleCalls,
     Close,
 }
 
-/// Names a timer, so that it can be removed.
+/// Identifies a timer, so that it can be removed.
 pub(crate) type Key = (Moment, u64);
 
-/// Timers by time. One that is no longer needed must be removed, or it stays until its time.
+/// Timers, ordered by time. Remove a timer that you no longer need, or it stays until its time.
 pub(crate) struct Timers<T> {
     set: BTreeMap<Key, T>,
     made: u64,
@@ -55,16 +55,16 @@ impl<T> Timers<T> {
         (entry.key().0 <= now).then(|| entry.remove())
     }
 
-    /// The time of the next one.
+    /// The time of the next timer.
     pub(crate) fn next(&self) -> Option<Moment> {
         self.set.first_key_value().map(|((at, _), _)| *at)
     }
 }
 
-/// The pauses after calls that failed, one after the other.
+/// The pause before the next try, which grows with each failure in a row.
 #[derive(Default)]
 pub(super) struct Retry {
-    /// Nothing is sent before.
+    /// Nothing is sent before this time.
     pub(super) at: Option<Moment>,
     failures: u32,
 }
@@ -75,7 +75,7 @@ impl Retry {
         self.at = Some(now + BACKOFF.pause(self.failures));
     }
 
-    /// A call has succeeded. The pause that is under way ends by its time.
+    /// Notes that a call has succeeded. A pause that has begun still lasts until its time.
     pub(super) fn on_success(&mut self) {
         self.failures = 0;
     }
@@ -85,7 +85,7 @@ impl Retry {
     }
 }
 
-/// Calls that failed in a way that may pass, with none in between that succeeded.
+/// Temporary failures in a row: no call has succeeded in between.
 #[derive(Debug, Clone)]
 pub(super) struct Outage {
     pub(super) since: Moment,
@@ -100,7 +100,7 @@ impl Outage {
         *outage = Some(Self { since, error });
     }
 
-    /// The outage that has lasted longer, if there is any.
+    /// Returns the outage that began earlier, if there is any.
     pub(super) fn older<'a>(
         one: impl Into<Option<&'a Self>>,
         other: impl Into<Option<&'a Self>>,

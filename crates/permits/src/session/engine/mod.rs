@@ -1,9 +1,9 @@
-//! The engine of a session: routes messages, events, replies and times to the semaphores that they are about,
-//! and closes.
+//! The engine of a session: it passes messages, events, replies and times to the semaphores that they are
+//! about, and closes the session.
 //!
-//! It has no clock, no thread and no connection of its own: it takes what happened and the time as arguments,
-//! and returns the calls to make. So everything it does can be tested step by step, and nothing it does can
-//! wait.
+//! The engine has no clock, no thread and no connection of its own: what happened and the time are arguments,
+//! and it returns the calls to make. So everything it does can be tested step by step, and nothing it does
+//! can wait.
 
 mod singles;
 
@@ -34,22 +34,23 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between two checks for timeouts, while the store cannot be reached.
 pub(super) const TIMEOUTS_EVERY: Duration = Duration::from_millis(100);
 
-/// The interval between two searches for semaphores that are to be renewed together with others.
+/// How often the engine looks for semaphores that can be renewed together with others.
 const COMPANIONS_SOUGHT_EVERY: Duration = Duration::from_secs(1);
 
-/// The most semaphores that are no longer used and of which something is kept.
+/// How many unused semaphores the engine remembers a view of, at most.
 const MAX_VIEWS: usize = 256;
 
 /// See the module.
 pub(super) struct Engine {
     turn: Turn,
     semaphores: Map<Name, SemaphoreSession>,
-    /// Views worth keeping, of semaphores that are no longer used: at most [`MAX_VIEWS`].
+    /// Views worth remembering, of semaphores that are no longer used: at most [`MAX_VIEWS`].
     views: Map<Name, View>,
     /// Semaphores that may have something to send.
     dirty: Vec<Name>,
     single_calls: SingleCalls,
-    /// Adoptions in flight: permits that they bring have to be released before the session may end.
+    /// The number of adoptions in flight. The permits that they bring have to be released before the session
+    /// may end.
     adopting: usize,
     connected: bool,
     companions_sought_at: Option<Moment>,
@@ -61,7 +62,7 @@ pub(super) struct Engine {
     single_calls_timer: Option<timers::Key>,
     /// The callers that close the session; `Some` once it is closing.
     closing: Option<Vec<Answer<(), CloseError>>>,
-    /// The result for them; `Some` once all is done and the thread may end.
+    /// The result for those callers; `Some` once all is done and the thread may end.
     closed: Option<Result<(), CloseError>>,
 }
 
@@ -102,8 +103,8 @@ impl Engine {
         self.turn.config.store_timeout
     }
 
-    /// Replies to the callers that closed the session. To be called when its connections are closed, too: a
-    /// program that forks next leaves nothing of the session to the child.
+    /// Replies to the callers that closed the session. Call this after its connections are closed: a program
+    /// that forks next then leaves nothing of the session to the child.
     pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
@@ -137,19 +138,19 @@ impl Engine {
         self.semaphores.is_empty() && self.turn.timers.next().is_none()
     }
 
-    /// The next time at which [`Engine::on_time`] is to be called.
+    /// The next time at which [`Engine::on_time`] has to be called.
     pub(super) fn next_time(&self) -> Option<Moment> {
         self.turn.timers.next()
     }
 
-    /// A semaphore that the session knows. It is marked as dirty.
+    /// Returns a semaphore that the session knows, and marks it as dirty.
     fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Turn)> {
         let semaphore = self.semaphores.get_mut(name)?;
         mark_dirty(&mut self.dirty, name, semaphore);
         Some((semaphore, &mut self.turn))
     }
 
-    /// A semaphore, which the session knows from now on. It is marked as dirty.
+    /// Returns a semaphore, which the session knows from now on, and marks it as dirty.
     fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Turn) {
         let semaphore = self.semaphores.entry(name.clone()).or_insert_with(|| {
             SemaphoreSession::new(name.clone(), self.views.remove(name).unwrap_or_default())
@@ -158,7 +159,7 @@ impl Engine {
         (semaphore, &mut self.turn)
     }
 
-    /// Takes a message of a caller. A list of semaphores is the driver's to make.
+    /// Takes a message of a caller. [`Message::List`] never comes here: the driver handles it.
     pub(super) fn on_message(&mut self, message: Message, now: Moment) {
         self.turn.now = now;
         match message {
@@ -194,7 +195,7 @@ impl Engine {
                     Some((renewal, fallback)) => {
                         self.run(SingleCall::renew(semaphore, renewal, fallback, answer, now));
                     }
-                    // The engine forgets a permit only when it is lost, and the permit has the reason.
+                    // The engine forgets a permit only when it is lost, and then the permit knows why.
                     None => self.turn.outbox.discard(answer),
                 }
             }
@@ -219,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// The store cannot be reached.
+    /// Notes that the store cannot be reached.
     pub(super) fn on_down(&mut self, error: StoreError, now: Moment) {
         self.turn.now = now;
         self.connected = false;
@@ -231,7 +232,7 @@ impl Engine {
         }
     }
 
-    /// Others need what this session keeps of a semaphore.
+    /// Handles a recall: others need what this session keeps of a semaphore.
     pub(super) fn on_recall(&mut self, name: &Name, now: Moment) {
         self.turn.now = now;
         if let Some((semaphore, turn)) = self.known(name) {
@@ -239,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// The store can be reached (again), or may have sent events that did not arrive.
+    /// Notes that the store can be reached (again), or that events which it sent may not have arrived.
     pub(super) fn on_up(&mut self, now: Moment) {
         self.turn.now = now;
         if !std::mem::replace(&mut self.connected, true) && self.down.take().is_some() {
@@ -252,7 +253,7 @@ impl Engine {
         }
     }
 
-    /// The store has pushed an event.
+    /// Takes an event that the store has pushed.
     pub(super) fn on_event(&mut self, event: Event, now: Moment) {
         self.turn.now = now;
         // Ignore pushes for other sessions. Releasing such a grant would take it from its holder.
@@ -320,7 +321,7 @@ impl Engine {
         calls
     }
 
-    /// Forgets a semaphore that is no longer used, but not what was reported of it.
+    /// Forgets a semaphore that is no longer used, except the view of it that is worth remembering.
     fn forget(&mut self, name: Name) {
         let view = self.semaphores.remove(&name).and_then(|semaphore| semaphore.into_view().remembered());
         if let Some(view) = view
@@ -330,9 +331,9 @@ impl Engine {
         }
     }
 
-    /// Before a semaphore is renewed: has those renewed with it whose last renewal would be too long ago the
-    /// next time. A semaphore whose own turn comes before then is left alone, so that those of a session are
-    /// not all renewed at once.
+    /// Renews other semaphores along with one whose renewal is due, if their last renewal would be too long
+    /// ago when companions are next sought. A semaphore whose own renewal is planned before then is left
+    /// alone, so that not all semaphores of a session are renewed at once.
     fn seek_companions(&mut self) {
         let now = self.turn.now;
         let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
@@ -350,7 +351,7 @@ impl Engine {
         }
     }
 
-    /// A call has returned.
+    /// Handles the return of a call.
     pub(super) fn on_return(&mut self, call: SentCall, result: Result<Executed, StoreError>, now: Moment) {
         self.turn.now = now;
         let SentCall { semaphore: name, sent_at, kind, .. } = call;
@@ -359,7 +360,8 @@ impl Engine {
         match &result {
             Ok(executed) => {
                 self.down = None;
-                // What replicas confirm comes by a connection of its own.
+                // Replies about replicas arrive by another connection than recalls, so a recall may have
+                // overtaken them.
                 let in_order = match &kind {
                     CallKind::Confirm(_) => false,
                     CallKind::Single(call) => !call.counts_anew(),
@@ -418,8 +420,8 @@ impl Engine {
         }
     }
 
-    /// While the store, or the part of it that has a semaphore, cannot be reached: fails what has waited for
-    /// it too long.
+    /// Fails the requests that have waited too long for the store, or for the part of it that has their
+    /// semaphore, because it cannot be reached.
     fn fail_timed_out(&mut self) {
         let now = self.turn.now;
         self.timeouts_timer = None;

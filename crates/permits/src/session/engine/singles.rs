@@ -1,4 +1,5 @@
-//! The outcomes of calls about a single request: renewals that callers ask for, adoptions, and an operator's.
+//! The outcomes of calls about a single request or operation: renewals that callers ask for, adoptions, and
+//! an operator's calls.
 
 use super::Engine;
 use crate::acquisition::ReplyTimes;
@@ -50,7 +51,7 @@ impl Engine {
                     Some(_) if confirmed < wanted => {
                         outbox.reply(answer, Err(AcquireError::NotReplicated { confirmed, wanted }));
                     }
-                    // A permit that the store has forgotten is put back by a later renewal, which carries the
+                    // If the store has forgotten the permit, a later renewal puts it back, and carries the
                     // time, too.
                     Some(_) => outbox.reply(answer, Ok(())),
                     None => outbox.discard(answer),
@@ -77,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// A renewal that a caller waits for has returned. Returns its outcome; `None` if the permit is lost, and
-    /// has the reason.
+    /// Handles the reply to a renewal that a caller waits for, and returns its outcome. `None` if the permit
+    /// is lost: then the permit knows why.
     fn on_single_renewal(
         &mut self,
         name: &Name,
@@ -105,7 +106,8 @@ impl Engine {
         semaphore.adopt(adopt, sent_at, turn)
     }
 
-    /// Releases what an adoption brought, or may have brought, and no caller gets.
+    /// Releases the permit of an adoption that no caller waits for any more, if the store has given it or may
+    /// have.
     fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest) {
         let (semaphore, turn) = self.semaphore(name);
         let release = PendingRelease {
@@ -127,15 +129,15 @@ impl Engine {
         }
     }
 
-    /// Replies with the error, or that the session closes.
+    /// Replies with `error`, or, if there is no error, that the session closes.
     ///
-    /// An adoption that the store may have executed is released, as an acquisition is: otherwise its unit
-    /// would be held by nobody until the end of its lease.
+    /// If the store may have executed an adoption, its permit is released, as with an acquisition: otherwise
+    /// nobody would hold its units until the end of the lease.
     ///
     /// The caller may try the same handle again meanwhile. The second adoption has a request of its own,
-    /// which this release does not name: however late the release arrives, it cannot end the second one. If
-    /// the first one was executed, the second finds the permit gone. To repeat the first request was ruled
-    /// out: a release of it that is delayed on its way would take the permit from the second caller.
+    /// which this release does not name: however late the release arrives, it cannot end the second adoption.
+    /// If the first one was executed, the second finds the permit gone. Repeating the first request was ruled
+    /// out: its delayed release would take the permit from the second caller.
     pub(super) fn fail_single(&mut self, call: SingleCall, error: Option<StoreError>) {
         if let Some(adopt) = call.possible_adoption(error.as_ref()) {
             let adopt = adopt.clone();

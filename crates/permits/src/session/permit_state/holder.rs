@@ -1,5 +1,5 @@
-//! A permit as its holder sees it. What finds the permit lost here signals that, which runs the wakers of the
-//! program.
+//! A permit as its holder sees it. A call here that finds the permit lost also signals the loss, which runs
+//! wakers of the program.
 
 use std::future::{Future as _, poll_fn};
 use std::ops::Deref;
@@ -20,7 +20,7 @@ use crate::observe::events;
 use crate::session::locked::assert_unlocked;
 use crate::session::{LONGEST_SLEEP, keywords, timers};
 
-/// See the module. Not for code that runs under the lock of a session.
+/// See the module. Code that runs under the lock of a session must not use it.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldPermit(Arc<PermitState>);
 
@@ -39,12 +39,12 @@ impl Deref for HeldPermit {
 }
 
 impl HeldPermit {
-    /// The state that the engine has, too.
+    /// The state, which the engine shares.
     pub(in crate::session) fn shared(&self) -> &Arc<PermitState> {
         &self.0
     }
 
-    /// The deadline; `None` if it has ended, or ends because the deadline has passed at `now`.
+    /// The deadline; `None` if the permit has ended, or ends now because its deadline is before `now`.
     pub(crate) fn deadline(&self, now: Moment) -> Option<Moment> {
         if self.is_forked() {
             return None;
@@ -60,12 +60,12 @@ impl HeldPermit {
         }
     }
 
-    /// Signals its loss, once, and reports it.
+    /// Signals the loss, once, and reports it.
     pub(in crate::session) fn signal_loss(&self) {
         self.0.signal_loss();
     }
 
-    /// Blocks until it is lost, or `limit` has passed. Returns the reason, if it is lost.
+    /// Blocks until the permit is lost, or `limit` has passed. Returns the reason, if the permit is lost.
     pub(crate) fn lost_within(&self, limit: Duration) -> Option<Lost> {
         let end = self.now() + limit;
         loop {
@@ -84,18 +84,18 @@ impl HeldPermit {
         }
     }
 
-    /// Waits until it is lost. Needs neither a runtime nor the session's thread.
+    /// Waits until the permit is lost. Needs neither a runtime nor the session's thread.
     pub(crate) async fn lost(&self) -> Lost {
         self.watch();
         let signal = self.signal();
         let mut cancelled = pin!(signal.cancelled());
         poll_fn(|context| if self.is_forked() { Poll::Ready(()) } else { cancelled.as_mut().poll(context) })
             .await;
-        // A loss sets its reason first.
+        // A loss sets its reason before it signals.
         self.reason().unwrap_or(Lost::Gone)
     }
 
-    /// Cancelled when it is lost.
+    /// A token that is cancelled when the permit is lost.
     pub(crate) fn cancellation_token(&self) -> CancellationToken {
         if self.is_forked() {
             let token = CancellationToken::new();
@@ -106,7 +106,7 @@ impl HeldPermit {
         self.signal().child_token()
     }
 
-    /// From now on the watchdog signals the loss at the deadline, even if the session's thread is stuck.
+    /// From now on, lets the watchdog signal the loss at the deadline, even if the session's thread is stuck.
     fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
         let now = self.now();
@@ -116,14 +116,15 @@ impl HeldPermit {
         }
     }
 
-    /// The reason of the loss; `None` while it is held, and after a release.
+    /// Why the permit was lost; `None` while it is held, and after a release.
     pub(crate) fn reason(&self) -> Option<Lost> {
         if self.is_forked() { Some(Lost::Forked) } else { self.loss() }
     }
 }
 
 impl PermitState {
-    /// The deadline; `None` if it has ended, or has passed at `now`, which is signalled.
+    /// The deadline; `None` if the permit has ended. If it ends now because its deadline is before `now`,
+    /// signals the loss.
     fn deadline_or_signal(&self, now: Moment) -> Option<Moment> {
         match self.check(now) {
             Check::Held(deadline) => Some(deadline),
@@ -135,7 +136,7 @@ impl PermitState {
         }
     }
 
-    /// Signals its loss to the holder, once, and reports it. Runs the wakers of the program.
+    /// Signals the loss to the holder, once, and reports it. This runs wakers of the program.
     fn signal_loss(&self) {
         assert_unlocked();
         let signal = self.signal();

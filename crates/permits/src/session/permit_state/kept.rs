@@ -1,4 +1,4 @@
-//! A permit that its session keeps: what its next holder must not find of the last one, and its tokens.
+//! A permit that its session keeps: what its next holder must not inherit from the last one, and its tokens.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,23 +10,24 @@ use crate::clock::Moment;
 use crate::keeping::{is_token_due, is_token_left};
 
 impl PermitState {
-    /// The token of the last grant by the session itself, if there was one.
+    /// The token of the last grant by the session itself, if it has granted the permit again.
     pub(crate) fn last_token(&self) -> Option<u64> {
         (self.granted_again.load(Ordering::Relaxed) > 0).then(|| self.grant().token)
     }
 
-    /// Returns true if it may be granted to another request of the session: it is held on the terms on which
-    /// it was granted, there is another token for it, and no other reference to it, through which the next
-    /// holder's loss would be seen.
+    /// Returns true if the permit may be granted to another request of the session. For that it must still
+    /// have the terms of its grant and a token left, and nobody else may have a reference to it, who would
+    /// see the loss of the next holder as its own.
     pub(in crate::session) fn can_be_granted_again(self: &Arc<Self>, now: Moment) -> bool {
         is_token_left(self.granted_again.load(Ordering::Relaxed))
             && self.is_held(now)
             && !self.has_other_terms.load(Ordering::Relaxed)
-            // The engine's and the holder's.
+            // The two references of the engine and of the holder.
             && Arc::strong_count(self) == 2
     }
 
-    /// Parts it from the signal that its last holder may have passed on: a loss is the next holder's.
+    /// Gives the permit a new signal of its loss. The last holder may have passed on the old one, and a loss
+    /// from now on concerns the next holder only.
     pub(in crate::session) fn forget_watchers(&self) {
         if !self.is_watched.swap(false, Ordering::Relaxed) {
             return;
@@ -38,13 +39,13 @@ impl PermitState {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = CancellationToken::new();
     }
 
-    /// Returns true if the next token is not ahead of the time.
+    /// Returns true if the next token may be used at `now`, which is when the clock has reached it.
     pub(in crate::session) fn has_token(&self, now: Moment) -> bool {
         is_token_due(self.granted_again.load(Ordering::Relaxed), now.since(self.granted_at))
     }
 
-    /// Waits until the next token is not ahead of the time, and returns that time. For one that is so by some
-    /// microseconds: less than it takes to sleep.
+    /// Waits until the next token may be used, and returns the time then. It spins, which is right for a few
+    /// microseconds: a sleep would take longer.
     pub(in crate::session) fn await_token(&self, mut now: Moment, clock: impl Fn() -> Moment) -> Moment {
         while !self.has_token(now) {
             std::hint::spin_loop();
@@ -53,8 +54,9 @@ impl PermitState {
         now
     }
 
-    /// Grants it to another request of the session. Returns false if it was lost, or is now: no renewal whose
-    /// reply comes at this moment may extend a permit that no request gets.
+    /// Grants the permit to another request of the session. Returns false if it was lost, or is lost now:
+    /// this check ends a permit whose deadline has passed, so that no renewal can extend a permit that no
+    /// request gets.
     pub(in crate::session) fn grant_again(&self, now: Moment) -> bool {
         self.granted_again.fetch_add(1, Ordering::Relaxed);
         self.held_since.store(now.as_micros(), Ordering::Relaxed);
@@ -62,7 +64,7 @@ impl PermitState {
         matches!(self.check(now), Check::Held(_))
     }
 
-    /// Passes over the tokens up to this one, which were used before it was handed over.
+    /// Passes over the tokens up to `last`: the process that handed the permit over has used them.
     pub(crate) fn pass_tokens(&self, last: u64) {
         let used = last.saturating_sub(self.grant.token);
         self.granted_again.store(u32::try_from(used).unwrap_or_default(), Ordering::Relaxed);

@@ -1,13 +1,14 @@
 //! The state that a permit and the engine share: the deadline, and the signal of the loss.
 //!
-//! The engine works under the lock of its session, where no code of the program may run. So [`PermitState`],
-//! which it has, ends a permit and signals nothing; [`HeldPermit`], which the holder has, does both.
+//! The engine works under the lock of its session, where no code of the program may run. So the engine has
+//! [`PermitState`], which ends a permit and signals nothing; the holder has [`HeldPermit`], which does both.
 //!
 //! Invariant: a loss is final. The engine and the holder end a permit whose deadline has passed by the same
 //! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again.
-//! Where the loss is awaited, the watchdog of the process ends it, too.
+//! Where a task awaits the loss, the watchdog of the process ends the permit, too.
 //!
-//! In a forked child a permit is the parent's: here it counts as lost, and nothing behind a lock is touched.
+//! In a forked child every permit belongs to the parent: here it counts as lost, and nothing behind a lock is
+//! touched.
 
 mod holder;
 mod kept;
@@ -31,10 +32,10 @@ use crate::observe::span::AcquireSpan;
 use crate::protocol::{Grant, Holder, Name, PermitTerms, RequestId};
 use crate::sys::process::Process;
 
-/// The deadline of a permit that is no longer held.
+/// The value of `deadline` once the permit is no longer held.
 const ENDED: u64 = 0;
 
-/// Units that were not corrected.
+/// The value of `counted` while the holder has corrected nothing.
 const NOT_COUNTED: u64 = u64::MAX;
 
 /// A permit, as the engine sees it.
@@ -44,55 +45,55 @@ pub(crate) struct PermitState {
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
     weight: AtomicU32,
-    /// In whole milliseconds.
     lease_ms: AtomicU64,
-    /// The time for which its grant counts, in milliseconds.
+    /// How long the grant counts, in milliseconds.
     at_least_ms: AtomicU64,
-    /// The terms of the grant. The weight, the lease and the time for which it counts may have changed since.
+    /// The terms at the grant. The weight, the lease and `at_least` may have changed since.
     granted: PermitTerms,
-    /// The grant of the store.
+    /// The grant as the store made it.
     grant: Grant,
-    /// The number of grants by the session itself, while it kept the permit. Each has the next token.
+    /// How often the session itself has granted the permit again, while it kept it. Each such grant has the
+    /// next token.
     granted_again: AtomicU32,
-    /// Its holder has changed its terms.
+    /// The holder has changed the terms.
     has_other_terms: AtomicBool,
-    /// When the store's grant arrived.
+    /// When the grant of the store arrived.
     granted_at: Moment,
-    /// The time of the last grant, in microseconds of [`Moment`].
+    /// When the permit was last granted, in microseconds of [`Moment`].
     held_since: AtomicU64,
-    /// The time from the request to the grant of the store.
+    /// How long the caller waited for the grant of the store.
     waited: Duration,
-    /// The longest time for which it is held, from the grant on.
+    /// The longest time for which the permit is held, from the grant on.
     max_hold: Option<Duration>,
-    /// The units that its grant counts for, if its holder has corrected them; [`NOT_COUNTED`] otherwise.
+    /// The units that the grant counts for, if the holder has corrected them; otherwise [`NOT_COUNTED`].
     counted: AtomicU64,
-    /// Measures its lease, as its session does.
+    /// Measures the lease, as the session does.
     clock: Clock,
     meters: SemaphoreMeters,
-    /// Its part in the number of permits that are held.
+    /// Counts the permit in the metric of held permits.
     held: Counted,
     /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
     deadline: AtomicU64,
     /// The last renewal failed.
     unsure: AtomicBool,
-    /// Cancelled when it is lost. Each of its holders has another one.
+    /// Cancelled when the permit is lost. Each holder of a kept permit gets a new one.
     lost: Mutex<CancellationToken>,
     reason: OnceLock<Lost>,
-    /// For threads that wait for the loss without a runtime.
+    /// Wakes threads that wait for the loss without a runtime.
     blocked: (Mutex<()>, Condvar),
-    /// The process that acquired it.
+    /// The process that acquired the permit.
     process: Process,
-    /// Its holder has awaited its loss, or passed on the signal.
+    /// The holder has awaited the loss, or passed on the signal.
     is_watched: AtomicBool,
-    /// Its timer with the watchdog, if it is watched.
+    /// The timer of the watchdog, if it watches the permit.
     watch: Mutex<Option<timers::Key>>,
 }
 
-/// The finding of [`PermitState::check`].
+/// What [`PermitState::check`] has found.
 pub(super) enum Check {
-    /// It is held until then.
+    /// The permit is held until then.
     Held(Moment),
-    /// The deadline has passed, and this check has ended it. The loss is to be signalled.
+    /// The deadline has passed, and this check has ended the permit. The caller has to signal the loss.
     Expired,
     Ended,
 }
@@ -149,12 +150,12 @@ impl PermitState {
         }
     }
 
-    /// The grant of the store: token and slot.
+    /// The token and the slot of the store's grant.
     pub(crate) fn stored_grant(&self) -> Grant {
         self.grant
     }
 
-    /// Token and slot.
+    /// The token and the slot of the last grant, which may be one by the session itself.
     pub(crate) fn grant(&self) -> Grant {
         let Grant { token, slot } = self.grant;
         Grant { token: token + u64::from(self.granted_again.load(Ordering::Relaxed)), slot }
@@ -165,62 +166,59 @@ impl PermitState {
         &self.granted
     }
 
-    /// Cancelled when it is lost.
+    /// The token that is cancelled when the permit is lost.
     fn signal(&self) -> CancellationToken {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns true if the deadline has not passed, and it has not ended. Ends nothing.
+    /// Returns true if the permit has not ended and its deadline has not passed. Ends nothing.
     fn is_held(&self, now: Moment) -> bool {
         now.as_micros() < self.deadline.load(Ordering::Acquire)
     }
 
-    /// Notes that its holder changes its terms.
+    /// Notes that the holder changes the terms.
     pub(super) fn note_other_terms(&self) {
         self.has_other_terms.store(true, Ordering::Relaxed);
     }
 
-    /// The number of units.
     pub(crate) fn weight(&self) -> u32 {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Its terms.
     pub(crate) fn terms(&self) -> PermitTerms {
         let lease_ms = self.lease_ms.load(Ordering::Relaxed);
         let at_least_ms = self.at_least_ms.load(Ordering::Relaxed);
         PermitTerms { weight: self.weight(), lease_ms, at_least_ms, ..self.granted.clone() }
     }
 
-    /// Takes `units` from its weight. Returns the rest; `None` if no unit would be left.
+    /// Takes `units` from the weight. Returns what is left; `None` if no unit would be.
     pub(crate) fn give_back(&self, units: u32) -> Option<u32> {
         let rest = |weight: u32| weight.checked_sub(units).filter(|rest| *rest > 0);
         let before = self.weight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         before.ok().map(|before| before - units)
     }
 
-    /// Sets the time for which its grant counts.
+    /// Sets how long the grant counts.
     pub(super) fn count_for(&self, at_least_ms: u64) {
         self.at_least_ms.store(at_least_ms, Ordering::Relaxed);
     }
 
-    /// Corrects the units that its grant counts for.
+    /// Corrects the units that the grant counts for.
     pub(crate) fn count(&self, units: u32) {
         self.counted.store(units.into(), Ordering::Relaxed);
     }
 
-    /// The units that its grant counts for, if they were corrected.
+    /// The units that the grant counts for, if the holder has corrected them.
     pub(crate) fn counted(&self) -> Option<u32> {
         u32::try_from(self.counted.load(Ordering::Relaxed)).ok()
     }
 
-    /// The lease.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets another lease. From now on the store may count with it: so it is not held beyond `until`, if it
-    /// has not ended.
+    /// Sets another lease. From now on the store may count with that, so the permit is held until `until` at
+    /// most, unless it has ended.
     pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
         self.lease_ms.store(millis(lease), Ordering::Relaxed);
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
@@ -230,12 +228,12 @@ impl PermitState {
         }
     }
 
-    /// Returns true if it is the permit of the process that this one was forked from.
+    /// Returns true if the permit belongs to the process that this one was forked from.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_forked()
     }
 
-    /// Ends it, if its deadline has passed at `now`.
+    /// Ends the permit, if its deadline has passed at `now`.
     pub(super) fn check(&self, now: Moment) -> Check {
         let mut deadline = self.deadline.load(Ordering::Acquire);
         loop {
@@ -263,7 +261,7 @@ impl PermitState {
         self.clock.now()
     }
 
-    /// Extends it to `deadline`, as far as it may be held so long, unless it has ended.
+    /// Extends the permit to `deadline`, or as far as `max_hold` allows, unless it has ended.
     pub(crate) fn extend(&self, deadline: Moment) {
         self.unsure.store(false, Ordering::Relaxed);
         let deadline = self.max_hold.map_or(deadline, |longest| deadline.min(self.granted_at + longest));
@@ -282,23 +280,23 @@ impl PermitState {
         }
     }
 
-    /// Ends it as lost, if it has not ended. Returns true if the loss is to be signalled, by
+    /// Ends the permit as lost, if it has not ended. If this returns true, the loss has to be signalled, by
     /// [`HeldPermit::signal_loss`].
     pub(super) fn end_as_lost(&self, reason: Lost) -> bool {
         let ended = self.end();
         if ended {
-            // Only the thread that ended it comes here, so the reason is not set yet.
+            // Only the thread that ended the permit comes here, so the reason is not set yet.
             let _ = self.reason.set(reason);
         }
         ended
     }
 
-    /// Ends it without a signal. Returns whether it was held.
+    /// Ends the permit without a signal. Returns whether it was held.
     pub(crate) fn end(&self) -> bool {
         self.deadline.swap(ENDED, Ordering::AcqRel) != ENDED
     }
 
-    /// Reports that the caller of an acquisition has it. Calls the recorder and the subscriber of the
+    /// Reports that the caller of an acquisition has the permit. Calls the recorder and the subscriber of the
     /// program.
     pub(super) fn observe_grant(&self, span: AcquireSpan) {
         self.meters.holds(&self.held);
@@ -307,7 +305,7 @@ impl PermitState {
         events::granted(span, &self.semaphore, &self.holder, token, slot.into(), millis(self.waited));
     }
 
-    /// Reports that a caller has it again, which the session has kept meanwhile. Calls the recorder and the
+    /// Reports that a caller has got a permit which the session had kept. Calls the recorder and the
     /// subscriber of the program.
     pub(crate) fn observe_local_grant(&self) {
         self.meters.holds(&self.held);
@@ -316,20 +314,21 @@ impl PermitState {
         events::granted_again(&self.semaphore, &self.holder, token, slot.into());
     }
 
-    /// Reports that the caller of an adoption has it. Calls the recorder.
+    /// Reports that the caller of an adoption has the permit. Calls the recorder.
     pub(crate) fn observe_adoption(&self) {
         self.meters.holds(&self.held);
         let Grant { token, slot } = self.grant();
         events::adopted(&self.semaphore, &self.holder, token, slot.into());
     }
 
-    /// Records that it has ended, if the caller had it. Calls the recorder.
+    /// Records that the permit has ended, if a caller had it. Calls the recorder.
     pub(super) fn observe_end(&self, now: Moment) {
         let since = Moment::from_micros(self.held_since.load(Ordering::Relaxed));
         self.meters.stops_holding(&self.held, now.since(since));
     }
 
-    /// The reason of the loss, in the process that acquired it; `None` while it is held, and after a release.
+    /// Why the permit was lost, in the process that acquired it; `None` while it is held, and after a
+    /// release.
     pub(super) fn loss(&self) -> Option<Lost> {
         self.reason.get().cloned()
     }

@@ -1,11 +1,11 @@
-//! The watchdog: ends a permit at its deadline when nothing else does.
+//! The watchdog: a thread that ends a permit at its deadline when nothing else does.
 //!
-//! The session's thread ends its permits itself. It may be stuck, in a subscriber's lock or a waker of the
-//! program, or stopped by a panic hook that blocks; then a task that awaits the loss would wait forever. So
-//! the first such task of a process starts one thread, which knows the permits whose loss is awaited and
-//! their deadlines. It asks nothing of any session and of no runtime.
+//! Normally the session's thread ends its permits. But it may be stuck, in a subscriber's lock or a waker of
+//! the program, or stopped by a panic hook that blocks. A task that awaits the loss of its permit would then
+//! wait forever. So the first such task of a process starts one thread, which knows the permits whose loss is
+//! awaited and their deadlines. It needs no session and no runtime.
 //!
-//! A permit extended meanwhile is checked again at its new deadline.
+//! If a permit was extended meanwhile, the watchdog checks it again at its new deadline.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,17 +18,17 @@ use crate::sys::process::PerProcess;
 
 static WATCHDOG: PerProcess<Watchdog> = PerProcess::new();
 
-/// The longest time for which the thread sleeps. In unit tests it sleeps for longer than any of them runs, so
-/// that one fails if the thread is not woken for an earlier deadline.
+/// The longest sleep of the thread. In unit tests it is longer than any of them runs, so that a test fails if
+/// the thread is not woken for an earlier deadline.
 const LONGEST_SLEEP: Duration = if cfg!(test) { Duration::from_secs(3_600) } else { session::LONGEST_SLEEP };
 
-/// A lease with a deadline at which something is to be signalled.
+/// Something with a deadline, at which the watchdog lets it signal its end.
 pub(super) trait Watched: Send + Sync {
-    /// The time until its deadline, by the clock of its session; `None` if that has passed, which is
-    /// signalled then.
+    /// The time until the deadline, by the clock of the session; `None` if it has passed. This call then
+    /// signals it.
     fn left(&self) -> Option<Duration>;
 
-    /// The timer of the watchdog, while it watches.
+    /// Where the watchdog puts its timer, while it watches.
     fn timer(&self) -> &Mutex<Option<Key>>;
 }
 
@@ -46,7 +46,7 @@ struct Watching {
     wakes_at: Option<Moment>,
 }
 
-/// Watches a permit until the key is [forgotten](forget), or the permit has ended. Its deadline is in `left`.
+/// Watches a permit until the permit has ended, or its key is [forgotten](forget). The deadline is in `left`.
 pub(super) fn watch(permit: &Arc<dyn Watched>, left: Duration) {
     let deadline = Moment::now() + left;
     let watchdog = WATCHDOG.get();
@@ -59,13 +59,14 @@ pub(super) fn watch(permit: &Arc<dyn Watched>, left: Duration) {
     drop(key);
     if !watched.running {
         let thread = std::thread::Builder::new().name("permits-watchdog".into());
-        // Without another thread, the session's own is left; the next permit retries.
+        // If no thread can be started, the session's own thread still ends the permit. The next permit tries
+        // again.
         watched.running = thread.spawn(|| WATCHDOG.get().run()).is_ok();
     }
     watchdog.wake_before(&watched, deadline);
 }
 
-/// Watches a permit whose deadline is in `left` from now on, if it is watched. Signals nothing itself.
+/// If a permit is watched, watches it until its new deadline, in `left` from now. This signals nothing.
 pub(super) fn watch_until(permit: &Arc<dyn Watched>, left: Duration) {
     let deadline = Moment::now() + left;
     let watchdog = WATCHDOG.get();
@@ -98,7 +99,8 @@ impl Watchdog {
         loop {
             let due = self.next();
             let Some(permit) = due.upgrade() else { continue };
-            // Under no lock: this may run the wakers of the program. One that panics harms no other permit.
+            // No lock is held, because this may run wakers of the program. If one panics, the other permits
+            // are unharmed.
             let checked = catch_unwind(AssertUnwindSafe(|| permit.left()));
             let mut watched = self.lock();
             let mut key = permit.timer().lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,12 +109,13 @@ impl Watchdog {
                 Ok(None) | Err(_) => None,
             };
             drop((key, watched));
-            // Perhaps the last one: the drop of a permit takes the lock.
+            // This may be the last reference, and the drop of a permit takes the lock. So drop it after the
+            // guard.
             drop(permit);
         }
     }
 
-    /// Waits for the next deadline that has passed.
+    /// Waits until a deadline passes, and returns its permit.
     fn next(&self) -> Weak<dyn Watched> {
         let mut watched = self.lock();
         loop {
@@ -120,7 +123,8 @@ impl Watchdog {
             if let Some(permit) = watched.deadlines.due(now) {
                 return permit;
             }
-            // The condition's clock stands still while the machine is suspended, the leases don't.
+            // The condition's clock stands still while the machine is suspended, and the leases run on. So
+            // sleep in short steps.
             let sleep = watched.deadlines.next().map(|at| at.since(now).min(LONGEST_SLEEP));
             watched.wakes_at = sleep.map(|sleep| now + sleep);
             watched = match sleep {

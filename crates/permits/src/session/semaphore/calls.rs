@@ -4,8 +4,8 @@
 //! release; the second only for at least half as many requests as the first. Requests that arrive meanwhile
 //! go out together in the next call, with the next reply at the latest; no clock delays them to make a batch.
 //!
-//! **Order.** Acquisitions go out in the order in which they were asked for, and not before a release that
-//! was asked for earlier; neither does an operation on the semaphore itself.
+//! **Order.** Acquisitions go out in the order in which they were asked for, and never before a release that
+//! was asked for earlier. The same holds for operations on the semaphore itself.
 
 use std::time::Duration;
 
@@ -23,9 +23,8 @@ use crate::session::timers::{Outage, Timer};
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 use permits_store::StoreError;
 
-/// The number of calls of a kind in flight: while the store executes one, the replies to the other are handed
-/// out, and the requests that follow from them are gathered. A third gains nothing
-/// (lab/performance.md).
+/// The most calls of a kind in flight: while the store executes one, the session hands out the replies to the
+/// other, and gathers the requests that follow from them. A third call gains nothing (lab/performance.md).
 const CALLS_AT_ONCE: usize = 2;
 
 /// Returns true if a call for `requests` requests is due, while `calls` calls of its kind, with `in_flight`
@@ -93,7 +92,7 @@ impl SemaphoreSession {
         self.as_calls(calls, turn)
     }
 
-    /// The releases to send before a call of a single operation, which must not find what was released before
+    /// The releases to send before a single call, which must find the units free that were released before
     /// it.
     pub(in crate::session) fn releases_first(&mut self, turn: &Turn) -> Vec<Call> {
         let mut calls = Vec::new();
@@ -124,17 +123,17 @@ impl SemaphoreSession {
         !self.unsent.is_empty() && is_worth_a_call(self.unsent.len(), acquiring, acquisitions)
     }
 
-    /// Returns true if releases go out now. They wait for a call that is in flight only while the session
-    /// acquires here, too: then they travel in batches. Otherwise, as when a program drops its permits and
-    /// ends, nothing would follow that sends them.
+    /// Returns true if releases go out now. While the session also acquires here, they wait for the call in
+    /// flight, and then travel in batches. Otherwise they go out at once: when a program drops its permits
+    /// and ends, no later request would carry them.
     fn may_release(&self) -> bool {
         let InFlight { acquiring, releasing, releases, .. } = self.in_flight;
         is_worth_a_call(self.releases.len(), releasing, releases)
             || (acquiring == 0 && self.unsent.is_empty())
     }
 
-    /// Makes calls for all releases. They go before the acquisitions: a holder that returns at once finds its
-    /// units free.
+    /// Makes calls for all releases. They go before the acquisitions, so that a holder which returns at once
+    /// finds its units free.
     fn release_calls(&mut self, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         while !self.releases.is_empty() {
             let releases = self.releases.take_batch();
@@ -145,7 +144,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Removes the timer of a semaphore that is no longer needed.
+    /// Removes the timer, because the semaphore is no longer needed.
     pub(in crate::session) fn remove_timer(&mut self, turn: &mut Turn) {
         turn.timers.remove(self.timer.take());
     }
@@ -158,7 +157,8 @@ impl SemaphoreSession {
         }
     }
 
-    /// Makes calls for the renewal of everything, in parts; or of one waiter, which lets time take effect.
+    /// Makes calls that renew everything, in parts; or one waiter only, so that the store lets time take
+    /// effect.
     fn renewal_calls(&mut self, now: Moment, calls: &mut Vec<(Declaration, Operation, CallKind)>) {
         self.handed_over.clear();
         let mut items: Vec<RenewRequest> = if self.schedule.renewal.is_due {
@@ -166,17 +166,17 @@ impl SemaphoreSession {
         } else {
             self.first_waiter().map(Entry::to_renewal).into_iter().collect()
         };
-        // Permits first: a store that is slow with many waiters has renewed these by then.
+        // Permits come first: if many waiters make the store slow, it has renewed the permits by then.
         items.sort_by_key(|renew| renew.grant.is_none());
         if self.schedule.renewal.is_due {
             let interval = self.renewal_interval();
             let late = self.schedule.renewal.sent(interval.map(|interval| now + spread(interval)), now);
-            // So late that the next one would be due.
+            // The renewal is so late that the next one would be due by now.
             if let Some(late) = late.filter(|late| interval.is_some_and(|interval| *late > interval)) {
                 events::renewal_late(&self.name, millis(late));
             }
         }
-        // Without anything to renew, too, a recheck finishes the work that the store left.
+        // Send a recheck even if there is nothing to renew: it lets the store finish work that it has left.
         let recheck = std::mem::take(&mut self.schedule.recheck.is_due);
         let declaration = self.fallback();
         while !items.is_empty() || (recheck && self.in_flight.renewing == 0) {
@@ -193,7 +193,7 @@ impl SemaphoreSession {
         let fallback = self.fallback();
         while let Some(first) = self.unsent.first_entry() {
             let entry = self.acquisitions.get_mut(first.get()).expect("unsent acquisitions have entries");
-            // A waiter that the store has forgotten brings the limit under which it was queued.
+            // The store has forgotten this waiter, which brings the limit under which it was queued.
             let was_queued = entry.acquisition.last_answer_us > 0 && entry.spec.limit.limit().is_none();
             let declaration = if was_queued { fallback } else { entry.spec.limit.next() };
             let (declared, requests) = batch.get_or_insert((declaration, Vec::new()));
@@ -209,7 +209,7 @@ impl SemaphoreSession {
                 request: spec.request.clone(),
                 terms: spec.terms.clone(),
                 wait: spec.client.wait != Wait::No,
-                // One that has lost its place may have lost it to a later request.
+                // A request that has lost its place may have lost it to a later request with its key.
                 supersedes: spec.terms.is_keyed() && entry.acquisition.last_answer_us == 0,
             });
         }
@@ -230,8 +230,8 @@ impl SemaphoreSession {
         self.acquisitions.values().filter(|entry| entry.needs_renewal())
     }
 
-    /// The interval between two renewals: that of the shortest lease among the acquisitions that need
-    /// renewal.
+    /// The interval between two renewals. The shortest lease among the acquisitions that need renewal
+    /// decides.
     fn renewal_interval(&self) -> Option<Duration> {
         self.renewed().map(|entry| renew_every(entry.spec.terms.lease())).min()
     }
@@ -248,15 +248,15 @@ impl SemaphoreSession {
         due.then(|| self.renewal_interval())?
     }
 
-    /// Renews everything now if at `later` the last renewal would be too long ago, and the planned one is not
-    /// before then.
+    /// Makes the renewal due now, if at `later` the last one would be too long ago and the next one is
+    /// planned for after `later`.
     pub(in crate::session) fn renew_unless_before(&mut self, later: Moment) -> bool {
         self.schedule.renewal.advance_unless_before(later, COMPANIONS_EVERY)
     }
 }
 
 impl Turn {
-    /// A command of this session.
+    /// Makes a command of this session.
     pub(in crate::session) fn command(
         &self,
         semaphore: &crate::protocol::Name,

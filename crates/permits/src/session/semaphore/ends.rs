@@ -1,4 +1,4 @@
-//! Ends that no caller asked for: by time, in an outage of the store, with the session.
+//! Ends that no caller asked for: because of time, an outage of the store, or the end of the session.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ use crate::timing::SILENT_AFTER;
 use permits_store::StoreError;
 
 impl SemaphoreSession {
-    /// The longest outage of a kind of call.
+    /// The longest of the outages.
     pub(in crate::session) fn outage(&self) -> Option<&Outage> {
         self.outages.longest()
     }
 
-    /// Ends the outages of calls that nothing needs any more. To be called when the calls are made: whatever
-    /// is to be repeated is in flight then, or waits for the end of a pause.
+    /// Ends the outages of calls that no request needs any more. Call this when the calls have been made:
+    /// whatever has to be repeated is in flight then, or waits for the end of a pause.
     pub(super) fn end_unneeded_outages(&mut self) {
         let Outages { acquiring, releasing, renewing, confirming, unheard } = &mut self.outages;
         let InFlight { acquiring: acquires, releasing: releases, renewing: renewals, .. } = self.in_flight;
@@ -43,8 +43,8 @@ impl SemaphoreSession {
         confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());
     }
 
-    /// The wait limit, or the deadline, of an acquisition has come; or, after its wait limit, the time at
-    /// which its caller is answered also without a word of the store.
+    /// Handles the timer of an acquisition: the end of its wait, the deadline of its permit, or, after a
+    /// timeout, the time at which its caller is answered even if the store has said nothing.
     pub(in crate::session) fn on_acquisition_time(
         &mut self,
         request: &RequestId,
@@ -52,7 +52,7 @@ impl SemaphoreSession {
         turn: &mut Turn,
     ) {
         let now = turn.now;
-        // As far as the caller could learn, the store may be silent by now.
+        // The store may have fallen silent since the wait ended. Then the caller learns that.
         let silence = self.late.has(request).then(|| self.silence(Stage::Ended, down, now)).flatten();
         let error = |late: &LateCaller| silence.map_or_else(|| late.timed_out(None), AcquireError::Store);
         if self.answer_late(request, error, turn) {
@@ -63,7 +63,7 @@ impl SemaphoreSession {
         match &entry.permit {
             Some(permit) => {
                 match permit.check(now) {
-                    // Extended since the timer was set.
+                    // The permit was extended after the timer was set.
                     Check::Held(deadline) => {
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
                         entry.timer = Some(turn.timers.set(deadline, timer));
@@ -72,7 +72,7 @@ impl SemaphoreSession {
                     Check::Expired => {
                         let permit = permit.clone();
                         if self.was_kept(&permit) {
-                            // No caller works with it any more.
+                            // The permit was on the shelf, so no caller works with it.
                             return self.step(request, Input::Released, turn);
                         }
                         turn.outbox.signal_loss(&permit);
@@ -93,7 +93,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The wait limit of a request has come. It leaves the line, and its caller is answered soon.
+    /// Ends the wait of a request. It leaves the line now, and its caller is answered soon.
     fn time_out(&mut self, request: &RequestId, waited: Duration, turn: &mut Turn) {
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         if let Some(answer) = entry.answer.take() {
@@ -105,7 +105,8 @@ impl SemaphoreSession {
         self.cancel(request, turn);
     }
 
-    /// An inspection has returned. One that failed is not repeated: its callers are answered in time.
+    /// Handles the return of an inspection. A failed one is not repeated: its callers are answered when their
+    /// patience ends.
     pub(super) fn on_inspected(&mut self, reply: Reply, turn: &mut Turn) {
         let Some(whole) = Inspection::new(self.name.clone(), reply) else { return };
         let found = Found::new(whole);
@@ -114,7 +115,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Answers a caller whose time is up. Returns false if it is none.
+    /// Answers a caller that has timed out. Returns false if no such caller waits under this request.
     pub(super) fn answer_late(
         &mut self,
         request: &RequestId,
@@ -128,9 +129,9 @@ impl SemaphoreSession {
         true
     }
 
-    /// The fault of a store that does not answer, as a request of this stage sees it: that of the outage,
-    /// also of the whole store, or that nothing has returned for some time. A caller whose time is up then
-    /// has not learned that others hold the units.
+    /// The error of a store that does not answer a request of this stage: the error of an outage (also one of
+    /// the whole store), or, if nothing has returned for some time, that the store is silent. A caller whose
+    /// time is up in such a state has not learned that others hold the units.
     fn silence(&self, stage: Stage, down: &Option<Outage>, now: Moment) -> Option<StoreError> {
         if let Some(Outage { error, .. }) = Outage::older(down, self.outages.to_blame(stage)) {
             return Some(error.clone());
@@ -140,8 +141,8 @@ impl SemaphoreSession {
         (silent >= SILENT_AFTER).then_some(StoreError::NoAnswer { reason })
     }
 
-    /// Fails what has waited too long: in the outage of the calls that it needs, or in that of the whole
-    /// store. A call that succeeds for another stage of a request does not help this one.
+    /// Fails the requests that have waited too long, in an outage of the calls that they need or of the whole
+    /// store. A success of calls that only other stages need does not help them.
     pub(in crate::session) fn fail_timed_out(&mut self, down: &Option<Outage>, turn: &mut Turn) {
         let now = turn.now;
         let timeout = turn.config.store_timeout;
@@ -167,7 +168,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// A release that is not sent any more: what the store still has ends with its lease.
+    /// Gives a release up: what the store still has of the request ends with its lease.
     pub(super) fn give_up(&mut self, release: PendingRelease, error: &StoreError, turn: &mut Turn) {
         let given_up = Input::ReleaseReturned { ended: false };
         self.step(&release.request.request, given_up, turn);
@@ -177,7 +178,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The session closes: permits are lost, callers are answered, and everything is released.
+    /// Closes this part of the session: permits are lost, callers are answered, and everything is released.
     pub(in crate::session) fn close(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
         let requests: Vec<RequestId> =
@@ -193,8 +194,8 @@ impl SemaphoreSession {
         }
     }
 
-    /// The engine has panicked: permits are lost and callers are answered. Nothing is released; what the
-    /// store has ends with its lease.
+    /// Ends this part of the session after the engine has panicked: permits are lost and callers are
+    /// answered. Nothing is released; what the store has ends with its lease.
     pub(in crate::session) fn abandon(self, outbox: &mut Outbox) {
         self.shelf.iter().for_each(|shelf| drop(shelf.note(Notice::Unsure)));
         for (_, mut entry) in self.acquisitions {
@@ -203,7 +204,7 @@ impl SemaphoreSession {
                 None => entry.answer(Err(AcquireError::Ended(Ended::SessionFailed)), outbox),
             }
         }
-        // Their callers are answered by their channels closing.
+        // The callers learn of the end because their channels close.
         outbox.discard((self.releases, self.late));
     }
 }

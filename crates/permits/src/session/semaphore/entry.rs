@@ -13,7 +13,7 @@ use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
 use crate::session::timers;
 
-/// One acquisition, and what belongs to it outside of its decisions.
+/// An acquisition, and what belongs to it besides its decisions.
 pub(super) struct Entry {
     pub(super) spec: AcquireSpec,
     /// The number of changes of the lease since the permit was delivered.
@@ -23,15 +23,15 @@ pub(super) struct Entry {
     pub(super) answer: Option<Answer<PermitGuard, AcquireError>>,
     /// The permit, once it was delivered.
     pub(super) permit: Option<Arc<PermitState>>,
-    /// Its key in `unsent`, also when it is sent again.
+    /// The key in `unsent`. It stays the same when the request is sent again.
     pub(super) arrival: u64,
     pub(super) arrived_at: Moment,
-    /// Its program renews it. The store may have forgotten it since the session was last connected: the next
-    /// renewal of all claims it for the rest of its lease.
+    /// The program renews this permit itself, and the store may have forgotten it since the session was last
+    /// connected. The next renewal of everything claims it for the rest of its lease.
     pub(super) is_claimed: bool,
-    /// The timer of the end of its wait, or of its lease.
+    /// The timer for the end of the wait, or of the lease.
     pub(super) timer: Option<timers::Key>,
-    /// It does not wait, and others have been asked for what they keep.
+    /// The request does not wait in line, and other sessions have been asked to release what they keep.
     pub(super) recalls: bool,
 }
 
@@ -59,13 +59,14 @@ impl Entry {
         }
     }
 
-    /// As part of a renewal of all.
+    /// The request of this permit or waiter in a renewal of everything.
     pub(super) fn to_renewal_or_claim(&self, now: Moment) -> RenewRequest {
         let mut renewal = self.to_renewal();
         if self.is_claimed && !self.spec.client.auto_renew {
             let ends = self.acquisition.extended_at + self.spec.terms.lease();
             renewal.terms.lease_ms = millis(ends.since(now)).max(1);
-            // A change of the lease, which the next renewal by the program changes back.
+            // This counts as a change of the lease. The next renewal by the program has a later version, and
+            // undoes it.
             renewal.lease_version -= 1;
         }
         renewal
@@ -83,7 +84,7 @@ impl Entry {
     }
 }
 
-/// Calls in flight.
+/// The calls in flight.
 #[derive(Default)]
 pub(super) struct InFlight {
     pub(super) acquiring: usize,
@@ -95,7 +96,7 @@ pub(super) struct InFlight {
     pub(super) renewing: usize,
     pub(super) confirming: usize,
     pub(super) inspecting: usize,
-    /// The moment since which calls other than those to replicas have been in flight and none has returned.
+    /// Since when calls have been in flight and none has returned. Calls to replicas are left out.
     pub(super) unanswered_since: Option<Moment>,
 }
 

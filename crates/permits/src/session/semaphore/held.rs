@@ -1,9 +1,9 @@
-//! Permits that callers hold: adopted from another process, handed over to one, or held on other terms than
-//! before.
+//! Permits that callers hold and that change: adopted from another process, handed over to one, or held on
+//! other terms than before.
 //!
-//! A call that was sent before the lease changed may arrive after it, and its reply may. So each renewal
-//! carries the number of changes: the store keeps the latest lease, and a reply to an older renewal extends
-//! nothing.
+//! A call that was sent before the lease changed may arrive after the change, and so may its reply. So each
+//! renewal carries the number of changes: the store keeps the latest lease, and a reply to an older renewal
+//! extends nothing.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::session::timers::Timer;
 use crate::timing::held_until;
 
 impl SemaphoreSession {
-    /// Takes a permit in that another process acquired, and that the store has given to `adopt.new_request`
-    /// in reply to a call sent at `sent_at`.
+    /// Takes over a permit that another process acquired. The store has given it to `adopt.new_request`, in
+    /// its reply to a call that was sent at `sent_at`.
     pub(in crate::session) fn adopt(
         &mut self,
         adopt: AdoptRequest,
@@ -65,12 +65,12 @@ impl SemaphoreSession {
         Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))
     }
 
-    /// Lets a grant that counts for some time count from now on, for as long as was asked for. Returns the
-    /// renewal that tells the store, and the declaration to send with it.
+    /// Lets the grant of a permit with `at_least` count for that time from now on. Returns the renewal that
+    /// tells the store, and the declaration to send with it.
     ///
-    /// The store counts from the grant, so the time since then is added. It must not be too short. The server
-    /// read its clock for the last reply after that call was sent, so at `now` its clock shows at most that
-    /// time plus what has passed here since the sending.
+    /// The store counts `at_least` from the grant, so the time since the grant is added, and rather too much
+    /// than too little. The server read its clock for the last reply after that call was sent. So at `now`
+    /// its clock shows at most that time plus what has passed here since the sending.
     pub(in crate::session) fn count_anew(
         &mut self,
         request: &RequestId,
@@ -79,8 +79,8 @@ impl SemaphoreSession {
         let entry = self.acquisitions.get_mut(request)?;
         let permit = entry.permit.as_ref()?;
         let granted_us = permit.stored_grant().token;
-        // A message may bring the grant before any reply. Then the request was sent before the grant was
-        // made.
+        // A message may bring the grant before any reply has come. Then the request was sent before the grant
+        // was made, which serves as well.
         let before_any = ReplyTimes { sent_at: entry.acquisition.extended_at, server_us: granted_us };
         let ReplyTimes { sent_at, server_us } = self.replied.unwrap_or(before_any);
         let server_us = server_us + now.as_micros().saturating_sub(sent_at.as_micros());
@@ -91,7 +91,7 @@ impl SemaphoreSession {
         self.renewal_of(request)
     }
 
-    /// Changes the terms of a permit. The next renewal takes them to the store.
+    /// Changes the terms of a permit. The next renewal tells the store.
     pub(in crate::session) fn change_terms(
         &mut self,
         request: &RequestId,
@@ -102,7 +102,8 @@ impl SemaphoreSession {
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         let Some(permit) = entry.permit.clone() else { return };
         match change {
-            // Of two parts released at once, the later message may come first.
+            // If parts are released at once, their messages may come in either order: the least weight
+            // counts.
             TermsChange::Weight(weight) => entry.spec.terms.weight = entry.spec.terms.weight.min(weight),
             TermsChange::AutoRenew(renew) => {
                 entry.spec.client.auto_renew = renew;
@@ -118,7 +119,7 @@ impl SemaphoreSession {
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
                         entry.timer = Some(turn.timers.set(deadline, timer));
                     }
-                    // Signalled when the lock is free. The timer ends the acquisition.
+                    // The loss is signalled when the lock is free. The timer ends the acquisition.
                     Check::Expired => turn.outbox.signal_loss(&permit),
                     Check::Ended => {}
                 }

@@ -1,5 +1,5 @@
-//! The permits of a semaphore that the session keeps, as the engine sees them: held, and without a holder
-//! when it takes them from the shelf.
+//! The engine's side of a semaphore's kept permits. The engine counts a kept permit as held; once it has
+//! taken the permit from the shelf, nobody holds it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
 
 impl SemaphoreSession {
-    /// Finds the shelf, if the permit of an acquisition may be kept. Nothing is kept before the next reply.
+    /// Begins to use the shelf, if the permit of this request may be kept. Nothing is kept before the next
+    /// reply.
     pub(super) fn use_shelf(&mut self, spec: &AcquireSpec) {
         if let Some(keep) = spec.keep.as_ref().filter(|_| self.shelf.is_none()) {
             drop(keep.shelf.note(Notice::Unsure));
@@ -18,27 +19,29 @@ impl SemaphoreSession {
         }
     }
 
-    /// Notes what is learned about the semaphore, and releases what is not to be kept any more.
+    /// Notes what the session has learned about the semaphore, and releases what may no longer be kept.
     pub(in crate::session) fn note(&mut self, notice: Notice, turn: &mut Turn) {
         let kept: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.note(notice)).collect();
         self.release_kept(kept, turn);
     }
 
-    /// Releases what no request has used for some time.
+    /// Releases the permits that no request has used for some time.
     pub(super) fn give_back_idle(&mut self, turn: &mut Turn) {
         let now = turn.now;
         let idle: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.take_idle(now)).collect();
         self.release_kept(idle, turn);
         let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
-        // What is put back meanwhile is not announced, and two requests may have two times.
+        // The shelf does not announce a permit that is put back, and two requests may keep for different
+        // times. So look again after the shortest time that a permit in use may be kept for.
         let shortest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).min();
         if let Some(at) = next.into_iter().chain(shortest).min() {
             self.schedule.give_back_by(at);
         }
     }
 
-    /// Takes a permit from the shelf. Returns true if it was there: its end is reported to no caller.
+    /// Takes a permit from the shelf. If this returns true, the permit was there, and no caller has to learn
+    /// that it ends.
     pub(super) fn was_kept(&self, permit: &Arc<PermitState>) -> bool {
         self.shelf.iter().any(|shelf| shelf.remove(permit))
     }

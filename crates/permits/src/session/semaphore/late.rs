@@ -1,12 +1,12 @@
-//! Callers whose time is up, until they learn what has kept their requests out.
+//! Callers that have timed out, until they learn what has kept their requests out.
 //!
 //! A request that times out leaves the line at once. Behind its withdrawal the session sends an inspection,
-//! and the caller has its error when the reply has come. So a timeout costs the store one read more, and a
+//! and the caller gets its error when the reply has come. So a timeout costs the store one more read, and a
 //! request that is granted costs nothing. At most one inspection of a semaphore is in flight: callers that
 //! time out meanwhile share the next one.
 //!
-//! A caller waits for its reason for a moment only ([`patience`]). If the store has not answered then, or the
-//! read has failed, its error comes without one.
+//! A caller waits for its reason for a moment only ([`patience`]). If the store has not answered by then, or
+//! the read has failed, the caller gets its error without a reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,14 @@ use crate::session::outbox::Answer;
 use crate::session::spec::AcquireSpec;
 use crate::session::timers;
 
-/// The holders and waiters that are listed. A few are named; the others may tell when units are free.
+/// How many holders and waiters an inspection lists. An error names a few; the others may tell when units are
+/// free.
 const LISTED: u32 = 32;
 
-/// The longest time that a caller waits for its reason.
+/// How long a caller waits for its reason, at most.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The time that a caller waits for its reason, after a timeout of `waited`.
+/// How long a caller waits for its reason, after it has waited for a permit for `waited`.
 pub(super) fn patience(waited: Duration) -> Duration {
     PATIENCE.min(waited / 10)
 }
@@ -38,16 +39,16 @@ pub(super) struct LateCallers(pub(super) Map<RequestId, LateCaller>);
 pub(super) struct LateCaller {
     pub(super) answer: Answer<PermitGuard, AcquireError>,
     holder: Holder,
-    /// `None` if its lane has a limit: an inspection does not tell what is left of it.
+    /// `None` if the lane has a limit: an inspection does not tell how much of that is left.
     weight: Option<u32>,
     waited: Duration,
-    /// The inspection in flight is about it.
+    /// The inspection in flight is for this caller, too.
     asked: bool,
-    /// Ends its patience.
+    /// Fires when the patience of the caller ends.
     pub(super) timer: timers::Key,
 }
 
-/// What an inspection has found.
+/// What an inspection has found, whole and as errors carry it.
 pub(super) struct Found {
     whole: Inspection,
     brief: Arc<Inspection>,
@@ -71,7 +72,7 @@ impl LateCaller {
         Self { answer, holder, weight, waited, asked: false, timer }
     }
 
-    /// Its error, with the reason if the store has told it.
+    /// The caller's error, with the reason if the store has told it.
     pub(super) fn timed_out(&self, found: Option<&Found>) -> AcquireError {
         let granted_in = |inspection: &Inspection| inspection.granted_in(self.weight?);
         let told = found.map(|Found { whole, brief }| match whole.without(self.holder.as_str()) {
@@ -96,14 +97,14 @@ impl LateCallers {
         self.0.is_empty()
     }
 
-    /// The inspection that is due, about all of them.
+    /// The inspection that is due, if any, for all callers.
     pub(super) fn ask(&mut self) -> Option<Operation> {
         let is_due = self.0.values().any(|caller| !caller.asked);
         self.0.values_mut().for_each(|caller| caller.asked = true);
         is_due.then_some(Operation::Inspect { max: LISTED })
     }
 
-    /// The requests that the last inspection was about.
+    /// The requests of the callers that the last inspection was for.
     pub(super) fn asked(&self) -> Vec<RequestId> {
         let asked = self.0.iter().filter(|(_, caller)| caller.asked);
         asked.map(|(request, _)| request.clone()).collect()

@@ -1,8 +1,9 @@
 //! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
-//! Each acquisition decides for itself ([`Acquisition::step`]); here its effects are carried out. `calls`
-//! makes batches, `replies` hands the replies to the acquisitions; `held` is about permits that callers hold,
-//! `ends` about ends by time, in an outage and with the session, `late` about callers whose time is up.
+//! Each acquisition decides for itself ([`Acquisition::step`]); this module carries out its effects. `calls`
+//! makes batches, and `replies` hands the replies to the acquisitions. `held` is about permits that callers
+//! hold, `ends` about ends by time, in an outage and with the session, and `late` about callers whose time is
+//! up.
 
 mod calls;
 mod ends;
@@ -46,52 +47,52 @@ use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, Req
 use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
 use permits_store::StoreError;
 
-/// The time that other sessions have to release what they keep, before a request that does not wait is
-/// refused.
+/// How long other sessions have to release what they keep, before a request that does not wait is refused.
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
 /// One turn of the engine: its time, and the state that all semaphores of the session share.
 pub(super) struct Turn {
-    /// The time at which it began.
+    /// When the turn began.
     pub(super) now: Moment,
     pub(super) config: Config,
-    /// Weak: the session ends when no client and no permit of it is left.
+    /// Weak, so that the session ends when no client and no permit of it is left.
     pub(super) session: Weak<Shared>,
     pub(super) timers: Timers<Timer>,
-    /// Deliveries for when the lock is free.
+    /// The deliveries to make when the lock is free.
     pub(super) outbox: Outbox,
     /// The number of acquisitions that have arrived.
     pub(super) arrivals: u64,
 }
 
-/// A semaphore of a session. It exists as long as there is something in it.
+/// One semaphore's part of a session. It exists as long as there is something in it.
 pub(super) struct SemaphoreSession {
     name: Name,
     acquisitions: Map<RequestId, Entry>,
     /// Acquisitions to send, in the order of their arrival.
     unsent: BTreeMap<u64, RequestId>,
-    /// Grants that the replicas are to be asked about.
+    /// Grants that the replicas have yet to be asked about.
     unconfirmed: Vec<RequestId>,
     releases: Releases,
     late: LateCallers,
     in_flight: InFlight,
-    /// Handed over while a renewal was in flight: the reply to it is about the permit of another process.
+    /// Permits that were handed over while a renewal was in flight. The reply to that renewal is about a
+    /// permit of another process.
     handed_over: Set<RequestId>,
     schedule: Schedule,
     /// The error of the last call, if it failed.
     failure: Option<StoreError>,
     outages: Outages,
-    /// The timer of the earliest time in the schedule.
+    /// The timer for the earliest time in the schedule.
     timer: Option<timers::Key>,
-    /// It is in the engine's list of dirty semaphores.
+    /// The semaphore is in the engine's list of dirty semaphores.
     pub(super) dirty: bool,
-    /// The shortest lease that anything in it has had.
+    /// The shortest lease that any request for this semaphore has had.
     shortest_lease: Option<Duration>,
-    /// The times of the last reply, from which the server's time of any later moment follows.
+    /// The times of the last reply. The server's time at any later moment follows from them.
     replied: Option<ReplyTimes>,
-    /// As the last reply reported it.
+    /// The semaphore, as the last reply reported it.
     view: View,
-    /// The shelf of its kept permits, once one may be kept.
+    /// The shelf of kept permits, once a permit may be kept.
     shelf: Option<Arc<Shelf>>,
 }
 
@@ -118,7 +119,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The view of it, once it is no longer used.
+    /// Returns the view, because the semaphore is no longer used.
     pub(super) fn into_view(self) -> View {
         self.view
     }
@@ -157,7 +158,7 @@ impl SemaphoreSession {
         self.use_shelf(&spec);
         let request = spec.request.clone();
         let longest = match spec.client.wait {
-            // Of the store, for its answer.
+            // This request does not wait in line. The limit covers only the time until the store replies.
             Wait::No => Some(call_timeout(turn.config.lease)),
             Wait::AtMost(limit) => Some(limit),
             Wait::Forever => None,
@@ -200,7 +201,7 @@ impl SemaphoreSession {
         arrival
     }
 
-    /// Steps an acquisition and carries out the effect.
+    /// Steps an acquisition, and carries out the effect.
     fn step(&mut self, request: &RequestId, input: Input, turn: &mut Turn) {
         let now = turn.now;
         let reason = self.reason(request, &input, turn);
@@ -274,7 +275,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Steps an acquisition. If it has ended, what the store may have of it is released.
+    /// Steps an acquisition. If it has ended, releases what the store may still have of it.
     fn step_or_release(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
         if self.acquisitions.contains_key(&request.request) {
             self.step(&request.request, input, turn);
@@ -283,7 +284,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Steps an acquisition that has ended: what the store grants it, or queues for it, is released.
+    /// Steps an acquisition that has ended: if the store grants it or queues it all the same, releases it.
     fn step_unknown(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
         let now = turn.now;
         let lease = turn.config.lease;
@@ -304,7 +305,7 @@ impl SemaphoreSession {
     /// Delivers a permit to its caller.
     fn deliver(&mut self, request: &RequestId, grant: Grant, until: Moment, turn: &mut Turn) {
         match self.hold(request, grant, until, turn) {
-            // A caller that has dropped its receiver drops the permit, which releases it.
+            // If the caller has dropped its receiver, this drops the permit, which releases it.
             Some(permit) => {
                 if let Some(entry) = self.acquisitions.get_mut(request) {
                     entry.answer(Ok(permit), &mut turn.outbox);
@@ -314,7 +315,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// A permit, held until `until`; `None` if the session ends.
+    /// Makes a permit that is held until `until`; `None` if the session ends.
     fn hold(
         &mut self,
         request: &RequestId,
@@ -342,7 +343,7 @@ impl SemaphoreSession {
         Some(PermitGuard::new(permit, session, keep))
     }
 
-    /// Removes an acquisition, with its timer.
+    /// Removes an acquisition and its timer.
     fn forget(&mut self, request: &RequestId, turn: &mut Turn) -> Option<Entry> {
         let entry = self.acquisitions.remove(request)?;
         self.unsent.remove(&entry.arrival);
@@ -357,7 +358,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The caller has released or dropped a permit.
+    /// Releases a permit that its caller has released or dropped.
     pub(super) fn release(&mut self, release: PendingRelease, turn: &mut Turn) {
         if let Some(entry) = self.forget(&release.request.request, turn)
             && let Some(permit) = entry.permit
@@ -367,7 +368,7 @@ impl SemaphoreSession {
         self.queue_release(release, turn);
     }
 
-    /// The caller no longer waits: at any stage, nothing stays behind.
+    /// Withdraws a request whose caller no longer waits. At any stage, nothing of it stays behind.
     fn cancel(&mut self, request: &RequestId, turn: &mut Turn) {
         if let Some(entry) = self.acquisitions.get_mut(request)
             && entry.permit.is_none()
@@ -377,8 +378,8 @@ impl SemaphoreSession {
         self.step(request, Input::Withdrawn, turn);
     }
 
-    /// Answers a caller that still waits with an error, and cancels for it. One that was granted has its
-    /// permit.
+    /// Answers a caller that still waits with an error, and cancels its request. If the request was granted,
+    /// the caller has the permit instead.
     pub(super) fn fail(&mut self, request: &RequestId, error: AcquireError, turn: &mut Turn) {
         if self.late.has(request) {
             self.answer_late(request, |_| error, turn);
@@ -388,7 +389,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The store has pushed an event about a request of this session.
+    /// Takes an event that the store has pushed about a request of this session.
     pub(super) fn on_event(&mut self, event: Event, turn: &mut Turn) {
         let now = turn.now;
         let Event { holder, request, kind, .. } = event;
@@ -399,7 +400,7 @@ impl SemaphoreSession {
             return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), turn);
         };
         if entry.spec.holder != holder {
-            // Another holder's: to release what it grants would take it from that holder.
+            // The event is for another holder. Releasing its grant would take the permit from that holder.
             return;
         }
         let error = match &kind {
@@ -414,7 +415,7 @@ impl SemaphoreSession {
         self.step(&request, Input::Pushed(kind), turn);
     }
 
-    /// The store can be reached again: everything is renewed, and nothing waits for a retry.
+    /// Renews everything, without waiting for a retry, because the store can be reached again.
     pub(super) fn on_reconnected(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
         let by_the_program = |entry: &&mut Entry| entry.permit.is_some() && !entry.spec.client.auto_renew;
@@ -427,12 +428,12 @@ impl SemaphoreSession {
         self.schedule.confirm_retry = Retry::default();
     }
 
-    /// A time of the schedule has come.
+    /// Makes due whatever the schedule has for now.
     pub(super) fn on_time(&mut self, turn: &mut Turn) {
         let now = turn.now;
         self.timer = None;
         self.schedule.renewal.on_time(now);
-        // The waiter that was to ask may have been granted by a message.
+        // A message may have granted the waiter that was to be renewed.
         if self.schedule.recheck.comes(now) {
             self.schedule.recheck.is_due |=
                 self.schedule.recheck.is_at_once() || self.first_waiter().is_some();
@@ -444,7 +445,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Plans a renewal within a third of this acquisition's lease, if it needs renewal.
+    /// Plans a renewal within a third of the lease of this acquisition, if it needs renewal.
     fn plan_renewal(&mut self, request: &RequestId) {
         let Some(entry) = self.acquisitions.get(request) else { return };
         if entry.needs_renewal() {
@@ -454,7 +455,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// The declaration of calls that are not about the limit.
+    /// The declaration of calls that do not declare a limit themselves.
     fn fallback(&self) -> Declaration {
         self.view.limit.map_or(Declaration::Stored, Declaration::Fallback)
     }

@@ -1,10 +1,11 @@
-//! The outages of one semaphore: one for each kind of call.
+//! The outages of one semaphore. Each kind of call has its own.
 //!
-//! A kind may fail for hours while the others succeed: confirmations have a connection of their own, which a
-//! server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
-//! to the kind of call that failed. It ends when such a call succeeds, or when no request needs one any more:
-//! a failure that nobody repeats says nothing about the store a minute later. It still says why a request
-//! that waits has heard nothing, until the store replies on the same connection: see [`Outages::unheard`].
+//! One kind may fail for hours while the others succeed: confirmations have a connection of their own, which
+//! a server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
+//! to the kind of call that failed. It ends when such a call succeeds, or when no request needs such a call
+//! any more: a failure that nobody repeats says nothing about the store a minute later. But until the store
+//! replies on the same connection, it still explains why a waiting request has heard nothing: see
+//! [`Outages::unheard`].
 //!
 //! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. Those that are
 //! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
@@ -23,9 +24,10 @@ pub(super) struct Outages {
     pub(super) releasing: Option<Outage>,
     pub(super) renewing: Option<Outage>,
     pub(super) confirming: Option<Outage>,
-    /// An outage of the session's own connection that ended because nothing needed its call any more. The
-    /// store has not replied since. For example, a try fails for lack of an answer, and beside it a request
-    /// waits in line: when the time of that request is up, the store was silent, and not the line long.
+    /// An outage of the session's own connection that ended because no request needed its call any more, and
+    /// the store has not replied since. For example, a request that does not wait fails for lack of an
+    /// answer, and beside it another request waits in line. If that one times out next, the reason is that
+    /// the store was silent, not that the line was long.
     pub(super) unheard: Option<Outage>,
 }
 
@@ -40,7 +42,7 @@ impl Outages {
         }
     }
 
-    /// Notes the end of a call.
+    /// Notes that a call has returned, and the error if it failed.
     pub(super) fn note(&mut self, kind: &CallKind, failed: Option<&StoreError>, now: Moment) {
         let is_answer = failed.is_none_or(|error| !error.is_temporary());
         if is_answer && !matches!(kind, CallKind::Confirm(_)) {
@@ -54,7 +56,8 @@ impl Outages {
         }
     }
 
-    /// The outage that keeps a request of this stage from its next stage: that of the calls it waits for.
+    /// The outage that keeps a request of this stage from its next stage: the outage of the calls that it
+    /// waits for.
     pub(super) fn at(&self, stage: Stage) -> &Option<Outage> {
         match stage {
             Stage::Unsent | Stage::InFlight => &self.acquiring,
@@ -64,8 +67,8 @@ impl Outages {
         }
     }
 
-    /// The longest outage that a request of this stage may blame when its own time is up: its own, or else
-    /// that of any call on the connection that it uses.
+    /// The longest outage that a request of this stage may blame when it times out: the outage of its own
+    /// calls, or of any call on the connection that it uses.
     pub(super) fn to_blame(&self, stage: Stage) -> Option<&Outage> {
         let Self { acquiring, releasing, renewing, confirming: _, unheard } = self;
         let of_the_store = [acquiring, releasing, renewing, unheard].into_iter().flatten();

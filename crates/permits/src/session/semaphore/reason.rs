@@ -1,4 +1,4 @@
-//! The reasons for which acquisitions end without a permit, as their callers learn them.
+//! Why acquisitions end without a permit, as their callers learn it.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::protocol::{AcquireOutcome, Refusal, RenewOutcome, RequestId};
 use crate::session::spec::AcquireSpec;
 
 impl SemaphoreSession {
-    /// The reason for the caller, if this input ends the acquisition; and for the holder, if it makes the
-    /// permit unsure. `None` for inputs after which no caller waits for one.
+    /// If `input` ends an acquisition, returns why, for the caller. If it makes a permit unsure, returns why,
+    /// for the holder. `None` if the input gives no caller an error.
     pub(super) fn reason(&self, request: &RequestId, input: &Input, turn: &Turn) -> Option<AcquireError> {
         let spec = || Some(&self.acquisitions.get(request)?.spec);
         Some(match input {
@@ -53,7 +53,7 @@ impl SemaphoreSession {
             Refusal::ExceedsLimit => {
                 let weight = spec.terms.weight;
                 let pinned = self.view.is_pinned();
-                // The limit may be the declared one, which a refusal does not store.
+                // The limit to report may be the declared one: a refused request does not store its limit.
                 let declared = spec.limit.limit().filter(|declared| !pinned && weight > *declared);
                 AcquireError::ExceedsLimit { weight, limit: declared.unwrap_or(self.view.stored) }
             }

@@ -1,4 +1,4 @@
-//! The releases that are to be sent about a semaphore.
+//! The releases of a semaphore that have to be sent.
 
 use std::collections::VecDeque;
 
@@ -7,13 +7,13 @@ use crate::protocol::{MAX_BATCH, RequestId};
 use crate::session::Map;
 use crate::session::callers::PendingRelease;
 
-/// Releases to send, oldest first, each with the moment after which it is no longer sent: by then the store
-/// has dropped the entry on its own.
+/// The releases to send, oldest first. Each has a moment after which it is no longer sent, because by then
+/// the store has dropped the permit on its own.
 #[derive(Default)]
 pub(super) struct Releases {
     queue: VecDeque<(Moment, PendingRelease)>,
-    /// The requests in the queue, each with the latest such moment. One that is in flight may be queued
-    /// again: a call that was sent earlier can be executed later.
+    /// The requests in the queue, each with the latest such moment. A release that is in flight may be queued
+    /// again, because a call that was sent earlier can be executed later.
     queued: Map<RequestId, Moment>,
 }
 
@@ -26,8 +26,8 @@ impl Releases {
         self.queue.is_empty()
     }
 
-    /// Adds a release. If one of the same request is in the queue, that one is sent for as long as this would
-    /// be, and this one is returned.
+    /// Adds a release. If the queue already has a release of the same request, that one stays to be sent
+    /// until the later of the two moments, and this returns the new one.
     pub(super) fn push(&mut self, release: PendingRelease, now: Moment) -> Option<PendingRelease> {
         let until = now + release.lease;
         match self.queued.insert(release.request.request.clone(), until) {
@@ -39,7 +39,7 @@ impl Releases {
         }
     }
 
-    /// Puts a release back to the front, since its call has failed.
+    /// Puts a release whose call has failed back to the front.
     pub(super) fn put_back(&mut self, until: Moment, release: PendingRelease) {
         self.queued.entry(release.request.request.clone()).or_insert(until);
         self.queue.push_front((until, release));
@@ -56,7 +56,7 @@ impl Releases {
         batch
     }
 
-    /// Takes the releases that are no longer sent.
+    /// Takes the releases that are too late to send.
     pub(super) fn take_late(&mut self, now: Moment) -> Vec<PendingRelease> {
         let is_late = |(until, release): &(Moment, PendingRelease)| {
             now >= self.queued.get(&release.request.request).map_or(*until, |last| *until.max(last))

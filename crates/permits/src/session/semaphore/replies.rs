@@ -16,7 +16,7 @@ use crate::session::outbox::Outbox;
 use permits_store::{Executed, StoreError};
 
 impl SemaphoreSession {
-    /// A call about this semaphore has returned.
+    /// Handles the return of a call about this semaphore.
     pub(in crate::session) fn on_return(
         &mut self,
         kind: CallKind,
@@ -26,7 +26,7 @@ impl SemaphoreSession {
     ) {
         let now = turn.now;
         if let CallKind::Inspect = kind {
-            // No request needs it, so a failure is no outage.
+            // No request depends on an inspection, so a failure is no outage.
             self.in_flight.inspecting -= 1;
             return result.map_or((), |executed| self.on_inspected(executed.reply, turn));
         }
@@ -80,7 +80,7 @@ impl SemaphoreSession {
         }
     }
 
-    /// Notes what a reply to any call about this semaphore says of it. See [`Notice::Reply`].
+    /// Notes what a reply to any call about this semaphore says of it. For `in_order` see [`Notice::Reply`].
     pub(in crate::session) fn note_reply(
         &mut self,
         reply: &Reply,
@@ -143,8 +143,9 @@ impl SemaphoreSession {
         {
             entry.is_claimed &= outcome != RenewOutcome::Held;
             if lease_version < entry.lease_version {
-                // It extended another lease, or none: it may be that of a waiter whose grant came before it
-                // by a message. The permit is held as surely as before.
+                // The renewal was sent under another lease. Or it had no lease to extend: it was for a
+                // waiter, and a message with the grant overtook its reply. The permit is held as surely as
+                // before.
                 entry.permit.iter().for_each(|permit| permit.extend(times.sent_at));
                 return;
             }
@@ -209,7 +210,7 @@ impl SemaphoreSession {
         turn: &mut Turn,
     ) {
         let now = turn.now;
-        // Back to the front, in their order.
+        // Put the releases back to the front, in their order.
         for (until, mut release) in releases.into_iter().rev() {
             release.sent_before |= error.is_outcome_unknown();
             if error.is_temporary() && now < until {

@@ -1,4 +1,4 @@
-//! A semaphore as the session's replies have shown it, and the events of its changes.
+//! A semaphore as the session knows it from replies, and the events that report its changes.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::protocol::{Name, Reply};
 pub(in crate::session) struct View {
     /// The limit that was last in force.
     pub(super) limit: Option<u32>,
-    /// The limit is pinned.
+    /// Whether the limit is pinned; `None` before the first reply.
     pinned: Option<bool>,
-    /// The limit in force; 0 if there is none any more.
+    /// The limit in force; 0 if the store has none any more.
     pub(super) stored: u32,
     /// The rest of the recovery window.
     pub(super) recovering: Duration,
@@ -61,7 +61,7 @@ impl View {
     }
 
     /// What a session remembers of a semaphore that it no longer uses, so that it does not repeat its
-    /// warnings. Without the limit, because another one may be in force when the semaphore is used next.
+    /// warnings. It forgets the limit, because another one may be in force when the semaphore is used next.
     /// `None` if there is nothing to remember.
     pub(in crate::session) fn remembered(self) -> Option<Self> {
         (self.warned_limit.is_some() || !self.recovering.is_zero()).then_some(Self {

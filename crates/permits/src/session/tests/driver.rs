@@ -20,7 +20,7 @@ use permits_store::{Executed, Report, Sink as _, StoreError, StoreOptions, open}
 const LEASE: Duration = Duration::from_secs(600);
 
 impl Silent {
-    /// The kinds of the requests.
+    /// The kinds of the requests that the store has got.
     fn kinds(&self) -> Vec<&'static str> {
         let requests = self.requests.lock().expect("no panic");
         requests.iter().map(|request| request.command.operation.kind().name()).collect()

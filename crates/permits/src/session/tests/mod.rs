@@ -1,4 +1,4 @@
-//! Sessions without a thread, on stores that a test is itself.
+//! Sessions without a thread. A test plays their store, or gives them one.
 //!
 //! - [`driver`]: the engine behind its lock, with a store that answers at once or never;
 //! - [`steps`]: the engine alone, step by step;
@@ -53,7 +53,7 @@ fn spec(session: &Session, name: &str, terms: PermitTerms, declaration: Declarat
     AcquireSpec::new(Name::new(name).expect("valid"), session.new_names(None), terms, limit)
 }
 
-/// A request for one permit, as its permit has it.
+/// A request for one permit: the part that the permit keeps.
 fn requested() -> Requested {
     Requested {
         semaphore: Name::new("n").expect("valid"),
@@ -82,7 +82,7 @@ fn reply(now_us: u64, answers: Answers) -> Reply {
     }
 }
 
-/// A store that keeps the requests for a test, which reports the outcomes.
+/// A store that keeps the requests for a test. The test reports the outcomes.
 #[derive(Default)]
 struct Silent {
     requests: Mutex<Vec<Request>>,

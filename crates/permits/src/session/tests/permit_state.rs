@@ -18,7 +18,7 @@ fn held(deadline_ms: u64) -> HeldPermit {
     held_until(at(deadline_ms)).0
 }
 
-/// A permit, as its holder sees it and as the engine does.
+/// A permit, as its holder sees it and as the engine sees it.
 fn held_until(deadline: Moment) -> (HeldPermit, Arc<PermitState>) {
     let granted = (at(0), Duration::ZERO);
     let grant = Grant { token: 7, slot: 0 };
@@ -56,12 +56,12 @@ fn an_extension_never_shortens() {
     assert_eq!(core.deadline(at(0)), Some(at(300)));
 }
 
-/// The thread that signals the loss of this permit, which is awaited from now on.
+/// Awaits the loss of this permit from now on. The channel tells which thread signals it.
 fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
     struct Notes(mpsc::Sender<ThreadId>);
     impl Wake for Notes {
         fn wake(self: Arc<Self>) {
-            // The test may have ended.
+            // The test may have ended: then nobody needs this.
             let _ = self.0.send(std::thread::current().id());
         }
     }
@@ -69,7 +69,7 @@ fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
     let waker = Arc::new(Notes(sender)).into();
     let mut lost = Box::pin(held.cancellation_token().cancelled_owned());
     assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // It is awaited until the process ends.
+    // Await the loss until the process ends.
     std::mem::forget(lost);
     thread
 }
@@ -81,14 +81,15 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     for sooner in [0, 20, 0, 20].map(Duration::from_millis) {
         let (held, state) = held_until(hour);
         let signalled = signalling_thread(&held);
-        // As the engine does, under its lock.
+        // The engine does the same, under its lock.
         state.set_lease(Duration::from_secs(1), now + sooner);
         let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
         assert_ne!(thread, std::thread::current().id(), "the engine signals nothing");
     }
 }
 
-/// In an outage its lease ends first. A program is told that the store was away, and not to be faster.
+/// In an outage the lease ends before the longest hold. The program then learns that the store was away, and
+/// not that it was too slow.
 #[test]
 fn a_permit_that_ends_before_its_longest_hold_has_expired() {
     for (longest_ms, lost) in [(101, None), (100, Some(100))] {

@@ -14,7 +14,7 @@ use crate::sys::process::Process;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A permit that is granted at this time, as the engine and its holder have it.
+/// A permit that is granted at this time: the references of the engine and of the holder.
 fn granted(at: Moment) -> [Arc<PermitState>; 2] {
     let grant = Grant { token: 7, slot: 0 };
     let (until, granted) = (Moment::now() + LONG, (at, Duration::ZERO));
@@ -23,7 +23,7 @@ fn granted(at: Moment) -> [Arc<PermitState>; 2] {
     [permit.clone(), permit]
 }
 
-/// An open shelf, for permits that may be kept for long.
+/// An open shelf, whose permits may be kept for long.
 fn open() -> Keep {
     let shelf: Arc<Shelf> = Arc::default();
     assert!(shelf.note(Notice::Reply { keepable: true, limit: 1, in_order: true }).is_empty());

@@ -1,8 +1,8 @@
-//! The state that threads share without the lock of the session, under every order of their steps, and with
-//! every value that the memory may show them: the engine, which holds that lock and learns of extensions and
-//! losses, and callers.
+//! Checks the state that threads share without the lock of the session, under every order of their steps, and
+//! with every value that the memory may show them. The threads are the engine, which holds that lock and
+//! learns of extensions and losses, and callers.
 //!
-//! The shelf and the state of permits are compiled here once more, with the primitives of loom.
+//! The shelf and the state of permits are compiled a second time here, with the primitives of loom.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,8 +78,8 @@ fn a_loss_is_signalled_by_one_thread() {
     });
 }
 
-/// The reply to a renewal and a request come at the very end of the lease: the engine would renew a permit
-/// without a holder for as long as the session lives.
+/// The reply to a renewal and a request come together at the very end of the lease. If the engine renewed the
+/// permit although no request gets it, it would do so for as long as the session lives.
 #[test]
 fn a_kept_permit_that_no_request_gets_is_lost() {
     loom::model(|| {

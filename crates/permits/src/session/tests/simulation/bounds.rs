@@ -1,4 +1,4 @@
-//! The breaches that are not excluded, measured: by how much, and for how long. docs/inside/guarantees.md has
+//! Measures the breaches that are not excluded: by how much, and for how long. docs/inside/guarantees.md has
 //! the figures.
 
 use std::time::Duration;
@@ -20,8 +20,8 @@ fn held_and_awaited() -> World {
     world
 }
 
-/// Runs until `end`, while the store is inspected every 50 ms, so that time takes effect there. Returns the
-/// time for which clients believed they held more than the limit.
+/// Runs until `end`, and inspects the store every 50 ms, so that time takes effect there. Returns how long
+/// clients believed they held more than the limit.
 fn run_until(world: &mut World, end: Moment) -> Duration {
     let (mut above, mut since) = (Duration::ZERO, None);
     let mut at = world.now;
@@ -57,7 +57,7 @@ fn look() -> Command {
     }
 }
 
-/// The store's clock jumps forward right after the holder was renewed. Returns for how long two held.
+/// The store's clock jumps forward right after the holder was renewed. Returns how long two holders held.
 fn jump(by: Duration, cut_off: bool) -> Duration {
     let mut world = held_and_awaited();
     world.epoch_us += by.as_micros() as u64;

@@ -12,7 +12,8 @@ use crate::session::callers::PermitGuard;
 use crate::session::engine::Engine;
 use crate::session::permit_state::HeldPermit;
 
-/// The number of each event, over all seeds: a fault that never happens shows nothing.
+/// The number of each event, over all seeds. If a fault never happened, the simulation would show nothing
+/// about it.
 #[derive(Default, Debug)]
 pub(super) struct Seen {
     pub(super) granted: usize,
@@ -36,8 +37,8 @@ pub(super) struct Seen {
 }
 
 impl World {
-    /// In a world without trouble: a waiter waits for no permit that is kept, once a recall has had the time
-    /// to arrive.
+    /// Checks, in a world without trouble, that no waiter waits for a kept permit once a recall has had the
+    /// time to arrive.
     pub(super) fn check_recalled(&self) {
         let head = self.state().and_then(|state| state.queue.first_key_value());
         let Some((ticket, holder)) = head else { return };
@@ -47,7 +48,7 @@ impl World {
         }
     }
 
-    /// Believed to be held, by each holder's own clock: never more than the limit.
+    /// Checks that what holders believe they hold, by their own clocks, never exceeds the limit.
     pub(super) fn check(&mut self) {
         let has_failed = |client: &Client| client.session.ended() == Ended::SessionFailed;
         assert!(!self.clients.iter().any(has_failed), "P16: an engine panicked (seed {})", self.seed);
@@ -58,12 +59,12 @@ impl World {
         assert!(units <= LIMIT, "P2: {units} units of the other semaphore, of {LIMIT} (seed {})", self.seed);
     }
 
-    /// A caller whose time is up while the store does not answer has not learned that others hold the units:
-    /// its error is the store's.
+    /// Checks the error of a caller that gets no permit. If the store did not answer, the caller has not
+    /// learned that others hold the units, so the error must be the store's.
     pub(super) fn check_refusal(&self, number: usize, error: AcquireError) {
         match error {
             AcquireError::NoPermits | AcquireError::TimedOut { .. } => {
-                // A failed renewal by the program, or call to a replica, tells only its own caller.
+                // If a renewal by the program or a call to a replica fails, only its own caller learns of it.
                 assert!(
                     self.replicas > 0 || !self.clients[number].was_deaf,
                     "client {number} has no answer, and its caller: {error} (seed {})",
@@ -83,7 +84,7 @@ impl World {
 
     /// The units that clients believe they hold, of [`SIMULATED`](super::world::SIMULATED).
     pub(super) fn believed(&self) -> u32 {
-        // Its holder may not know yet.
+        // A holder may not know yet that its permit was revoked.
         let is_revoked =
             |permit: &HeldPermit| self.ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(permit));
         let of_client = |number: usize| {
@@ -95,7 +96,7 @@ impl World {
         held.map(|permit| permit.weight()).sum::<u32>() + self.believed_in_sets(SIMULATED)
     }
 
-    /// Programs that run drop what they have lost.
+    /// Lets programs that run drop what they have lost.
     fn drop_lost(&mut self) {
         for number in
             (0..self.clients.len()).filter(|number| !self.clients[*number].frozen).collect::<Vec<_>>()
@@ -109,7 +110,7 @@ impl World {
         }
     }
 
-    /// Everything is dropped and no more faults happen: everything is released.
+    /// Drops everything, and stops all faults: now everything must be released.
     pub(super) fn settle(&mut self) {
         self.trouble = 0;
         for client in &mut self.clients {
@@ -158,8 +159,8 @@ impl World {
     }
 }
 
-/// P4: the tokens of each slot rise. Of a permit that was revoked, the slot may have another holder before
-/// its own holder knows.
+/// P4: the tokens of each slot rise. If a permit was revoked, its slot may have another holder before its own
+/// holder knows.
 pub(super) fn rises(last_of_slots: &mut BTreeMap<u32, u64>, ideas: &Option<Ideas>, held: &PermitGuard) {
     if ideas.as_ref().is_some_and(|ideas| ideas.is_revoked(&held.state)) {
         return;

@@ -46,9 +46,9 @@ impl Default for Ask {
 pub(super) struct Sent {
     pub(super) id: u64,
     pub(super) command: Command,
-    /// The number of replicas that are asked, by a connection of its own.
+    /// How many replicas are asked. That call goes by a connection of its own.
     pub(super) replicas: u32,
-    /// By its session's clock, as the end of its timeout is.
+    /// Sent at this time by the session's clock. The timeout ends by the same clock.
     pub(super) at: Moment,
     pub(super) until: Moment,
 }
@@ -59,7 +59,7 @@ impl Sent {
     }
 }
 
-/// A waker that notes that a task of the program is to run again.
+/// A waker that notes that a task of the program has to run again.
 #[derive(Default)]
 pub(super) struct Woken(AtomicBool);
 
@@ -80,36 +80,36 @@ pub(super) struct Client {
     pub(super) driver: Arc<Driver>,
     pub(super) session: Session,
     pub(super) clock: SetClock,
-    /// Its way to the store.
+    /// The client's way to the store.
     pub(super) store: Arc<Silent>,
-    /// Its requests without an outcome, by number.
+    /// The client's requests without an outcome, by number.
     pub(super) calls: BTreeMap<u64, Sent>,
     pub(super) woken: Arc<Woken>,
     pub(super) pending: Vec<PendingAcquire>,
     pub(super) held: Vec<PermitGuard>,
     pub(super) releasing: Vec<BoxFuture<'static, Result<(), ReleaseError>>>,
-    /// Sets that it acquires, and that it holds.
+    /// The sets that the client acquires, and the sets that it holds.
     pub(super) acquiring: Vec<AcquireAll>,
     pub(super) sets: Vec<PermitSet>,
     pub(super) adopting: Vec<Adopting>,
     pub(super) frozen: bool,
-    /// The events while it was frozen.
+    /// The events that came while it was frozen.
     pub(super) backlog: Vec<Coming>,
     pub(super) connected: bool,
     /// The last report was that the store cannot be reached.
     pub(super) is_down: bool,
     /// The last call has failed, and its callers still wait.
     pub(super) has_failed: bool,
-    /// When a call last returned, by its clock.
+    /// The time of the last return of a call, by the client's clock.
     pub(super) heard_at: Moment,
-    /// The store had not answered it for some time when its engine last checked the times of callers.
+    /// When the engine last checked the times of callers, the store had not answered it for some time.
     pub(super) was_deaf: bool,
     /// Calls on one connection arrive in their order.
     pub(super) last_arrival: Moment,
-    /// So do replies and recalls.
+    /// Replies and recalls arrive in order, too.
     pub(super) last_reply: Moment,
     pub(super) last_recall: Moment,
-    /// The time for which it keeps permits; 0 if it keeps none.
+    /// How long the client keeps permits; 0 if it keeps none.
     pub(super) keep: Duration,
     pub(super) shelf: Arc<Shelf>,
 }

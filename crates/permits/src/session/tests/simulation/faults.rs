@@ -14,7 +14,7 @@ impl World {
         self.run_id += 1;
         self.server_began = self.now;
         let down = || StoreError::Unreachable { reason: "restarting".into() };
-        // What was under way is gone.
+        // All calls and replies under way are lost.
         let under_way: Vec<_> = self.coming.keys().copied().collect();
         for key in under_way {
             match self.coming.remove(&key) {
@@ -34,8 +34,8 @@ impl World {
         }
     }
 
-    /// A key of each semaphore vanishes, on a server that runs on. Others are left: a second loss, before
-    /// holders are put back, may be one of everything.
+    /// A key of each semaphore vanishes, on a server that runs on. Other keys are left: if the server loses
+    /// state again before holders are put back, it may lose everything.
     pub(super) fn lose_a_key(&mut self) {
         // A grant takes a server more than the microseconds by which it advances the tokens.
         self.pass_to(self.now + Duration::from_micros(10));
@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// A client cannot reach the server, nor be reached, for longer than a lease.
+    /// For longer than a lease, a client cannot reach the server, and the server cannot reach it.
     pub(super) fn cut_off(&mut self, client: usize) {
         if !self.clients[client].connected {
             return;
@@ -87,7 +87,7 @@ impl World {
         match self.random.u32(0..100) {
             0 => self.restart(),
             1 => {
-                // It vanishes, with all that it holds; its successor is another session.
+                // The client vanishes, with all that it holds. Its successor is another session.
                 self.seen.crashed += 1;
                 let keep = self.clients[number].keep;
                 let mut successor = self.new_client(number);
@@ -100,7 +100,7 @@ impl World {
                     | Coming::Thaws(client) => *client != number,
                     Coming::Arrives(..) | Coming::ArrivesLate(_) => true,
                 });
-                // The requests of permits that are dropped stay in its own store.
+                // The permits that are dropped here leave their requests in the client's own store.
                 drop(crashed);
                 self.soon(1000, Coming::Reports(number, Report::Up));
             }

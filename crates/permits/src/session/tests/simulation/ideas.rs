@@ -1,7 +1,7 @@
-//! Everything that programs and operators can do, in one world, so that each idea meets each other one.
+//! Everything that programs and operators can do, in one world, so that each idea meets all others.
 //!
-//! Beside the ideas that a store sees, which `tests/support/ideas.rs` has, there are those of clients and
-//! operators. Two of them meet if a command is executed while both are there.
+//! `tests/support/ideas.rs` has the ideas that a store sees. This module adds ideas of clients and operators.
+//! Two ideas meet if a command is executed while both are there.
 
 use std::collections::BTreeSet;
 use std::future::Future as _;
@@ -47,7 +47,7 @@ const OF_CLIENTS: [Idea; 8] = [
     "outage",
 ];
 
-/// An adoption that waits for its reply, and the last token that was used before.
+/// An adoption that waits for its reply, and the last token that was used before it.
 pub(super) type Adopting = (oneshot::Receiver<Result<PermitGuard, AdoptError>>, Option<u64>);
 
 /// The ideas of a world.
@@ -68,7 +68,7 @@ impl Ideas {
             &["count", "supersede", "hand-over", "revocation"],
             // Only acquisitions require a limit.
             &["count", "exactly", "hand-over", "revocation"],
-            // There is no waiter.
+            // A closed line has no waiter that could be superseded.
             &["supersede", "closed line"],
         ];
         let pairs = Pairs::new(&ideas, &apart);
@@ -81,7 +81,7 @@ impl Ideas {
 }
 
 impl Client {
-    /// The permits of its sets.
+    /// The permits of the client's sets.
     fn in_sets(&self) -> impl Iterator<Item = &HeldPermit> {
         self.sets.iter().flat_map(|set| set.permits()).map(|permit| permit.state())
     }
@@ -139,7 +139,7 @@ impl World {
         (0..self.clients.len()).flat_map(of_client).map(|permit| permit.weight()).sum()
     }
 
-    /// Returns true if programs or operators do what a request is refused for.
+    /// Returns true if this error may be due to something that programs or operators do in this world.
     pub(super) fn is_due_to_an_idea(&self, error: &AcquireError) -> bool {
         self.ideas.is_some()
             && matches!(
@@ -154,7 +154,7 @@ impl World {
             )
     }
 
-    /// The program of a client takes what it has adopted, and its sets.
+    /// Lets the program of a client take what it has adopted, and its sets.
     pub(super) fn take_more(&mut self, number: usize, context: &mut Context<'_>) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
@@ -179,7 +179,7 @@ impl World {
         client.sets.retain(|set| set.permits().iter().all(|permit| permit.state().deadline(now).is_some()));
     }
 
-    /// A program or an operator does any of all things.
+    /// Lets a program or an operator do any one of all things.
     fn act_in_any_way(&mut self, number: usize) {
         if self.clients[number].frozen {
             return;

@@ -1,9 +1,9 @@
-//! Whole sessions, simulated: several engines and one store that runs the model, under one clock that a seed
-//! drives, with calls, replies and messages that come late or never, servers that forget, and clients that
-//! freeze or vanish. After every step the permits that clients believe they hold fit the limit (P2, P3); in
-//! the end everything is released (P9, P10).
+//! Simulates whole sessions: several engines and one store that runs the model, under one clock that a seed
+//! drives. Calls, replies and messages come late or never, servers forget, and clients freeze or vanish.
+//! After every step, the permits that clients believe they hold must fit the limit (P2, P3). In the end,
+//! everything must be released (P9, P10).
 //!
-//! Nothing here waits, so an hour of trouble takes a moment; and a seed that fails, fails again.
+//! Nothing here waits, so an hour of trouble takes a moment, and a seed that fails always fails.
 
 mod bounds;
 mod checks;
@@ -96,8 +96,8 @@ fn under_every_fault_the_limit_holds_and_everything_comes_back() {
     assert!(counts.iter().chain(&more).all(|count| *count > 0), "P16: something never happened: {all:?}");
 }
 
-/// Each grant needs a replica, which is now and then behind; programs renew some permits themselves; and two
-/// kinds of failure come together: of servers and clients, and of connections.
+/// Each grant needs a replica, which is behind now and then. Programs renew some permits themselves. Failures
+/// of servers and clients come together with failures of connections.
 #[test]
 fn grants_that_replicas_confirm_hold_the_limit_under_every_fault() {
     let (mut granted, mut renewed, mut cut_off, mut restarts) = (0, 0, 0, 0);
@@ -130,7 +130,7 @@ fn grants_that_replicas_confirm_hold_the_limit_under_every_fault() {
     );
 }
 
-/// Hundreds of sessions, half of which keep permits: once a recall has had the time to arrive, no waiter
+/// Hundreds of sessions run, half of which keep permits. Once a recall has had the time to arrive, no waiter
 /// waits for a permit that is kept and not used.
 #[test]
 fn no_waiter_waits_for_what_others_keep() {
@@ -141,7 +141,7 @@ fn no_waiter_waits_for_what_others_keep() {
         world.in_order = true;
         world.let_some_keep();
         for step in 0..4_000 {
-            // Crowds and calm by turns: in a calm few clients ask, and what they release is kept.
+            // Crowds and calm take turns: in a calm few clients ask, and they keep what they release.
             let number = world.random.usize(0..if step / 500 % 4 == 0 { clients } else { 3 });
             if world.clients[number].pending.is_empty() {
                 world.ask(number, Ask::default());
@@ -168,8 +168,8 @@ fn no_waiter_waits_for_what_others_keep() {
     assert!(granted > 1000 && again > 50 && recalled > 100, "P16: {granted}, {again}, {recalled}");
 }
 
-/// A permit that is extended by a late reply, or by a slow clock, must not outlive its lease when its holder
-/// is cut off next; others wait for it.
+/// A late reply, or a slow clock, may extend a permit. If its holder is cut off next, it must not outlive its
+/// lease, because others wait for it.
 #[test]
 fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
     let (mut cut_off, mut late, mut lost, mut granted) = (0, 0, 0, 0);
@@ -195,7 +195,7 @@ fn holders_with_slow_clocks_that_are_cut_off_after_late_replies_stop_in_time() {
     assert!(cut_off > 100 && late > 1000 && lost > 50, "P16: {cut_off} cut off, {late} late, {lost} lost");
 }
 
-/// The leases are longer than a window after a restart, in which a holder that is not cut off does not renew.
+/// The leases are so long that a window after a restart is over before a holder that stays connected renews.
 #[test]
 fn what_a_server_forgets_loses_no_permit_of_a_connected_holder() {
     for forget in [World::restart, World::lose_a_key] {

@@ -41,7 +41,8 @@ impl World {
         self.coming.insert((at, self.made), Coming::Arrives(client, call));
     }
 
-    /// Some stores report that there is no answer; where none does, the driver gives up by itself.
+    /// Reports that there is no answer, if this store does that. With other stores, the driver gives up by
+    /// itself.
     pub(super) fn no_answer(&mut self, client: usize, call: Sent, reason: &str) {
         if !self.clients[client].store.reports_all {
             return;
@@ -127,7 +128,7 @@ impl World {
         }
         self.note_ideas([before.as_ref(), after.as_ref()], command, (&reply, &events));
         if let Some(state) = &after {
-            // A correction may count for more than there is.
+            // A correction may count for more units than there are.
             let held = if self.ideas.is_some() { holding(state) } else { state.held };
             assert!(held <= LIMIT.into(), "P1: {held} units held of {LIMIT}");
             if matches!(command.operation, Operation::Renew(_))

@@ -18,7 +18,7 @@ impl World {
         self.ask(number, Ask { terms, ..Ask::default() });
     }
 
-    /// A client asks for a permit, and has it at once if it has kept one.
+    /// A client asks for a permit. If it has kept one, it gets it at once.
     pub(super) fn ask(&mut self, number: usize, ask: Ask) {
         let client = &mut self.clients[number];
         if let Some(again) = client.acquire(ask) {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// A client releases one of the permits that it holds, and waits for that or not.
+    /// A client releases one of its permits, and waits for that, or does not.
     pub(super) fn release_one(&mut self, number: usize) {
         let is_awaited = self.chance(50);
         let client = &mut self.clients[number];
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// A program renews one of its permits, or says who renews it.
+    /// A program renews one of its permits, or says who renews it from now on.
     pub(super) fn renew_by_program(&mut self, number: usize) {
         let (says, renews) = (self.chance(40), self.chance(50));
         let client = &self.clients[number];
@@ -49,7 +49,7 @@ impl World {
         }
         self.seen.renewed += 1;
         let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
-        // It does not wait for the reply.
+        // The program does not wait for the reply.
         let (answer, _) = channel();
         client.session.send(Message::Renew { semaphore, request, answer });
     }

@@ -1,14 +1,14 @@
-//! Programs that acquire sets of semaphores, simulated: no set waits forever, and the cost of the order is
+//! Simulates programs that acquire sets of semaphores. No set waits forever, and the cost of the order is
 //! measured.
 //!
 //! Each program is a session with its driver, and acquires by [`AcquireAll`]; the store runs the model. Time
-//! passes in rounds: in each, everything that can be granted is granted, and the programs that hold their
-//! sets work. As long as one works, time alone continues the others. So if none works, none ever will: a
-//! deadlock.
+//! passes in rounds. In each round, everything that can be granted is granted, and then the programs that
+//! hold their whole sets work. While a program works, time alone lets the others continue. So if no program
+//! works, none ever will: that is a deadlock.
 //!
-//! These programs also run with an [`Atomic`] store, which grants a whole set at once: with strict lines, as
-//! here, or with lines in which any request that fits overtakes. The latter is about the most that can be
-//! done, and starves heavy requests.
+//! For comparison, the programs also run with an [`Atomic`] store, which grants a whole set at once. Its
+//! lines are strict, as here, or any request that fits overtakes. Overtaking does about the most work that is
+//! possible, and starves heavy requests.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -33,7 +33,7 @@ use crate::session::tests::{Silent, config};
 use crate::several::{AcquireAll, PermitSet};
 use permits_store::{Executed, Report, Request, Sink as _};
 
-/// The rounds of a simulation, of a millisecond each. No lease ends, and none is renewed.
+/// The number of rounds, of a millisecond each. They are over before a lease ends or is renewed.
 const ROUNDS: u32 = 400;
 const ROUND: Duration = Duration::from_millis(1);
 const LEASE: Duration = Duration::from_secs(3600);
@@ -42,7 +42,7 @@ const BEGAN: Moment = Moment::from_micros(1_000_000_000_000);
 /// A semaphore: its name and limit.
 type Line = (&'static str, u32);
 
-/// A set, as indices of the lines with weights, and the rounds for which it is held.
+/// A set, as indices of the lines with weights, and how many rounds it is held.
 #[derive(Debug, Clone)]
 struct Job {
     parts: Vec<(usize, u32)>,
@@ -55,18 +55,18 @@ type Jobs = Box<dyn FnMut() -> Job>;
 /// The order in which the programs acquire the semaphores of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// By `acquire_all`.
+    /// The order of `acquire_all`, which all programs share.
     Shared,
-    /// One by one, each program in the order of its job.
+    /// Each program acquires one by one, in the order of its job.
     OfTheJob,
 }
 
 /// The result of a simulation.
 #[derive(Debug)]
 struct Outcome {
-    /// The jobs done, by program.
+    /// How many jobs each program has done.
     done: Vec<u32>,
-    /// By line: the units held by programs that did not have their whole set, summed over the rounds.
+    /// The units that programs held without having their whole set, summed over the rounds, for each line.
     held_by_waiting: Vec<u64>,
     /// The permits that were granted, by the store or by a session that kept them.
     permits: u64,
@@ -75,7 +75,7 @@ struct Outcome {
 }
 
 struct Program {
-    /// It keeps what it releases.
+    /// The program keeps what it releases.
     keeps: bool,
     id: SessionId,
     driver: Arc<Driver>,
@@ -83,10 +83,10 @@ struct Program {
     store: Arc<Silent>,
     jobs: Jobs,
     job: Job,
-    /// The acquisitions of the job that are left, the next one first.
+    /// The acquisitions that the job still needs, the next one first.
     acquiring: Vec<AcquireAll>,
     held: Vec<PermitSet>,
-    /// The permits that it has been granted.
+    /// How many permits the program was granted.
     permits: u64,
 }
 
@@ -135,7 +135,8 @@ impl Program {
         self.acquiring.is_empty()
     }
 
-    /// Polls the acquisition, twice: what is gathered is sent the second time. Returns true if it is ready.
+    /// Polls the acquisition twice, because the second poll sends what was gathered. Returns true if it is
+    /// ready.
     fn poll(&mut self) -> bool {
         let Some(acquire) = self.acquiring.first_mut() else { return false };
         let context = &mut Context::from_waker(Waker::noop());
@@ -206,7 +207,7 @@ impl World {
         moved
     }
 
-    /// Everything that can be granted is granted.
+    /// Grants everything that can be granted.
     fn settle(&mut self) {
         loop {
             let mut moved = false;
@@ -220,7 +221,7 @@ impl World {
         }
     }
 
-    /// The units of each line that are held by programs without their whole set.
+    /// The units of each line that programs hold without having their whole set.
     fn held_by_waiting(&self) -> Vec<u64> {
         let mut held = vec![0; self.lines.len()];
         for (line, (name, limit)) in self.lines.iter().enumerate() {
@@ -276,7 +277,7 @@ impl World {
         outcome
     }
 
-    /// Everything is dropped: nothing is held, and nothing waits.
+    /// Drops everything. Then nothing must be held, and nothing must wait.
     fn end(&mut self) {
         for program in &mut self.programs {
             program.acquiring.clear();
@@ -295,10 +296,10 @@ impl World {
 
 /// A store that grants a whole set at once, if it fits in all of its lines.
 struct Atomic {
-    /// Only to a request that is the first in each of its lines.
+    /// Grants only to a request that is the first in each of its lines.
     strict: bool,
     free: Vec<u32>,
-    /// The programs without their set, by arrival.
+    /// The programs that wait for their set, by arrival.
     waiting: Vec<usize>,
 }
 
@@ -374,8 +375,8 @@ fn random_jobs(lines: &'static [Line], programs: usize, seed: u64) -> Vec<Jobs> 
     (0..programs).map(of_program).collect()
 }
 
-/// Jobs of the tenants: the first has twelve programs, each other one has two. Each takes a unit of `api` and
-/// one of its tenant.
+/// Jobs of tenants: the first tenant has twelve programs, and each other one has two. Each job takes a unit
+/// of `api` and a unit of its tenant.
 fn tenants_jobs(seed: u64) -> Vec<Jobs> {
     let tenants = std::iter::repeat_n(1, 12).chain([2, 2, 3, 3, 4, 4]);
     let of_program = |(number, tenant): (usize, usize)| {
@@ -386,13 +387,14 @@ fn tenants_jobs(seed: u64) -> Vec<Jobs> {
     tenants.enumerate().map(of_program).collect()
 }
 
-/// The outcomes of many seeds, beside those of the atomic stores.
+/// The outcomes of many seeds, beside the outcomes of the atomic stores.
 #[derive(Default)]
 struct Comparison {
     done: u32,
-    /// With strict lines, and with lines that can be overtaken.
+    /// The jobs done with strict lines, and with lines that can be overtaken.
     atomic: [u32; 2],
-    /// The share of each line's units that programs without their whole set held, summed over the seeds.
+    /// The share of each line's units that programs held without having their whole set, summed over the
+    /// seeds.
     waiting: Vec<f64>,
     seeds: u32,
 }
@@ -417,12 +419,12 @@ impl Comparison {
         compared
     }
 
-    /// The jobs done, for each that an atomic store with strict lines has done.
+    /// How many jobs were done for each job that an atomic store with strict lines has done.
     fn of_strict(&self) -> f64 {
         f64::from(self.done) / f64::from(self.atomic[0])
     }
 
-    /// The share of the units of a line that programs without their whole set held.
+    /// The share of a line's units that programs held without having their whole set.
     fn waiting(&self, line: usize) -> f64 {
         self.waiting[line] / f64::from(self.seeds)
     }
@@ -452,7 +454,7 @@ fn random_sets_never_wait_forever_and_as_many_are_granted_as_by_an_atomic_store(
     }
 }
 
-/// A permit that a program keeps of a later line is not its own before it comes to that line: others get it.
+/// A program may keep a permit of a later line. Before it comes to that line, others can get the permit.
 #[test]
 fn programs_that_keep_what_they_release_never_wait_forever() {
     for (name, lines) in [("mixed", MIXED), ("pair", PAIR)] {
@@ -472,8 +474,8 @@ fn programs_that_keep_what_they_release_never_wait_forever() {
     }
 }
 
-/// The first tenant has more programs than units. With the wide semaphore first, its programs would hold
-/// units of that while they wait for their own.
+/// The first tenant has more programs than units. If the wide semaphore came first, these programs would hold
+/// its units while they wait for their own.
 #[test]
 fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     let [shared, wide_first] =
@@ -485,7 +487,7 @@ fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     assert!(shared.of_strict() > 1.0, "{shared}");
 }
 
-/// Programs that run the code of the others, but acquire the semaphores of a set in the order of their job.
+/// These programs run the same code, but acquire the semaphores of a set in the order of their job.
 #[test]
 fn without_the_shared_order_random_sets_block_one_another() {
     let is_blocked =

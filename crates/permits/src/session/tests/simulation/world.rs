@@ -21,7 +21,7 @@ use crate::session::tests::{Silent, config};
 use crate::timing::SILENT_AFTER;
 use permits_store::{Executed, Report, StoreError};
 
-/// The semaphore of all requests but those of sets, which have another one, too.
+/// The semaphore that all requests are for, except that sets also have another one.
 pub(super) const SIMULATED: &str = "simulated";
 
 pub(super) const LIMIT: u32 = 3;
@@ -32,8 +32,8 @@ pub(super) const CLIENTS: usize = 4;
 /// The shortest time of a request: the store counts leases by whole milliseconds.
 pub(super) const FASTEST: Duration = Duration::from_millis(1);
 
-/// The time within which a recall arrives where there is no trouble: its own delay, and that of a reply
-/// before it.
+/// A recall arrives within this time if there is no trouble: its own delay, and the delay of a reply before
+/// it.
 pub(super) const RECALL_ARRIVES_US: u64 = 5_000;
 
 /// An event at a time of the simulation.
@@ -48,13 +48,13 @@ pub(super) enum Coming {
     Thaws(usize),
 }
 
-/// The time that a client's clock shows of a million nanoseconds: some clocks are 1 % slow, in a sluggish
-/// world.
+/// For each million nanoseconds, a client's clock shows this many. In a sluggish world, some clocks are 1 %
+/// slow.
 pub(super) const RATES: [u128; 4] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
 
 pub(super) struct World {
-    /// Of everything that is random in it.
+    /// The seed of everything that is random in the world.
     pub(super) seed: u64,
     pub(super) random: fastrand::Rng,
     pub(super) now: Moment,
@@ -73,16 +73,17 @@ pub(super) struct World {
     pub(super) recovery: Recovery,
     /// Some clocks are slow, and replies take up to the timeout of their calls.
     pub(super) sluggish: bool,
-    /// The number of replicas that have to confirm each grant; and the requests of which enough have done so.
+    /// The number of replicas that have to confirm each grant; and the requests that enough replicas have
+    /// confirmed.
     pub(super) replicas: u32,
     pub(super) confirmed: BTreeSet<RequestId>,
     /// Replies arrive in the order of their calls, as on one connection.
     pub(super) in_order: bool,
-    /// Until then the server does not execute what arrives.
+    /// The server does not execute what arrives before this time.
     pub(super) silent_until: Moment,
     /// The last token of each slot of [`SIMULATED`], by any client.
     pub(super) last_of_slots: BTreeMap<u32, u64>,
-    /// If the programs and operators do all that they can.
+    /// Set if the programs and operators do all that they can.
     pub(super) ideas: Option<Ideas>,
     /// The runtime of all sessions. It runs nothing: the world is their time and their network.
     runtime: Runtime,
@@ -121,7 +122,7 @@ impl World {
             runtime: Builder::new_current_thread().build().expect("there is memory"),
         };
         world.add_clients(clients);
-        // Old enough to have nothing to recover. From now on clocks run apart.
+        // Make the server so old that it has nothing to recover. From now on clocks run apart.
         world.epoch_us += (2 * LEASE).as_micros() as u64;
         world.began = world.now + 2 * LEASE;
         world.pass_to(world.began);
@@ -185,7 +186,7 @@ impl World {
         }
     }
 
-    /// Lets half of the clients keep permits, for a while that is over before the next renewal.
+    /// Lets half of the clients keep permits, for a time that is over before the next renewal.
     pub(super) fn let_some_keep(&mut self) {
         for number in 0..self.clients.len() {
             if self.chance(50) {
@@ -209,7 +210,7 @@ impl World {
         self.began + Duration::from_nanos(elapsed as u64)
     }
 
-    /// When the client's clock shows this.
+    /// The time of the world at which the client's clock shows `shown`.
     pub(super) fn when(&self, client: usize, shown: Moment) -> Moment {
         let elapsed = (shown.since(self.began).as_nanos() * EXACT).div_ceil(self.rate(client));
         self.began + Duration::from_nanos(elapsed as u64)
@@ -247,7 +248,7 @@ impl World {
         if let Coming::Returns(_, call, _) = &coming
             && call.command.session != client.id
         {
-            // To one who has crashed.
+            // The client has crashed, so nothing reaches it.
             return;
         }
         if client.frozen && !matches!(coming, Coming::Thaws(_)) {
@@ -257,20 +258,20 @@ impl World {
         let client = &mut self.clients[number];
         match coming {
             Coming::Returns(_, call, result) => {
-                // Of one that the driver has given up on, the outcome is known.
+                // If the driver has given up on the call, it already knows the outcome.
                 if client.calls.remove(&call.id).is_some() {
                     if is_watched(&call) {
                         client.heard_at = now;
                         client.has_failed |= result.is_err();
                     }
-                    // It may have been on its way when the connection ended.
+                    // The reply may have been on its way when the connection ended.
                     client.is_down &= result.is_err();
                     if call.command.semaphore.as_str() == SIMULATED && result.is_ok() {
-                        // A try is refused by a reply, too.
+                        // A request that does not wait is refused by a reply, too.
                         (client.has_failed, client.was_deaf) = (false, false);
                     }
                 }
-                // Now and then the replica is behind.
+                // The replica is behind now and then.
                 let is_behind = call.replicas > 0 && self.random.u32(0..10) == 0;
                 let confirmed = if is_behind { 0 } else { call.replicas };
                 if let (
@@ -306,13 +307,13 @@ impl World {
         self.turn(number);
     }
 
-    /// The session's thread of a client does what is due by its clock.
+    /// Lets the session's thread of a client do what is due by the client's clock.
     fn wake(&mut self, number: usize) {
         self.note_silence(number);
         self.clients[number].driver.step(Sending::AtOnce, |_, _| ());
     }
 
-    /// Notes whether the client's engine knows of an outage when it checks the times of callers next.
+    /// Notes whether the client's engine would know of an outage if it checked the times of callers now.
     fn note_silence(&mut self, number: usize) {
         let (now, deaf) = (self.clock(number), self.is_deaf(number));
         let client = &mut self.clients[number];
@@ -334,7 +335,7 @@ impl World {
         client.is_down || client.has_failed || !client.pending.is_empty() && first.is_some_and(silent)
     }
 
-    /// The tasks of a client's program run, and take their permits.
+    /// Lets the tasks of a client's program run, and take their permits.
     pub(super) fn turn(&mut self, number: usize) {
         let now = self.clock(number);
         let client = &mut self.clients[number];

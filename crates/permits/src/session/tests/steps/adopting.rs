@@ -1,4 +1,4 @@
-//! Adoptions that no caller gets: the store may have executed them, and then their units are given back.
+//! Adoptions that no caller gets. The store may have executed them, and then their units are given back.
 
 use tokio::sync::oneshot::Receiver;
 
@@ -26,7 +26,7 @@ impl Bench {
         (adopted, asked)
     }
 
-    /// Fails each try of an adoption with this error, until its caller has the error.
+    /// Fails each try of an adoption with this error, until its caller gets the error.
     fn fail_adoption(&mut self, adopted: &mut Adopted, error: &StoreError) {
         let began = self.now;
         loop {
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// The calls to make, all of them adoptions.
+    /// The calls to make, which must all be adoptions.
     #[track_caller]
     fn adoptions(&mut self) -> Vec<Call> {
         let calls = self.calls();
@@ -57,14 +57,15 @@ fn no_answer() -> StoreError {
     StoreError::NoAnswer { reason: "lost".into() }
 }
 
-/// The store may have executed it. Its unit was once held by nobody until the end of the lease, and its
-/// handle was of no use to anyone.
+/// The store may have executed the adoption. Before this was fixed, nobody held its unit until the end of the
+/// lease, and nobody could use the handle.
 #[test]
 fn an_adoption_that_was_never_answered_is_given_back() {
     let mut bench = Bench::impatient();
     let (mut adopted, first) = bench.adopt();
     bench.fail_adoption(&mut adopted, &no_answer());
-    // Tried again with the same handle: after the release, and under a request that it does not name.
+    // The caller tries again with the same handle. The call goes after the release, and has a request that
+    // the release does not name.
     let (_again, second) = bench.adopt();
     let [release, again] = <[Call; 2]>::try_from(bench.calls()).ok().expect("a release and an adoption");
     assert_releases(&release, &first);
@@ -91,7 +92,7 @@ fn an_adoption_whose_reply_makes_no_sense_is_given_back() {
     assert_releases(&bench.call(), &asked);
 }
 
-/// The permit would be held for no time.
+/// The caller would hold the permit for no time at all.
 #[test]
 fn an_adoption_whose_reply_took_longer_than_the_lease_is_given_back() {
     let mut bench = Bench::impatient();
@@ -120,8 +121,8 @@ fn an_adoption_that_waits_for_its_next_try_is_given_back_when_the_client_closes(
     assert!(matches!(closed.try_recv(), Ok(Ok(()))));
 }
 
-/// An adoption that the store answers when the client is closing already: the permit was once handed out all
-/// the same, by an engine that then ended and renewed nothing.
+/// The store answers an adoption when the client is already closing. Before this was fixed, the engine handed
+/// out the permit all the same, and then ended and renewed nothing.
 #[test]
 fn an_adoption_answered_while_closing_is_given_back() {
     let mut bench = Bench::new();

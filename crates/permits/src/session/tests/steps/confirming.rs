@@ -1,5 +1,5 @@
-//! Calls of one kind fail while those of another succeed: confirmations have a connection of their own, and a
-//! renewal that a program asked for is not repeated.
+//! Calls of one kind fail while others succeed: confirmations have a connection of their own, and a renewal
+//! that a program asked for is not repeated.
 
 use super::outages::assert_unreachable;
 use super::*;
@@ -26,8 +26,8 @@ impl Bench {
         self.engine.take_outbox().deliver(None);
     }
 
-    /// Answers the calls that are due. The store does what they ask for, and the connection on which replicas
-    /// are asked is refused. Returns the number of attempts to ask them.
+    /// Answers the calls that are due. The store does what they ask for, but refuses the connection on which
+    /// replicas are asked. Returns how often that was tried.
     fn serve_and_refuse_confirmations(&mut self) -> usize {
         let mut attempts = 0;
         for call in self.calls() {
@@ -69,8 +69,8 @@ impl Bench {
     }
 }
 
-/// Each renewal that succeeded once ended the outage of the confirmations: the request waited for ever, and
-/// its unit was renewed for ever.
+/// Before this was fixed, each renewal that succeeded ended the outage of the confirmations: the request
+/// waited for ever, and its unit was renewed for ever.
 #[test]
 fn a_grant_that_no_replica_can_be_asked_about_ends_with_the_store_timeout() {
     let mut bench = Bench::replicated();
@@ -105,7 +105,7 @@ fn a_caller_whose_time_is_up_before_a_replica_can_be_asked_gets_the_error_of_the
     }
 }
 
-/// The pauses between attempts to confirm a grant are no pauses for other calls.
+/// The pauses between attempts to confirm a grant delay no other calls.
 #[test]
 fn a_confirmation_that_fails_delays_no_other_call() {
     let mut bench = Bench::replicated();
@@ -117,7 +117,8 @@ fn a_confirmation_that_fails_delays_no_other_call() {
     assert!(matches!(call.sent.kind, CallKind::Acquire(_)), "{:?}", call.command);
 }
 
-/// It was not repeated, since its caller had left, and says nothing about the store a minute later.
+/// The failed confirmation was not repeated, because its caller had left. It says nothing about the store a
+/// minute later.
 #[test]
 fn a_confirmation_that_failed_for_another_request_fails_no_grant() {
     let mut bench = Bench::replicated();
@@ -138,8 +139,8 @@ fn a_confirmation_that_failed_for_another_request_fails_no_grant() {
     taken(&mut waiter);
 }
 
-/// The store is well a moment later, and the session asks it nothing before the next renewal: the waiter once
-/// failed with the error of that one renewal.
+/// The store is well a moment later, and the session asks it nothing before the next renewal. Before this was
+/// fixed, the waiter failed with the error of that one renewal.
 #[test]
 fn a_renewal_by_the_program_that_failed_fails_no_waiter() {
     let (lease, limit) = (Duration::from_secs(120), STORE_TIMEOUT);

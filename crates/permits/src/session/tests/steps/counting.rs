@@ -1,5 +1,5 @@
-//! Grants that count anew, once a set of permits is held: the renewal that tells the store, and what becomes
-//! of it if the store does not answer.
+//! Grants that count anew, once a set of permits is held: the renewal that tells the store, and what happens
+//! if the store does not answer.
 
 use tokio::sync::oneshot;
 
@@ -23,7 +23,7 @@ impl Bench {
         pending
     }
 
-    /// A permit whose grant counts for [`COUNTED_MS`], of a store whose clock showed the token.
+    /// A permit whose grant counts for [`COUNTED_MS`]. The store's clock showed the token at its grant.
     fn counted(&mut self) -> PermitGuard {
         let mut pending = self.acquire_counted();
         let call = self.call();
@@ -38,7 +38,7 @@ impl Bench {
         counted
     }
 
-    /// The call that tells the store that a grant counts anew, beside others.
+    /// The call that tells the store that a grant counts anew, found among others.
     #[track_caller]
     fn counting_call(&mut self) -> Call {
         let counts = |call: &Call| matches!(&call.sent.kind, CallKind::Single(call) if call.counts_anew());
@@ -74,28 +74,28 @@ fn a_grant_counts_anew_when_the_store_has_answered() {
     assert!(counted.try_recv().is_err(), "the store may not have it");
     bench.answer(again, renewed(RenewOutcome::Held));
     assert_eq!(counted.try_recv(), Ok(Ok(())));
-    // What puts the permit back after a loss of state has it, and so has a handle.
+    // A renewal that puts the permit back after a loss of state tells the store, too, and so does a handle.
     bench.pass(LEASE / 2);
     assert_eq!(at_least_ms(&bench.call()), COUNTED_MS + 2_000);
     assert_eq!(held.state.terms().at_least_ms, COUNTED_MS + 2_000);
 }
 
-/// Any reply shows the server's clock, and the later one more closely: this one was read at most a second
-/// before it arrived.
+/// Any reply shows the server's clock, and a later one shows it more closely: this one was read at most a
+/// second before it arrived.
 #[test]
 fn the_time_since_the_grant_is_that_of_the_servers_clock_and_not_too_short() {
     let mut bench = Bench::new();
     let held = bench.counted();
     let renewal = bench.due_renewal();
     bench.pass(SECOND);
-    // Here 8.5 s have passed since the grant, and on the server 9.2 s.
+    // Since the grant, 8.5 s have passed here, and 9.2 s on the server.
     bench.answer_at(renewal, GRANT.token + 9_200_000, renewed(RenewOutcome::Held));
     bench.pass(SECOND);
     let _counted = bench.count_anew(&held, None);
     assert_eq!(at_least_ms(&bench.counting_call()), COUNTED_MS + 9_200 + 2_000);
 }
 
-/// Its request was sent two seconds before, and no reply shows how much later the grant was made.
+/// The request was sent two seconds before, and no reply shows how much later the grant was made.
 #[test]
 fn a_grant_whose_message_comes_before_any_reply_counts_anew() {
     let mut bench = Bench::new();
@@ -124,7 +124,7 @@ fn a_store_that_does_not_answer_is_asked_for_as_long_as_the_set_may_wait() {
         let result = counted.try_recv().expect("its time is up");
         assert!(matches!(result, Err(AcquireError::Store(StoreError::NoAnswer { .. }))), "{result:?}");
     }
-    // Without a connection, too.
+    // The same without a connection.
     let mut bench = Bench::new();
     let held = bench.counted();
     bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
@@ -156,7 +156,7 @@ fn replicas_confirm_that_a_grant_counts_anew() {
 }
 
 impl Bench {
-    /// Answers a renewal, which this number of replicas has.
+    /// Answers a renewal. `confirmed` replicas have it.
     fn confirm(&mut self, call: Call, confirmed: u32) {
         let reply = reply(1, renewed(RenewOutcome::Held));
         self.engine.on_return(call.sent, Ok(Executed { reply, confirmed }), self.now);
@@ -178,8 +178,8 @@ fn a_permit_that_is_lost_does_not_count_anew() {
     assert!(matches!(later.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
 }
 
-/// The call goes by the connection that asks replicas. A recall may come between the store's answer and its
-/// arrival.
+/// The call goes by the connection that asks replicas. A recall may come between the moment at which the
+/// store answers and the arrival of the answer.
 #[test]
 fn a_reply_that_a_recall_may_have_overtaken_lets_the_session_keep_nothing() {
     for recalled in [false, true] {
@@ -188,7 +188,7 @@ fn a_reply_that_a_recall_may_have_overtaken_lets_the_session_keep_nothing() {
         let held = bench.counted();
         let _counted = bench.count_anew(&held, None);
         let call = bench.counting_call();
-        // A reply that no recall can overtake.
+        // No recall can overtake this reply.
         bench.pass(LEASE / 2);
         let renewal = bench.call();
         let both = Answers::Renew(vec![RenewOutcome::Held; 2]);

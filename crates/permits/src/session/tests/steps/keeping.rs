@@ -7,7 +7,7 @@ use crate::session::shelf::{Keep, Shelf};
 
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A request whose permit the session may keep for `idle`, and the permission.
+/// A request whose permit the session may keep for `idle`, and the permission to do so.
 fn request(bench: &mut Bench, idle: Duration) -> (PendingAcquire, Keep) {
     let terms = PermitTerms { keep: true, ..PermitTerms::new(1, millis(LEASE)) };
     let spec = spec(&bench.session, "a", terms, Declaration::Stored);
@@ -25,7 +25,7 @@ pub(super) fn answer_keepable(bench: &mut Bench, call: Call, answers: Answers) {
     bench.engine.take_outbox().deliver(None);
 }
 
-/// A permit that the session may keep. Its shelf.
+/// A permit that the session may keep, and its shelf.
 pub(super) fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
     let (mut pending, keep) = request(bench, IDLE);
     let call = bench.call();
@@ -33,7 +33,7 @@ pub(super) fn keepable(bench: &mut Bench) -> (PermitGuard, Arc<Shelf>) {
     (taken(&mut pending), keep.shelf)
 }
 
-/// One that it keeps.
+/// A permit that the session keeps.
 fn kept(bench: &mut Bench) -> Arc<Shelf> {
     let (mut held, shelf) = keepable(bench);
     assert!(held.put_back(bench.now) && !shelf.is_empty(), "it is kept");
@@ -90,7 +90,8 @@ fn what_no_request_takes_is_released_in_time() {
     assert_released(&mut bench);
 }
 
-/// The next look once came after the longest time of any permit in use, or when the one that is kept was due.
+/// Before this was fixed, the next look came too late: after the longest time of any permit in use, or when
+/// the kept permit was due.
 #[test]
 fn a_permit_with_a_short_time_is_released_in_time_beside_one_with_a_long_time() {
     for other_is_kept in [false, true] {
@@ -114,7 +115,7 @@ fn a_permit_with_a_short_time_is_released_in_time_beside_one_with_a_long_time() 
     }
 }
 
-/// As when a hash slot of a cluster has moved: a recall may have been missed.
+/// A hash slot of a cluster may have moved, for example: a recall may have been missed.
 #[test]
 fn a_connection_that_comes_up_releases_what_is_kept() {
     let mut bench = Bench::new();
@@ -125,7 +126,7 @@ fn a_connection_that_comes_up_releases_what_is_kept() {
 }
 
 /// Recalls of a semaphore that the session has forgotten do not reach its shelf. The grant is pushed before
-/// the reply arrives, which says that others wait.
+/// the reply that says that others wait.
 #[test]
 fn nothing_is_kept_of_a_semaphore_that_was_forgotten_before_the_next_reply() {
     let mut bench = Bench::new();
@@ -140,7 +141,7 @@ fn nothing_is_kept_of_a_semaphore_that_was_forgotten_before_the_next_reply() {
     assert!(!taken(&mut pending).put_back(bench.now));
 }
 
-/// The store's next token is above it.
+/// The release tells the token, so that the store's next token is above it.
 #[test]
 fn the_release_of_a_recalled_permit_has_the_last_token_that_was_used() {
     let mut bench = Bench::new();
@@ -158,7 +159,7 @@ fn the_release_of_a_recalled_permit_has_the_last_token_that_was_used() {
     assert_eq!(releases[0].last_token, Some(GRANT.token + 1));
 }
 
-/// It comes by another connection than the recall, which may have overtaken it.
+/// The confirmation comes by another connection than the recall, which it may have overtaken.
 #[test]
 fn a_confirmation_by_replicas_allows_to_keep_nothing() {
     let mut bench = Bench::with(Config { replicas: 1, ..config("session", LEASE) });
@@ -182,7 +183,7 @@ fn a_kept_permit_that_is_revoked_is_on_the_shelf_no_more() {
     assert!(shelf.is_empty() && bench.calls().is_empty());
 }
 
-/// The store may count it for longer than the session, and no caller releases it.
+/// The store may count the permit for longer than the session does, and no caller will release it.
 #[test]
 fn a_kept_permit_whose_lease_ends_is_released() {
     let mut bench = Bench::new();
@@ -195,7 +196,7 @@ fn a_kept_permit_whose_lease_ends_is_released() {
     assert_released(&mut bench);
 }
 
-/// It has no holder that could lose it.
+/// A kept permit has no holder that could lose it.
 #[test]
 fn a_session_that_closes_releases_what_it_keeps_and_loses_none_of_it() {
     let mut bench = Bench::new();

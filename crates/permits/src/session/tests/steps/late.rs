@@ -1,4 +1,4 @@
-//! Callers whose time is up, and the inspection that tells them why.
+//! Callers that have timed out, and the inspection that tells them why.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::session::spec::Wait;
 const SECOND: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// One of one unit is held, and nobody waits.
+/// A semaphore of one unit, which is held, and nobody waits.
 fn taken_by(holder: &str) -> Inspected {
     Inspected {
         held: 1,
@@ -38,7 +38,7 @@ fn taken_by(holder: &str) -> Inspected {
     }
 }
 
-/// The error of a request whose time is up, with the inspection that it has.
+/// The error of a request that has timed out, with the inspection in it.
 #[track_caller]
 fn timed_out(pending: &mut PendingAcquire) -> (Option<Arc<Inspection>>, AcquireError) {
     let error = refused(pending);
@@ -47,7 +47,7 @@ fn timed_out(pending: &mut PendingAcquire) -> (Option<Arc<Inspection>>, AcquireE
 }
 
 impl Bench {
-    /// Its time is up, and the store does not say why: its caller has waited for that for a moment.
+    /// Lets a request time out. The store does not say why, so its caller has waited a moment for that.
     #[track_caller]
     pub(super) fn assert_timed_out(&mut self, pending: &mut PendingAcquire, waited: Duration) {
         assert!(pending.try_take().is_none(), "it waits for the reason");
@@ -56,7 +56,7 @@ impl Bench {
         assert_eq!(refused(pending), error);
     }
 
-    /// Requests that have waited for a second, and the inspection for them, which is behind their release.
+    /// Requests that have waited for a second, and the inspection for them, which comes behind their release.
     fn late<const N: usize>(&mut self) -> ([PendingAcquire; N], [Holder; N], Call) {
         let waiters = [(); N].map(|()| {
             let pending = self.acquire_within(Wait::AtMost(SECOND));
@@ -110,7 +110,7 @@ fn requests_that_time_out_together_share_an_inspection() {
     assert!(bench.calls().is_empty() && bench.engine.is_idle());
 }
 
-/// What is in flight does not know of its withdrawal.
+/// The inspection in flight was sent before the request left the line.
 #[test]
 fn a_request_that_times_out_during_an_inspection_is_told_of_by_the_next() {
     let mut bench = Bench::new();
@@ -129,7 +129,7 @@ fn a_request_that_times_out_during_an_inspection_is_told_of_by_the_next() {
     assert_eq!(timed_out(&mut late).0.expect("it was told").holders[0].holder, "web-2");
 }
 
-/// The release may be behind the inspection.
+/// The inspection may be executed before the release.
 #[test]
 fn a_request_that_has_timed_out_does_not_count_itself() {
     for waits in [true, false] {
@@ -191,7 +191,7 @@ fn an_inspection_that_fails_is_not_repeated() {
     bench.pass(SECOND);
     assert!(bench.calls().is_empty());
 
-    // The store has gone meanwhile, for all that the caller can know.
+    // As far as the caller can know, the store has gone meanwhile.
     let mut bench = Bench::new();
     let ([mut late], _, inspection) = bench.late();
     bench.no_answer(inspection);

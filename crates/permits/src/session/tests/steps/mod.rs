@@ -1,5 +1,4 @@
-//! The engine, step by step: one session, whose calls a test answers itself, at the times that the test
-//! chooses.
+//! The engine, step by step: one session. The test itself answers its calls, at the times that it chooses.
 
 mod adopting;
 mod confirming;
@@ -42,19 +41,20 @@ struct Bench {
     session: Session,
     messages: mpsc::UnboundedReceiver<Message>,
     now: Moment,
-    /// In every reply.
+    /// Asked for in every reply.
     recheck_ms: Option<u64>,
 }
 
 impl Bench {
-    /// A session that is connected and has nothing.
+    /// A session that is connected, and has nothing yet.
     fn new() -> Self {
         Self::with(config("session", LEASE))
     }
 
     fn with(config: Config) -> Self {
         let (session, mut engine, messages) = queued_session(config);
-        // Far ahead of the real clock, by which a permit that is dropped is found to be held.
+        // Be far ahead of the real clock: a permit that is dropped reads that clock, and must find that it is
+        // held.
         let now = Moment::from_micros(Moment::now().as_micros()) + Duration::from_secs(1_000_000);
         engine.on_up(now);
         Self { engine, session, messages, now, recheck_ms: None }
@@ -79,7 +79,7 @@ impl Bench {
         pending
     }
 
-    /// The calls that the engine makes now.
+    /// Returns the calls that the engine makes now.
     fn calls(&mut self) -> Vec<Call> {
         while let Ok(message) = self.messages.try_recv() {
             self.engine.on_message(message, self.now);
@@ -100,7 +100,7 @@ impl Bench {
         self.answer_at(call, 1, answers);
     }
 
-    /// Answers as a store whose clock shows `now_us`.
+    /// Answers for a store whose clock shows `now_us`.
     fn answer_at(&mut self, call: Call, now_us: u64, answers: Answers) {
         let reply = Reply { recheck_ms: self.recheck_ms, ..reply(now_us, answers) };
         self.engine.on_return(call.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
@@ -118,7 +118,7 @@ impl Bench {
         assert!(self.calls().is_empty(), "nothing is tried again at once");
     }
 
-    /// A message about a request of this call.
+    /// Pushes a message about a request of this call.
     fn push(&mut self, (name, holder, request): &(Name, Holder, RequestId), news: EventKind) {
         let (semaphore, holder, request) = (name.clone(), holder.clone(), request.clone());
         let session = self.engine.session_id().clone();
@@ -126,7 +126,7 @@ impl Bench {
         self.engine.take_outbox().deliver(None);
     }
 
-    /// A permit.
+    /// Returns a permit that is held.
     #[track_caller]
     fn held(&mut self, name: &str, lease: Duration) -> PermitGuard {
         let mut pending = self.acquire(name, lease);
@@ -135,7 +135,7 @@ impl Bench {
         taken(&mut pending)
     }
 
-    /// A place in line.
+    /// Returns a request that waits in line.
     #[track_caller]
     fn waiting(&mut self, name: &str) -> (PendingAcquire, (Name, Holder, RequestId)) {
         let pending = self.acquire(name, LEASE);
@@ -181,8 +181,8 @@ fn is_renewal(call: &Call) -> bool {
     matches!(call.command.operation, Operation::Renew(_))
 }
 
-/// Until a hundredth of the lease before its end, counted from before the request, however long the reply
-/// took.
+/// The holder's deadline is a hundredth of the lease before its end, and the lease is counted from before the
+/// request, however long the reply took.
 #[test]
 fn a_permit_is_held_until_1_percent_before_the_end_of_a_lease_that_began_with_the_request() {
     let day = Duration::from_secs(24 * 60 * 60);
@@ -213,7 +213,7 @@ fn a_grant_that_no_caller_waits_for_is_given_back() {
     let release = bench.call();
     assert_releases(&release, &asked);
     bench.answer(release, Answers::Release(vec![ReleaseOutcome::Unknown]));
-    // As by an acquisition that was delayed on its way.
+    // An acquisition that was delayed on its way may lead to this grant.
     bench.push(&asked, EventKind::Granted(GRANT));
     assert_releases(&bench.call(), &asked);
 }
@@ -234,7 +234,7 @@ fn a_message_counts_only_for_the_holder_and_the_session_that_asked() {
     taken(&mut pending);
 }
 
-/// The store has granted the place, and then lost it with all it knew. The message of that grant may come
+/// The store has granted the place, and then lost it with everything else. The message of that grant may come
 /// last, as in a cluster, where messages have a connection of their own.
 #[test]
 fn a_grant_from_before_the_loss_of_a_place_does_not_count() {
@@ -264,8 +264,8 @@ fn a_revocation_of_a_plain_waiter_or_holder_costs_no_call() {
     assert!(bench.calls().is_empty());
 }
 
-/// A store asks for a recheck at once when it has more to reap than fits into a call; one whose state is
-/// damaged does so without end.
+/// A store asks for a recheck at once when more leases have expired than one call can remove. If its state is
+/// damaged, it asks so without end.
 #[test]
 fn rechecks_at_once_are_bounded() {
     let mut bench = Bench::new();
@@ -298,7 +298,7 @@ fn a_waiter_asks_again_when_the_store_said() {
     assert!(is_renewal(&bench.call()));
 }
 
-/// The longest time between two renewals of `name` within two minutes.
+/// The longest time between two renewals of `name`, watched for two minutes.
 fn longest_gap(bench: &mut Bench, name: &str) -> Duration {
     let (mut last, mut longest) = (bench.now, Duration::ZERO);
     let end = bench.now + Duration::from_secs(120);
@@ -353,7 +353,7 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-/// Of a place in line that was lost, and asked for again: its grant is not held any more.
+/// The waiter has lost its place, and asks for it again. The store may have forgotten the limit, too.
 #[test]
 fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     let mut bench = Bench::new();
@@ -369,7 +369,7 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
 }
 
-/// Its place may be that of a later request, which has superseded it.
+/// A later request may have superseded this one and have its place.
 #[test]
 fn a_request_that_lost_its_place_supersedes_no_other() {
     let mut bench = Bench::new();
@@ -392,7 +392,7 @@ fn a_request_that_lost_its_place_supersedes_no_other() {
     assert!(!supersedes(&bench.call()));
 }
 
-/// Under another limit, which the view of the session may have, it does not wait.
+/// The session's last view may have another limit, under which this request must not wait.
 #[test]
 fn a_waiter_that_the_store_forgot_requires_its_limit_again() {
     let mut bench = Bench::new();
@@ -437,7 +437,8 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
     assert_eq!(released.as_mut().poll(&mut context), Poll::Ready(Ok(())), "the first may have released it");
 }
 
-/// The store remembers a change for a minute. One that may have been made is not sent again after that.
+/// The store remembers a change for a minute. If it may have made the change, the change is not sent again
+/// after that.
 #[test]
 fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_it() {
     let mut bench = Bench::new();
@@ -458,9 +459,9 @@ fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_i
     assert!((Duration::from_secs(50)..Duration::from_secs(57)).contains(&sent_for), "{sent_for:?}");
 }
 
-/// A call that was given up on may still arrive, after the one sent in its place has been answered. A grant
-/// that it leads to was once dated from a third call, which was sent later and had no answer: later than the
-/// store does.
+/// A call that was given up on may still arrive, after another call in its place was answered. It may lead to
+/// a grant. Before this was fixed, such a grant was dated from a third call, which was sent later and not
+/// answered: later than the store dates it.
 #[test]
 fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     let mut bench = Bench::new();
@@ -476,7 +477,7 @@ fn a_grant_to_a_late_call_is_not_dated_from_one_without_an_answer() {
     let (renewal, renewed_at) = (bench.call(), bench.now);
     bench.answer_at(renewal, 2, renewed(RenewOutcome::Lost));
 
-    // The late call arrives, and is granted; then a third one is sent.
+    // The late call arrives, and is granted. Then a third call is sent.
     bench.pass(Duration::from_secs(2));
     let _unanswered = bench.call();
     bench.push(&asked, EventKind::Granted(Grant { token: 3, slot: 0 }));

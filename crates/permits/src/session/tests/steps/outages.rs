@@ -1,5 +1,5 @@
-//! A caller whose time is up while the store does not answer has not learned that others hold the units: its
-//! error is the store's.
+//! If a caller's time is up while the store does not answer, the caller has not learned that others hold the
+//! units. So its error is the store's.
 
 use super::*;
 use crate::error::RenewError;
@@ -25,7 +25,7 @@ impl Bench {
         pending
     }
 
-    /// A place in line, for a second.
+    /// A request that waits in line for at most a second.
     fn waiting_for_a_second(&mut self) -> PendingAcquire {
         let pending = self.acquire_within(Wait::AtMost(SECOND));
         let call = self.call();
@@ -58,7 +58,7 @@ fn a_call_that_is_not_answered_is_a_silent_store() {
     let mut bench = Bench::new();
     let mut pending = bench.acquire_within(Wait::AtMost(SECOND));
     let _unanswered = bench.call();
-    // It waits for the call before it.
+    // The second request waits until the call before it has returned.
     let mut second = bench.acquire_within(Wait::AtMost(SECOND));
     bench.calls();
     bench.pass(SECOND);
@@ -66,7 +66,7 @@ fn a_call_that_is_not_answered_is_a_silent_store() {
     assert_silent(&mut second);
 }
 
-/// The answer may be on its way.
+/// The answer may still be on its way.
 #[test]
 fn a_short_timeout_is_over_before_the_store_is_silent() {
     let mut bench = Bench::new();
@@ -75,7 +75,7 @@ fn a_short_timeout_is_over_before_the_store_is_silent() {
     let _unanswered = bench.call();
     bench.pass(short);
     bench.assert_timed_out(&mut pending, short);
-    // The same timeout, when nothing has returned for longer.
+    // The same timeout, but nothing has returned for longer.
     bench.pass(short);
     let mut later = bench.acquire_within(Wait::AtMost(short));
     bench.calls();
@@ -91,7 +91,7 @@ fn a_waiter_of_a_store_that_answers_times_out() {
     bench.assert_timed_out(&mut pending, SECOND);
 }
 
-/// The silence begins with the last answer.
+/// The silence is counted from the last answer.
 #[test]
 fn a_waiter_beside_a_call_that_is_not_answered_learns_of_it() {
     for (answered_after, silent) in [(700, true), (900, false)] {
@@ -121,7 +121,7 @@ fn a_waiter_in_an_outage_gets_its_error() {
     bench.pass(SECOND);
     assert_unreachable(&mut pending);
 
-    // Of this semaphore alone, as in a cluster.
+    // Only this semaphore has an outage, as in a cluster.
     let mut bench = Bench::new();
     let mut pending = bench.waiting_for_a_second();
     let _other = bench.acquire("a", LEASE);
@@ -142,7 +142,7 @@ fn an_outage_that_is_over_is_no_reason() {
     bench.pass(SECOND);
     bench.assert_timed_out(&mut pending, SECOND);
 
-    // Also of a session that has made no call since.
+    // The same for a session that has made no call since.
     let (mut bench, short) = (Bench::new(), Duration::from_millis(100));
     bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
     bench.engine.on_up(bench.now);
@@ -153,7 +153,7 @@ fn an_outage_that_is_over_is_no_reason() {
 }
 
 impl Bench {
-    /// A request whose call fails, and whose caller leaves then: nothing makes the call again.
+    /// A request whose call fails, and whose caller then leaves, so that nothing makes the call again.
     fn give_up_a_call(&mut self) {
         let other = self.acquire("a", LEASE);
         let call = self.call();
@@ -163,7 +163,7 @@ impl Bench {
     }
 }
 
-/// Nothing makes the failed call again, so it has no outage. The store has still not replied.
+/// Nothing makes the failed call again, so it has no outage. But the store has still not replied.
 #[test]
 fn a_waiter_beside_a_call_that_was_given_up_learns_of_the_silence() {
     let mut bench = Bench::new();
@@ -190,7 +190,7 @@ fn a_reply_after_a_call_that_was_given_up_ends_the_silence() {
     bench.assert_timed_out(&mut pending, SECOND);
 }
 
-/// The permit has a deadline of its own.
+/// The permit has a deadline of its own, so its renewal does not wait.
 #[test]
 fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_end() {
     let mut bench = Bench::new();
@@ -208,7 +208,7 @@ fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_en
     assert!(inspection.try_recv().is_err(), "its time is not up");
 }
 
-/// A try waits no longer than one call may take.
+/// A request that does not wait in line waits no longer than one call may take.
 #[test]
 fn a_try_is_short() {
     let mut bench = Bench::new();
@@ -227,7 +227,7 @@ fn a_try_is_short() {
     assert_unreachable(&mut pending);
 }
 
-/// Others are asked once for what they keep, also if the request is renewed meanwhile.
+/// Others are asked only once for what they keep, even if the request is renewed meanwhile.
 #[test]
 fn a_try_that_waits_for_what_others_keep_is_refused_then() {
     let mut bench = Bench::new();

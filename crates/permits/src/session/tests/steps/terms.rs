@@ -1,4 +1,4 @@
-//! Changes of the terms of a held permit, and calls and replies from before them.
+//! Changes of the terms of a held permit, and calls and replies from before such a change.
 
 use super::*;
 use crate::PermitStatus;
@@ -20,7 +20,7 @@ impl Bench {
         held.state.deadline(self.now).expect("it is held").since(self.now)
     }
 
-    /// The renewal that is due, sent and not answered.
+    /// The renewal that is due: it is sent, but not answered.
     pub(super) fn due_renewal(&mut self) -> Call {
         assert!(self.calls().is_empty(), "the renewal is planned");
         self.pass(LEASE / 2);
@@ -45,9 +45,10 @@ fn a_reply_from_before_a_longer_lease_extends_nothing() {
     assert!(bench.deadline(&held) > LEASE);
 }
 
-/// The renewal is that of the waiter. The store has answered it with the grant, whose message is ahead of it,
-/// and with it has extended the lease that it was granted with. Otherwise a holder that is cut off next would
-/// go on for the longer lease while the store gives its unit to another.
+/// The renewal was sent for the waiter. The store has answered it with the grant, and a message with the
+/// grant has overtaken the answer. So the store has extended the lease with which the permit was granted. If
+/// the holder took this for the longer lease and were cut off next, it would go on while the store gives its
+/// unit to another.
 #[test]
 fn a_renewal_answered_with_the_grant_from_before_a_longer_lease_extends_nothing() {
     let mut bench = Bench::new();
@@ -70,7 +71,7 @@ fn a_shorter_lease_counts_before_it_is_sent() {
     bench.session.change_terms(&held.state, TermsChange::Lease(SHORT));
     assert!(bench.calls().is_empty(), "a renewal is on its way");
     assert!(bench.deadline(&held) <= SHORT);
-    // The reply to a call with the former lease, which may have been executed before the change.
+    // This reply answers a call with the former lease, which may have been executed before the change.
     bench.answer(older, renewed(RenewOutcome::Held));
     assert!(bench.deadline(&held) <= SHORT);
     let lost = held.state.cancellation_token();
@@ -79,7 +80,8 @@ fn a_shorter_lease_counts_before_it_is_sent() {
     assert!(bench.calls().is_empty(), "what has ended is not renewed");
 }
 
-/// Otherwise a lost reply to its first renewal would cost the permit: no second one fits into what is left.
+/// If a call took longer, a lost reply to the first renewal would cost the permit: no second renewal would
+/// fit into the rest of the lease.
 #[test]
 fn a_call_is_given_up_in_time_for_another_within_a_shorter_lease() {
     const SHORTER: Duration = Duration::from_millis(900);
@@ -130,8 +132,8 @@ fn renewal_begins_and_ends_with_the_callers_wish() {
     assert!(is_renewal(&bench.call()), "the last renewal is half a lease ago");
 }
 
-/// A server that lost its state knows of no permit that is not renewed. Named after a reconnection, it is put
-/// back for the rest of its lease: neither side holds it for longer than without the loss.
+/// A server that lost its state only knows of permits that are renewed. After a reconnection this permit is
+/// named, and put back for the rest of its lease: so neither side holds it for longer than without the loss.
 #[test]
 fn a_permit_that_its_program_renews_is_claimed_once_after_a_reconnection() {
     let mut bench = Bench::new();
@@ -157,7 +159,7 @@ fn a_permit_that_its_program_renews_is_claimed_once_after_a_reconnection() {
     assert_eq!(held.state.status(bench.now), PermitStatus::Held);
     assert_eq!(bench.deadline(&held), before - LEASE / 3, "nothing is extended");
 
-    // What the program renews has its own lease again.
+    // The renewal by the program gives the permit its own lease again.
     let answer = channel().0;
     let (semaphore, request) = (held.state.semaphore.clone(), held.state.request.clone());
     bench.session.send(Message::Renew { semaphore, request, answer });

@@ -1,4 +1,4 @@
-//! The rechecks of a session with waiters, when time alone frees units.
+//! Rechecks: a session with waiters asks when time alone frees units.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn the_foremost_waiter_has_the_turn_and_others_do_not_delay_it() {
     let mut bench = Bench::new();
     bench.recheck_ms = Some(500);
     let (_first, _) = bench.waiting("a");
-    // The turn of a waiter behind it is later.
+    // The turn of the waiter behind it comes later.
     bench.recheck_ms = Some(2_000);
     let _second = bench.acquire("a", LEASE);
     let call = bench.call();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A request whose call is in flight, and the release that is behind the call since the request was dropped.
+/// A request whose call is in flight. It was dropped, so a release is behind the call.
 fn withdrawn(bench: &mut Bench) -> (Call, Call, (Name, Holder, RequestId)) {
     let pending = bench.acquire("a", LEASE);
     let call = bench.call();
@@ -62,7 +62,7 @@ fn a_call_without_an_answer_is_released_again() {
     assert_releases(&bench.call(), &asked);
 }
 
-/// A call that is executed late begins a lease, in which a release is worth sending.
+/// A call that is executed late begins a new lease, during which a release is worth sending.
 #[test]
 fn a_release_that_is_asked_for_twice_is_sent_for_as_long_as_the_later_one() {
     let mut bench = Bench::new();
@@ -92,7 +92,7 @@ fn held_and_renewed(bench: &mut Bench) -> (PermitGuard, (Name, Holder, RequestId
     (permit, asked, bench.due_renewal())
 }
 
-/// The renewal, executed late, may have put back what the release had removed.
+/// If the renewal was executed late, it may have put back what the release had removed.
 #[test]
 fn a_permit_whose_renewal_returns_after_its_release_is_released_again() {
     for is_answered in [true, false] {
@@ -156,7 +156,7 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
         let release = bench.call();
         assert_releases(&release, &asked);
         if answered {
-            // The second finds nothing in the store, and is granted.
+            // The second call finds nothing of the request in the store, and is granted.
             bench.answer(second, granted());
             bench.answer(release, released(ReleaseOutcome::Held));
             assert!(bench.calls().is_empty());
