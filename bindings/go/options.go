@@ -101,9 +101,9 @@ func Holder(name string) Option { return func(r *request) { r.Holder = &name } }
 // That of WithLabel unless set.
 func Label(text string) Option { return func(r *request) { r.Label = &text } }
 
-// Supersede is a key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one
-// key the newest stays, in the place of the one before it, which is refused. A permit with the key is held
-// on. The request must wait: use a timeout above 0, or no timeout.
+// Supersede is a key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each
+// key: a new request takes the place of the one that waits, which is refused. A permit with the key stays
+// held. The request must wait: use a timeout above 0, or no timeout.
 func Supersede(key string) Option { return func(r *request) { r.Supersede = &key } }
 
 // RequireLimit refuses the request with ErrInvalid if another limit than that of the Semaphore is in

@@ -1,6 +1,6 @@
 // Made of docs/reference/status.schema.json: the test `inspections` of permits-testkit writes it.
 
-/** The thresholds beyond which it needs a look, by an operator. */
+/** The thresholds, set by an operator, beyond which the semaphore needs a look. */
 export interface Alert {
   /** The longest wait that needs no look, in milliseconds, 1 ms to 366 days. None unless set. */
   waitMs: number | null;
@@ -10,7 +10,7 @@ export interface Alert {
 
 /** The waits of requests that were granted out of the line. */
 export interface Waits {
-  /** Their sum, in microseconds. */
+  /** The sum of all waits, in microseconds. */
   totalUs: number;
   /**
    * The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
@@ -23,26 +23,26 @@ export interface Waits {
 export interface HolderInfo {
   /** The name of the holder. */
   holder: string;
-  /** Its units. */
+  /** The number of units. */
   weight: number;
-  /** Its slot. */
+  /** The slot. */
   slot: number;
-  /** Its fencing token. */
+  /** The fencing token. */
   token: number;
-  /** The rest of its lease, in milliseconds; if it cools, the time until its units are free. */
+  /** The rest of the lease, in milliseconds; for a grant that cools, the time until its units are free. */
   leaseRemainingMs: number;
   /** True if the holder has gone, and its grant still counts: see `atLeast`. */
   cooling: boolean;
   /**
-   * True if its client may keep it without using it; false while a request waits, and while the semaphore
-   * is paused, closed or recovering.
+   * True if the client may keep the permit without using it; false while a request waits, and while the
+   * semaphore is paused, closed or recovering.
    */
   mayBeKept: boolean;
-  /** The time since its grant, in milliseconds, by the store's clock. */
+  /** The time since the grant, in milliseconds, by the store's clock. */
   ageMs: number;
-  /** Its label; `null` if it has none. */
+  /** The label; `null` if there is none. */
   label: string | null;
-  /** The lane that it names; `null` if it names none. */
+  /** The lane of the request; `null` if it names no lane. */
   lane: string | null;
 }
 
@@ -56,19 +56,19 @@ export interface WaiterInfo {
   position: number;
   /** The time since it was queued, in milliseconds, by the store's clock. */
   ageMs: number;
-  /** Its label; `null` if it has none. */
+  /** The label; `null` if there is none. */
   label: string | null;
-  /** The lane that it names; `null` if it names none. */
+  /** The lane of the request; `null` if it names no lane. */
   lane: string | null;
 }
 
 /** A lane. */
 export interface LaneInfo {
-  /** Its name; `null` for the lane of the requests that name none. */
+  /** The name of the lane; `null` for the requests that name no lane. */
   lane: string | null;
-  /** The number of its waiters. */
+  /** The number of waiters in the lane. */
   waiting: number;
-  /** The units that its listed holders hold. */
+  /** The units that the listed holders of the lane hold. */
   held: number;
 }
 
@@ -109,15 +109,15 @@ export interface Inspection {
    * is not paused.
    */
   pauseRemainingMs: number | null;
-  /** The reason of the pause, possibly empty; `null` if it is not paused. */
+  /** The reason of the pause, possibly empty; `null` if the semaphore is not paused. */
   pauseReason: string | null;
-  /** The reason for which the line is closed, possibly empty; `null` if it is open. */
+  /** Why the line is closed, possibly empty; `null` if it is open. */
   closed: string | null;
-  /** The thresholds beyond which it needs a look, by an operator. */
+  /** The thresholds, set by an operator, beyond which the semaphore needs a look. */
   alert: Alert;
   /** The number of units that are held. */
   held: number;
-  /** The held units whose holders have gone, and that stay taken: see `atLeast`. */
+  /** The units whose holders have left, but which stay taken: see `atLeast`. */
   cooling: number;
   /** The held units of the listed holders whose clients may keep them without using them: see `keep`. */
   mayBeKept: number;
@@ -156,8 +156,8 @@ export interface Inspection {
   /** The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. */
   waiters: WaiterInfo[];
   /**
-   * The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
-   * Empty if none of them names a lane.
+   * The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters first.
+   * Empty if no request names a lane.
    */
   lanes: LaneInfo[];
   /**

@@ -69,9 +69,9 @@ export interface AcquireOptions {
    */
   autoRenew?: boolean | undefined;
   /**
-   * A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the newest
-   * stays, in the place of the one before it, which is refused. A permit with the key is held on. The request must
-   * wait: use a timeout above 0, or no timeout.
+   * A key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each key: a new request
+   * takes the place of the one that waits, which is refused. A permit with the key stays held. The request must wait:
+   * use a timeout above 0, or no timeout.
    */
   supersede?: string | undefined;
   /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */

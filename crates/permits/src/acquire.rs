@@ -16,14 +16,16 @@ use crate::session::pending_acquire::{PendingAcquire, PendingCanceller};
 use crate::session::spec::Wait;
 use crate::sys::block_on::block_on;
 
-/// The future of a [`Permit`], returned by [`Semaphore::acquire`](crate::Semaphore::acquire) and its like.
+/// The future of a [`Permit`], which [`Semaphore::acquire`](crate::Semaphore::acquire) and the methods beside
+/// it return.
 ///
-/// When the future is first polled, a [kept](crate::Semaphore::keep) permit is granted, or the request is
-/// sent. While it waits, [`Acquire::position`] says how many requests are before it. It is `Unpin` and
-/// `'static`: it can be stored in a struct and polled by reference.
+/// The first poll takes a [kept](crate::Semaphore::keep) permit, or sends the request. While it waits,
+/// [`Acquire::position`] says how many requests are before it. The future is `Unpin` and `'static`: you can
+/// store it in a struct and poll it by reference.
 ///
 /// # Cancel safety
-/// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
+/// If you drop it before it is ready, the request leaves the line; a permit that was granted meanwhile is
+/// released.
 ///
 /// # Examples
 /// ```
@@ -48,7 +50,8 @@ use crate::sys::block_on::block_on;
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquire {
-    /// Set until the first poll, if a kept permit may serve it: that needs no request, and so no memory.
+    /// Set until the first poll, if a kept permit may serve the request: that needs no [`Progress`], and so
+    /// no memory.
     unbegun: Option<(Requests, AcquireOptions)>,
     /// The request, made when it is needed.
     progress: OnceLock<Progress>,
@@ -57,7 +60,7 @@ pub struct Acquire {
 #[derive(Debug)]
 enum Progress {
     Begun(PendingAcquire),
-    /// The error of the options, until it was returned.
+    /// The error of the options, until it is returned.
     Invalid(Option<AcquireError>),
 }
 
@@ -86,7 +89,7 @@ impl Acquire {
         })
     }
 
-    /// Returns true if it was cancelled before the first poll.
+    /// Returns true if the acquisition was cancelled before the first poll.
     fn is_cancelled(&self) -> bool {
         matches!(self.progress.get(), Some(Progress::Begun(pending)) if pending.is_cancelled())
     }
@@ -96,22 +99,22 @@ impl Acquire {
         self.progress.get_mut().expect("it was made")
     }
 
-    /// The number of requests that stood before this one in line, at the last reply of the store: when it was
-    /// queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
+    /// The number of requests that stood before this one in line, when the store last replied: when the
+    /// request was queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
         if let Progress::Begun(pending) = self.progress() { pending.position() } else { None }
     }
 
-    /// The time until it is granted, if the requests before it go as they have gone in the last minute, or
-    /// since it was queued. `None` until the store has reported that some of them have gone: so the line
-    /// shows it after two renewals, two thirds of a lease.
+    /// The time until the grant, if the requests ahead leave as fast as in the last minute, or since this one
+    /// was queued. `None` until the store has reported that some of them have left, which takes two renewals,
+    /// or two thirds of a lease.
     pub fn expected_wait(&self) -> Option<Duration> {
         if let Progress::Begun(pending) = self.progress() { pending.expected_wait() } else { None }
     }
 
-    /// The holder: the one that the options name, or the unique one that the client has made. Empty if the
-    /// options are not valid. A [kept](crate::Semaphore::keep) permit that is granted has the
-    /// [holder](Permit::holder) of its first grant.
+    /// The holder that the options name, or else the unique name that the client has made. Empty if the
+    /// options are not valid. If a [kept](crate::Semaphore::keep) permit serves the request, that permit has
+    /// the [holder](Permit::holder) of its first grant.
     pub fn holder(&self) -> &str {
         match self.progress() {
             Progress::Begun(pending) => pending.holder().as_str(),
@@ -119,7 +122,8 @@ impl Acquire {
         }
     }
 
-    /// Cancels it from any thread, at any time: for a thread that blocks in [`Acquire::wait`].
+    /// Returns a handle that cancels the acquisition from any thread, at any time: for a thread that blocks
+    /// in [`Acquire::wait`].
     ///
     /// # Examples
     /// ```
@@ -141,7 +145,7 @@ impl Acquire {
         Canceller(Some(pending.canceller()))
     }
 
-    /// Blocks this thread until it is granted, refused or cancelled.
+    /// Blocks this thread until the permit is granted, refused or cancelled.
     ///
     /// # Errors
     /// [`AcquireError`].
@@ -152,7 +156,7 @@ impl Acquire {
         block_on(self, None).expect("it has no time limit")
     }
 
-    /// The error of the options, if they are not valid, before the first poll.
+    /// Returns the error of the options, if they are not valid. Call this before the first poll.
     pub(crate) fn checked(mut self) -> Result<Self, AcquireError> {
         match self.progress_mut() {
             Progress::Invalid(error) => Err(error.take().expect("it was not polled")),
@@ -160,7 +164,7 @@ impl Acquire {
         }
     }
 
-    /// Replaces the wait limit of the options, before the first poll.
+    /// Replaces the wait limit of the options. Call this before the first poll.
     pub(crate) fn set_wait(&mut self, wait: Wait) {
         if let Progress::Begun(pending) = self.progress_mut() {
             pending.set_wait(wait);
@@ -168,13 +172,13 @@ impl Acquire {
     }
 }
 
-/// Cancels an [`Acquire`]. It keeps no client open.
+/// Cancels an [`Acquire`]. It does not keep the client open.
 #[derive(Debug, Clone)]
 pub struct Canceller(Option<PendingCanceller>);
 
 impl Canceller {
     /// Cancels the acquisition: it ends with [`AcquireError::Cancelled`] at once, and the request leaves the
-    /// line. If it was granted before, it is not cancelled, and the caller gets the permit.
+    /// line. If the permit was granted before, nothing happens, and the caller gets it.
     pub fn cancel(&self) {
         if let Some(canceller) = &self.0 {
             canceller.cancel();
@@ -187,8 +191,9 @@ impl Future for Acquire {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some((requests, options)) = self.unbegun.as_ref().filter(|_| !self.is_cancelled()) {
-            // It takes part in tokio's budget, as tokio's own semaphore does. Since a kept permit makes no
-            // request wait, a loop of requests would keep its thread, and all other tasks of it would wait.
+            // Take part in tokio's budget, as tokio's own semaphore does. A request that a kept permit serves
+            // never waits, so a loop of such requests would keep its thread to itself, and starve all other
+            // tasks there.
             let budget = ready!(poll_proceed(context));
             if let Some(kept) = requests.take_kept(options) {
                 budget.made_progress();

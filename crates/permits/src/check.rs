@@ -1,7 +1,8 @@
-//! Checks of input, for programs that take it before they have a client: command lines, forms, configuration.
+//! Checks of input, for programs that take it before they have a client: from command lines, forms or
+//! configuration files.
 //!
-//! Each operation of this crate checks its own input by the same rules. The options of a request have
-//! [`AcquireOptions::checked`](crate::AcquireOptions::checked).
+//! Each operation of this crate checks its own input by the same rules. To check the options of a request,
+//! use [`AcquireOptions::checked`](crate::AcquireOptions::checked).
 //!
 //! # Examples
 //! ```
@@ -14,13 +15,13 @@ use std::time::Duration;
 use crate::protocol::{self, Holder, InvalidInput, Label, Name};
 pub use crate::sys::similar::similar;
 
-/// The most characters of an unknown name in a message.
+/// An unknown name is cut to this many characters in a message.
 const SHOWN: usize = 40;
 
-/// Checks the name of a field, as of a request in JSON, against those that are known.
+/// Checks the name of a field, as of a request in JSON, against the known names.
 ///
 /// # Errors
-/// [`InvalidInput::Unknown`], with the name that was meant, if `name` is none of them.
+/// [`InvalidInput::Unknown`], with the name that was probably meant, if `name` is not among `known`.
 pub fn field(name: &str, known: &[&str]) -> Result<(), InvalidInput> {
     if known.contains(&name) {
         return Ok(());
@@ -61,8 +62,8 @@ pub fn label(label: &str) -> Result<(), InvalidInput> {
     Label::new(label).map(drop)
 }
 
-/// A label made of any text, such as the name of a program: control characters are replaced, and the end
-/// beyond 120 bytes is cut.
+/// Makes a label of any text, such as the name of a program: control characters are replaced, and what goes
+/// beyond 120 bytes is cut off.
 #[must_use]
 pub fn label_from(text: &str) -> String {
     protocol::label_from(text).as_str().to_owned()

@@ -24,13 +24,13 @@ use crate::sys::{entropy, process};
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// The default maximum of waiters of a semaphore, if the store takes so many.
+/// The default maximum of waiters of a semaphore, if the store can queue that many.
 const MAX_WAITERS: u32 = 100_000;
 
 /// The default store timeout.
 const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The default bound of semaphores with metrics of their own.
+/// The default number of semaphores that have metrics of their own.
 #[cfg(feature = "metrics")]
 const METRIC_SEMAPHORES: usize = 100;
 
@@ -42,9 +42,9 @@ const METRIC_SEMAPHORES: usize = 100;
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
 /// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child.
 ///
-/// Events for `tracing` are emitted by a thread of their own, so that a subscriber that blocks or panics
-/// delays nothing. While it blocks, events beyond 1,024 are dropped, and counted in a warning when it
-/// continues. The span `acquire` is opened and closed by the caller.
+/// A thread of its own emits the events for `tracing`, so that a subscriber that blocks or panics delays
+/// nothing. While the subscriber blocks, events beyond 1,024 are dropped, and a warning counts them when it
+/// continues. Only the span `acquire` is opened and closed by the caller itself.
 ///
 /// # Examples
 /// ```
@@ -70,7 +70,7 @@ impl Client {
     /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or
     ///   newer;
     /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User
-    ///   and password are the server's; the sentinels' own are `?sentinel_user=…&sentinel_password=…`;
+    ///   and password are for the server; for the sentinels, give `?sentinel_user=…&sentinel_password=…`;
     /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or
     ///   newer;
     /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
@@ -83,8 +83,8 @@ impl Client {
     /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
     ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
     ///   the life of the process; the rest is dropped when the last client of the name closes;
-    /// - `file:/path`: the URL is the only line of this file. User and password of each new connection are
-    ///   those in the file then, so that they can be replaced while the client runs.
+    /// - `file:/path`: a file whose only line is the URL. Each new connection reads user and password from it
+    ///   again, so you can replace them while the client runs.
     ///
     /// The files of `tls_ca`, `tls_cert` and `tls_key` are read for each new connection, too. In URLs of
     /// servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
@@ -95,16 +95,16 @@ impl Client {
     ///
     /// # Errors
     /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too
-    /// old; or if it cannot be reached within `store_timeout`. No error contains the URL, as it may have a
-    /// password.
+    /// old; or if it cannot be reached within `store_timeout`. Errors never contain the URL, because it may
+    /// have a password.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves nothing behind, and the attempts end.
+    /// If you drop the reply before it is ready, the attempts end, and nothing stays behind.
     pub fn connect(url: &str) -> Reply<Self, ConnectError> {
         Self::builder(url).connect()
     }
 
-    /// A client with other settings than the defaults.
+    /// Returns a builder, to set more than the URL.
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
         ClientBuilder {
             url: url.into(),
@@ -122,8 +122,8 @@ impl Client {
         }
     }
 
-    /// The semaphore `name` (1–200 bytes of printable UTF-8) with a limit: a number, at least 1, or what
-    /// [`Limit`] offers beside one.
+    /// Returns the semaphore `name` (1–200 bytes of printable UTF-8). `limit` is a number, at least 1, or
+    /// another [`Limit`].
     ///
     /// Nothing is sent until the first acquisition.
     ///
@@ -137,28 +137,30 @@ impl Client {
         Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
     }
 
-    /// Acquires permits of several semaphores, all or none. `requests` are semaphores with their options; the
-    /// semaphores may belong to several clients. Without requests it returns an empty set at once.
+    /// Acquires permits of several semaphores, all or none. Give each semaphore with its options; they may
+    /// belong to several clients. If there are no requests, you get an empty set at once.
     ///
-    /// They are acquired one after the other, in an order that all programs share: names with more `/` first,
-    /// then by name. So programs that ask for several at once do not block one another forever, and a request
-    /// that waits in the line `api/tenant-7` holds no unit of `api`. Each is waited for in its line, in
-    /// strict order. The shortest [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) is the limit of
-    /// the whole wait; if one of them does not wait, none does.
+    /// The semaphores are acquired one after the other, in an order that all programs share: names with more
+    /// `/` first, then by name. So programs that ask for several at once do not block one another forever,
+    /// and a request that waits in the line `api/tenant-7` holds no unit of `api`. Each request waits in the
+    /// line of its semaphore, in strict order. The shortest
+    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) limits the whole wait; if one request does
+    /// not wait, none of them does.
     ///
     /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
-    /// Leases begin with the grants: one that is [not renewed](crate::AcquireOptions::auto_renew) can end
-    /// while others are waited for. A grant with [`at_least`](crate::AcquireOptions::at_least) counts from
-    /// the moment at which all are held; the store is told so before the set is ready. A set that is not
-    /// completed counts for nothing.
+    /// Each lease begins with its grant, so a permit that is [not renewed](crate::AcquireOptions::auto_renew)
+    /// can end while the set waits for the others. A grant with [`at_least`](crate::AcquireOptions::at_least)
+    /// counts from the moment at which all are held; the store is told so before the set is ready. A set that
+    /// is not completed counts for nothing.
     ///
     /// # Errors
-    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. What was
-    /// acquired before it is released then, as by a drop. Requests that are not valid fail before any is
-    /// sent.
+    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. The permits
+    /// that were acquired before it are then released, as by a drop. Requests that are not valid fail before
+    /// any is sent.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
+    /// If you drop it before it is ready, it leaves the line that it waits in, and releases what it has
+    /// acquired.
     ///
     /// # Examples
     /// ```
@@ -180,11 +182,11 @@ impl Client {
         AcquireAll::new(requests)
     }
 
-    /// The names of the semaphores that the store has, sorted: those in use, those used within the last
-    /// minutes, and those with a limit that an operator pinned. One that begins or ends meanwhile may be
-    /// missing.
+    /// Lists the names of the semaphores that the store has, sorted: semaphores in use, those used within the
+    /// last minutes, and those with a limit that an operator has pinned. A semaphore that begins or ends
+    /// meanwhile may be missing.
     ///
-    /// On Redis this walks over all keys of the server, in steps (SCAN, never KEYS).
+    /// Redis has to walk over all keys of the server for this, which it does in steps (SCAN, never KEYS).
     ///
     /// # Errors
     /// [`AdminError`].
@@ -199,17 +201,18 @@ impl Client {
     /// Ends the session: waiting acquisitions fail with [`Ended::Closed`](crate::Ended::Closed), permits that
     /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
     ///
-    /// Call it before a program ends, to learn of what could not be released. Without it, permits that were
-    /// dropped are released nevertheless, if the store is a server and the connection is up.
+    /// Call this before your program ends, to learn of what could not be released. Even if you don't, permits
+    /// that were dropped are released, if the store is a server and the connection is up.
     ///
-    /// When it is ready, the connections are closed and the background thread is ending: a program may fork.
+    /// When the reply is ready, the connections are closed and the background thread is ending, so your
+    /// program may fork.
     ///
     /// # Errors
     /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if
     /// the client has panicked inside.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, closing continues in the background.
+    /// If you drop the reply before it is ready, closing continues in the background.
     pub fn close(self) -> Reply<(), CloseError> {
         Reply::new(async move { self.session.close().await })
     }
@@ -250,7 +253,7 @@ pub struct ClientBuilder {
 }
 
 impl std::fmt::Debug for ClientBuilder {
-    /// Without the URL, which may have a password.
+    /// Leaves the URL out, because it may have a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientBuilder")
             .field("prefix", &self.prefix)
@@ -330,7 +333,7 @@ impl ClientBuilder {
     /// The longest line of a semaphore, beyond which more requests are refused: 100,000 unless set. With
     /// `local:` it is 10,000, and connecting fails if you ask for more.
     ///
-    /// They are refused with [`AcquireError::QueueFull`].
+    /// The refused requests get [`AcquireError::QueueFull`].
     ///
     /// [`AcquireError::QueueFull`]: crate::AcquireError::QueueFull
     pub fn max_waiters(mut self, max: u32) -> Self {
@@ -362,8 +365,8 @@ impl ClientBuilder {
     /// Connecting is such an operation. It is retried with pauses of up to half a second while the store
     /// cannot be reached, loads its data or is failing over
     /// ([`StoreError::is_temporary`](crate::StoreError::is_temporary)). Other errors, such as a wrong
-    /// password, end it at once. The first attempt takes up to 5 s, also if the timeout is shorter; with a
-    /// timeout of zero it is the only one.
+    /// password, end it at once. The first attempt takes up to 5 s, even if the timeout is shorter; with a
+    /// timeout of zero it is the only attempt.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
@@ -373,15 +376,15 @@ impl ClientBuilder {
     /// set. All others of the process share those with the label `other`. With 0 no metric has the label
     /// `semaphore`.
     ///
-    /// The bound is the process's: a client adds no semaphore while those of all clients have reached its
-    /// bound. The recorder must be installed before the client connects.
+    /// The bound is for the whole process: a client adds no semaphore while all clients together have reached
+    /// its bound. Install the recorder before the client connects.
     #[cfg(feature = "metrics")]
     pub fn metric_semaphores(mut self, max: usize) -> Self {
         self.metric_semaphores = max;
         self
     }
 
-    /// The address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
+    /// Returns the address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
     ///
     /// # Errors
     /// [`ConnectError`] if a setting is not valid.
@@ -395,7 +398,7 @@ impl ClientBuilder {
         Ok(self.checked_address()?.0.uses_sockets())
     }
 
-    /// Connects.
+    /// Connects to the store.
     ///
     /// # Errors
     /// As [`Client::connect`]; also if a setting is not valid.
@@ -418,7 +421,8 @@ impl ClientBuilder {
     /// reached, or denies access, is a [`Finding`](crate::Finding).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the diagnosis continues in the background and removes what it made.
+    /// If you drop the reply before it is ready, the diagnosis continues in the background and removes what
+    /// it made.
     ///
     /// # Examples
     /// ```
@@ -443,22 +447,23 @@ impl ClientBuilder {
     /// As [`ClientBuilder::diagnose`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the diagnosis continues in the background.
+    /// If you drop the reply before it is ready, the diagnosis continues in the background.
     pub fn diagnose_settings(self) -> Reply<Diagnosis, ConnectError> {
         Reply::new(self.diagnosed(false))
     }
 
-    /// The diagnosis, with the operations on a semaphore of its own if `self_test` is true.
+    /// Runs the diagnosis, with the operations on a semaphore of its own if `self_test` is true.
     async fn diagnosed(self, self_test: bool) -> Result<Diagnosis, ConnectError> {
         let (address, _) = self.checked_address()?;
-        // The diagnosis needs entropy, on a thread that cannot report an error.
+        // The diagnosis needs random numbers on a thread that cannot report an error, so find out here
+        // whether there are any.
         new_session()?;
         let diagnosed = diagnostics::start(address, self.prefix, self.lease, self_test)?;
         Ok(diagnosed.await.map_err(|_| thread_ended())??)
     }
 
-    /// The address of the store, and the recovery that the URL asks for, if the settings of every store are
-    /// valid.
+    /// Returns the address of the store, and the recovery that the URL asks for. Checks the settings that
+    /// every store has.
     fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
         let address = Address::parse(&self.url)?;
         check_prefix(&self.prefix)?;

@@ -96,8 +96,8 @@ pub enum AcquireError {
         /// The time until it grants again.
         remaining: Duration,
     },
-    /// Not now: units of grants that [count for some time](crate::AcquireOptions::at_least) keep the request
-    /// out, and neither a pause nor a recovery does for longer.
+    /// Not now: units that [cool](crate::AcquireOptions::at_least) keep the request out, and no pause or
+    /// recovery does so for longer.
     #[error("no permits are free for another {remaining:?}: units that were released still count")]
     Cooling {
         /// The time until enough of them are free. A request that is made then succeeds, unless others have
@@ -122,7 +122,7 @@ pub enum AcquireError {
         remaining: Option<Duration>,
     },
     /// Not now: the timeout has passed, and the store answers, as far as is known. The request has left the
-    /// line. In an outage it is a [`StoreError`].
+    /// line. In an outage the error is a [`StoreError`].
     ///
     /// The message names holders by their labels: log it, and send it to nobody who must not know them.
     #[error("no permit within {waited:?}{}", kept_out(inspection.as_deref()))]
@@ -161,7 +161,8 @@ pub enum AcquireError {
         /// The key.
         key: String,
     },
-    /// Not now: it was granted, but too few replicas confirmed the grant, so it was released.
+    /// Not now: the request was granted, but too few replicas confirmed the grant, so the permit was
+    /// released.
     #[error("the grant is on {confirmed} replicas, not on {wanted}: it was released")]
     NotReplicated {
         /// The number of replicas that confirmed it in time.
@@ -177,7 +178,8 @@ pub enum AcquireError {
         /// The limit.
         limit: u32,
     },
-    /// Never: it asks for more units than the limit of its lane, which a later request may have lowered.
+    /// Never: the request asks for more units than the limit of its lane, which a later request may have
+    /// lowered.
     #[error("a weight of {weight} exceeds the limit of {limit} of lane {lane:?}")]
     ExceedsLaneLimit {
         /// The weight asked for.
@@ -193,7 +195,7 @@ pub enum AcquireError {
         /// The semaphore.
         semaphore: String,
     },
-    /// Never: another limit is in force than the one required.
+    /// Never: the limit in force is not the required one.
     #[error("semaphore {semaphore:?} has a limit of {stored}, not {required}")]
     LimitMismatch {
         /// The semaphore.
@@ -211,7 +213,7 @@ pub enum AcquireError {
     },
     /// The program cancelled the acquisition. The request has left the line.
     ///
-    /// By a [`Canceller`](crate::Canceller).
+    /// A [`Canceller`](crate::Canceller) does this.
     #[error("the acquisition was cancelled")]
     Cancelled,
     /// Never: a name, number, time, handle or option is not valid.
@@ -226,11 +228,11 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// The errors of acquiring permits of several semaphores. None of them is held.
+/// The errors of acquiring permits of several semaphores. After an error you hold none of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireAllError {
-    /// One of them was not granted.
+    /// A permit was not granted.
     #[error("no permit of {semaphore:?}")]
     Acquire {
         /// The semaphore.
@@ -238,7 +240,7 @@ pub enum AcquireAllError {
         /// The reason.
         source: AcquireError,
     },
-    /// One that had been granted was lost while another was waited for.
+    /// A granted permit was lost while the set waited for another one.
     #[error("the permit of {semaphore:?} was lost while another was waited for")]
     Lost {
         /// The semaphore.
@@ -267,7 +269,7 @@ impl AcquireAllError {
         }
     }
 
-    /// Returns true if the same request may succeed later: also after a loss.
+    /// Returns true if the same request may succeed later. That is so after a loss, too.
     pub fn is_not_now(&self) -> bool {
         match self {
             Self::Acquire { source, .. } => source.is_not_now(),
@@ -280,11 +282,11 @@ impl AcquireAllError {
 }
 
 impl AcquireError {
-    /// Returns the time after which the same request succeeds if no other comes first, where that is known:
-    /// of [`Recovering`](Self::Recovering), [`Cooling`](Self::Cooling), [`Paused`](Self::Paused) with an end,
-    /// [`LaneFull`](Self::LaneFull) if time alone frees units of the lane, and of
-    /// [`TimedOut`](Self::TimedOut) if a recovery, a pause or units that cool have kept the request out.
-    /// Where other holders have to go first, it is not.
+    /// Returns the time after which the same request succeeds if no other comes first, if that is known. It
+    /// is known for [`Recovering`](Self::Recovering), for [`Cooling`](Self::Cooling), for
+    /// [`Paused`](Self::Paused) with an end, for [`LaneFull`](Self::LaneFull) if time alone frees units of
+    /// the lane, and for [`TimedOut`](Self::TimedOut) if a recovery, a pause or units that cool have kept the
+    /// request out. It is not known if other holders have to leave first.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),
@@ -294,8 +296,8 @@ impl AcquireError {
         }
     }
 
-    /// Returns true if a pause, a closed line or a recovery keeps every request out, also where the units are
-    /// free. A server replies 503 then, and 429 if others hold the units.
+    /// Returns true if a pause, a closed line or a recovery keeps every request out, even if units are free.
+    /// A server should reply 503 then, and 429 if others hold the units.
     pub fn stands_still(&self) -> bool {
         match self {
             Self::Recovering { .. } | Self::Paused { .. } | Self::LineClosed { .. } => true,
@@ -327,19 +329,19 @@ impl AcquireError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lost {
-    /// It could not be renewed before its deadline.
+    /// The permit could not be renewed before its deadline.
     #[error("the permit was lost: it could not be renewed in time")]
     Expired,
-    /// The store no longer has it: its lease ended there, or it was revoked and the message was lost.
+    /// The store no longer has the permit: its lease ended there, or it was revoked and the message was lost.
     #[error("the permit was lost: the store no longer has it")]
     Gone,
-    /// An operator revoked it.
+    /// An operator revoked the permit.
     #[error("the permit was revoked{}", because(reason))]
     Revoked {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// It was held for the longest time that its request allows:
+    /// The permit was held for the longest time that its request allows:
     /// [`max_hold`](crate::AcquireOptions::max_hold).
     #[error("the permit was held for {limit:?}, the longest time that its request allows")]
     HeldTooLong {
@@ -361,7 +363,7 @@ pub enum Lost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// It was lost before: another holder may have used the resource meanwhile.
+    /// The permit was lost before: another holder may have used the resource meanwhile.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The store could not be reached; the units are freed when the lease ends.
@@ -373,7 +375,7 @@ pub enum ReleaseError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
-    /// It is lost.
+    /// The permit is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The units to release, or the lease, are out of range. Nothing has changed.
@@ -383,7 +385,7 @@ pub enum RenewError {
     /// is still held until its deadline: renew it again.
     #[error("the store lost its state and cannot put the permit back yet: renew it again")]
     RetryLater,
-    /// The store did not confirm it. The permit is still held until its deadline.
+    /// The store did not confirm the renewal. The permit is still held until its deadline.
     #[error("the permit could not be renewed")]
     Store(#[from] StoreError),
 }
@@ -422,13 +424,13 @@ pub enum AdminError {
         /// The limit in force.
         limit: u32,
     },
-    /// No limit is stored: there is none to adjust or to show, and the program declares none.
+    /// No limit is stored, and the program declares none.
     #[error("semaphore {semaphore:?} has no limit yet: set one")]
     NoLimit {
         /// The semaphore.
         semaphore: String,
     },
-    /// Another limit is in force than the one required.
+    /// The limit in force is not the required one.
     #[error("semaphore {semaphore:?} has a limit of {stored}, not {required}")]
     LimitMismatch {
         /// The semaphore.
@@ -448,8 +450,8 @@ pub enum AdminError {
         /// The number of waiters.
         waiting: u64,
     },
-    /// Not now: the store started or lost its state a moment ago. Holders of a semaphore to delete may be
-    /// alive, and other holders may have units that a renewed one needs.
+    /// Not now: the store started or lost its state a moment ago. If you delete a semaphore now, its holders
+    /// may still be alive. If you renew a handle now, other holders may have its units.
     #[error(
         "semaphore {semaphore:?} recovers for another {remaining:?}: the store started or lost its state a moment ago"
     )]
@@ -488,8 +490,8 @@ pub enum CloseError {
         /// The store's error.
         source: StoreError,
     },
-    /// The client has ended before: the parent's stays open, and the permits of one that has panicked end
-    /// with their leases.
+    /// The client had ended before. In a forked child, the parent's client stays open. If the client has
+    /// panicked, its permits end with their leases.
     #[error(transparent)]
     Ended(#[from] Ended),
 }
@@ -520,7 +522,7 @@ impl From<Ended> for Lost {
     }
 }
 
-/// The time that is left as the end of a sentence; empty if it is not known.
+/// Writes the time that is left as the end of a sentence; empty if it is not known.
 fn another(time: &Option<Duration>) -> String {
     time.map_or_else(String::new, |time| format!(" for another {time:?}"))
 }

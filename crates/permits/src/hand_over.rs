@@ -1,4 +1,5 @@
-//! The operations of a client on a permit that was handed over: by its handle, which no session holds.
+//! What a client does with a permit that was handed over: it has only the handle, and no session holds the
+//! permit.
 
 use std::time::Duration;
 
@@ -18,16 +19,16 @@ impl Client {
     /// A handle is valid once: the first process that adopts it has the permit.
     ///
     /// # Errors
-    /// [`AdoptError::Gone`] if its lease has ended, or it was released or adopted already; also if the store
-    /// lost it and does not know that it did: see [`PermitHandle`].
+    /// [`AdoptError::Gone`] if the lease has ended, or the permit was released or adopted already; also if
+    /// the store lost it and does not know that it did: see [`PermitHandle`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been taken over; then it is released.
+    /// If you drop the reply before it is ready, the permit may have been taken over; then it is released.
     pub fn adopt(&self, handle: &PermitHandle) -> Reply<Permit, AdoptError> {
         let PermitHandle { semaphore, holder, request, terms, grant, last_token, counted: _ } =
             handle.clone();
         let new_request = self.session.new_request();
-        // The session finds its metrics when the reply comes.
+        // Register the metrics now, under no lock: the session needs them when the reply comes.
         self.session.meters(&semaphore);
         let adopt = Box::new(AdoptRequest { holder, request, terms, grant, new_request, last_token });
         let session = self.session.clone();
@@ -43,14 +44,14 @@ impl Client {
     /// store no longer has the permit: its lease ended, it was released, revoked or adopted, or the store
     /// lost it and does not know that it did: see [`PermitHandle`].
     ///
-    /// The handle must be renewed before each end of the lease, since no client does so in the background.
+    /// No client renews the permit of a handle in the background: call this before each end of the lease.
     ///
     /// # Errors
     /// [`AdminError::Recovering`] if the store lost its state and cannot put the permit back yet: retry
     /// before the lease ends. [`AdminError::Store`] if the store did not confirm the renewal.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been renewed.
+    /// If you drop the reply before it is ready, the permit may have been renewed.
     ///
     /// # Examples
     /// ```
@@ -86,7 +87,7 @@ impl Client {
     /// the lease ends.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the permit may have been released.
+    /// If you drop the reply before it is ready, the permit may have been released.
     pub fn release(&self, handle: &PermitHandle) -> Reply<bool, AdminError> {
         let PermitHandle { semaphore: _, holder, request, terms: _, grant: _, last_token, counted } =
             handle.clone();

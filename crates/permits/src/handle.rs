@@ -36,13 +36,12 @@ pub struct PermitHandle {
     pub(crate) semaphore: Name,
     pub(crate) holder: Holder,
     pub(crate) request: RequestId,
-    /// The label is not in the text, and neither is a time of 0 for which the grant counts, if nothing
-    /// follows.
+    /// The text leaves the label out, and an `at_least` of 0 if nothing follows it.
     pub(crate) terms: PermitTerms,
     pub(crate) grant: Grant,
-    /// The last token that was used of the grant, if its session has kept it.
+    /// The last token that the session has used, if it kept the permit and granted it again.
     pub(crate) last_token: Option<u64>,
-    /// The units that its grant counts for, if they were corrected. Not in the text.
+    /// The units that the grant counts for, if they were corrected. The text does not have them.
     pub(crate) counted: Option<u32>,
 }
 
@@ -60,8 +59,9 @@ impl PermitHandle {
         self.holder.as_str()
     }
 
-    /// Corrects the units that the grant counts for, as [`Permit::count`](crate::Permit::count) does, for a
-    /// [release](crate::Client::release) by this handle. The text of the handle does not have them.
+    /// Corrects the units that the grant counts for, as [`Permit::count`](crate::Permit::count) does, when
+    /// you [release](crate::Client::release) the permit by this handle. The text of the handle does not carry
+    /// them.
     ///
     /// # Errors
     /// [`InvalidInput::NothingCounts`] if the permit was acquired without
@@ -74,7 +74,7 @@ impl PermitHandle {
         Ok(())
     }
 
-    /// The renewal of the permit by no session.
+    /// Makes a renewal that comes from no session.
     pub(crate) fn renewal(&self) -> RenewRequest {
         let Self { semaphore: _, holder, request, terms, grant, last_token: _, counted: _ } = self.clone();
         // The handle has the lease that it was handed over with.
@@ -131,7 +131,7 @@ impl FromStr for PermitHandle {
         fn number<T: FromStr>(text: &str) -> Result<T, InvalidInput> {
             text.parse().map_err(|_| InvalidInput::Handle { reason: "a number in it is malformed" })
         }
-        // It may be longer than a request may ask for: a set that has waited adds the time of its wait.
+        // The time may be longer than a request may ask for: a set that has waited adds the time of its wait.
         let counts = |at_least_ms| {
             if at_least_ms <= MAX_COUNTS_MS {
                 Ok(at_least_ms)
@@ -165,7 +165,7 @@ impl FromStr for PermitHandle {
     }
 }
 
-/// Text with all characters but letters, digits and `._-/` percent-encoded.
+/// Writes a text with all characters percent-encoded but letters, digits and `._-/`.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,8 +1,8 @@
 //! [`Inspection`]: the state of a semaphore, for operators.
 //!
-//! The feature `serde` makes it the JSON of the command. `docs/reference/status.schema.json` describes that,
-//! in the sentences of this file, and the types of the packages for Python and Node are made of it: a field
-//! that is added here and there is in all.
+//! The feature `serde` turns an inspection into the JSON of the command. `docs/reference/status.schema.json`
+//! describes that JSON in the sentences of this file, and the types of the packages for Python and Node are
+//! generated from it: add a field here and there, and it is in all of them.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -33,15 +33,15 @@ pub struct Inspection {
         serde(rename = "pause_remaining_ms", serialize_with = "as_json::optional")
     )]
     pub pause_remaining: Option<Duration>,
-    /// The reason of the pause, possibly empty; `None` if it is not paused.
+    /// The reason of the pause, possibly empty; `None` if the semaphore is not paused.
     pub pause_reason: Option<String>,
-    /// The reason for which the line is closed, possibly empty; `None` if it is open.
+    /// Why the line is closed, possibly empty; `None` if it is open.
     pub closed: Option<String>,
-    /// The thresholds beyond which it needs a look, by an operator.
+    /// The thresholds, set by an operator, beyond which the semaphore needs a look.
     pub alert: Alert,
     /// The number of units that are held.
     pub held: u64,
-    /// The held units whose holders have gone, and that stay taken: see
+    /// The units whose holders have left, but which stay taken: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: u64,
     /// The number of waiters.
@@ -56,23 +56,23 @@ pub struct Inspection {
     pub waits: Waits,
     /// The first 1,000 holders, by the end of their leases.
     ///
-    /// In JSON beside the numbers of [`oldest_holder_age`](Self::oldest_holder_age) and
+    /// The JSON also has the numbers of [`oldest_holder_age`](Self::oldest_holder_age) and
     /// [`may_be_kept`](Self::may_be_kept).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::holders"))]
     pub holders: Vec<HolderInfo>,
     /// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
     ///
-    /// In JSON beside the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
+    /// The JSON also has the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::waiters"))]
     pub waiters: Vec<WaiterInfo>,
-    /// The lanes of those that wait and of the holders listed: up to 32, those with the most waiters first.
-    /// Empty if none of them names a lane.
+    /// The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters first.
+    /// Empty if no request names a lane.
     pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
     /// closed line, the alert, a revocation) at least the last one.
     ///
-    /// They are forgotten with the semaphore. Calls without an effect are left out, such as a pause of a
-    /// paused semaphore.
+    /// The store forgets the changes with the semaphore. Calls without an effect are left out, such as a
+    /// pause of a paused semaphore.
     pub changes: Vec<ChangeInfo>,
 }
 
@@ -83,13 +83,13 @@ pub struct Inspection {
 pub struct HolderInfo {
     /// The name of the holder.
     pub holder: String,
-    /// Its units.
+    /// The number of units.
     pub weight: u32,
-    /// Its slot.
+    /// The slot.
     pub slot: u32,
-    /// Its fencing token.
+    /// The fencing token.
     pub token: u64,
-    /// The rest of its lease; if it cools, the time until its units are free.
+    /// The rest of the lease; for a grant that cools, the time until its units are free.
     #[cfg_attr(
         feature = "serde",
         serde(rename = "lease_remaining_ms", serialize_with = "as_json::duration")
@@ -98,22 +98,22 @@ pub struct HolderInfo {
     /// True if the holder has gone, and its grant still counts: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: bool,
-    /// True if its client [may keep it](crate::Semaphore::keep) without using it; false while a request
-    /// waits, and while the semaphore is paused, closed or recovering.
+    /// True if the client [may keep](crate::Semaphore::keep) the permit without using it; false while a
+    /// request waits, and while the semaphore is paused, closed or recovering.
     ///
-    /// The store cannot distinguish that from use. Where it is false, clients have been asked to release what
-    /// they keep.
+    /// The store cannot tell a kept permit from a used one. If this is false, clients have been asked to
+    /// release what they keep.
     pub may_be_kept: bool,
-    /// The time since its grant, by the store's clock.
+    /// The time since the grant, by the store's clock.
     ///
     /// A token is the time of its grant, or a little more if the clock has not moved since the grant before.
     /// So the age is never too long, unless that clock was set. A permit that its client has granted again
     /// since has the age of the store's grant.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
-    /// Its label; `None` if it has none.
+    /// The label; `None` if there is none.
     pub label: Option<String>,
-    /// The lane that it names; `None` if it names none.
+    /// The lane of the request; `None` if it names no lane.
     pub lane: Option<String>,
 }
 
@@ -133,9 +133,9 @@ pub struct WaiterInfo {
     /// As exact as the age of a holder.
     #[cfg_attr(feature = "serde", serde(rename = "age_ms", serialize_with = "as_json::duration"))]
     pub age: Duration,
-    /// Its label; `None` if it has none.
+    /// The label; `None` if there is none.
     pub label: Option<String>,
-    /// The lane that it names; `None` if it names none.
+    /// The lane of the request; `None` if it names no lane.
     pub lane: Option<String>,
 }
 
@@ -144,13 +144,13 @@ pub struct WaiterInfo {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(not(feature = "testing"), non_exhaustive)]
 pub struct LaneInfo {
-    /// Its name; `None` for the lane of the requests that name none.
+    /// The name of the lane; `None` for the requests that name no lane.
     pub lane: Option<String>,
-    /// The number of its waiters.
+    /// The number of waiters in the lane.
     pub waiting: u64,
-    /// The units that its listed holders hold.
+    /// The units that the listed holders of the lane hold.
     ///
-    /// Those of [`Inspection::holders`]: up to 1,000.
+    /// At most 1,000 holders are listed: see [`Inspection::holders`].
     pub held: u64,
 }
 
@@ -185,7 +185,7 @@ pub enum OperatorChange {
     Unpinned,
     /// Granting was stopped.
     Paused {
-        /// The time for which it was paused; `None` without an end.
+        /// How long granting was stopped; `None` if the pause has no end.
         time: Option<Duration>,
         /// The reason, which may be empty.
         reason: String,
@@ -248,7 +248,7 @@ impl OperatorChange {
         }
     }
 
-    /// A number for the part of the semaphore that it changes.
+    /// A number for the part of the semaphore that the change affects.
     fn kind(&self) -> u8 {
         match self {
             Self::LimitSet(_) | Self::Unpinned => 0,
@@ -280,13 +280,13 @@ impl OperatorChange {
     }
 }
 
-/// A reason as the end of a sentence; empty if there is none.
+/// Writes a reason as the end of a sentence; empty if there is none.
 pub(crate) fn because(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
-/// The time of a pause, in the largest unit of which it is a multiple, as the end of a sentence; empty if it
-/// has none.
+/// Writes the time of a pause as the end of a sentence, in the largest unit of which it is a multiple; empty
+/// if the pause has no end.
 pub(crate) fn for_time(time: Option<Duration>) -> String {
     time.map(|time| format!(" for {}", in_one_unit(time))).unwrap_or_default()
 }
@@ -309,7 +309,7 @@ impl fmt::Display for OperatorChange {
     }
 }
 
-/// Its keyword, its text and its parts, of which those that it does not have are null.
+/// Writes the keyword, the text and the parts. Parts that this change does not have are null.
 #[cfg(feature = "serde")]
 impl serde::Serialize for OperatorChange {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -325,7 +325,7 @@ impl serde::Serialize for OperatorChange {
     }
 }
 
-/// Times as whole milliseconds, and lists beside what follows from them.
+/// Writes times as whole milliseconds, and lists together with the numbers that follow from them.
 #[cfg(feature = "serde")]
 mod as_json {
     use serde::ser::SerializeStruct as _;
@@ -365,13 +365,13 @@ mod as_json {
         serializer.serialize_some(&time.map(millis))
     }
 
-    /// Since 1970.
+    /// Writes a time in milliseconds since 1970.
     pub(super) fn time<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
         duration(&time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(), serializer)
     }
 }
 
-/// Of what cools, the holder has gone.
+/// A grant that cools has no age here: its holder has gone.
 fn oldest_holder_age(holders: &[HolderInfo]) -> Option<Duration> {
     holders.iter().filter(|info| !info.cooling).map(|info| info.age).max()
 }
@@ -386,12 +386,12 @@ fn kept(holders: &[HolderInfo]) -> u64 {
 }
 
 impl Inspection {
-    /// The longest age of the holders that are listed and do not cool; `None` if there is none.
+    /// The age of the oldest listed holder, without those that cool; `None` if there is none.
     pub fn oldest_holder_age(&self) -> Option<Duration> {
         oldest_holder_age(&self.holders)
     }
 
-    /// The longest age of the waiters that are listed; `None` if none is.
+    /// The age of the oldest listed waiter; `None` if there is none.
     pub fn oldest_waiter_age(&self) -> Option<Duration> {
         oldest_waiter_age(&self.waiters)
     }
@@ -418,7 +418,7 @@ impl Inspection {
             .filter(|_| self.closed.is_some())
     }
 
-    /// Of each kind (the limit, a pause, a closed line, a revocation) the last change, the newest first.
+    /// The last change of each kind (the limit, a pause, a closed line, a revocation), the newest first.
     pub fn last_changes(&self) -> impl Iterator<Item = &ChangeInfo> {
         let is_last = |at: &usize| {
             let kind = self.changes[*at].change.kind();
@@ -431,7 +431,7 @@ impl Inspection {
         self.changes.iter().find(|info| is_wanted(&info.change))
     }
 
-    /// `None` if the reply is not one to an inspection.
+    /// Returns `None` if the reply does not answer an inspection.
     pub(crate) fn new(name: Name, reply: Reply) -> Option<Self> {
         let Answers::Inspect(listed) = reply.answers else { return None };
         let holders = listed.holders.into_iter().map(|holder| HolderInfo {
@@ -489,7 +489,7 @@ impl Inspection {
     }
 }
 
-/// The lanes of waiters and of holders, unless there is only the one without a name.
+/// The lanes of waiters and of holders; empty if no request names a lane.
 fn lanes(waiting: &[InspectedLane], holders: &[HolderInfo]) -> Vec<LaneInfo> {
     let mut lanes: Vec<LaneInfo> = waiting
         .iter()
@@ -511,7 +511,7 @@ fn lanes(waiting: &[InspectedLane], holders: &[HolderInfo]) -> Vec<LaneInfo> {
     lanes
 }
 
-/// A label or a lane as it is shown.
+/// A label or a lane as it is shown: `None` if it is empty.
 fn text(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
 }

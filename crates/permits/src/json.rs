@@ -1,7 +1,7 @@
-//! Objects in JSON, from which requests and changes are made, and the messages for those that are wrong.
+//! Reads requests and changes from objects in JSON, and words the messages for objects that are wrong.
 //!
-//! Programs in other languages and the command hand down what their callers have written, so a message names
-//! the field and the fault. A field that is `null` is not set.
+//! The command and programs in other languages pass on what their callers have written, so a message names
+//! the field and says what is wrong with it. A field that is `null` counts as not set.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,15 +12,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::check;
 
-/// The longest text in a message, in characters.
+/// A text is cut to this many characters in a message.
 const SHOWN: usize = 40;
 
-/// The fields that are set, in their order.
+/// The fields of an object that are set, in their order.
 pub(crate) struct Fields(pub(crate) Vec<(String, Value)>);
 
 impl Fields {
-    /// Reads an object. A field that is none of `known`, or is there twice, is an error. `what` completes the
-    /// message about a value that is no object.
+    /// Reads an object. A field that is unknown, or is there twice, is an error. `what` completes the message
+    /// about a value that is not an object.
     pub(crate) fn read<'de, D: Deserializer<'de>>(
         deserializer: D,
         what: &'static str,
@@ -92,7 +92,8 @@ impl Value {
         }
     }
 
-    /// A number of the type `T`. The message names the range; numbers of `T` beyond it are left to the rules.
+    /// Reads a number of the type `T`. The message names `range`; numbers outside of it that fit into `T`
+    /// pass here, and the rules of the options refuse them.
     pub(crate) fn whole<T: TryFrom<i64>>(self, what: &str, range: RangeInclusive<i64>) -> Result<T, String> {
         let number = if let Self::Whole(number) = self { T::try_from(number).ok() } else { None };
         number.ok_or_else(|| {

@@ -27,14 +27,15 @@
 //!    `acquire` leaves nothing behind. An idle semaphore leaves no keys behind, apart from what an
 //!    operator has set.
 //! 3. **First come, first served.** Strict FIFO, weighted requests included.
-//! 4. **No waste.** One round trip to acquire, one to release, none for [kept](Semaphore::keep) permits; a
-//!    release grants the next in line and wakes it alone. No polling, no herd.
+//! 4. **No waste.** Acquire and release take one round trip each. With [`keep`](Semaphore::keep), a client
+//!    reuses its permit without any, as long as nobody else waits. A release wakes the next in line alone:
+//!    there is no polling, and no herd.
 //! 5. **The holder knows.** A [`Permit`] knows until when it is certainly held, and signals before that time
 //!    if it could not be renewed. It has a fencing token and a slot.
 //!
 //! # Limits of the promises
 //!
-//! - A holder whose permit was lost must stop: only the resource itself can reject one that does not, by the
+//! - A holder whose permit was lost must stop. If it does not, only the resource itself can reject it, by the
 //!   [token](Permit::token). [`Permit::run`] stops a future for you.
 //! - A server that loses state (FLUSHALL, a failover while the old primary still replies) can admit too many
 //!   for up to a lease; [`ClientBuilder::replicas`] and the server's `min-replicas-to-write` narrow that.
@@ -65,7 +66,7 @@
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]
-// The test of threads has two of them once more, with the primitives of loom.
+// The test of threads compiles two modules once more, with the primitives of loom.
 #![cfg_attr(test, allow(clippy::duplicate_mod))]
 
 mod acquire;
@@ -111,8 +112,8 @@ pub use several::{AcquireAll, PermitSet};
 
 #[cfg(feature = "redis")]
 pub use permits_redis::{AclRules, acl_rules};
-/// The type of [`Permit::cancellation_token`], of tokio-util 0.7. This crate keeps to that version until its
-/// own next breaking release.
+/// The type of [`Permit::cancellation_token`], from tokio-util 0.7. This crate keeps to that version until
+/// its own next breaking release.
 pub use tokio_util::sync::CancellationToken;
 
 /// Every public type can cross threads and outlive its caller.
@@ -145,8 +146,8 @@ const _: () = {
     crosses_threads::<RenewError>();
 };
 
-/// The pages with Rust blocks, so that these are compiled and run. A test of the test kit demands that each
-/// is here.
+/// The pages with Rust blocks are listed here, so that the blocks are compiled and run. A test of the test
+/// kit checks that no page is missing.
 #[cfg(doctest)]
 mod documents {
     macro_rules! pages {

@@ -1,26 +1,24 @@
-//! What keeps a request out, of an [`Inspection`]: as a sentence, and the time for which it does.
+//! Says from an [`Inspection`] what keeps a request out: as a sentence, and for how long.
 //!
-//! The sentence is the same in an error, in the command's line of a wait, and in the packages, which pass it
-//! on.
+//! An error, the command's line about a wait, and the packages, which pass it on, all have the same sentence.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::inspection::{HolderInfo, Inspection};
 
-/// The most holders that are named.
+/// How many holders a sentence names, at most.
 const NAMED: usize = 3;
 
 impl Inspection {
-    /// Returns true if a pause, a closed line or a recovery keeps every request out, also where the units are
-    /// free.
+    /// Returns true if a pause, a closed line or a recovery keeps every request out, even if units are free.
     pub fn stands_still(&self) -> bool {
         self.paused || self.closed.is_some() || !self.recovering.is_zero()
     }
 
-    /// The reason why a request waits, such as `paused for another 5 m (deploy), 2 of 2 held by "nightly"
-    /// (web-1:4711/Zk3.0) for 3 s`: what keeps every request out, and the first three holders, each as `who`
-    /// writes it, with its age.
+    /// Says why a request waits, for example `paused for another 5 m (deploy), 2 of 2 held by "nightly"
+    /// (web-1:4711/Zk3.0) for 3 s`: what keeps every request out, and the first three holders with the age of
+    /// their permits. `who` writes a holder.
     ///
     /// # Examples
     /// ```
@@ -61,8 +59,9 @@ impl Inspection {
         why + if self.holders.len() > NAMED { ", …" } else { "" }
     }
 
-    /// The time after which a request for as many units succeeds if no other comes first, where no holder has
-    /// to leave for it: not before the end of a pause and of a recovery, when enough units have cooled.
+    /// The time after which a request for this many units succeeds if no other comes first. It is the time
+    /// until a pause and a recovery have ended and enough units have cooled. `None` if a holder has to leave
+    /// first, or if the time is not known.
     pub(crate) fn granted_in(&self, weight: u32) -> Option<Duration> {
         let all_are_listed = self.waiting <= self.waiters.len() as u64;
         let has_end = !self.paused || self.pause_remaining.is_some();
@@ -70,7 +69,7 @@ impl Inspection {
         let ahead: u64 = self.waiters.iter().map(|waiter| u64::from(waiter.weight)).sum();
         let mut missing = (self.held + ahead + u64::from(weight)).saturating_sub(limit.into());
         let mut cooled = Duration::ZERO;
-        // By the end of their leases.
+        // The holders are listed by the end of their leases, so these units cool in order.
         for info in self.holders.iter().filter(|info| info.cooling) {
             if missing > 0 {
                 missing = missing.saturating_sub(info.weight.into());
@@ -80,8 +79,8 @@ impl Inspection {
         (missing == 0).then(|| cooled.max(self.recovering).max(self.pause_remaining.unwrap_or_default()))
     }
 
-    /// It without this holder or waiter, if it lists it: one that has given up, and whose release may be on
-    /// its way.
+    /// Returns the inspection without this holder or waiter, if it lists it. The caller is a request that has
+    /// timed out, whose withdrawal may still be on its way.
     pub(crate) fn without(&self, holder: &str) -> Option<Self> {
         let held = self.holders.iter().position(|info| info.holder == holder && !info.cooling);
         let waits = self.waiters.iter().position(|info| info.holder == holder);
@@ -97,10 +96,10 @@ impl Inspection {
         Some(rest)
     }
 
-    /// What an error carries: a few holders and waiters, and the last change of each kind.
+    /// Returns the part that an error carries: a few holders and waiters, and the last change of each kind.
     pub(crate) fn brief(&self) -> Self {
         let mut brief = self.clone();
-        // One more than is named shows whether there are more.
+        // List one holder more than is named: it shows that there are more.
         brief.holders.truncate(NAMED + 1);
         brief.waiters.truncate(NAMED + 1);
         brief.changes = self.last_changes().cloned().collect();
@@ -108,8 +107,8 @@ impl Inspection {
     }
 }
 
-/// `"nightly" (web-1:4711/Zk3.0)`, or the name alone without a label: its label first, because its name is
-/// random unless the program sets one.
+/// Writes `"nightly" (web-1:4711/Zk3.0)`, or the name alone if there is no label. The label comes first,
+/// because the name is random unless the program sets it.
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.label {
@@ -119,14 +118,14 @@ impl fmt::Display for HolderInfo {
     }
 }
 
-/// What kept a request out, as the end of a sentence; empty if it is not known.
+/// Says what kept a request out, as the end of a sentence; empty if that is not known.
 pub(crate) fn kept_out(inspection: Option<&Inspection>) -> String {
     inspection.map_or(String::new(), |inspection| {
         format!(": {}, {} waiting", inspection.why(ToString::to_string), inspection.waiting)
     })
 }
 
-/// The sentence of a recovery that lasts for `remaining`.
+/// Says that a recovery lasts for another `remaining`.
 pub(crate) fn recovers(remaining: Duration) -> String {
     let seconds = remaining.as_millis().div_ceil(1000);
     format!(
@@ -139,7 +138,7 @@ fn at_least_a_second(time: Duration) -> Duration {
     time.max(Duration::from_secs(1))
 }
 
-/// The largest unit, rounded down.
+/// Writes an age in the largest unit, rounded down.
 fn age(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {

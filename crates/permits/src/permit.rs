@@ -18,11 +18,12 @@ use crate::session::permit_state::PermitStatus;
 
 /// Some units of a semaphore, held for a lease that is renewed in the background.
 ///
-/// Dropped, it is released in the background. Drop it only when the work that it protects has stopped.
+/// If you drop a permit, it is released in the background. Drop it only when the work that it protects has
+/// stopped.
 ///
 /// A permit is held until a deadline by the machine's monotonic clock, which is before the end of its lease
-/// on the server. It is lost earlier if an operator revokes it. Work that must not continue without it should
-/// use [`Permit::run`], watch [`Permit::lost`], or check [`Permit::is_held`] before each step; and a resource
+/// on the server. It is lost earlier if an operator revokes it. If your work must not continue without it,
+/// use [`Permit::run`], watch [`Permit::lost`], or check [`Permit::is_held`] before each step. A resource
 /// that remembers the highest [`Permit::token`] of each [`Permit::slot`] can reject even a holder that was
 /// suspended between the check and the step.
 #[must_use = "a permit that is dropped is released"]
@@ -48,7 +49,7 @@ impl Permit {
         Self { guard }
     }
 
-    /// The state that it shares with its session.
+    /// The state that the permit shares with its session.
     #[cfg(test)]
     pub(crate) fn state(&self) -> &HeldPermit {
         &self.guard.state
@@ -74,31 +75,33 @@ impl Permit {
         self.guard.state.lease()
     }
 
-    /// The fencing token: greater than that of every earlier grant of this slot.
+    /// The fencing token: greater than the token of every earlier grant of this slot.
     ///
-    /// Compare tokens for each slot apart: with a limit above 1, holders with lower tokens are alive.
+    /// Compare tokens only within a slot: with a limit above 1, holders with lower tokens may be alive in
+    /// other slots.
     pub fn token(&self) -> u64 {
         self.guard.state.grant().token
     }
 
-    /// Returns true if the client has granted it, out of what it kept: its token is none of the store's.
+    /// Returns true if the client itself has granted the permit, from what it kept. The store has not issued
+    /// its token.
     #[cfg(feature = "testing")]
     pub fn is_granted_again(&self) -> bool {
         self.guard.state.last_token().is_some()
     }
 
-    /// The slot: a number from 0, below the limit, that no other live permit has. After the limit was lowered
-    /// a permit may have a slot above it until it is released.
+    /// The slot: a number from 0, below the limit, that no other live permit has. After the limit was
+    /// lowered, a permit may keep a slot above it until it is released.
     pub fn slot(&self) -> u32 {
         self.guard.state.grant().slot
     }
 
-    /// Returns true if it is held now. A permit that is not held never is again.
+    /// Returns true if the permit is held now. A permit that is no longer held never is again.
     pub fn is_held(&self) -> bool {
         self.guard.state.deadline(self.guard.state.now()).is_some()
     }
 
-    /// The time for which it is certainly held without another renewal; zero if it is lost.
+    /// How long the permit is certainly held without another renewal; zero if it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.guard.state.now();
         self.guard.state.deadline(now).map_or(Duration::ZERO, |deadline| deadline.since(now))
@@ -109,10 +112,10 @@ impl Permit {
         self.guard.state.status(self.guard.state.now())
     }
 
-    /// Waits until it is lost, and returns the reason. Never ready while it is held.
+    /// Waits until the permit is lost, and returns the reason. Never ready while it is held.
     ///
-    /// At the permit's deadline it is ready even if the client's background thread is stuck. It needs no
-    /// runtime.
+    /// At the permit's deadline it is ready even if the client's background thread is stuck. It works without
+    /// a runtime.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -150,34 +153,34 @@ impl Permit {
         }
     }
 
-    /// Renews it now. Needed only after
+    /// Renews the permit now. You need this only after
     /// [`AcquireOptions::auto_renew(false)`](crate::AcquireOptions::auto_renew), or to be sure of a full
     /// lease.
     ///
     /// # Errors
-    /// [`RenewError::Lost`] if it is lost; [`RenewError::Store`] if the store did not confirm it, and
-    /// [`RenewError::RetryLater`] if the store cannot yet, which are no losses.
+    /// [`RenewError::Lost`] if the permit is lost. [`RenewError::Store`] if the store did not confirm the
+    /// renewal, and [`RenewError::RetryLater`] if it cannot do so yet; after these two you still hold the
+    /// permit.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been renewed.
+    /// If you drop the reply before it is ready, the permit may have been renewed.
     pub fn renew(&self) -> Reply<(), RenewError> {
         let (state, session) = self.guard.parts();
         Reply::new(async move { session.renew(&state).await })
     }
 
-    /// Releases `units` of it: the next in line is granted in the same moment. Its slot, its token and its
-    /// lease stay.
+    /// Releases `units` of the permit: the next in line is granted in the same moment. The permit keeps its
+    /// slot, its token and its lease.
     ///
-    /// Units of a permit that was acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least)
-    /// are free with the first renewal after that time.
+    /// If the permit was acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least), the
+    /// units are free with the first renewal after that time.
     ///
     /// # Errors
     /// [`RenewError::Invalid`] if `units` is 0 or no unit would be left: release the permit then. Otherwise
-    /// [`RenewError`] as of
-    /// [`Permit::renew`]: the permit has the lower weight, and the store learns of it by the next renewal.
+    /// as [`Permit::renew`]: the permit has the lower weight, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the units are released.
+    /// If you drop the reply before it is ready, the units are released.
     ///
     /// # Examples
     /// ```
@@ -203,17 +206,17 @@ impl Permit {
         })
     }
 
-    /// Corrects the units that its grant counts for, of a permit that was acquired with
-    /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least), when the work is done and has shown
-    /// what it really cost. The last correction counts, with the release: fewer units, or 0, and the others
-    /// are free at once; more, and the line waits until they have cooled. A permit counts for the limit at
-    /// most, so one correction holds the line up for as long as `at_least` says and no longer.
+    /// Corrects the units that the grant counts for, when the work is done and you know what it really cost.
+    /// The permit must have been acquired with [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
+    /// The store learns of the last correction with the release. If you count fewer units, or 0, the others
+    /// are free at once. If you count more, the line waits until they have cooled. A permit counts for the
+    /// limit at most, so one correction holds the line up for as long as `at_least` says and no longer.
     ///
-    /// A permit that is lost, revoked or handed over counts for what it was granted for, and so does one that
-    /// is released later than `at_least` after its grant.
+    /// The correction has no effect if the permit is lost, revoked or handed over, or if you release it later
+    /// than `at_least` after its grant: then the permit counts for the units that it was granted.
     ///
     /// # Errors
-    /// [`InvalidInput::NothingCounts`] if it was acquired without `at_least`.
+    /// [`InvalidInput::NothingCounts`] if the permit was acquired without `at_least`.
     ///
     /// # Examples
     /// ```
@@ -242,8 +245,8 @@ impl Permit {
         Ok(())
     }
 
-    /// Lets its grant count from now on, and returns when the store has that. A call that fails is sent again
-    /// for this time, and for the store timeout at most.
+    /// Lets the grant count from now on, and returns when the store knows. A failed call is sent again for
+    /// this time, and for the store timeout at most.
     pub(crate) fn count_anew(
         &self,
         within: Option<Duration>,
@@ -259,19 +262,19 @@ impl Permit {
         }
     }
 
-    /// Returns true if it was acquired with `at_least`.
+    /// Returns true if the permit was acquired with `at_least`.
     pub(crate) fn counts(&self) -> bool {
         self.guard.state.granted_terms().at_least_ms > 0
     }
 
-    /// Gives it another lease, 100 ms to 1 day, from now on, and renews it.
+    /// Gives the permit another lease, 100 ms to 1 day, from now on, and renews it.
     ///
     /// # Errors
-    /// [`RenewError::Invalid`] if the lease is out of range. Otherwise [`RenewError`] as of
-    /// [`Permit::renew`]: the permit has the lease, and the store learns of it by the next renewal.
+    /// [`RenewError::Invalid`] if the lease is out of range. Otherwise as [`Permit::renew`]: the permit has
+    /// the new lease, and the store learns of it by the next renewal.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has the lease.
+    /// If you drop the reply before it is ready, the permit has the new lease.
     pub fn set_lease(&self, lease: Duration) -> Reply<(), RenewError> {
         let (state, session) = self.guard.parts();
         Reply::new(async move {
@@ -281,35 +284,35 @@ impl Permit {
         })
     }
 
-    /// Renews it in the background from now on, or leaves that to [`Permit::renew`]:
-    /// see [`AcquireOptions::auto_renew`](crate::AcquireOptions::auto_renew).
+    /// Renews the permit in the background from now on, or leaves that to [`Permit::renew`]: see
+    /// [`AcquireOptions::auto_renew`](crate::AcquireOptions::auto_renew).
     pub fn auto_renew(&self, renew: bool) {
         let (state, session) = self.guard.parts();
         session.change_terms(&state, TermsChange::AutoRenew(renew));
     }
 
-    /// Releases it: the next in line is granted in the same moment. If no request waits, its client may
-    /// [keep](crate::Semaphore::keep) it.
+    /// Releases the permit: the next in line is granted in the same moment. If no request waits, the client
+    /// may [keep](crate::Semaphore::keep) the permit.
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if it was lost before, so that another holder may have been granted its units
-    /// meanwhile; [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
+    /// [`ReleaseError::Lost`] if the permit was lost before, so that another holder may have been granted its
+    /// units meanwhile; [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it is released in the background.
+    /// If you drop the reply before it is ready, the permit is released in the background.
     pub fn release(self) -> Reply<(), ReleaseError> {
         let Self { mut guard } = self;
         if guard.put_back(guard.state.now()) { Reply::ready(Ok(())) } else { Reply::new(guard.release()) }
     }
 
-    /// Hands it over to another process: renews it once more, and turns it into a text from which
+    /// Hands the permit over to another process: renews it once more, and turns it into a text from which
     /// [`Client::adopt`](crate::Client::adopt) makes a permit again, within one lease.
     ///
     /// # Errors
-    /// [`RenewError`] if it could not be renewed. It is released then.
+    /// [`RenewError`] if the permit could not be renewed. Then it is released.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it is released.
+    /// If you drop the reply before it is ready, the permit is released.
     ///
     /// # Examples
     /// ```
@@ -347,7 +350,7 @@ impl Permit {
         handle
     }
 
-    /// Blocks this thread until it is lost, or `limit` has passed. `None` if it is still held then.
+    /// Blocks this thread until the permit is lost, or `limit` has passed. `None` if it is still held then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.guard.state.lost_within(limit)
     }

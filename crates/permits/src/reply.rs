@@ -9,7 +9,8 @@ use crate::sys::block_on::block_on;
 
 /// The result of an operation. A task awaits it; a thread without a runtime calls [`Reply::wait`].
 ///
-/// Nothing is sent before. The operation says what happens if the reply is dropped later.
+/// Nothing is sent before you await it or call `wait`. Each operation says what happens if you drop its reply
+/// later.
 ///
 /// # Examples
 /// ```
@@ -22,12 +23,12 @@ use crate::sys::block_on::block_on;
 pub struct Reply<T, E>(Progress<T, E>);
 
 enum Progress<T, E> {
-    /// The result, until it was returned.
+    /// The result, until it is returned.
     Ready(Option<Result<T, E>>),
     Begun(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>),
 }
 
-// Nothing in it is pinned in place.
+// No field is pinned in place.
 impl<T, E> Unpin for Reply<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {
@@ -35,19 +36,19 @@ impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {
         Self(Progress::Begun(Box::pin(operation)))
     }
 
-    /// The operation with another form of its result.
+    /// Changes the form of the operation's result.
     pub(crate) fn map<U: Send + 'static>(self, form: impl FnOnce(T) -> U + Send + 'static) -> Reply<U, E> {
         Reply::new(async move { self.await.map(form) })
     }
 }
 
 impl<T, E> Reply<T, E> {
-    /// An operation that is done.
+    /// Makes the reply of an operation that is done.
     pub(crate) fn ready(result: Result<T, E>) -> Self {
         Self(Progress::Ready(Some(result)))
     }
 
-    /// An operation that is not begun, because of `error`.
+    /// Makes the reply of an operation that does not begin, because of `error`.
     pub(crate) fn failed(error: impl Into<E>) -> Self {
         Self::ready(Err(error.into()))
     }
@@ -55,7 +56,7 @@ impl<T, E> Reply<T, E> {
     /// Blocks this thread until the result has come.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// The errors of the operation.
     ///
     /// # Panics
     /// Inside an async runtime: await it there.

@@ -1,4 +1,4 @@
-//! The requests for permits of one semaphore: made of options, or served by a permit that the client keeps.
+//! Requests for permits of one semaphore: made from options, or served by a permit that the client keeps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ impl Requests {
         self.keep.is_some() && options.may_be_served()
     }
 
-    /// A permit that the client keeps, if these options allow it: without a request, and so without memory.
-    /// Taken at the first poll, not in the call that makes the acquisition: a permit that a caller has,
-    /// and does not use, cannot be recalled.
+    /// Takes a permit that the client keeps, if these options allow it. There is no request, and so no memory
+    /// is needed. Call this at the first poll, not in the call that makes the acquisition: a permit that a
+    /// caller has and does not use could not be recalled.
     pub(crate) fn take_kept(&self, options: &AcquireOptions) -> Option<PermitGuard> {
         let keep = self.keep.as_ref().filter(|_| !self.session.is_forked())?;
-        // Each option is named, so that a new one does not compile until somebody has decided. Requests with
-        // the last four are served by the store alone: see `AcquireOptions::may_be_served`.
+        // Each option is named, so that a new option does not compile until somebody has decided about it.
+        // `AcquireOptions::may_be_served` has decided about the last four.
         let AcquireOptions {
             weight,
             lease,
@@ -77,7 +77,7 @@ impl Requests {
         Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
     }
 
-    /// Checks the options, and makes a request of them, which is sent when it is polled.
+    /// Checks the options, and makes a request from them, which is sent at its first poll.
     pub(crate) fn start(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
         let keep = self.keep.is_some() && options.may_be_kept();
         let terms = PermitTerms { keep, ..options.terms(self.session.lease(), self.session.label())? };

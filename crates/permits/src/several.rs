@@ -1,16 +1,17 @@
 //! [`AcquireAll`] and [`PermitSet`]: permits of several semaphores, acquired and released together.
 //!
-//! They are acquired one after the other, in one order that all programs share. So no two programs wait for
-//! one another in a circle, and docs/inside/design.md says why that admits as many as a grant of all at once
-//! would.
+//! The permits are acquired one after the other, in one order that all programs share. So no two programs
+//! wait for one another in a circle. docs/inside/design.md says why this admits as many programs as a grant
+//! of all permits at once would.
 //!
 //! A grant with `at_least` counts from the moment at which the whole set is held, whatever its place in that
-//! order. Otherwise the units of a rate would have cooled while the set waited for a place, and many sets
-//! that get their places together would exceed the rate. So the set is not ready before the store knows that
-//! the grant counts anew. A set that is not completed counts for nothing: no permit of it was given out.
+//! order. If it counted from its own grant, the units of a rate would cool while the set waits for a place
+//! elsewhere, and many sets that get their places together would exceed the rate. So the set is not ready
+//! before the store knows that the grant counts anew. A set that is not completed counts for nothing: none of
+//! its permits was given out.
 //!
-//! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. Dropped
-//! or failed, the request is withdrawn and the set is released, at any stage.
+//! Invariant: at most one request is in a queue, and the permits acquired before it are in the set. If the
+//! future is dropped or fails, at any stage, the request is withdrawn and the set is released.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -35,12 +36,12 @@ use crate::sys::block_on::block_on;
 
 /// The future of a [`PermitSet`], returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///
-/// The first request is sent when the future is first polled, each of the others when the one before it is
-/// granted. While it waits, [`AcquireAll::semaphore`] is the line that it waits in. It is `Unpin` and
-/// `'static`.
+/// The first poll sends the first request; each further request is sent when the one before it is granted.
+/// While the future waits, [`AcquireAll::semaphore`] names the line that it waits in. The future is `Unpin`
+/// and `'static`.
 ///
 /// # Cancel safety
-/// Dropped before it is ready, it leaves the line that it waits in, and what was acquired is released.
+/// If you drop it before it is ready, it leaves the line that it waits in, and releases what it has acquired.
 ///
 /// # Examples
 /// ```
@@ -67,7 +68,7 @@ use crate::sys::block_on::block_on;
 /// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireAll {
-    /// Without one: the error of the requests, until it was returned.
+    /// `Err` once there is no progress: it has the error of the requests, until that is returned.
     progress: Result<Progress, Option<AcquireAllError>>,
 }
 
@@ -83,9 +84,8 @@ impl AcquireAll {
         Self { progress: Progress::new(requests.into_iter().collect()).map_err(Some) }
     }
 
-    /// The semaphore that is acquired now: the next one of those that are not yet held. `None` if it is
-    /// ready, or only tells the store that grants with [`at_least`](AcquireOptions::at_least) count from now
-    /// on.
+    /// The semaphore that is being acquired: the next one that is not held yet. `None` if the set is ready,
+    /// or only tells the store that grants with [`at_least`](AcquireOptions::at_least) count from now on.
     pub fn semaphore(&self) -> Option<&str> {
         Some(&self.progress.as_ref().ok()?.requests.front()?.semaphore)
     }
@@ -96,12 +96,12 @@ impl AcquireAll {
         self.progress.as_ref().ok()?.requests.front()?.acquire.position()
     }
 
-    /// The time until it is granted in the line of that semaphore, as [`Acquire::expected_wait`].
+    /// The time until the grant in the line of that semaphore, as [`Acquire::expected_wait`].
     pub fn expected_wait(&self) -> Option<Duration> {
         self.progress.as_ref().ok()?.requests.front()?.acquire.expected_wait()
     }
 
-    /// Blocks this thread until all are granted, or one is not.
+    /// Blocks this thread until all permits are granted, or one is not.
     ///
     /// # Errors
     /// [`AcquireAllError`].
@@ -121,7 +121,7 @@ impl Future for AcquireAll {
             Ok(progress) => ready!(progress.poll(context)),
             Err(error) => return Poll::Ready(Err(error.take().expect("polled after completion"))),
         };
-        // After an error, this withdraws the request and releases the set, before the caller has the error.
+        // After an error, this withdraws the request and releases the set, before the caller gets the error.
         self.progress = Err(None);
         Poll::Ready(result)
     }
@@ -129,18 +129,19 @@ impl Future for AcquireAll {
 
 /// A set that is being acquired.
 struct Progress {
-    /// In the order in which they are acquired. The first one is acquired now.
+    /// The requests that are not granted yet, in the order in which they are acquired. The first one is being
+    /// acquired now.
     requests: VecDeque<Request>,
-    /// The first one has been polled.
+    /// The first request has been polled.
     is_begun: bool,
-    /// The shortest wait limit of all.
+    /// The shortest wait limit of all requests.
     wait: Wait,
-    /// The time of the first poll.
+    /// When the set was first polled.
     began: Option<Moment>,
     set: PermitSet,
-    /// All are granted, and the stores are told that grants with `at_least` count from now on.
+    /// Set once all are granted: tells the stores that grants with `at_least` count from now on.
     counting: Option<Counting>,
-    /// Of each permit of the set.
+    /// The signals of loss of the permits in the set.
     losses: Vec<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
@@ -160,11 +161,12 @@ impl Progress {
         let wait = requests.iter().map(|(_, options)| options.client.wait).min().unwrap_or(Wait::Forever);
         let mut checked = VecDeque::with_capacity(requests.len());
         for (semaphore, mut options) in requests {
-            // Its rules with other options, too: a request with a key must wait.
+            // Apply the wait limit of the set before the check, because other options depend on it: a request
+            // with a supersede key must wait.
             options.client.wait = wait;
             let (acquire, semaphore) = (semaphore.acquire_with(options), semaphore.name().to_owned());
-            // Before the first is sent, because a request that is not valid would be found only after the
-            // wait for others.
+            // Check all requests before the first is sent: otherwise a request that is not valid would be
+            // found only after the wait for the others.
             let acquire = acquire.checked();
             let acquire = acquire
                 .map_err(|source| AcquireAllError::Acquire { semaphore: semaphore.clone(), source })?;
@@ -177,7 +179,7 @@ impl Progress {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitSet, AcquireAllError>> {
         loop {
             for loss in &mut self.losses {
-                // Wakes the caller when the permit is lost. The reason is read below.
+                // This poll only makes sure that a loss wakes the caller. The reason is read below.
                 let _ = loss.as_mut().poll(context);
             }
             if let Some((permit, reason)) = self.set.loss() {
@@ -201,8 +203,9 @@ impl Progress {
         }
     }
 
-    /// Lets the grants with `at_least` count from the moment at which all are held. The last one was made at
-    /// that moment. A program that crashes before the store has answered has not worked under the set.
+    /// Lets the grants with `at_least` count from the moment at which all are held. The last grant was made
+    /// at that moment, so it needs no correction. If the program crashes before the store has answered, it
+    /// has not begun its work.
     fn poll_counting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireAllError>> {
         let (left, permits) = (self.wait_left(), &self.set.permits);
         let counting = self.counting.get_or_insert_with(|| {
@@ -219,7 +222,7 @@ impl Progress {
         counting.as_mut().poll(context)
     }
 
-    /// The wait limit of a request that begins now. `None` if the time is over.
+    /// The wait limit for a request that begins now. `None` if the time is over.
     fn wait_left(&mut self) -> Option<Wait> {
         let Wait::AtMost(limit) = self.wait else { return Some(self.wait) };
         let now = Moment::now();
@@ -227,7 +230,7 @@ impl Progress {
         (!left.is_zero()).then_some(Wait::AtMost(left))
     }
 
-    /// Adds the permit of the first request.
+    /// Adds the permit of the first request to the set.
     fn add(&mut self, permit: Permit) {
         self.requests.pop_front();
         self.is_begun = false;
@@ -237,7 +240,7 @@ impl Progress {
         self.set.permits.push(permit);
     }
 
-    /// The error of the first request, with the wait limit of all.
+    /// The error for the first request, with the wait limit of the whole set.
     fn failed(&mut self, source: AcquireError) -> AcquireAllError {
         let semaphore = self.requests.pop_front().map(|request| request.semaphore).unwrap_or_default();
         let mut source = source;
@@ -249,7 +252,8 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// A set that is not completed counts for nothing. What was handed to the caller is no longer here.
+    /// A set that is not completed counts for nothing. If the set was completed, its permits have been handed
+    /// to the caller and are no longer here.
     fn drop(&mut self) {
         for permit in self.set.permits.iter().filter(|permit| permit.counts()) {
             let _ = permit.count(0);
@@ -257,20 +261,20 @@ impl Drop for Progress {
     }
 }
 
-/// The error of a request that is not sent because the time is over. [`Progress::failed`] sets the time.
+/// The error for a request that is not sent because the time is over. [`Progress::failed`] sets the time.
 fn timed_out() -> AcquireError {
     AcquireError::TimedOut { waited: Duration::ZERO, inspection: None, retry_after: None }
 }
 
-/// Deeper paths first, so that a request that waits for a place in a narrow line takes none of a wide one;
-/// then by name.
+/// The rank of a semaphore in the order: names with more `/` first, then by name. So a request that waits for
+/// a place in a narrow line holds none of a wide one.
 fn rank(name: &str) -> (Reverse<usize>, &str) {
     (Reverse(name.matches('/').count()), name)
 }
 
 /// Permits of several semaphores, returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///
-/// Dropped, all are released in the background.
+/// If you drop the set, all its permits are released in the background.
 #[derive(Debug)]
 #[must_use = "permits that are dropped are released"]
 pub struct PermitSet {
@@ -327,7 +331,7 @@ impl PermitSet {
         block_on(self.lost(), Some(limit))
     }
 
-    /// One that is lost now.
+    /// Returns a permit that is lost now, with the reason.
     fn loss(&self) -> Option<(&Permit, Lost)> {
         let lost = |permit: &Permit| permit.lost_within(Duration::ZERO);
         self.permits.iter().find_map(|permit| Some((permit, lost(permit)?)))
@@ -345,40 +349,40 @@ impl PermitSet {
         }
     }
 
-    /// Renews all now, as [`Permit::renew`].
+    /// Renews all permits now, as [`Permit::renew`].
     ///
     /// # Errors
-    /// The first [`RenewError`], in the order of [`PermitSet::permits`]; all are renewed nevertheless, as far
-    /// as they can be.
+    /// The first [`RenewError`], in the order of [`PermitSet::permits`]; all others are renewed nevertheless,
+    /// as far as they can be.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, they may have been renewed.
+    /// If you drop the reply before it is ready, the permits may have been renewed.
     pub fn renew(&self) -> Reply<(), RenewError> {
         let renewals = join_all(self.permits.iter().map(Permit::renew));
         Reply::new(async { renewals.await.into_iter().collect() })
     }
 
-    /// Releases all.
+    /// Releases all permits.
     ///
     /// # Errors
-    /// The first [`ReleaseError`], in the order of [`PermitSet::permits`]; all are released nevertheless, as
-    /// far as they can be.
+    /// The first [`ReleaseError`], in the order of [`PermitSet::permits`]; all others are released
+    /// nevertheless, as far as they can be.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, all are released in the background.
+    /// If you drop the reply before it is ready, all permits are released in the background.
     pub fn release(self) -> Reply<(), ReleaseError> {
-        // A store that does not reply delays no other's.
+        // Release them at once, so that a store that does not reply delays only its own.
         let releases = join_all(self.permits.into_iter().map(Permit::release));
         Reply::new(async { releases.await.into_iter().collect() })
     }
 
-    /// The permits, each on its own from now on.
+    /// Takes the set apart: each permit is on its own from now on.
     pub fn into_permits(self) -> Vec<Permit> {
         self.permits
     }
 }
 
-/// A set of one.
+/// Makes a set of one permit.
 impl From<Permit> for PermitSet {
     fn from(permit: Permit) -> Self {
         Self::new(vec![permit])

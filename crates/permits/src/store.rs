@@ -26,12 +26,12 @@ const FEATURES: &[&str] = &[
     "tls",
 ];
 
-/// The location of a store of any kind, parsed from a URL. Displayed without any password.
+/// The location of a store of any kind, parsed from a URL. Displaying it shows no password.
 pub(crate) struct Address(Box<dyn Location>);
 
 impl Address {
-    /// Parses a URL, with the recovery that it asks for. If the URL is in a file, the user and the password
-    /// of each new connection are those in the file then.
+    /// Parses a URL. Returns the location, and the recovery that the URL asks for. If the URL is in a file,
+    /// each new connection reads user and password from that file again.
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), AddressError> {
         let Some(file) = source::file_of(url) else { return Self::of(url) };
         let url = source::url_in(&file).map_err(|reason| AddressError::Invalid { reason })?;
@@ -56,7 +56,8 @@ impl Address {
 
     /// The clock that measures leases as the store does.
     pub(crate) fn clock(&self) -> Clock {
-        // A server continues while this machine sleeps. All users of another store sleep with it.
+        // A server keeps running while this machine sleeps. Users of the other stores are all on this
+        // machine, and sleep with it.
         if self.uses_sockets() { Clock::Sleepless } else { Clock::Sleeping }
     }
 
@@ -87,13 +88,14 @@ fn check_feature(url: &str, features: &[&str]) -> Result<(), AddressError> {
     }
 }
 
-/// The beginning of a URL, and the feature that its store needs. `None` for `memory:` and unknown schemes.
+/// Returns the beginning of a URL, and the feature that its store needs. `None` for `memory:` and unknown
+/// schemes.
 fn needed_feature(url: &str) -> Option<(&'static str, &'static str)> {
     if url.starts_with("local:") {
         return Some(("local:", "local"));
     }
     let (scheme, _) = url.split_once("://")?;
-    // The part behind a plus sign is the kind of deployment.
+    // The part behind a plus sign names the kind of deployment.
     match scheme.split('+').next()? {
         "redis" => Some(("redis://", "redis")),
         "valkey" => Some(("valkey://", "redis")),
@@ -109,7 +111,8 @@ fn unknown_scheme(url: &str) -> AddressError {
     let schemes: Vec<String> = schemes.chain([source::SCHEME.to_owned()]).collect();
     let known = schemes.join(", ");
     let scheme = url.split(':').next().unwrap_or_default();
-    // Only a text before `://` is a scheme. Any other may be a part of a password.
+    // Show the text only if it is certainly a scheme, which ends at `://`. Otherwise it may be a part of a
+    // password.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
     if url[scheme.len()..].starts_with("://") && scheme.bytes().all(plain) {
         return AddressError::UnknownScheme { scheme: scheme.to_owned(), known };
@@ -124,7 +127,7 @@ fn unknown_scheme(url: &str) -> AddressError {
     AddressError::Invalid { reason }
 }
 
-/// Returns true if `text` is a server without a scheme, and certainly without a password: an IP address or
+/// Returns true if `text` is a server without a scheme, and certainly has no password: an IP address or
 /// `localhost`, with or without a port.
 fn is_server(text: &str) -> bool {
     let text = text.trim_end_matches('/');

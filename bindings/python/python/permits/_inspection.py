@@ -6,7 +6,7 @@ from typing import Literal, Optional, Tuple
 
 @dataclass(frozen=True)
 class Alert:
-    """The thresholds beyond which it needs a look, by an operator."""
+    """The thresholds, set by an operator, beyond which the semaphore needs a look."""
 
     wait: Optional[float]
     """The longest wait that needs no look, in seconds, 1 ms to 366 days. None unless set."""
@@ -19,7 +19,7 @@ class Waits:
     """The waits of requests that were granted out of the line."""
 
     total_us: int
-    """Their sum, in microseconds."""
+    """The sum of all waits, in microseconds."""
     numbers: Tuple[int, ...]
     """The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
     and of longer ones. After 4,294,967,295 a number begins again at 0."""
@@ -32,24 +32,24 @@ class HolderInfo:
     holder: str
     """The name of the holder."""
     weight: int
-    """Its units."""
+    """The number of units."""
     slot: int
-    """Its slot."""
+    """The slot."""
     token: int
-    """Its fencing token."""
+    """The fencing token."""
     lease_remaining: float
-    """The rest of its lease, in seconds; if it cools, the time until its units are free."""
+    """The rest of the lease, in seconds; for a grant that cools, the time until its units are free."""
     cooling: bool
     """True if the holder has gone, and its grant still counts: see `at_least`."""
     may_be_kept: bool
-    """True if its client may keep it without using it; false while a request waits, and while the
+    """True if the client may keep the permit without using it; false while a request waits, and while the
     semaphore is paused, closed or recovering."""
     age: float
-    """The time since its grant, in seconds, by the store's clock."""
+    """The time since the grant, in seconds, by the store's clock."""
     label: Optional[str]
-    """Its label; `None` if it has none."""
+    """The label; `None` if there is none."""
     lane: Optional[str]
-    """The lane that it names; `None` if it names none."""
+    """The lane of the request; `None` if it names no lane."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class WaiterInfo:
     age: float
     """The time since it was queued, in seconds, by the store's clock."""
     label: Optional[str]
-    """Its label; `None` if it has none."""
+    """The label; `None` if there is none."""
     lane: Optional[str]
-    """The lane that it names; `None` if it names none."""
+    """The lane of the request; `None` if it names no lane."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class LaneInfo:
     """A lane."""
 
     lane: Optional[str]
-    """Its name; `None` for the lane of the requests that name none."""
+    """The name of the lane; `None` for the requests that name no lane."""
     waiting: int
-    """The number of its waiters."""
+    """The number of waiters in the lane."""
     held: int
-    """The units that its listed holders hold."""
+    """The units that the listed holders of the lane hold."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +122,15 @@ class Inspection:
     """The time until the pause ends by itself, in seconds; `None` if it has no end, or the semaphore is
     not paused."""
     pause_reason: Optional[str]
-    """The reason of the pause, possibly empty; `None` if it is not paused."""
+    """The reason of the pause, possibly empty; `None` if the semaphore is not paused."""
     closed: Optional[str]
-    """The reason for which the line is closed, possibly empty; `None` if it is open."""
+    """Why the line is closed, possibly empty; `None` if it is open."""
     alert: Alert
-    """The thresholds beyond which it needs a look, by an operator."""
+    """The thresholds, set by an operator, beyond which the semaphore needs a look."""
     held: int
     """The number of units that are held."""
     cooling: int
-    """The held units whose holders have gone, and that stay taken: see `at_least`."""
+    """The units whose holders have left, but which stay taken: see `at_least`."""
     may_be_kept: int
     """The held units of the listed holders whose clients may keep them without using them: see `keep`."""
     waiting: int
@@ -159,8 +159,8 @@ class Inspection:
     waiters: Tuple[WaiterInfo, ...]
     """The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give."""
     lanes: Tuple[LaneInfo, ...]
-    """The lanes of those that wait and of the holders listed: up to 32, those with the most waiters
-    first. Empty if none of them names a lane."""
+    """The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters
+    first. Empty if no request names a lane."""
     changes: Tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
     a closed line, the alert, a revocation) at least the last one."""

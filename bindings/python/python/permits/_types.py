@@ -75,8 +75,8 @@ class AcquireOptions(TypedDict, total=False):
     """Whether the client renews the permit in the background: `True` unless set. If `False`, the permit ends with its
     lease unless your program renews it. A request that waits is always renewed."""
     supersede: Optional[str]
-    """A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the newest
-    stays, in the place of the one before it, which is refused. A permit with the key is held on. The request must wait:
+    """A key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each key: a new request
+    takes the place of the one that waits, which is refused. A permit with the key stays held. The request must wait:
     use a timeout above 0, or no timeout."""
 
 

@@ -90,8 +90,7 @@ class RecoveringError(NotNowError):
 
 
 class CoolingError(NoPermitsError):
-    """Units of grants that count for some time keep the request out, and neither a pause nor a recovery does for
-    longer."""
+    """Units that cool keep the request out, and no pause or recovery does so for longer."""
 
 
 class PausedError(NoPermitsError):
@@ -113,8 +112,8 @@ class SupersededError(NotNowError):
 
 
 class TimeoutError(NotNowError, builtins.TimeoutError):
-    """The timeout has passed, and the store answers, as far as is known. The request has left the line. In an outage it
-    is a `StoreError`."""
+    """The timeout has passed, and the store answers, as far as is known. The request has left the line. In an outage
+    the error is a `StoreError`."""
 
     waited: float
     """The timeout, in seconds."""
@@ -143,7 +142,7 @@ class AlreadyHeldError(NotNowError):
 
 
 class NotReplicatedError(NotNowError):
-    """It was granted, but too few replicas confirmed the grant, so it was released."""
+    """The request was granted, but too few replicas confirmed the grant, so the permit was released."""
 
     confirmed: int
     wanted: int
@@ -174,7 +173,7 @@ class ExceedsLimitError(PermitsError):
 
 
 class ExceedsLaneLimitError(PermitsError):
-    """It asks for more units than the limit of its lane, which a later request may have lowered."""
+    """The request asks for more units than the limit of its lane, which a later request may have lowered."""
 
     weight: int
     lane: str
@@ -188,7 +187,7 @@ class NoLimitError(PermitsError):
 
 
 class LimitMismatchError(PermitsError):
-    """Another limit is in force than the one required."""
+    """The limit in force is not the required one."""
 
     semaphore: str
     required: int
@@ -223,11 +222,11 @@ class LostError(PermitsError):
     """The permit is no longer held: another holder may have used the resource meanwhile."""
 
     cause: Literal["expired", "gone", "revoked", "held_too_long", "closed", "forked", "session_failed", "other"]
-    """`expired`: It could not be renewed before its deadline. `gone`: The store no longer has it: its lease ended
-    there, or it was revoked and the message was lost. `revoked`: An operator revoked it. `held_too_long`: It was held
-    for the longest time that its request allows: `max_hold`. `closed`: The client was closed. `forked`: The process is
-    a forked child of the one that holds the permit. The parent still holds it. `session_failed`: The client has
-    panicked inside, so that the permit is no longer renewed."""
+    """`expired`: The permit could not be renewed before its deadline. `gone`: The store no longer has the permit: its
+    lease ended there, or it was revoked and the message was lost. `revoked`: An operator revoked the permit.
+    `held_too_long`: The permit was held for the longest time that its request allows: `max_hold`. `closed`: The client
+    was closed. `forked`: The process is a forked child of the one that holds the permit. The parent still holds it.
+    `session_failed`: The client has panicked inside, so that the permit is no longer renewed."""
 
     reason: str
     """The reason that the operator gave, if it was revoked."""

@@ -81,8 +81,8 @@ pub(crate) struct Request {
     #[arg(long, value_name = "H", value_parser = value::holder)]
     pub(crate) holder: Option<String>,
 
-    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key the
-    /// newest stays, in the place of the one before it, which is refused. A permit with the key is held on.
+    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each key: a
+    /// new request takes the place of the one that waits, which is refused. A permit with the key stays held.
     /// The request must wait: use a timeout above 0, or no timeout.
     // Of the flag:
     /// The request that is refused ends with code 75

@@ -1,8 +1,8 @@
 //! A request as fields: the names, types and units that options have in JSON.
 //!
-//! `permits hold` and the packages for Python and Node make their requests of JSON, so an option has one
-//! name, one unit and one check for all of them. A field that is `null` is not set. Times are milliseconds,
-//! and may have a fraction.
+//! `permits hold` and the packages for Python and Node make their requests from JSON, so an option has one
+//! name, one unit and one check for all of them. A field that is `null` counts as not set. Times are in
+//! milliseconds, and may have a fraction.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{AcquireOptions, ClientTerms, Limit, Wait};
 use crate::json::{Fields, Value};
 
 impl AcquireOptions {
-    /// The names of the options in JSON. Those of times end with `_ms`.
+    /// The names of the options in JSON. Names of times end with `_ms`.
     pub const FIELDS: &'static [&'static str] = &[
         "weight",
         "timeout_ms",
@@ -50,7 +50,8 @@ impl AcquireOptions {
     }
 }
 
-/// Checked as by [`AcquireOptions::checked`]. A field that is unknown or there twice is an error.
+/// Reading checks the options as [`AcquireOptions::checked`] does. A field that is unknown or there twice is
+/// an error.
 impl<'de> Deserialize<'de> for AcquireOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let fields = Fields::read(deserializer, "an object with the options of a request", Self::FIELDS)?;
@@ -62,7 +63,7 @@ impl<'de> Deserialize<'de> for AcquireOptions {
     }
 }
 
-/// A number, which is declared, or null: [`Limit::Stored`].
+/// In JSON a limit is a number, which is declared, or null, which is [`Limit::Stored`].
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let limit = match Option::<Value>::deserialize(deserializer)? {
@@ -75,7 +76,7 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// The options that differ from those of [`AcquireOptions::new`].
+/// Writes the options that differ from the defaults of [`AcquireOptions::new`].
 impl Serialize for AcquireOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { weight, holder, label, lease, at_least, lane, share, lane_limit, supersede, client } =
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// The table of requests, which the tests of every way to make one walk.
+    /// The table of requests. The tests of every way to make a request walk it.
     fn table(rows: &str) -> Vec<serde_json::Value> {
         let table = include_str!("../../../permits-testkit/requests.json");
         let mut table: Map<_, _> = serde_json::from_str(table).expect("it is an object");

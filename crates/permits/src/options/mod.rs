@@ -54,7 +54,8 @@ impl Default for AcquireOptions {
 }
 
 impl AcquireOptions {
-    /// One unit, a holder of its own, waiting without limit, the client's lease, renewed in the background.
+    /// Returns the defaults: one unit, a unique holder, a wait without limit, the client's lease, and renewal
+    /// in the background.
     pub fn new() -> Self {
         Self {
             weight: 1,
@@ -70,8 +71,8 @@ impl AcquireOptions {
         }
     }
 
-    /// Checks all rules, also those between options: for programs that have the options before they have a
-    /// client. Each acquisition checks them by itself.
+    /// Checks all rules, including those between options. Use it if you have the options before you have a
+    /// client; each acquisition checks them anyway.
     ///
     /// # Errors
     /// [`InvalidInput`] for the first rule that is broken.
@@ -89,13 +90,13 @@ impl AcquireOptions {
         Ok(self)
     }
 
-    /// The terms of the permit, with this lease and label unless the options have others.
+    /// The terms of the permit. If the options set no lease or no label, it has these.
     pub(crate) fn terms(
         &self,
         session_lease: Duration,
         session_label: &Label,
     ) -> Result<PermitTerms, InvalidInput> {
-        // Each option is named, so that a new one does not compile until it is checked and passed on here.
+        // Each option is named, so that a new option does not compile until it is checked and passed on here.
         let Self { weight, holder: _, label, lease, at_least, lane, share, lane_limit, supersede, client } =
             self;
         let ClientTerms { wait, auto_renew: _, max_hold } = client;
@@ -146,10 +147,10 @@ impl AcquireOptions {
         self.may_be_kept() && self.supersede.is_none() && self.check_lane().is_ok()
     }
 
-    /// Returns true if a permit that is asked for so may be kept by its client.
+    /// Returns true if the client may keep the permit of a request with these options.
     pub(crate) fn may_be_kept(&self) -> bool {
-        // Each option is named, so that a new one does not compile until somebody has decided. Those with an
-        // underscore may have any value.
+        // Each option is named, so that a new option does not compile until somebody has decided about it.
+        // The options with an underscore may have any value.
         let Self {
             weight: _,
             holder,
@@ -197,19 +198,20 @@ impl AcquireOptions {
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
     /// now, or refused.
     ///
-    /// With 0 it is [`AcquireOptions::no_wait`].
+    /// A timeout of 0 is [`AcquireOptions::no_wait`].
     ///
-    /// The error then is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut); but
-    /// [`AcquireError::Store`](crate::AcquireError::Store) if the store cannot be reached at that time, or
-    /// has left calls about the semaphore without an answer for 250 ms.
+    /// When the time is up, the error is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut). It is
+    /// [`AcquireError::Store`](crate::AcquireError::Store) instead if the store cannot be reached at that
+    /// time, or has left calls about the semaphore without an answer for 250 ms.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.client.wait = if limit.is_zero() { Wait::No } else { Wait::AtMost(limit) };
         self
     }
 
-    /// Does not wait: refused with [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) unless it can
-    /// be granted now; with [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
+    /// Does not wait in line. If the request cannot be granted now, it is refused with
+    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits), or with
+    /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when units will be free.
     #[must_use]
     pub fn no_wait(mut self) -> Self {
         self.client.wait = Wait::No;
@@ -228,8 +230,8 @@ impl AcquireOptions {
     /// ends with its lease unless your program renews it. A request that waits is always renewed.
     ///
     /// [`Permit::renew`](crate::Permit::renew) renews it. If a server that lost its state comes back, the
-    /// client puts such a permit back for the rest of its lease when it is connected again. Where only some
-    /// keys have vanished, a renewal alone notices.
+    /// client puts such a permit back for the rest of its lease when it is connected again. If only some keys
+    /// have vanished, only a renewal notices.
     #[must_use]
     pub fn auto_renew(mut self, renew: bool) -> Self {
         self.client.auto_renew = renew;
@@ -243,7 +245,7 @@ impl AcquireOptions {
     /// A permit that cools has no holder. When it has cooled, the head of the line gets its units and its
     /// slot, as if they had been released then. The time is rounded up to a millisecond.
     ///
-    /// A store that loses its state forgets what cools.
+    /// A store that loses its state forgets which units cool.
     ///
     /// # Examples
     /// ```
@@ -270,9 +272,9 @@ impl AcquireOptions {
     /// The longest time for which the permit is held, at least 100 ms; without limit unless set. The permit
     /// is lost then, even if it is renewed: for work that may hang.
     ///
-    /// It is [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its units are
-    /// free when your program drops it, and at the end of the lease at the latest. So work that stops
-    /// within a lease does not overlap with the work of the next holder.
+    /// The permit is [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its
+    /// units are free when your program drops it, and at the end of the lease at the latest. So work that
+    /// stops within a lease does not overlap with the work of the next holder.
     ///
     /// # Examples
     /// ```
@@ -296,16 +298,16 @@ impl AcquireOptions {
         self
     }
 
-    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. Of the requests that wait with one key
-    /// the newest stays, in the place of the one before it, which is refused. A permit with the key is held
-    /// on. The request must wait: use a timeout above 0, or no timeout.
+    /// A key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each key: a
+    /// new request takes the place of the one that waits, which is refused. A permit with the key stays held.
+    /// The request must wait: use a timeout above 0, or no timeout.
     ///
-    /// The request before it gets [`AcquireError::Superseded`](crate::AcquireError::Superseded). So the
-    /// newest waits, and its turn is not lost. A request in another [lane](Self::lane) than the one before
-    /// it joins its own lane at the end.
+    /// The refused request gets [`AcquireError::Superseded`](crate::AcquireError::Superseded). So the newest
+    /// request waits, and the turn is not lost. If the new request is in another [lane](Self::lane), it joins
+    /// that lane at the end.
     ///
-    /// A request that can never be granted, or that finds the line closed, supersedes none. One whose call
-    /// has failed is sent again, and may then supersede one that came after it.
+    /// A request that can never be granted, or that finds the line closed, supersedes no other. A request
+    /// whose call has failed is sent again, and may then supersede a request that came after it.
     ///
     /// # Examples
     /// ```
@@ -336,8 +338,8 @@ impl AcquireOptions {
     /// their shares, so a thousand requests of one tenant do not stand before the first of another.
     /// Requests without a lane are one lane together.
     ///
-    /// Lanes order a line, and cost nothing where none waits: what is granted at once counts for no lane.
-    /// The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).
+    /// Lanes order the requests that wait. While no request waits they cost nothing: a request that is
+    /// granted at once counts for no lane. The idea is start-time fair queueing (Goyal, Vin and Cheng, 1996).
     ///
     /// # Examples
     /// ```
@@ -425,14 +427,14 @@ impl AcquireOptions {
 pub enum Limit {
     /// This limit, at least 1. The last declaration of any program counts, until an operator pins another
     /// limit ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a warning. A
-    /// handle declares it with its first acquisition; from then on the limit counts only where none is
-    /// stored.
+    /// handle declares its limit with its first acquisition. After that, the declaration counts only if the
+    /// store has no limit.
     Declared(u32),
-    /// The stored limit. Without one, acquiring fails with
+    /// The stored limit. If there is none, acquiring fails with
     /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
     Stored,
-    /// This limit, at least 1, declared where none is stored. While another one is in force, acquiring fails
-    /// with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
+    /// This limit, at least 1, which is declared if none is stored. While another limit is in force,
+    /// acquiring fails with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
     Exactly(u32),
 }
 

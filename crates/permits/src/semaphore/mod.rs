@@ -1,5 +1,5 @@
-//! [`Semaphore`]: turns options into messages to the session, and replies into types. The methods of an
-//! operator are in `operator`, and their arguments as one value in `change`.
+//! [`Semaphore`] turns options into messages to the session, and replies into types. The methods for
+//! operators are in `operator`; the same changes as one value are in `change`.
 
 mod change;
 mod operator;
@@ -21,10 +21,10 @@ use crate::session::spec::LimitDeclaration;
 
 pub use change::{Change, Changed};
 
-/// A named line with a limit. Cheap to clone.
+/// A named line with a limit. You can clone it cheaply.
 ///
-/// Made by [`Client::semaphore`](crate::Client::semaphore). First come, first served: a request is granted
-/// when all that came before it have been, also if it is for fewer units than they.
+/// [`Client::semaphore`](crate::Client::semaphore) makes it. First come, first served: a request is granted
+/// when all that came before it have been, even if it asks for fewer units than they do.
 #[derive(Clone)]
 pub struct Semaphore {
     session: Session,
@@ -51,28 +51,29 @@ impl Semaphore {
         Ok(Self { session, name, limit, meters, keep: None }.keep(idle))
     }
 
-    /// Keeps permits: one that is released while no request waits stays with this client for `idle`, and is
-    /// granted to the client's next request without a call to the store. `idle` counts as a third of the
-    /// lease if it is longer; zero keeps none. The setting is that of this handle and its clones. Unless set,
-    /// it is that of the client: [`ClientBuilder::keep`](crate::ClientBuilder::keep).
+    /// Keeps permits: if you release a permit while no request waits, it stays with this client for `idle`,
+    /// and is granted to the client's next request without a call to the store. `idle` is a third of the
+    /// lease at most; zero keeps no permit. The setting applies to this handle and its clones. Unless set,
+    /// [`ClientBuilder::keep`](crate::ClientBuilder::keep) applies.
     ///
-    /// The store counts what is kept as held, and cannot distinguish it from use:
-    /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request there needs
-    /// units, the limit is lowered, or an operator pauses, closes or deletes the semaphore, the store recalls
-    /// what is kept by one message; this client releases it, and keeps nothing until no request waits. So a
-    /// waiter may be overtaken by requests of this client for as long as that message travels, or if it is
-    /// lost until the next renewal, a third of the lease; and by none afterwards. A request that does not
-    /// wait is queued for kept units, for 50 ms at most. After a failed call or a lost connection, this
-    /// client releases what it keeps, too.
+    /// The store counts a kept permit as held, and cannot tell it from a used one:
+    /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request that reaches
+    /// the store needs units, the limit is lowered, or an operator pauses, closes or deletes the semaphore,
+    /// the store recalls kept permits by one message. This client then releases them, and keeps nothing until
+    /// no request waits. So its own requests may overtake a waiter for as long as that message travels, but
+    /// not afterwards. If the message is lost, that lasts until the next renewal, a third of the lease. A
+    /// request that does not wait in line is queued for kept units nevertheless, for 50 ms at most. This
+    /// client also releases what it keeps after a failed call or a lost connection.
     ///
-    /// A kept permit serves a request for as many units with the same lease and label, of a handle that keeps
-    /// and declares the same limit. The request names no [`holder`](AcquireOptions::holder), is renewed
-    /// [automatically](AcquireOptions::auto_renew) and counts for no [time](AcquireOptions::at_least). Other
-    /// requests use the store. Each grant has a higher [token](crate::Permit::token) than those before it in
-    /// its slot; the holder's name is that of the store's grant.
+    /// A kept permit serves a request for as many units, with the same lease and label, from a handle that
+    /// keeps permits and declares the same limit. The request must name no
+    /// [`holder`](AcquireOptions::holder), be renewed [automatically](AcquireOptions::auto_renew), and set no
+    /// [`at_least`](AcquireOptions::at_least). Other requests go to the store. Each grant has a higher
+    /// [token](crate::Permit::token) than those before it in its slot; the permit keeps the holder's name of
+    /// the store's grant.
     ///
-    /// A client that is closed, or whose last handle is dropped, releases what it keeps. If a program ends
-    /// without that, it stays taken until its lease ends.
+    /// A client that is closed, or whose last handle is dropped, releases what it keeps. If your program ends
+    /// without that, kept permits stay taken until their leases end.
     ///
     /// # Examples
     /// ```
@@ -108,13 +109,13 @@ impl Semaphore {
     /// Acquires one unit, waiting in line for it without limit.
     ///
     /// # Errors
-    /// [`AcquireError`](crate::AcquireError), but none that [is for now](crate::AcquireError::is_not_now)
-    /// except `QueueFull` and
-    /// `LineClosed`. If the store cannot be reached, calls are retried for
-    /// [`store_timeout`](crate::ClientBuilder::store_timeout).
+    /// [`AcquireError`](crate::AcquireError). Of the errors that mean *not now*
+    /// ([`is_not_now`](crate::AcquireError::is_not_now)), only `QueueFull` and `LineClosed` can occur. If the
+    /// store cannot be reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves the line; a permit that was granted meanwhile is released.
+    /// If you drop it before it is ready, the request leaves the line; a permit that was granted meanwhile is
+    /// released.
     pub fn acquire(&self) -> Acquire {
         self.acquire_with(AcquireOptions::new())
     }
@@ -131,12 +132,12 @@ impl Semaphore {
         self.acquire_with(AcquireOptions::new().weight(units))
     }
 
-    /// Acquires one unit if it is free now and no request waits for it.
+    /// Acquires one unit if it is free now and no other request waits for it.
     ///
     /// # Errors
-    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if not; after 50 ms at most, if units may
-    /// be [kept](Semaphore::keep).
-    /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when.
+    /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if it is not; after 50 ms at most, if
+    /// other clients may [keep](Semaphore::keep) units.
+    /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when units will be free.
     /// [`AcquireError::Store`](crate::AcquireError::Store) if the store does not answer within a fifth of the
     /// client's lease (250 ms to 3 s).
     ///
@@ -175,22 +176,22 @@ impl Semaphore {
         Acquire::new(requests, options)
     }
 
-    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. It counts as a
-    /// declaration by an acquisition does: an operator's pinned limit stays, and a higher limit grants at
+    /// Declares the limit without acquiring: from now on [`Semaphore::inspect`] shows it. This counts like
+    /// the declaration of an acquisition: an operator's pinned limit stays, and a higher limit grants at
     /// once. Returns the limit in force.
     ///
-    /// A semaphore that is not used is forgotten, as after an acquisition: with the default lease, between
-    /// half a minute and a minute after its last use.
+    /// The store forgets a semaphore that is not used, as after an acquisition: with the default lease,
+    /// between half a minute and a minute after its last use.
     ///
     /// # Errors
     /// [`AdminError::LimitMismatch`] if the limit is [`Limit::Exactly`] and another one is in force;
     /// [`AdminError::NoLimit`] if it is [`Limit::Stored`] and none is stored; [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the limit may have been declared.
     pub fn declare(&self) -> Reply<u32, AdminError> {
         let declared = self.limit.clone();
-        // An empty batch of renewals applies the declaration, and grants what it lets through.
+        // An empty batch of renewals applies the declaration, and grants what the new limit allows.
         self.administer(self.limit.first(), Operation::Renew(Vec::new()), move |name, reply| {
             let semaphore = name.to_string();
             match (declared.first(), reply.limit) {
@@ -206,7 +207,7 @@ impl Semaphore {
         })
     }
 
-    /// Executes an operation on the semaphore itself, and makes the result of the reply.
+    /// Executes an operation on the semaphore itself, and makes the result from the reply.
     fn administer<T: Send + 'static>(
         &self,
         declaration: Declaration,

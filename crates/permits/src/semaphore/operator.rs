@@ -1,4 +1,4 @@
-//! The methods of an operator: limits, pauses, the line, revocation, deletion and inspection.
+//! The methods for operators: limits, pauses, the line, revocation, deletion and inspection.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::reply::Reply;
 use permits_store::StoreError;
 
 impl Semaphore {
-    /// Makes a change. Each of the other methods that change a semaphore is a name for one of them.
+    /// Makes a change. Each of the other methods that change a semaphore makes one particular [`Change`].
     ///
     /// # Errors
-    /// [`AdminError`]: those of the method for this change.
+    /// [`AdminError`]: the errors of the method for this change.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn change(&self, change: Change) -> Reply<Changed, AdminError> {
         match change.operation(self.session.new_change()) {
             Ok(operation) => self
@@ -37,7 +37,7 @@ impl Semaphore {
     /// [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn set_limit(&self, limit: u32) -> Reply<u64, AdminError> {
         self.change(Change::SetLimit { limit, if_version: None }).map(version_of)
     }
@@ -62,7 +62,7 @@ impl Semaphore {
     /// of this semaphore have come between.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn adjust_limit(&self, number: i64) -> Reply<u32, AdminError> {
         self.change(Change::AdjustLimit { by: number }).map(|changed| changed.limit.unwrap_or_default())
     }
@@ -96,7 +96,7 @@ impl Semaphore {
     /// [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     ///
     /// # Examples
     /// ```
@@ -127,15 +127,16 @@ impl Semaphore {
     /// Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests,
     /// until [`Semaphore::open_line`]. Holders keep what they hold, renew and release.
     ///
-    /// A [pause](Semaphore::pause) lets requests wait. A closed line sends them away: for a resource that has
-    /// moved, or will be down for longer than they should wait. Connected waiters are notified at once, the
-    /// first 500 by this call and the others by calls for which the store asks their sessions.
+    /// A [pause](Semaphore::pause) lets requests wait; a closed line sends them away. Close the line of a
+    /// resource that has moved, or will be down for longer than requests should wait. Connected waiters are
+    /// notified at once, the first 500 by this call and the others by calls for which the store asks their
+    /// sessions.
     ///
     /// # Errors
     /// [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn close_line(&self, reason: &str) -> Reply<(), AdminError> {
         self.change(Change::CloseLine { reason: reason.to_owned() }).map(drop)
     }
@@ -156,7 +157,7 @@ impl Semaphore {
     /// [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     ///
     /// # Examples
     /// ```
@@ -183,8 +184,8 @@ impl Semaphore {
     /// of this semaphore have come between.
     ///
     /// A connected holder is notified at once, others at their next renewal. Until then the holder may
-    /// continue to work while another is granted its units: revoke holders that do not answer, or accept the
-    /// overlap.
+    /// continue to work while another is granted its units. So revoke only holders that do not answer, or
+    /// accept the overlap.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -207,7 +208,7 @@ impl Semaphore {
     /// pause, a closed line, and an alert. Refused while units are held or cool, or requests wait. Returns
     /// whether there was one.
     ///
-    /// An idle semaphore is forgotten without that, except if it is pinned, paused or closed, or has an
+    /// The store also forgets an idle semaphore by itself, unless it is pinned, paused or closed, or has an
     /// alert.
     ///
     /// A call whose reply was lost is sent again, and returns true if the semaphore is gone by then. The
@@ -219,30 +220,31 @@ impl Semaphore {
     /// recovery window; [`AdminError`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn delete(&self) -> Reply<bool, AdminError> {
         self.change(Change::Delete { unreadable: false }).map(|changed| changed.found)
     }
 
-    /// Deletes the semaphore also if it cannot be read:
-    /// [`StoreError::Unreadable`](crate::StoreError::Unreadable), or
-    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Then it is deleted even if it is in use,
-    /// and the store does not know its holders any more: more than the limit may be held until their leases
-    /// have ended. One that can be read is deleted as by [`Semaphore::delete`], only if it is idle.
+    /// Deletes the semaphore even if it cannot be read, which is
+    /// [`StoreError::Unreadable`](crate::StoreError::Unreadable) or
+    /// [`StoreError::OtherLayout`](crate::StoreError::OtherLayout). Such a semaphore is deleted even if it is
+    /// in use. The store then no longer knows its holders, so more than the limit may be held until their
+    /// leases have ended. A semaphore that can be read is deleted only if it is idle, as by
+    /// [`Semaphore::delete`].
     ///
     /// # Errors
     /// As [`Semaphore::delete`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it may have been done.
+    /// If you drop the reply before it is ready, the change may have been made.
     pub fn delete_unreadable(&self) -> Reply<bool, AdminError> {
         self.change(Change::Delete { unreadable: true }).map(|changed| changed.found)
     }
 
     /// The limit, the first 1,000 holders and 1,000 waiters, and the last changes by operators.
     ///
-    /// It shows the state at the time of the store, and changes nothing: so a server that refuses writes for
-    /// some time, or a replica, can be inspected.
+    /// The inspection shows the state at the store's time, and changes nothing. So you can inspect a replica,
+    /// or a server that refuses writes for some time.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -250,8 +252,8 @@ impl Semaphore {
         self.inspect_up_to(INSPECT_MAX)
     }
 
-    /// Like [`Semaphore::inspect`], with at most `max` of each, and at most 1,000; of the changes the last
-    /// one of each kind besides. With 0, the counts alone.
+    /// Like [`Semaphore::inspect`], with at most `max` holders, waiters and changes each, and at most 1,000;
+    /// the last change of each kind is always there. With 0 you get the counts alone.
     ///
     /// # Errors
     /// [`AdminError`].

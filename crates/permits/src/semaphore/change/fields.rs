@@ -23,7 +23,7 @@ const CHANGES: &[&str] = &[
 ];
 
 impl Change {
-    /// The names of the fields of all changes in JSON. Those of times end with `_ms`.
+    /// The names of the fields of all changes in JSON. Names of times end with `_ms`.
     pub const FIELDS: &'static [&'static str] = &[
         "change",
         "limit",
@@ -39,7 +39,8 @@ impl Change {
     ];
 }
 
-/// Checked as by [`Change::checked`]. A field that is unknown, of another change or there twice is an error.
+/// Reading checks the change as [`Change::checked`] does. A field that is unknown, belongs to another change,
+/// or is there twice is an error.
 impl<'de> Deserialize<'de> for Change {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Fields::read(deserializer, "an object with a change", Self::FIELDS)?;
@@ -106,7 +107,7 @@ mod tests {
         serde_json::from_value(json.clone()).map_err(|error| error.to_string())
     }
 
-    /// The part of the state that changes are about.
+    /// The part of a semaphore's state that changes can affect.
     fn state(semaphore: &Semaphore) -> String {
         let seen = semaphore.inspect().wait().expect("it is readable");
         let holders: Vec<_> = seen.holders.iter().map(|info| &info.holder).collect();
@@ -119,7 +120,7 @@ mod tests {
     fn a_change_in_json_does_what_its_method_does() -> Result<(), Box<dyn std::error::Error>> {
         type Method = fn(&Semaphore, u64) -> Result<(), AdminError>;
         let client = Client::connect("memory:").wait()?;
-        // With a holder `h`, and a grant of `c` that cools and has this token.
+        // Makes a semaphore with a holder `h`, and a grant of `c` that cools and has this token.
         let semaphore = |name: &str| -> Result<_, Box<dyn std::error::Error>> {
             let semaphore = client.semaphore(name, 3)?;
             let cooling = AcquireOptions::new().holder("c").at_least(Duration::from_secs(3600));

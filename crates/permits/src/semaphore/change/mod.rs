@@ -1,7 +1,8 @@
 //! [`Change`]: an operator's change as a value, its rules, its text and its form in JSON.
 //!
-//! The methods of an operator, the command, its page and other languages make a change of these, so a rule, a
-//! name and a wording exist once. [`OperatorChange`](crate::OperatorChange) is the record of a change.
+//! The methods for operators, the command, its page and other languages all make a change from these values,
+//! so a rule, a name and a wording exist once. [`OperatorChange`](crate::OperatorChange) is the record of a
+//! change.
 
 #[cfg(feature = "serde")]
 mod fields;
@@ -19,10 +20,10 @@ use crate::protocol::{
 /// A change that an operator asks for: the argument of [`Semaphore::change`](crate::Semaphore::change). As
 /// text, such as `set the limit to 4`, it completes a sentence that begins with "it is to".
 ///
-/// With the feature `serde` it is JSON: an object whose field `change` is the variant in the form
-/// `set_limit`, and whose other fields are those of the variant, times in milliseconds: `time_ms`. What is
-/// `null` is not set, and what has a default here may be missing. Reading it checks it as
-/// [`Change::checked`] does.
+/// The feature `serde` makes it JSON: an object whose field `change` names the variant in the form
+/// `set_limit`. Its other fields are the fields of the variant, with times in milliseconds, such as
+/// `time_ms`. A field that is `null` counts as not set, and a field that has a default may be missing.
+/// Reading the JSON checks the change as [`Change::checked`] does.
 ///
 /// # Examples
 /// ```
@@ -65,7 +66,7 @@ pub enum Change {
         /// The time after which the pause ends by itself, 1 ms to 366 days, rounded up to a millisecond.
         /// Without end unless set.
         ///
-        /// Without end it is [`Semaphore::pause`](crate::Semaphore::pause).
+        /// A pause without end is [`Semaphore::pause`](crate::Semaphore::pause).
         #[cfg_attr(feature = "serde", serde(rename = "time_ms", serialize_with = "crate::json::time"))]
         time: Option<Duration>,
         /// The reason that people read, at most 1,000 bytes. Empty unless set.
@@ -87,8 +88,8 @@ pub enum Change {
     Revoke {
         /// The holder or waiter, 1 to 200 bytes.
         holder: String,
-        /// The token of a grant of this holder that cools, to be freed in place of a permit or a request.
-        /// None unless set.
+        /// The token of a grant of this holder that cools: that grant is freed, in place of a permit or a
+        /// request. None unless set.
         ///
         /// [`Semaphore::revoke_cooling`](crate::Semaphore::revoke_cooling).
         token: Option<u64>,
@@ -97,7 +98,7 @@ pub enum Change {
     },
     /// [`Semaphore::delete`](crate::Semaphore::delete).
     Delete {
-        /// Whether it is deleted also if it cannot be read. False unless set.
+        /// Whether to delete the semaphore even if it cannot be read. False unless set.
         ///
         /// [`Semaphore::delete_unreadable`](crate::Semaphore::delete_unreadable).
         unreadable: bool,
@@ -123,7 +124,7 @@ impl Change {
     /// # Errors
     /// [`InvalidInput`] for the first rule that is broken.
     pub fn checked(self) -> Result<Self, InvalidInput> {
-        // The operation has the rules, and any origin serves them.
+        // The operation has the rules. It needs an origin, and any will do.
         self.operation(RequestId::new("checked")?.into())?;
         Ok(self)
     }
@@ -158,7 +159,7 @@ impl Change {
         })
     }
 
-    /// The result of the change, by the store's reply.
+    /// Makes the result of the change from the store's reply.
     pub(super) fn result(&self, name: &Name, reply: &Reply) -> Result<Changed, AdminError> {
         let semaphore = name.to_string();
         let found = |found| Ok(Changed { found, limit: None, limit_version: None });
