@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A cycle acquires and releases, without a wait in line.
+// A cycle acquires and releases, without waiting in line.
 func cycle(b *testing.B, atOnce int) {
 	client, err := Connect(context.Background(), serverURL)
 	if err != nil {

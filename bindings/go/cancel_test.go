@@ -108,13 +108,13 @@ func TestAnEndedContextReleasesNevertheless(t *testing.T) {
 		if err := permit.Release(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		// What the first call has found, when it is confirmed.
+		// A second call returns what the first one has found, once that is confirmed.
 		release(t, permit)
 	}
 	until(t, serverURL, t.Name(), state{})
 }
 
-// The command reads nothing: the pipe is full, and then the queue.
+// The command reads nothing, so the pipe fills up, and then the queue.
 func TestAFullPipeDelaysNoContext(t *testing.T) {
 	client := connected(t)
 	semaphore := client.Semaphore(t.Name(), 10_000)
@@ -198,7 +198,7 @@ func TestCloseEndsWaitsAndPermits(t *testing.T) {
 	}
 }
 
-// What was asked for before is done.
+// Close first does what was asked for before.
 func TestCloseFollowsWhatIsQueued(t *testing.T) {
 	client := connected(t)
 	for number := range 6 {

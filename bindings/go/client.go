@@ -40,7 +40,7 @@ type settings struct {
 	stderr         io.Writer
 }
 
-// WithProgram sets the path of the command, in place of PERMITS_PROGRAM and of the one in PATH.
+// WithProgram sets the path of the command, in place of PERMITS_PROGRAM and of the command in PATH.
 func WithProgram(path string) ConnectOption { return func(s *settings) { s.program = path } }
 
 // WithLabel sets the text that operators see beside holders whose request has no [Label], in place of
@@ -54,9 +54,9 @@ func WithFlags(flags ...string) ConnectOption { return func(s *settings) { s.fla
 // program. Writing must not block.
 func WithStderr(w io.Writer) ConnectOption { return func(s *settings) { s.stderr = w } }
 
-// Connect starts the command, and returns when it has reached the store at url, such as
-// redis://127.0.0.1/. An empty url is that of the variable PERMITS_URL. The context covers Connect alone.
-// The error is [ErrUnavailable] or [ErrInvalid], or that of the context.
+// Connect starts the command, and returns when it has reached the store at url, such as redis://127.0.0.1/.
+// If url is empty, the variable PERMITS_URL has it. The context covers only Connect itself. The error is
+// [ErrUnavailable] or [ErrInvalid], or the error of the context.
 func Connect(ctx context.Context, url string, options ...ConnectOption) (*Client, error) {
 	settings := settings{
 		program: os.Getenv("PERMITS_PROGRAM"),
@@ -69,7 +69,7 @@ func Connect(ctx context.Context, url string, options ...ConnectOption) (*Client
 	return connect(ctx, func(ctx context.Context) (*conn, error) { return settings.start(url) })
 }
 
-// Attach connects to a command that serves a Unix socket, as with "permits hold --listen
+// Attach connects to a command that serves a Unix socket, such as "permits hold --listen
 // unix:/run/permits/socket": the address is unix:/run/permits/socket. Several programs may share it.
 func Attach(ctx context.Context, address string) (*Client, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
@@ -98,7 +98,7 @@ func connect(ctx context.Context, dial func(ctx context.Context) (*conn, error))
 	return client, nil
 }
 
-// connection returns the present command, or starts another one if it has ended.
+// connection returns the command that runs, or starts another one if it has ended.
 func (c *Client) connection(ctx context.Context) (*conn, error) {
 	if conn, err := c.present(); conn != nil || err != nil {
 		return conn, err
@@ -109,7 +109,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 	case <-ctx.Done():
 		return nil, ended(ctx, "starting the command")
 	}
-	// Another goroutine may have started one.
+	// Another goroutine may have started a command meanwhile.
 	if conn, err := c.present(); conn != nil || err != nil {
 		return conn, err
 	}
@@ -188,7 +188,8 @@ func (s *settings) start(url string) (*conn, error) {
 	command.Stderr = s.stderr
 	command.Env = append(os.Environ(), "PERMITS_LABEL="+s.label)
 	if url != "" {
-		// Not an argument: every user sees the arguments of a process, and the url may have a password.
+		// Don't pass the url as an argument: every user sees the arguments of a process, and it may have a
+		// password.
 		command.Env = append(command.Env, "PERMITS_URL="+url)
 	}
 	// Other programs that this one starts do not inherit the ends of the pipes that stay here: os/exec sees to that.
@@ -201,7 +202,7 @@ func (s *settings) start(url string) (*conn, error) {
 		return nil, unavailable("the command cannot be started: " + err.Error())
 	}
 	end := sync.OnceValue(func() string {
-		// It has ended, or is no longer of use: without its output nobody would learn of a loss.
+		// The command has ended, or is no longer of use: without its output nobody would learn of a loss.
 		command.Process.Kill()
 		command.Wait()
 		return command.ProcessState.String() + ", and its standard error says why"

@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// errDied is the end of a command before it has granted a request.
+// errDied says that a command has ended before it has granted a request.
 var errDied = unavailable("the command has ended")
 
-// maxQueued is the number of bytes of lines that wait to be written from which on acquisitions wait,
-// too. A release does not wait, so beyond it there is at most a release for each request.
+// maxQueued bounds the bytes of lines that wait to be written: beyond it, acquisitions wait, too. A release
+// never waits, so there may be one more line for each request.
 const maxQueued = 64 * 1024
 
-// maxEvent is the length of the longest event that is read.
+// maxEvent is the length of the longest event that is read, in bytes.
 const maxEvent = 1 << 20
 
-// An event is a line of the command. Unknown events and fields are ignored, so that a later command may
-// have more.
+// An event is a line of the command. Unknown events and fields are ignored, so that a later command may have
+// more of them.
 type event struct {
 	ID           *int64 `json:"id"`
 	Event        string `json:"event"`
@@ -45,16 +45,17 @@ type call struct {
 	conn      *conn
 	reply     chan *event   // The grant.
 	done      chan struct{} // Closed after the last event.
-	// The result of the request, which is set before done is closed: nil if it was released as asked for.
+	// The result of the request, which is set before done is closed. It is nil if the program has released the
+	// permit.
 	err error
 
-	// What follows is guarded by the mutex of conn.
+	// The mutex of conn guards the fields below.
 	isGranted bool
 	isEnded   bool // The program has asked for the end.
 	cancel    context.CancelCauseFunc
 }
 
-// permit makes the permit of a grant, which may be lost already.
+// permit makes the permit of a grant. The permit may already be lost.
 func (c *call) permit(ctx context.Context, grant *event) *Permit {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.conn.mu.Lock()
@@ -76,7 +77,7 @@ func (c *call) result() error {
 	}
 }
 
-// outcome returns the result that the last event says. The mutex of conn is locked.
+// outcome returns the result that the last event tells. The caller has locked the mutex of conn.
 func (c *call) outcome(last *event) error {
 	switch {
 	case last.Event == "released" && c.isEnded:
@@ -94,8 +95,8 @@ func (c *call) outcome(last *event) error {
 	}
 }
 
-// A conn speaks with one command: a goroutine writes what is queued, and one reads. Neither waits for a
-// caller, so no caller delays another.
+// A conn speaks with one command: one goroutine writes what is queued, and another one reads. Neither waits
+// for a caller, so no caller delays another.
 type conn struct {
 	in      io.Writer
 	out     *bufio.Scanner
@@ -154,7 +155,7 @@ func (c *conn) run() {
 			c.take(event)
 		}
 	}
-	// Told before the wait for the process, because others may work soon.
+	// Tell the callers before waiting for the process, because other holders may work soon.
 	c.die()
 	c.closeIn()
 	c.end()
@@ -179,14 +180,14 @@ func (c *conn) take(e *event) {
 	case "released", "lost", "failed":
 		c.finish(call, e)
 	case "invalid":
-		// Otherwise it answers a line about the permit, which stays held.
+		// An event after the grant answers a line about the permit, which stays held.
 		if !call.isGranted {
 			c.finish(call, e)
 		}
 	}
 }
 
-// finish ends a call with its last event. The mutex is locked.
+// finish ends a call with its last event. The caller has locked the mutex.
 func (c *conn) finish(call *call, last *event) {
 	delete(c.calls, call.id)
 	call.err = call.outcome(last)
@@ -196,7 +197,7 @@ func (c *conn) finish(call *call, last *event) {
 	}
 }
 
-// die ends every call: what was granted is lost.
+// die ends every call: granted permits are lost.
 func (c *conn) die() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +211,7 @@ func (c *conn) die() {
 	}
 }
 
-// hangUp lets the command release everything and end, after it has read what is queued.
+// hangUp lets the command read what is queued, release everything, and end.
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,7 +258,7 @@ func (c *conn) release(call *call) {
 	}
 }
 
-// put queues a line. The mutex is locked.
+// put queues a line. The caller has locked the mutex.
 func (c *conn) put(line []byte) {
 	if c.err != nil {
 		return
@@ -286,7 +287,7 @@ func (c *conn) write() {
 		}
 		isLast := c.isHungUp
 		c.mu.Unlock()
-		// If it fails, the reader sees the end of the command.
+		// If the write fails, the reader will see the end of the command.
 		if _, err := c.in.Write(lines); err != nil || isLast {
 			c.closeIn()
 			return

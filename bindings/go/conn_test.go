@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A conn whose events a test makes, and a call on it.
+// alone makes a conn whose events come from the test, and a call on it.
 func alone(t *testing.T) (*conn, *call) {
 	t.Helper()
 	conn := newConn(new(bytes.Buffer), strings.NewReader(""), func() error { return nil }, func() string { return "" })
@@ -49,7 +49,7 @@ func TestAReleaseIsWrittenOnceAndNoneAfterTheEnd(t *testing.T) {
 	}
 }
 
-// The command answers a line about a permit that is held, or one that came too late.
+// The command may send this event about a permit that is held, or about a line that came too late.
 func TestAnInvalidLineEndsOnlyARequest(t *testing.T) {
 	_, call := alone(t)
 	call.told("granted")
@@ -64,7 +64,7 @@ func TestAnInvalidLineEndsOnlyARequest(t *testing.T) {
 	}
 }
 
-// The outcome of the release is not known: this is no loss.
+// The outcome of the release is not known, which is not a loss.
 func TestACommandThatDiesDuringAReleaseLeavesItUnconfirmed(t *testing.T) {
 	conn, call := alone(t)
 	call.told("granted")

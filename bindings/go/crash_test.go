@@ -72,13 +72,13 @@ func TestACommandThatIsKilledEndsItsPermitsAndIsReplaced(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The one that waited is granted by another command, when the leases have ended.
+	// The request that waits is granted by another command, when the leases have ended.
 	other := <-waiting
 	if childOf(t, other) == killed {
 		t.Error(other.Holder())
 	}
 	release(t, other)
-	// Each acquisition that comes first starts one, and no more.
+	// In each round, only the first acquisition starts a command.
 	for range 5 {
 		permit := acquire(t, semaphore)
 		send(t, childOf(t, permit), syscall.SIGKILL)
@@ -164,7 +164,7 @@ func lines(t *testing.T, command *exec.Cmd) func() string {
 	}
 }
 
-// The leases are an hour long, so a release is what frees the unit.
+// The leases are an hour long, so only a release can free the unit.
 func TestAProgramThatEndsReleases(t *testing.T) {
 	client := connected(t)
 	killed := func(role string) {
@@ -178,7 +178,7 @@ func TestAProgramThatEndsReleases(t *testing.T) {
 		program.Wait()
 		release(t, acquire(t, client.Semaphore(name, 1)))
 		if pid, err := strconv.Atoi(line); err == nil {
-			// What it had started has outlived it, and has none of its pipes.
+			// The process that it had started outlives it, and has none of its pipes.
 			send(t, pid, syscall.SIGKILL)
 		}
 	}
@@ -192,7 +192,7 @@ func TestAProgramThatEndsReleases(t *testing.T) {
 	release(t, acquire(t, client.Semaphore(name, 1)))
 }
 
-// A program that is stopped reads no events. Its permits are renewed nevertheless.
+// A program that is stopped reads no events, but its permits are renewed nevertheless.
 func TestASlowReaderLosesNothing(t *testing.T) {
 	program := start(t, "stopped", "NAME="+t.Name())
 	in, err := program.StdinPipe()

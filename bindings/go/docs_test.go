@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// The imports that the blocks of the page may need.
+// imports has what the blocks of the page may import.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "permits": "github.com/permits-rs/permits/bindings/go",
 }
 
-// What a block of the page may use without saying where it comes from.
+// around has the declarations that a block of the page may use without making them.
 const around = `
 var exports *permits.Semaphore
 
@@ -24,7 +24,7 @@ func upload(ctx context.Context) error { return ctx.Err() }
 func use(ctx context.Context, permit *permits.Permit) error {
 `
 
-// Every block is compiled, and every program runs.
+// This compiles every block, and runs every program.
 func TestThePageOfThePackage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/languages/go.md")
 	if os.IsNotExist(err) {
@@ -54,7 +54,7 @@ func TestThePageOfThePackage(t *testing.T) {
 		name, text := fmt.Sprintf("block%d", number), block[1]
 		if strings.HasPrefix(text, "package main") {
 			programs = append(programs, name)
-			// The page names the server of a machine of its own.
+			// The page names a server on the machine of the reader.
 			text = strings.ReplaceAll(text, `"redis://127.0.0.1/"`, `"`+serverURL+`"`)
 		} else {
 			text = inFunction(text)
@@ -96,14 +96,14 @@ func prefixed(prefix string, names []string) []string {
 	return paths
 }
 
-// inFunction makes a package of statements.
+// inFunction makes a package from statements.
 func inFunction(text string) string {
 	if strings.Contains(text, "permit, err :=") {
 		text = strings.Replace(around, ", permit *permits.Permit", "", 1) + text
 	} else {
 		text = around + text
 	}
-	// A function may end with any of the statements of the page.
+	// This ends the function, whatever statements of the page come before.
 	text += "\nreturn nil\n}\n"
 	header := "package main\n\nimport (\n"
 	for name, path := range imports {

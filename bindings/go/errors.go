@@ -7,36 +7,35 @@ import (
 )
 
 var (
-	// ErrNotNow is no permit in time: all are held, the line is closed or full, or the semaphore is
-	// paused. A later attempt may succeed.
+	// ErrNotNow says that there was no permit in time: all are held, the line is closed or full, or the
+	// semaphore is paused. A later attempt may succeed.
 	ErrNotNow = errors.New("permits: not now")
-	// ErrInvalid is a request that no attempt makes succeed, such as a weight above the limit.
+	// ErrInvalid says that the request can never succeed, for example because its weight is above the limit.
 	ErrInvalid = errors.New("permits: invalid request")
-	// ErrUnavailable is a store that cannot be reached or that refuses, or a command that cannot be
-	// started or has died. If it is the error of a release, the permit may be held until its lease
-	// ends.
+	// ErrUnavailable says that the store cannot be reached or refuses, or that the command cannot be started or
+	// has died. If a release returns it, the permit may stay held until its lease ends.
 	ErrUnavailable = errors.New("permits: unavailable")
-	// ErrClosed is a client that was closed.
+	// ErrClosed says that the client was closed.
 	ErrClosed = errors.New("permits: the client is closed")
 	// ErrReleased is the cause with which the context of a permit ends when the program releases it.
 	ErrReleased = errors.New("permits: the permit is released")
 )
 
-// The exit codes of the command, which its events have. Any other one says that the store has failed.
+// Exit codes of the command, which its events carry. Any other code says that the store has failed.
 const codeInvalid, codeNotNow, codeLost = 64, 75, 76
 
 // An Error says why there is no permit, or why its release is not confirmed. It is one of ErrNotNow,
 // ErrInvalid and ErrUnavailable: use [errors.Is].
 type Error struct {
-	// Semaphore is the name of the semaphore. Empty if the client has failed.
+	// Semaphore is the name of the semaphore. It is empty if the client has failed.
 	Semaphore string
-	// Reason is a text for people.
+	// Reason says why, for people.
 	Reason string
-	// RetryAfter is the time after which the same request succeeds if no other one comes first. 0 if
-	// that is not known.
+	// RetryAfter is the time after which the same request succeeds if no other one comes first. It is 0 if that
+	// is not known.
 	RetryAfter time.Duration
-	// StandsStill is true if a pause, a closed line or a recovery keeps every request out, also where
-	// the units are free.
+	// StandsStill is true if a pause, a closed line or a recovery keeps every request out, even if units are
+	// free.
 	StandsStill bool
 
 	kind error
@@ -52,12 +51,12 @@ func (e *Error) Error() string {
 // Unwrap returns ErrNotNow, ErrInvalid or ErrUnavailable.
 func (e *Error) Unwrap() error { return e.kind }
 
-// A LostError is the loss of a permit: another holder may have been granted its units. It is the cause
+// A LostError says that a permit was lost: another holder may have been granted its units. It is the cause
 // with which the context of the permit ends.
 type LostError struct {
 	// Semaphore is the name of the semaphore.
 	Semaphore string
-	// Reason is a text for people.
+	// Reason says why, for people.
 	Reason string
 }
 
@@ -67,7 +66,7 @@ func (e *LostError) Error() string {
 
 func unavailable(reason string) *Error { return &Error{Reason: reason, kind: ErrUnavailable} }
 
-// failure is the error of the last event of a request.
+// failure makes the error from the last event of a request.
 func failure(semaphore string, e *event) error {
 	if e.Event == "lost" || e.ExitCode == codeLost {
 		return &LostError{Semaphore: semaphore, Reason: e.Reason}

@@ -12,7 +12,7 @@ import (
 	permits "github.com/permits-rs/permits/bindings/go"
 )
 
-// Of a store in the memory of the command, so that the examples need no server.
+// connect uses a store in the memory of the command, so that the examples need no server.
 func connect() *permits.Client {
 	client, err := permits.Connect(context.Background(), "memory:")
 	if err != nil {
@@ -21,7 +21,7 @@ func connect() *permits.Client {
 	return client
 }
 
-// At most 4 exports run at once, on all machines.
+// All machines together run at most 4 exports at once.
 func Example() {
 	ctx := context.Background()
 	client, err := permits.Connect(ctx, "memory:") // such as redis://127.0.0.1/
@@ -41,7 +41,7 @@ func Example() {
 	// <nil>
 }
 
-// A permit that the program releases itself.
+// Here the program itself releases the permit.
 func ExampleSemaphore_Acquire() {
 	client := connect()
 	defer client.Close()
@@ -52,13 +52,13 @@ func ExampleSemaphore_Acquire() {
 		log.Fatal(err)
 	}
 	defer permit.Release(ctx)
-	// Ends with the loss of the permit, so that no two holders work.
+	// This context ends if the permit is lost, so that no two holders work.
 	work := permit.Context()
 	fmt.Println(permit.Weight(), permit.Slot(), work.Err())
 	// Output: 2 0 <nil>
 }
 
-// A limit on the time in line, and a refusal that says when to come again.
+// Limit the time in line, and find out when to come again.
 func ExampleError() {
 	client := connect()
 	defer client.Close()
@@ -77,7 +77,7 @@ func ExampleError() {
 	// Output: in a minute: true
 }
 
-// The context of the work tells a loss from the end of the caller's context.
+// Tell the loss of a permit from the end of the caller's context.
 func ExampleLostError() {
 	client := connect()
 	defer client.Close()
@@ -91,7 +91,7 @@ func ExampleLostError() {
 	// Output: true
 }
 
-// A middleware: at most n requests of all replicas are handled at once, and a request waits in line for
+// This middleware lets all replicas together handle at most n requests at once. A request waits in line for
 // as long as its client does.
 func limited(semaphore *permits.Semaphore, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

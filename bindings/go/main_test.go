@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// hangs is a time that says that something hangs, never that it is slow.
+// hangs is the time after which something hangs. It never means that something is slow.
 const hangs = time.Minute
 
-// The server of all tests that do not end one, and the command.
+// The server of all tests that don't end one, and the path of the command.
 var (
 	serverURL string
 	program   string
@@ -108,7 +108,7 @@ func startServer(port int) (*server, error) {
 	return nil, fmt.Errorf("redis-server does not listen on port %d", port)
 }
 
-// url skips the pause after the start of a server, which is about other clients.
+// url skips the pause after the start of a server, which would be for clients of before.
 func (s *server) url() string { return fmt.Sprintf("redis://127.0.0.1:%d/?recovery=off", s.port) }
 
 func (s *server) kill() {
@@ -116,7 +116,7 @@ func (s *server) kill() {
 	s.command.Wait()
 }
 
-// connect returns a client whose goroutines have ended at the end of the test.
+// connected returns a client, and checks at the end of the test that its goroutines have ended.
 func connected(t *testing.T) *Client {
 	t.Helper()
 	return connectTo(t, serverURL)
@@ -141,8 +141,7 @@ func closes(t *testing.T, client *Client) {
 	})
 }
 
-// assertNoGoroutine demands that no goroutine of the package is left, apart from
-// those of tests.
+// assertNoGoroutine checks that no goroutine of the package is left, apart from goroutines of tests.
 func assertNoGoroutine(t *testing.T) {
 	t.Helper()
 	var left []string
@@ -182,8 +181,7 @@ func children(of string) []int {
 	return pids
 }
 
-// childOf returns the process of the command that has granted a permit: it is in
-// the name of the holder.
+// childOf returns the process of the command that has granted a permit. The name of the holder contains it.
 func childOf(t *testing.T, permit *Permit) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(permit.Holder(), ":")

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// A request is a line that acquires. Its fields are those of docs/languages/any.md.
+// A request is a line that acquires. docs/languages/any.md describes its fields.
 type request struct {
 	ID           int64    `json:"id"`
 	Acquire      string   `json:"acquire"`
@@ -25,7 +25,7 @@ type request struct {
 	MaxHold      *float64 `json:"max_hold_ms,omitempty"`
 }
 
-// check refuses texts that JSON would change without a word.
+// check refuses texts that JSON would silently change.
 func (r *request) check() error {
 	for _, text := range []*string{&r.Acquire, r.Holder, r.Supersede, r.Label, r.Lane} {
 		if text != nil && !utf8.ValidString(*text) {
@@ -64,14 +64,14 @@ func Lane(name string) Option { return func(r *request) { r.Lane = &name } }
 // Share is the share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets
 // ten times the units of one with the share 1. Use the same share for all requests of a lane.
 //
-// It needs Lane.
+// Use it together with Lane.
 func Share(share int) Option { return func(r *request) { r.Share = &share } }
 
 // LaneLimit is the most units that the requests of the lane hold together, at least 1; without limit unless
 // set. While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
 // limit for all requests of a lane: the latest counts.
 //
-// It needs Lane.
+// Use it together with Lane.
 func LaneLimit(units int) Option { return func(r *request) { r.LaneLimit = &units } }
 
 // Lease is the lease: how long a permit, or a place in line, stays valid if your process dies and nothing
@@ -92,13 +92,13 @@ func MaxHold(time time.Duration) Option { return func(r *request) { r.MaxHold = 
 // Holder is the name of this acquisition: 1 to 200 bytes of printable UTF-8. A holder has at most one permit
 // of a semaphore: while it holds or waits, a second request with its name is refused. Unique unless set.
 //
-// The error of the second request is ErrNotNow.
+// The second request gets the error ErrNotNow.
 func Holder(name string) Option { return func(r *request) { r.Holder = &name } }
 
 // Label is a note for operators, shown beside the holder: at most 120 bytes of printable UTF-8. Many holders
 // may have the same label. An empty label means no label.
 //
-// That of WithLabel unless set.
+// The label is the text of WithLabel unless set.
 func Label(text string) Option { return func(r *request) { r.Label = &text } }
 
 // Supersede is a key, such as a branch: 1 to 120 bytes of printable UTF-8. At most one request waits for each
@@ -106,6 +106,6 @@ func Label(text string) Option { return func(r *request) { r.Label = &text } }
 // held. The request must wait: use a timeout above 0, or no timeout.
 func Supersede(key string) Option { return func(r *request) { r.Supersede = &key } }
 
-// RequireLimit refuses the request with ErrInvalid if another limit than that of the Semaphore is in
-// force, such as one that an operator has set.
+// RequireLimit refuses the request with ErrInvalid if the limit in force is not the limit of the Semaphore,
+// for example because an operator has set another one.
 func RequireLimit() Option { return func(r *request) { r.RequireLimit = true } }

@@ -24,18 +24,18 @@ func (p *Permit) Weight() int { return p.grant.Weight }
 // Slot returns a number from 0 to limit - 1 that no other live permit of the semaphore has.
 func (p *Permit) Slot() int { return p.grant.Slot }
 
-// Token returns the fencing token: greater than that of every earlier grant. Give it to the resource,
-// which refuses a smaller one than it has seen.
+// Token returns the fencing token: greater than the token of every earlier grant. Give it to the resource,
+// which must refuse any token smaller than the greatest that it has seen.
 func (p *Permit) Token() int64 { return p.grant.Token }
 
-// Context returns a context that ends when the permit is lost, with a [*LostError] as its cause, or
-// when it is released, with [ErrReleased]. It has the values of the context with which the permit was
-// acquired, and neither its deadline nor its end.
+// Context returns a context that ends when the permit is lost, with a [*LostError] as its cause, or when it
+// is released, with [ErrReleased]. It has the values of the context with which the permit was acquired, but
+// not its deadline or its end.
 func (p *Permit) Context() context.Context { return p.ctx }
 
-// Count corrects the units that the grant counts for, of a permit that was acquired with [AtLeast],
-// when the work has shown what it really cost. The last correction counts, with the release. The error
-// is [ErrInvalid] if the permit was acquired without AtLeast.
+// Count corrects the units that the grant counts for, when the work has shown what it really cost. The store
+// learns of the last correction with the release. The error is [ErrInvalid] if the permit was acquired
+// without [AtLeast].
 func (p *Permit) Count(units int) error {
 	if !p.call.counts || units < 0 {
 		reason := "a count is a number of units, of a permit that was acquired with AtLeast"
@@ -48,11 +48,11 @@ func (p *Permit) Count(units int) error {
 	return nil
 }
 
-// Release releases the permit, and waits for the confirmation of the store. The next in line is granted
-// in the same moment. Every further call returns what the first one has found.
+// Release releases the permit, and waits until the store has confirmed that. The next in line is granted in
+// the same moment. Every further call returns what the first one has found.
 //
-// If ctx ends first, its error is returned, and the permit is released nevertheless: so an ended
-// context does no harm in a deferred call.
+// If ctx ends first, Release returns its error, and the permit is released nevertheless: so an ended context
+// does no harm in a deferred call.
 //
 // The error is a [*LostError] if the permit was lost before, so that another holder may have worked at
 // the same time, and it is [ErrUnavailable] if the store did not confirm the release.

@@ -141,7 +141,7 @@ func TestDoRunsWorkAndReleases(t *testing.T) {
 		semaphore.Do(context.Background(), func(context.Context) error { panic("work") })
 	}()
 	release(t, acquire(t, semaphore))
-	// The context of work ends with that of the caller, too.
+	// The context of the work also ends when the caller's context ends.
 	ctx, cancel := context.WithCancel(context.Background())
 	err := semaphore.Do(ctx, func(ctx context.Context) error {
 		cancel()
@@ -258,7 +258,7 @@ func TestEveryOptionOfTheLinesIsAnOption(t *testing.T) {
 		name, _, _ := strings.Cut(request.Field(number).Tag.Get("json"), ",")
 		fields[name] = true
 	}
-	// The lines of a permit, and what this package has no use for yet.
+	// The fields of lines about a permit, and of requests for which this package has no use yet.
 	others := "release count auto_renew also renew release_part set_lease_ms hand_over adopt inspect list change"
 	for _, name := range strings.Fields(others) {
 		fields[name] = true
@@ -300,7 +300,7 @@ func TestAttachSharesACommand(t *testing.T) {
 		t.Error(permit.Holder())
 	}
 	release(t, permit)
-	// The end of a client releases its permits, and of no other one.
+	// A client that ends releases only its own permits.
 	acquire(t, one.Semaphore(t.Name(), 2))
 	if err := one.Close(); err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// roles are the programs that tests start, by their names.
+// roles are the programs that tests start, by name.
 var roles = map[string]func(){
 	"workers":  workers,
 	"holder":   holder,
@@ -29,7 +29,7 @@ func must[T any](value T, err error) T {
 
 func connectRole() *Client { return must(Connect(context.Background(), "")) }
 
-// workers writes a line of the log at the beginning and at the end of each work.
+// workers writes a line to the log at the beginning and at the end of each work.
 func workers() {
 	client := connectRole()
 	semaphore := client.Semaphore(os.Getenv("NAME"), 5)
@@ -77,7 +77,7 @@ func inherits() {
 	select {}
 }
 
-// stopped holds many permits of a short lease, and says whether it has lost one.
+// stopped holds many permits with a short lease, and says whether it has lost one.
 func stopped() {
 	client := connectRole()
 	semaphore := client.Semaphore(os.Getenv("NAME"), 1000)
@@ -92,7 +92,7 @@ func stopped() {
 	}
 	all.Wait()
 	fmt.Println("held")
-	// Until the program is told that it has been stopped, and runs again.
+	// Wait until the test says that this program was stopped and runs again.
 	fmt.Scanln()
 	for _, permit := range permits {
 		must(0, permit.Context().Err())

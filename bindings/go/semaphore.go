@@ -7,31 +7,31 @@ import (
 	"fmt"
 )
 
-// StoredLimit is the limit of a [Semaphore] whose limit is set elsewhere: by another program, or by
+// StoredLimit is the limit of a [Semaphore] whose limit is set somewhere else: by another program, or by
 // "permits limit NAME N".
 const StoredLimit = 0
 
-// maxLine is the length of a line from which on the command does not read it.
+// maxLine is how long a line may be. The command does not read longer ones.
 const maxLine = 8 * 1024
 
-// A Semaphore is a name with a limit. It needs no end.
+// A Semaphore is a name with a limit. You need not close it.
 type Semaphore struct {
 	client *Client
 	name   string
 	limit  int
 }
 
-// Semaphore returns the semaphore of this name, at most limit units of which are held at once. All
-// programs should declare the same limit: the latest counts, unless an operator has set one. Nothing is
-// sent before the first acquisition.
+// Semaphore returns the semaphore of this name, of which at most limit units are held at once. All programs
+// should declare the same limit: the latest counts, unless an operator has set one. Nothing is sent before
+// the first acquisition.
 func (c *Client) Semaphore(name string, limit int) *Semaphore {
 	return &Semaphore{client: c, name: name, limit: limit}
 }
 
 // Acquire waits in line until the permit is granted. Release the permit.
 //
-// The error is an [*Error], or that of ctx if ctx ends first: then the request has left the line, or
-// the permit is released.
+// The error is an [*Error]. Or it is the error of ctx, if ctx ends first: then the request has left the line,
+// or the permit is released.
 func (s *Semaphore) Acquire(ctx context.Context, options ...Option) (*Permit, error) {
 	request, line, err := s.request(options)
 	if err != nil {
@@ -43,14 +43,14 @@ func (s *Semaphore) Acquire(ctx context.Context, options ...Option) (*Permit, er
 			return nil, err
 		}
 		permit, err := s.acquire(ctx, conn, request, line)
-		// A command that died may have been of no use before: its successor is asked once.
+		// The command may have been dying when the call began, so try its successor once.
 		if err != errDied || isRetry {
 			return permit, err
 		}
 	}
 }
 
-// acquire acquires by this command. The error is errDied if the command has died before the grant.
+// acquire acquires by this command. The error is errDied if the command dies before the grant.
 func (s *Semaphore) acquire(ctx context.Context, conn *conn, request *request, line []byte) (*Permit, error) {
 	call := &call{id: request.ID, semaphore: s.name, conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
 	call.counts = request.AtLeast != nil && *request.AtLeast > 0
@@ -68,16 +68,16 @@ func (s *Semaphore) acquire(ctx context.Context, conn *conn, request *request, l
 	}
 }
 
-// TryAcquire acquires a permit if one is free now and nobody waits. Otherwise the error is [ErrNotNow].
+// TryAcquire acquires a permit if one is free now and nobody waits. If not, the error is [ErrNotNow].
 func (s *Semaphore) TryAcquire(ctx context.Context, options ...Option) (*Permit, error) {
 	return s.Acquire(ctx, append(options[:len(options):len(options)], Timeout(0))...)
 }
 
-// Do acquires a permit, runs work, and releases the permit. The context of work ends with ctx, and with
-// the loss of the permit. If the permit is lost while work runs, the error of Do is the [*LostError]
-// joined with that of work. Otherwise it is that of work.
+// Do acquires a permit, runs work, and releases the permit. The context of work ends with ctx, and with the
+// loss of the permit. If the permit is lost while work runs, Do returns the [*LostError] joined with the
+// error of work. Otherwise it returns the error of work.
 //
-// Do does not wait for the confirmation of the release.
+// Do does not wait until the store has confirmed the release.
 func (s *Semaphore) Do(ctx context.Context, work func(ctx context.Context) error, options ...Option) error {
 	permit, err := s.Acquire(ctx, options...)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Semaphore) request(options []Option) (*request, []byte, error) {
 	return request, append(line, '\n'), nil
 }
 
-// ended is the error of a context that has ended, with its cause if that is another one.
+// ended returns the error of a context that has ended, with its cause if that says more.
 func ended(ctx context.Context, during string) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("permits: %s: %w: %w", during, ctx.Err(), cause)

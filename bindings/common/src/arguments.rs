@@ -1,5 +1,5 @@
-//! Arguments from another language: requests and settings as JSON, and numbers, in the names and units of the
-//! language.
+//! Arguments from another language: requests and settings as JSON, and numbers. They have the names and units
+//! of that language.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// The longest text in a message, in characters.
+/// A text is cut to this many characters in a message.
 const SHOWN: usize = 40;
 
 /// A language: its spelling of options, and its unit of times.
@@ -22,7 +22,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// The name of an option: that of the field, without its unit.
+    /// The name of an option: the name of its field, without the unit.
     pub(crate) fn option(self, field: &str) -> String {
         let field = field.strip_suffix("_ms").unwrap_or(field);
         match self {
@@ -31,7 +31,7 @@ impl Language {
         }
     }
 
-    /// The unit of times, and its milliseconds.
+    /// The name of the unit of times, and how many milliseconds it has.
     fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Python => ("s", 1000.0),
@@ -39,17 +39,17 @@ impl Language {
         }
     }
 
-    /// The request of a JSON object whose names and units are those of the language; without one, the
-    /// default.
+    /// Makes a request from a JSON object whose names and units are those of the language. `None` is the
+    /// default request.
     ///
     /// # Errors
-    /// A failure with the reason for which a request is not valid.
+    /// A failure that says why the request is not valid.
     pub fn request(self, options: Option<&str>) -> Result<AcquireOptions, Failure> {
         self.read(self.options(options)?)
     }
 
-    /// A request of these options and of those that are common to several requests: its own precede, and of
-    /// two timeouts the shorter one counts.
+    /// Makes a request from its own options and from `common`, which several requests share. Its own options
+    /// precede; if both have a timeout, the shorter one counts.
     pub(crate) fn request_with(
         self,
         common: &Map<String, Value>,
@@ -65,15 +65,15 @@ impl Language {
         self.read(options)
     }
 
-    /// The options of a request as its fields; without a text, none.
+    /// The options of a request, as fields; no fields if there is no text.
     pub(crate) fn options(self, options: Option<&str>) -> Result<Map<String, Value>, Failure> {
         let fields = |options| self.fields("the options of a request", options, AcquireOptions::FIELDS);
         options.map_or_else(|| Ok(Map::new()), fields)
     }
 
-    /// The fields that are set in a JSON object of the language, by their names in the library, which are
-    /// `known`. Those of times end with `_ms`, and have milliseconds here. `what` the object is, is for the
-    /// message about one that is none.
+    /// Reads the fields that are set in a JSON object of the language. The result has their names in the
+    /// library, of which `known` lists all. Names of times end with `_ms`, and the times are converted to
+    /// milliseconds. If the text is not an object, the message says that `what` should be one.
     pub(crate) fn fields(
         self,
         what: &str,
@@ -101,7 +101,8 @@ impl Language {
         Ok(fields)
     }
 
-    /// A value of the library, made of its fields. The message about a field has its name in the language.
+    /// Makes a value of the library from its fields. If a field is wrong, the message has its name in the
+    /// language.
     pub(crate) fn read<T: DeserializeOwned>(self, fields: Map<String, Value>) -> Result<T, Failure> {
         T::deserialize(Value::Object(fields)).map_err(|error| {
             let message = error.to_string();
@@ -115,7 +116,7 @@ impl Language {
     /// A time in the unit of the language.
     ///
     /// # Errors
-    /// A failure if it is negative, too long or no number.
+    /// A failure if the time is negative, too long or not a number.
     pub(crate) fn time(self, name: &str, value: &Value) -> Result<Duration, Failure> {
         let (unit, factor) = self.unit();
         let time = value.as_f64().and_then(|time| Duration::try_from_secs_f64(time * factor / 1000.0).ok());
@@ -134,25 +135,26 @@ fn milliseconds(time: Duration) -> Value {
     }
 }
 
-/// The time of a field, which has been checked.
+/// The time of a field that has been checked already.
 pub(crate) fn duration(milliseconds: &Value) -> Duration {
     let seconds = milliseconds.as_f64().unwrap_or_default() / 1000.0;
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-/// An argument in JSON. A text that is none, as of a number of a thousand digits, is a string, to be refused.
+/// Reads an argument in JSON. If the text is not valid JSON, as with a number of a thousand digits, the
+/// argument becomes a string, which a check refuses.
 pub(crate) fn argument(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| json.into())
 }
 
-/// A name such as `maxHold`, for `max_hold`.
+/// Turns a name such as `max_hold` into `maxHold`.
 pub fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |name, word| format!("{name}{}{}", word[..1].to_uppercase(), &word[1..]))
 }
 
-/// A text of a setting.
+/// The text of a setting.
 pub(crate) fn text(name: &str, value: &Value) -> Result<String, Failure> {
     let text = value.as_str().map(str::to_owned);
     text.ok_or_else(|| Failure::invalid(format!("{name} is a string, not {}", shown(value))))
@@ -163,7 +165,7 @@ pub(crate) fn flag(name: &str, value: &Value) -> Result<bool, Failure> {
     value.as_bool().ok_or_else(|| Failure::invalid(format!("{name} is true or false, not {}", shown(value))))
 }
 
-/// A value in a message.
+/// Writes a value for a message.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().count() > SHOWN => {
@@ -176,7 +178,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// A number of units or another count, of at least `least`.
+/// Reads a number of units or another count, of at least `least`.
 pub(crate) fn count(name: &str, least: u32, number: &Value) -> Result<u32, Failure> {
     let range = f64::from(least)..=f64::from(u32::MAX);
     match number.as_f64().filter(|number| number.fract() == 0.0 && range.contains(number)) {

@@ -1,7 +1,7 @@
 //! [`Call`]: an operation of the library in progress.
 //!
-//! Invariant: the future is polled, taken out and dropped under the lock of the call. Dropping the future is
-//! what cancels the operation, at any stage.
+//! Invariant: the future is polled, taken out and dropped under the lock of the call. To cancel the
+//! operation, at any stage, the future is dropped.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use crate::failure::Failure;
 /// The longest sleep, because the clock of a parked thread stands still while the machine is suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// The result of an operation, of which a language makes its own.
+/// The result of an operation. A language makes its own object from it.
 #[derive(Debug)]
 pub enum Value {
-    /// None.
+    /// No value.
     Nothing,
     /// True or false.
     Flag(bool),
@@ -51,7 +51,7 @@ impl From<bool> for Value {
 
 type Outcome = Result<Value, Failure>;
 
-/// A future of the library, with what is known of it while it waits.
+/// A future of the library, and what can be asked of it while it waits.
 trait Work: Send {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome>;
 
@@ -104,7 +104,7 @@ pub struct Call(Mutex<State>);
 
 struct State {
     progress: Progress,
-    /// Wakes the thread or the event loop that waits.
+    /// Wakes the thread or the event loop that waits for the call.
     waiter: Option<Waker>,
 }
 
@@ -142,7 +142,7 @@ pub fn unparks() -> Waker {
 }
 
 impl Call {
-    /// The call of a future.
+    /// Makes the call of a future.
     pub(crate) fn new<T, E>(future: impl Future<Output = Result<T, E>> + Send + 'static) -> Self
     where
         T: Into<Value>,
@@ -160,7 +160,7 @@ impl Call {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Polls it, if it runs. Returns true if it has ended.
+    /// Polls the operation, if it runs. Returns true if it has ended.
     pub(crate) fn step(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         let Progress::Running(work) = &mut state.progress else { return true };
@@ -177,13 +177,13 @@ impl Call {
         }
     }
 
-    /// Begins it, without a wait.
+    /// Begins the operation, without waiting for it.
     pub fn start(&self) {
         self.step(Waker::noop());
     }
 
-    /// Blocks until it has ended, or `limit` has passed, with the waker of [`unparks`]. Returns true if it
-    /// has ended.
+    /// Blocks until the operation has ended, or `limit` has passed. `waker` comes from [`unparks`]. Returns
+    /// true if the operation has ended.
     pub fn block(&self, waker: &Waker, limit: Option<Duration>) -> bool {
         let end = limit.map(|limit| Instant::now() + limit);
         loop {
@@ -201,7 +201,7 @@ impl Call {
     /// Takes the result.
     ///
     /// # Errors
-    /// The failure of the operation. A call that has no result is cancelled.
+    /// The failure of the operation. If the call has no result yet, it is cancelled.
     pub fn take(&self) -> Outcome {
         let mut state = self.lock();
         match std::mem::replace(&mut state.progress, Progress::Ended) {
@@ -213,7 +213,7 @@ impl Call {
         }
     }
 
-    /// Cancels it, from any thread. Without effect once it has ended.
+    /// Cancels the operation, from any thread. Has no effect once it has ended.
     pub fn cancel(&self) {
         let mut state = self.lock();
         if !matches!(state.progress, Progress::Running(_)) {
@@ -228,7 +228,7 @@ impl Call {
         }
     }
 
-    /// The position in line, while it waits.
+    /// The position of the request, while it waits in line.
     pub fn position(&self) -> Option<u64> {
         match &self.lock().progress {
             Progress::Running(work) => work.position(),
@@ -236,7 +236,7 @@ impl Call {
         }
     }
 
-    /// The semaphore in whose line it waits, while it does.
+    /// The semaphore in whose line the request waits, while it does.
     pub fn semaphore(&self) -> Option<String> {
         match &self.lock().progress {
             Progress::Running(work) => work.semaphore().map(str::to_owned),

@@ -21,7 +21,7 @@ pub struct Client {
     inner: permits::Client,
 }
 
-/// The settings of a client, by the names of [`ClientBuilder`]. Those of times end with `_ms`.
+/// The settings of a client, by the names of [`ClientBuilder`]. Names of times end with `_ms`.
 const SETTINGS: &[&str] =
     &["prefix", "label", "lease_ms", "keep_ms", "recovery", "max_waiters", "replicas", "store_timeout_ms"];
 
@@ -38,7 +38,8 @@ fn recovery(value: &Json) -> Result<Recovery, Failure> {
 }
 
 impl Language {
-    /// The builder of a client with these settings, a JSON object in the names and units of the language.
+    /// Makes the builder of a client from these settings, a JSON object in the names and units of the
+    /// language.
     fn builder(self, url: String, settings: &str) -> Result<ClientBuilder, Failure> {
         let mut builder = permits::Client::builder(url);
         for (field, value) in self.fields("the settings of a client", settings, SETTINGS)? {
@@ -70,12 +71,12 @@ impl Language {
         }))
     }
 
-    /// The client of [`Value::Client`].
+    /// Makes the client of [`Value::Client`].
     pub fn client(self, store: String, inner: permits::Client) -> Client {
         Client { store, language: self, inner }
     }
 
-    /// Diagnoses a store: a text of JSON.
+    /// Diagnoses a store. The result is a text of JSON.
     ///
     /// # Errors
     /// A failure if a setting is not valid.
@@ -105,9 +106,9 @@ fn diagnosis(found: &Diagnosis) -> Json {
 }
 
 impl Client {
-    /// The semaphore of this name. The limit is JSON; null is the stored one. The options are a JSON object
-    /// in the names and units of the language: with `exactly`, no other limit is accepted; without `keep`,
-    /// it keeps permits as the client does.
+    /// The semaphore of this name. The limit is JSON; null is the stored limit. The options are a JSON object
+    /// in the names and units of the language: `exactly` accepts no other limit, and `keep` sets how long
+    /// permits are kept. If `keep` is not there, they are kept as the client does.
     ///
     /// # Errors
     /// A failure if an argument is not valid.
@@ -129,8 +130,8 @@ impl Client {
         Ok(Semaphore { inner, language })
     }
 
-    /// Permits of several semaphores, all or none, each with the options of a request as JSON, and with those
-    /// that are common to all.
+    /// Acquires permits of several semaphores, all or none. Each semaphore has its own options of a request
+    /// as JSON, and the options that are common to all.
     ///
     /// # Errors
     /// A failure if an option is not valid.
@@ -151,11 +152,12 @@ impl Client {
         Ok(self.inner.acquire_all(requests).into())
     }
 
-    /// An operation of the session: `list`, the names of all semaphores as JSON, or `close`. Or one about the
-    /// permit of a handle: `adopt`, or `renew` and `release`, which are false if the store does not have it.
+    /// Runs an operation of the session: `list`, whose result is the names of all semaphores as JSON, or
+    /// `close`. Or an operation on the permit of a handle: `adopt`, or `renew` and `release`, whose result is
+    /// false if the store does not have the permit.
     ///
     /// # Errors
-    /// A failure if the text is no handle.
+    /// A failure if the text is not a handle.
     pub fn call(&self, operation: &str, handle: &str) -> Result<Call, Failure> {
         let client = self.inner.clone();
         if operation == "list" {

@@ -1,8 +1,8 @@
 //! The events of the library, for the logger of a language: what a program has to know although it asked for
-//! nothing, such as a limit that an operator's replaces, or a server that came back empty.
+//! nothing. For example, that an operator's limit replaces its own, or that a server came back empty.
 //!
 //! The library emits them on a thread of its own, which must not enter an interpreter. So they wait here, and
-//! a [`Call`] returns those that have come.
+//! a [`Call`] returns the events that have come.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,12 +19,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 
-/// The most events that wait. While a program takes none, the oldest are dropped.
+/// How many events can wait. If a program takes none, the oldest are dropped.
 const WAITING: usize = 256;
 
-/// The events of a process that have not been taken.
+/// The events of a process that the program has not taken.
 struct Waiting {
-    /// A forked child has a copy of the lock, which may be taken.
+    /// The process that this belongs to. A forked child has a copy, whose lock may be taken.
     process: u32,
     queue: Mutex<Queue>,
 }
@@ -40,7 +40,8 @@ struct Queue {
 
 static EVENTS: OnceLock<Waiting> = OnceLock::new();
 
-/// The queue. `None` in a process that was forked after the first call for events: it reports none.
+/// The queue of this process. `None` in a process that was forked after the first call for events: such a
+/// process reports none.
 fn queue() -> Option<MutexGuard<'static, Queue>> {
     let events = EVENTS.get().filter(|events| events.process == std::process::id())?;
     Some(events.queue.lock().unwrap_or_else(PoisonError::into_inner))
@@ -95,7 +96,7 @@ impl Subscriber for Collector {
 #[derive(Default)]
 struct Fields {
     message: String,
-    /// In the order of the event.
+    /// The other fields, in the order of the event.
     others: Vec<(&'static str, Json)>,
 }
 
@@ -130,13 +131,12 @@ impl Visit for Fields {
     }
 }
 
-/// The events since the last call, once there is one: a text with a list in JSON. Each has the name `event`,
-/// a
-/// `level`, a `message`, and `fields`, which
-/// are pairs of a name and a value.
+/// The events since the last call, once there is one, as a text with a list in JSON. Each event has its name
+/// in `event`, a `level`, a `message`, and `fields`, which are pairs of a name and a value.
 pub fn events() -> Call {
     EVENTS.get_or_init(|| {
-        // This library has its own copy of `tracing`, in which no program has set another subscriber.
+        // This can only succeed: the library has its own copy of `tracing`, in which no program has set a
+        // subscriber.
         let _ = tracing::subscriber::set_global_default(Collector);
         Waiting { process: std::process::id(), queue: Mutex::default() }
     });

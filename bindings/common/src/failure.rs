@@ -1,7 +1,7 @@
 //! [`Failure`]: an error of the library as the packages for other languages raise it.
 //!
-//! A program distinguishes reasons by the code, from which each package makes its class or its constant. An
-//! error that passes on a cause has the code of the cause, with the whole chain as its message.
+//! A program tells reasons apart by the code, from which each package makes its class or its constant. If an
+//! error only passes on a cause, it has the code of the cause, and the whole chain as its message.
 
 use std::error::Error;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Kind {
     Lost,
     /// The store refused, or was unreachable for too long.
     Store,
-    /// None of these.
+    /// Any other reason.
     Other,
 }
 
@@ -35,7 +35,7 @@ pub struct Failure {
     pub kind: Kind,
     /// The reason, in capitals, such as `NO_PERMITS`; `OTHER` if the package does not know it.
     pub code: &'static str,
-    /// The message, with those of the causes.
+    /// The message, with the messages of the causes.
     pub message: String,
     /// The values of the message, by names such as `is_temporary`.
     pub attributes: Vec<(&'static str, Attribute)>,
@@ -72,7 +72,7 @@ impl Failure {
         Self { kind: Kind::Invalid, code: "INVALID_INPUT", message, attributes: Vec::new() }
     }
 
-    /// An operation on a permit that was released.
+    /// The failure of an operation on a permit that was released.
     pub(crate) fn released() -> Self {
         let message = "the permit was released".into();
         Self { kind: Kind::Other, code: "RELEASED", message, attributes: Vec::new() }
@@ -91,7 +91,7 @@ impl Failure {
         self
     }
 
-    /// Replaces the message by that of an error which this one has caused.
+    /// Replaces the message by the message of an error that this failure has caused.
     fn within(mut self, error: &(dyn Error + 'static)) -> Self {
         self.message = Self::new(self.kind, self.code, error).message;
         self

@@ -1,8 +1,8 @@
-//! [`Held`]: a permit, and its end.
+//! [`Held`]: a permit, and what stays known when it has ended.
 //!
-//! Operations of one permit run one after the other, each with the permit to itself: a release that is asked
-//! for while a renewal is in flight follows it. An operation that is dropped early releases the permit
-//! nevertheless, if it was to release it.
+//! Operations of one permit run one after the other, each with the permit to itself. For example, a release
+//! that is asked for while a renewal is in flight follows it. If an operation that was to release the permit
+//! is dropped early, the permit is released nevertheless.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use crate::arguments::{Language, argument, count};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
 
-/// A permit until it is released or handed over, and what is known of it afterwards.
+/// A permit until it is released or handed over, and what stays known of it afterwards.
 #[derive(Debug)]
 pub struct Held {
     /// The name of the semaphore.
@@ -28,24 +28,24 @@ pub struct Held {
     /// The slot.
     pub slot: u32,
     state: Mutex<State>,
-    /// The turn of an operation.
+    /// The operation that has this lock has its turn.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Cancelled when it is released or handed over.
+    /// Cancelled when the permit is released or handed over.
     ended: CancellationToken,
-    /// The loss that its end found.
+    /// The loss that was found when the permit ended.
     lost: Arc<OnceLock<Lost>>,
 }
 
 #[derive(Debug)]
 enum State {
     Held(Arc<Permit>),
-    /// Released or handed over, with its last weight and lease.
+    /// The permit was released or handed over. This is its last weight and lease.
     Ended(u32, Duration),
 }
 
-/// The loss of a permit, if the permit is lost. The signal of the loss comes later. The session ends a permit
-/// and sets the reason some instructions later. This function waits for the reason, so a permit that is not
-/// held always has its loss.
+/// The loss of a permit, if it is lost. A session first ends a permit, and sets the reason some instructions
+/// later; the signal of the loss comes after that. This function waits for the reason, so a permit that is
+/// not held always has its loss.
 fn loss(permit: &Permit) -> Option<Lost> {
     while !permit.is_held() {
         let lost = permit.lost_within(Duration::ZERO);
@@ -58,7 +58,7 @@ fn loss(permit: &Permit) -> Option<Lost> {
 }
 
 impl Held {
-    /// A permit that has not ended.
+    /// Makes this from a permit that is held.
     pub fn new(permit: Permit) -> Self {
         Self {
             semaphore: permit.semaphore().to_owned(),
@@ -76,13 +76,14 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it here. The caller releases what is returned, or hands it over. `None` if it has ended before.
+    /// Ends the permit here. The caller releases the returned permit, or hands it over. `None` if it had
+    /// ended before.
     fn end(&self) -> Option<Arc<Permit>> {
         let mut state = self.lock();
         let State::Held(permit) = &*state else { return None };
         let ended = State::Ended(permit.weight(), permit.lease());
         let State::Held(permit) = std::mem::replace(&mut *state, ended) else { return None };
-        // For the calls that wait for the loss and are polled after the permit is gone.
+        // Keep the loss for calls that wait for it and are polled after the permit is gone.
         if let Some(lost) = loss(&permit) {
             let _ = self.lost.set(lost);
         }
@@ -90,7 +91,7 @@ impl Held {
         Some(permit)
     }
 
-    /// The permit for an operation, which has it as long as it has the turn.
+    /// The permit for an operation, which may use it while it has the turn.
     fn weak(&self) -> Weak<Permit> {
         match &*self.lock() {
             State::Held(permit) => Arc::downgrade(permit),
@@ -98,7 +99,7 @@ impl Held {
         }
     }
 
-    /// The units, or those that it had last.
+    /// The units that the permit has, or had last.
     pub fn weight(&self) -> u32 {
         match &*self.lock() {
             State::Held(permit) => permit.weight(),
@@ -106,11 +107,11 @@ impl Held {
         }
     }
 
-    /// Corrects the units that its grant counts for, a number in JSON. Once it has ended, nothing is left to
-    /// correct.
+    /// Corrects the units that the grant counts for. `units` is a number in JSON. Has no effect once the
+    /// permit has ended.
     ///
     /// # Errors
-    /// A failure if it was acquired without a time for which it counts, or if the number is out of range.
+    /// A failure if the permit was acquired without `at_least`, or if the number is out of range.
     pub fn count(&self, units: &str) -> Result<(), Failure> {
         let units = count("units", 0, &argument(units))?;
         match &*self.lock() {
@@ -119,7 +120,7 @@ impl Held {
         }
     }
 
-    /// The lease, or the one that it had last.
+    /// The lease that the permit has, or had last.
     pub fn lease(&self) -> Duration {
         match &*self.lock() {
             State::Held(permit) => permit.lease(),
@@ -127,7 +128,7 @@ impl Held {
         }
     }
 
-    /// The time for which it is held without another renewal; 0 if it is not held.
+    /// How long the permit is certainly held without another renewal; 0 if it is not held.
     pub fn remaining(&self) -> Duration {
         match &*self.lock() {
             State::Held(permit) => permit.remaining(),
@@ -147,10 +148,10 @@ impl Held {
         }
     }
 
-    /// Checks that it is held, for a block of work that begins.
+    /// Checks that the permit is held, for a block of work that begins.
     ///
     /// # Errors
-    /// A failure if it is lost, was released or was handed over.
+    /// A failure if the permit is lost, was released or was handed over.
     pub fn check(&self) -> Result<(), Failure> {
         match (self.lost(), &*self.lock()) {
             (Some(lost), _) => Err(lost),
@@ -159,7 +160,7 @@ impl Held {
         }
     }
 
-    /// The loss, if it is lost.
+    /// The loss, if the permit is lost.
     pub fn lost(&self) -> Option<Failure> {
         let lost = match &*self.lock() {
             State::Held(permit) => loss(permit),
@@ -168,13 +169,13 @@ impl Held {
         lost.map(Failure::from)
     }
 
-    /// An operation: `renew`; `release`, without effect if it has ended before; `hand_over`, a handle for
-    /// another process; `wait_lost`, the loss, or none once it is released, unless the release found a loss.
-    /// Or one with a number in JSON: `release_part`, of units, and `set_lease`, to a time in the unit of the
-    /// language.
+    /// Runs an operation. `renew`. `release`, which has no effect if the permit has ended before.
+    /// `hand_over`, whose result is a handle for another process. `wait_lost`, whose result is the loss, or
+    /// nothing once the permit was released and the release found no loss. `release_part`, with a number of
+    /// units in JSON. `set_lease`, with a time in JSON, in the unit of the language.
     ///
     /// # Errors
-    /// A failure if the number is none, or out of range.
+    /// A failure if the argument is not a number, or is out of range.
     pub fn call(&self, language: Language, operation: &str, number: &str) -> Result<Call, Failure> {
         Ok(match operation {
             "renew" => self.operation(|permit| async move { permit.renew().await }),
@@ -214,7 +215,7 @@ impl Held {
         Call::new(async move { Ok::<_, Failure>(Value::Lost(lost.await.map(Failure::from))) })
     }
 
-    /// An operation that leaves the permit held.
+    /// Runs an operation that leaves the permit held.
     fn operation<F>(&self, operation: impl FnOnce(Arc<Permit>) -> F + Send + 'static) -> Call
     where
         F: Future<Output = Result<(), RenewError>> + Send + 'static,
@@ -227,7 +228,7 @@ impl Held {
         })
     }
 
-    /// Renews it in the background from now on, or not.
+    /// Renews the permit in the background from now on, or stops doing so.
     pub fn auto_renew(&self, renew: bool) {
         if let State::Held(permit) = &*self.lock() {
             permit.auto_renew(renew);
@@ -238,7 +239,7 @@ impl Held {
         let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
         Call::new(async move {
             let _turn = turn.lock_owned().await;
-            // With the turn, no other operation has the permit.
+            // This operation has the turn, so no other one has the permit.
             let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
             let released = permit.release().await;
             if let Err(ReleaseError::Lost(reason)) = &released {
@@ -248,15 +249,15 @@ impl Held {
         })
     }
 
-    /// Releases it without a wait for the confirmation.
+    /// Releases the permit, without waiting for the confirmation.
     pub fn forget(&self) {
         drop(self.end());
     }
 
-    /// The end of a block: as [`Held::forget`].
+    /// Ends a block of work: releases the permit as [`Held::forget`] does.
     ///
     /// # Errors
-    /// A failure if it is known to be lost, unless it had ended before.
+    /// A failure if the permit is known to be lost, unless it had ended before.
     pub fn leave(&self) -> Result<(), Failure> {
         let Some(permit) = self.end() else { return Ok(()) };
         drop(permit);

@@ -1,5 +1,5 @@
-//! The part that the packages of `permits` for Python and Node have in common: arguments, operations, errors,
-//! permits until their end, calls, and mailboxes, which name the calls that an event loop has to poll.
+//! The common part of the packages of `permits` for Python and Node: arguments, operations, errors, permits
+//! until their end, calls, and mailboxes, which tell an event loop the calls that it has to poll.
 //!
 //! A language adds its classes, its errors, and the signal that wakes its event loop.
 

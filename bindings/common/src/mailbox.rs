@@ -1,7 +1,8 @@
 //! [`Mailbox`]: the calls that an event loop has to poll.
 //!
-//! A waker runs on any thread, such as the library's own, which must not enter the interpreter. So it notes
-//! the key of its call here, and the first key since the last [`take`](Mailbox::take) signals the event loop.
+//! A waker may run on any thread, such as the library's own, which must not enter the interpreter. So it only
+//! notes the key of its call here, and the first key since the last [`take`](Mailbox::take) signals the event
+//! loop.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use std::task::Wake;
 
 use crate::call::Call;
 
-/// The poll of a call is under way.
+/// The call is being polled.
 const POLLING: u8 = 0;
 /// The poll has ended, and the call waits.
 const WAITING: u8 = 1;
@@ -18,7 +19,7 @@ const WOKEN: u8 = 2;
 
 /// Makes an event loop take the keys of its mailbox.
 pub trait Signal: Send + Sync + 'static {
-    /// Signals, from any thread, without a wait.
+    /// Signals, from any thread, without waiting.
     fn signal(&self);
 }
 
@@ -33,7 +34,7 @@ struct Shared<S> {
 }
 
 impl<S: Signal> Mailbox<S> {
-    /// A mailbox whose event loop is signalled so.
+    /// Makes a mailbox whose event loop gets this signal.
     pub fn new(signal: S) -> Self {
         Self(Arc::new(Shared { woken: Mutex::default(), signal }))
     }
@@ -53,8 +54,8 @@ impl<S: Signal> Mailbox<S> {
         std::mem::take(&mut self.0.lock())
     }
 
-    /// Polls a call, whose key is noted when it is to be polled again. Returns true if it has ended, false if
-    /// it waits, and `None` if it is to be polled as soon as the tasks that are ready have run.
+    /// Polls a call, and notes its key when it has to be polled again. Returns true if the call has ended,
+    /// and false if it waits. `None` means: poll it again as soon as the tasks that are ready have run.
     pub fn poll(&self, call: &Call, key: u64) -> Option<bool> {
         let waker = Arc::new(NotesCall { shared: self.0.clone(), key, stage: AtomicU8::new(POLLING) });
         if call.step(&waker.clone().into()) {
@@ -81,8 +82,8 @@ impl<S: Signal> Shared<S> {
     }
 }
 
-/// The waker of one poll of a call. It notes the call once, and only after the poll: a call that is woken
-/// during its poll is polled again by its caller.
+/// The waker of one poll of a call. It notes the call once, and only after the poll. If the call is woken
+/// during its poll, its caller polls it again.
 struct NotesCall<S> {
     shared: Arc<Shared<S>>,
     key: u64,

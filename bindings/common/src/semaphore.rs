@@ -16,7 +16,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// An acquisition with the options of a request as JSON, and its holder.
+    /// Acquires a permit. The options of the request are JSON. Returns the call and the holder.
     ///
     /// # Errors
     /// A failure if an option is not valid.
@@ -26,10 +26,10 @@ impl Semaphore {
         Ok((acquire.into(), holder))
     }
 
-    /// An operation: `declare`, the limit in force; `available`, the number of free units; `inspect`, the
-    /// state as JSON, with at most as many holders and waiters each as the option `max` says; and
-    /// `change`, which makes a [`Change`] of these fields: its result as JSON. The argument is a JSON object
-    /// in the names and units of the language.
+    /// Runs an operation. `declare`: the result is the limit in force. `available`: the number of free units.
+    /// `inspect`: the state as JSON, with at most as many holders and waiters each as the option `max` says.
+    /// `change`: makes a [`Change`] from the fields, and the result is JSON. The argument is a JSON object in
+    /// the names and units of the language.
     ///
     /// # Errors
     /// A failure if the argument is not valid.

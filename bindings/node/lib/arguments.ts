@@ -1,10 +1,10 @@
-// The types of arguments. A program without types may pass any value, so each is checked, by name: those that
-// are JSON, such as numbers, by the native half, and the others here.
+// The types of arguments. A program without types may pass any value, so each argument is checked by name.
+// The native half checks arguments that travel as JSON, such as numbers, and this file checks the others.
 
 import { inspect } from 'node:util';
 import { InvalidInputError } from './errors.js';
 
-/** The types, in the words of the messages: is a value one of them? */
+/** The types, named in the words of the messages. Each says whether a value has it. */
 const TYPES = {
   'a string': (value: unknown) => typeof value === 'string',
   'a boolean': (value: unknown) => typeof value === 'boolean',
@@ -14,7 +14,7 @@ const TYPES = {
   'an AbortSignal': isSignal,
 };
 
-/** The argument, with its name: `argument('a string', { name })`. */
+/** Returns the argument, or throws. Pass it with its name: `argument('a string', { name })`. */
 export function argument<T>(type: keyof typeof TYPES, named: Record<string, T>): T {
   const [[name, value]] = Object.entries(named) as [[string, T]];
   if (!TYPES[type](value)) {
@@ -23,7 +23,7 @@ export function argument<T>(type: keyof typeof TYPES, named: Record<string, T>):
   return value;
 }
 
-/** The argument, with its name, if it is not absent. */
+/** The same for an argument that may be absent. */
 export function optional<T>(type: keyof typeof TYPES, named: Record<string, T>): T {
   const [value] = Object.values(named) as [T];
   return value === undefined || value === null ? value : argument(type, named);
@@ -50,7 +50,7 @@ export function number(named: Record<string, unknown>): string {
   return JSON.stringify(plain(name, value) ?? null);
 }
 
-/** The value of an argument, if JSON has it. */
+/** The value of an argument, or an error if JSON cannot have it. */
 function plain(name: string, value: unknown): unknown {
   switch (typeof value) {
     case 'number':
@@ -59,7 +59,7 @@ function plain(name: string, value: unknown): unknown {
       }
       return value;
     case 'string':
-      // Halves of surrogate pairs, as everywhere that Node makes bytes of a text.
+      // Replace halves of surrogate pairs, as Node does wherever it makes bytes of a text.
       return value.replace(/[\uD800-\uDFFF]/gu, '\uFFFD');
     case 'bigint':
     case 'function':
@@ -70,7 +70,7 @@ function plain(name: string, value: unknown): unknown {
   }
 }
 
-/** The error of an argument that is not as expected. It shows no contents of an object, which may be secret. */
+/** The error for an argument that is not as expected. It never shows the contents of an object, which may be secret. */
 export function invalid(name: string, expected: string, value: unknown): InvalidInputError {
   const found = isObject(value)
     ? `[object ${prototype(value)?.constructor?.name ?? 'Object'}]`
@@ -80,15 +80,15 @@ export function invalid(name: string, expected: string, value: unknown): Invalid
 }
 
 /**
- * Is it a signal of any kind: Node's, that of a DOM such as jsdom, or one of the package abort-controller? Older ones have neither
- * `throwIfAborted` nor `reason`.
+ * Is it a signal of any kind: from Node, from a DOM such as jsdom, or from the package abort-controller? Older signals have
+ * neither `throwIfAborted` nor `reason`.
  */
 function isSignal(value: unknown): boolean {
   const { aborted, addEventListener, removeEventListener } = (value ?? {}) as Partial<AbortSignal>;
   return typeof aborted === 'boolean' && typeof addEventListener === 'function' && typeof removeEventListener === 'function';
 }
 
-/** The reason of a signal that is aborted. */
+/** Why a signal was aborted. */
 export function reasonOf(signal: AbortSignal): unknown {
   return signal.reason ?? new DOMException('This operation was aborted', 'AbortError');
 }

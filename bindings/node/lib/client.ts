@@ -14,7 +14,7 @@ import { shown } from './shown.js';
 import { observed } from './telemetry.js';
 import { result } from './waiting.js';
 
-/** Settings of a client. Times are milliseconds. One that is absent has its default. */
+/** Settings of a client. Times are in milliseconds. A setting that is absent has its default. */
 export interface ConnectOptions {
   /**
    * The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. `permits` unless set.
@@ -60,9 +60,9 @@ export interface ConnectOptions {
 
 /** Options of a semaphore. */
 export interface SemaphoreOptions {
-  /** True if no other limit is accepted than this one. */
+  /** True to accept no other limit than this one. */
   exactly?: boolean | undefined;
-  /** The time for which permits that were released are kept, in milliseconds; that of the client unless set. */
+  /** How long permits are kept after their release, in milliseconds. Unless set, as long as the client keeps them. */
   keep?: number | undefined;
 }
 
@@ -129,7 +129,7 @@ export class Client implements AsyncDisposable {
     dropped.register(client, this.#reference);
   }
 
-  /** The semaphore of this name, with this limit; without one, the stored limit applies. */
+  /** The semaphore of this name, with this limit. If you give no limit, the stored limit applies. */
   semaphore(name: string, limit?: number, options: SemaphoreOptions = {}): Semaphore {
     argument('a string', { name });
     const semaphore = translated(() => this.#native.semaphore(name, number({ limit }), json(options) ?? '{}'));
@@ -137,8 +137,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Permits of several semaphores, all or none, in an order that all programs share. Options of a semaphore precede
-   * those for all, and the shortest timeout is that of the whole wait.
+   * Acquires permits of several semaphores, all or none, in an order that all programs share. The options of a semaphore
+   * precede the options for all, and the shortest timeout limits the whole wait.
    */
   async acquireAll(
     requests: Iterable<Semaphore | readonly [Semaphore, Omit<AcquireOptions, 'signal'>]>,
@@ -164,18 +164,18 @@ export class Client implements AsyncDisposable {
     return JSON.parse(await this.#call<string>(() => this.#native.call('list')));
   }
 
-  /** Takes over the permit of a handle, which `Permit.handOver` has made. */
+  /** Takes over the permit of a handle that `Permit.handOver` has made. */
   async adopt(handle: string): Promise<Permit> {
     argument('a string', { handle });
     return new Permit(await this.#call<Native.Permit>(() => this.#native.call('adopt', handle)), this.#native);
   }
 
-  /** Renews the permit of a handle, which stays valid. False if the store does not have it. */
+  /** Renews the permit of a handle, which stays valid. False if the store does not have the permit. */
   renew(handle: string): Promise<boolean> {
     return this.#call(() => this.#native.call('renew', argument('a string', { handle })));
   }
 
-  /** Releases the permit of a handle. False if the store does not have it. */
+  /** Releases the permit of a handle. False if the store does not have the permit. */
   release(handle: string): Promise<boolean> {
     return this.#call(() => this.#native.call('release', argument('a string', { handle })));
   }

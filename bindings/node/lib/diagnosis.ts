@@ -1,4 +1,4 @@
-// Diagnoses, and the objects of what the native half returns.
+// Diagnoses, and objects made from the texts that the native half returns.
 
 /** The findings about a store. */
 export interface Diagnosis {
@@ -14,11 +14,11 @@ export interface Finding {
   subject: string;
   severity: string;
   observed: string;
-  /** Empty if nothing is to be done. */
+  /** Empty if there is nothing to do. */
   advice: string;
 }
 
-/** The objects of a JSON text, with their names in the style of JavaScript. */
+/** Makes the objects of a JSON text, with names in the style of JavaScript. */
 export function parsed<T>(json: string): T {
   return renamed(JSON.parse(json)) as T;
 }

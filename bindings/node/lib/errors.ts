@@ -1,4 +1,4 @@
-// The errors: `code` is the reason, the class is the kind of reason. All of them are a `PermitsError`.
+// The errors: `code` is the reason, and the class is the kind of reason. All of them extend `PermitsError`.
 
 import { types } from 'node:util';
 import { parsed } from './diagnosis.js';
@@ -22,7 +22,7 @@ export type NotNowCode =
   | 'NOT_REPLICATED'
   | 'IN_USE';
 
-/** Never, with this request or these arguments. */
+/** Never: this request, or these arguments, cannot succeed. */
 export type NeverCode =
   | 'INVALID_INPUT'
   | 'INVALID_URL'
@@ -62,11 +62,11 @@ export type EndedCode =
   | 'NOT_RELEASED'
   | 'RETRY_LATER';
 
-/** The values of a message, as far as the code has them. */
+/** The values in a message. Which there are depends on the code. */
 export interface ErrorDetails {
   readonly semaphore?: string;
   readonly holder?: string;
-  /** Given by an operator, possibly empty. */
+  /** What an operator gave as the reason, possibly empty. */
   readonly reason?: string;
   readonly weight?: number;
   readonly limit?: number;
@@ -81,13 +81,13 @@ export interface ErrorDetails {
   readonly wanted?: number;
   readonly count?: number;
   readonly waitedMs?: number;
-  /** The time after which the same request succeeds if no other comes first, where that is known: time alone frees the units. */
+  /** The time after which the same request succeeds if no other comes first. Known only if time alone frees the units. */
   readonly retryAfterMs?: number;
-  /** A pause, a closed line or a recovery keeps every request out, also where the units are free. */
+  /** A pause, a closed line or a recovery keeps every request out, even if units are free. */
   readonly standsStill?: boolean;
   /**
-   * What kept a request out whose time was up: the semaphore then, without the request, with at most four holders and waiters. Absent if the
-   * store did not answer within a tenth of the timeout, 100 ms at most.
+   * If the time was up: what kept the request out. This is the semaphore at that time, without the request, with at most four
+   * holders and waiters. Absent if the store did not answer within a tenth of the timeout, 100 ms at most.
    */
   readonly inspection?: Inspection;
   readonly loss?: Loss;
@@ -95,7 +95,7 @@ export interface ErrorDetails {
   readonly isOutcomeUnknown?: boolean;
 }
 
-/** The way in which a permit was lost. */
+/** How a permit was lost. */
 export type Loss = 'expired' | 'gone' | 'revoked' | 'held_too_long' | 'closed' | 'forked' | 'session_failed' | 'other';
 
 /** An error of this package. */
@@ -122,7 +122,7 @@ export class InvalidInputError extends PermitsError {}
 
 /** The permit is no longer held: the work has to stop. `LOST`. */
 export class LostError extends PermitsError {
-  /** The way in which it was lost. */
+  /** How it was lost. */
   get loss(): Loss {
     return this.details.loss ?? 'other';
   }
@@ -155,7 +155,7 @@ interface Failure {
   properties: ErrorDetails;
 }
 
-/** The error that this JSON describes. */
+/** Makes the error that this JSON describes. */
 export function fromJson(json: string): PermitsError {
   const failure = parsed<Failure>(json);
   return new CLASSES[failure.class](failure.code, failure.message, failure.properties);

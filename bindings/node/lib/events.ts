@@ -4,7 +4,7 @@ import { EventEmitter } from 'node:events';
 import { native } from './library.js';
 import { result } from './waiting.js';
 
-/** An event of the library, such as `limit_replaced`. The reference has them all. */
+/** An event of the library, such as `limit_replaced`. The reference lists all events. */
 export interface LibraryEvent {
   event: string;
   level: 'error' | 'warn' | 'info';
@@ -19,8 +19,8 @@ export interface Events extends EventEmitter {
 }
 
 /**
- * The events of all clients of this process: `warning`, such as a limit that an operator's replaces or a server that came
- * back empty, and `info`. While nothing listens for warnings, they are warnings of the process.
+ * The events of all clients of this process: `warning`, for example when an operator's limit replaces yours or a
+ * server came back empty, and `info`. While nothing listens for warnings, they are emitted as warnings of the process.
  */
 export const events: Events = new EventEmitter();
 
@@ -38,7 +38,8 @@ async function reportAll(): Promise<void> {
   for (;;) {
     const found = await result<string>(native.events(), { background: true });
     for (const { fields, ...event } of JSON.parse(found)) {
-      // An exception of a listener is then uncaught, as of any listener, and the next event is reported.
+      // If a listener throws, its exception is uncaught, as with any listener, and the next event is still
+      // reported.
       process.nextTick(tell, { ...event, fields: Object.fromEntries(fields) });
     }
   }

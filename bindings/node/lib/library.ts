@@ -1,4 +1,4 @@
-// The native half of the package: a library, one for each platform, beside `dist`.
+// Loads the native half of the package: a library beside `dist`, one for each platform.
 //
 // This file looks for it from its own place. A bundler copies this file elsewhere without the library, so a
 // failure first asks whether the directory is the package at all.
@@ -23,7 +23,7 @@ function loaded(): typeof Native {
   }
 }
 
-/** What is wrong, and what to do. */
+/** Says what is wrong, and what to do. */
 function problem(directory: string, platform: string, cause: NodeJS.ErrnoException): string {
   if (!isPackage(directory)) {
     const remedy = 'mark it external, such as by `--external:permits` of esbuild, and install it beside the bundle';
@@ -48,7 +48,7 @@ function isPackage(directory: string): boolean {
   }
 }
 
-/** The platforms whose libraries it has, if the directory can be read. */
+/** The platforms for which the directory has a library; `undefined` if it cannot be read. */
 function librariesOf(directory: string): string[] | undefined {
   try {
     return readdirSync(directory).flatMap((file) => /^permits\.(.*)\.node$/.exec(file)?.[1] ?? []);

@@ -3,18 +3,18 @@
 /** An operation in progress. It begins with the first poll. */
 export declare class Call {
   /**
-   * Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
-   * true if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that
-   * are ready have run.
+   * Polls the operation for the event loop of `mailbox`, which notes `key` when it has to be polled again.
+   * Returns true if it has ended, and false if it waits. Null means: poll it again as soon as the tasks
+   * that are ready have run.
    */
   poll(mailbox: Mailbox, key: number): boolean | null
-  /** Begins it, without a wait. */
+  /** Begins the operation, without waiting for it. */
   start(): void
   /** Blocks the event loop until it has ended. */
   block(): void
   /** Takes the result, or throws the error. */
   take(): unknown
-  /** Cancels it. Without effect once it has ended. */
+  /** Cancels the operation. Has no effect once it has ended. */
   cancel(): void
 }
 
@@ -25,11 +25,11 @@ export declare class Client {
   /** The semaphore of this name, with a limit and options as JSON. */
   semaphore(name: string, limit: string, options: string): Semaphore
   /**
-   * Permits of several semaphores, all or none, each with the options at its index, and with those for
-   * all. All options are JSON.
+   * Acquires permits of several semaphores, all or none. Each has the options at its index, and the
+   * options for all. All options are JSON.
    */
   acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>, common?: string | undefined | null): Call
-  /** An operation of the session, or about the permit of a handle. */
+  /** Runs an operation of the session, or on the permit of a handle. */
   call(operation: string, handle?: string | undefined | null): Call
 }
 
@@ -51,13 +51,13 @@ export declare class Permit {
   get leaseMs(): number
   get remainingMs(): number
   get status(): 'held' | 'unsure' | 'lost' | 'released'
-  /** An operation, with a number of units or milliseconds in JSON. The loss for which it waits is JSON. */
+  /** Runs an operation. Its number of units or milliseconds is JSON, and so is the loss that it waits for. */
   call(operation: string, number?: string | undefined | null): Call
   count(units: string): void
   autoRenew(renew: boolean): void
-  /** Releases it without a wait for the confirmation. */
+  /** Releases the permit, without waiting for the confirmation. */
   forget(): void
-  /** The end of a block: as `forget`. Throws the loss, if it is known to be lost. */
+  /** Ends a block: as `forget`, but throws the loss if the permit is known to be lost. */
   leave(): void
 }
 
@@ -65,7 +65,7 @@ export declare class Permit {
 export declare class Semaphore {
   /** Acquires a permit. The options are JSON. */
   acquire(options?: string | undefined | null): Call
-  /** An operation, whose argument is JSON. */
+  /** Runs an operation, whose argument is JSON. */
   call(operation: string, argument?: string | undefined | null): Call
 }
 
@@ -75,10 +75,10 @@ export declare class Semaphore {
  */
 export declare function connect(url: string, settings: string, program: string): Call
 
-/** Diagnoses a store: JSON. */
+/** Diagnoses a store. The result is JSON. */
 export declare function diagnose(url: string, settings: string): Call
 
-/** The events of the library since the last call: JSON. */
+/** The events of the library since the last call, as JSON. */
 export declare function events(): Call
 
 /** The version of the library. */

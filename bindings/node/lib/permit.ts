@@ -11,7 +11,7 @@ if (Symbol.asyncDispose === undefined) {
   Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol('Symbol.asyncDispose') });
 }
 
-/** A permit that is held, and its client: one that is open is closed at exit, which releases its permits. */
+/** A permit that is held, and its client: an open client is closed at exit, which releases its permits. */
 interface Owned {
   permit: Native.Permit;
   client: Native.Client;
@@ -23,14 +23,14 @@ const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
   process.emitWarning(`a permit of "${semaphore}" was garbage-collected before it was released`, 'PermitsWarning');
 });
 
-// Functions that refer to no permit, because what waits for a loss must not keep a permit from being garbage.
+// These functions refer to no permit: a wait for a loss must not keep a permit from becoming garbage.
 
 async function lossOf(call: Native.Call): Promise<LostError | undefined> {
   const json = await result<string | null>(call, { background: true });
   return json === null ? undefined : (fromJson(json) as LostError);
 }
 
-/** The first loss; or none, when all permits were released. */
+/** The first loss, or `undefined` when all permits were released. */
 function firstOf(losses: readonly Promise<LostError | undefined>[]): Promise<LostError | undefined> {
   return new Promise((resolve) => {
     const watched = losses.map((loss) => loss.then((lost) => lost && resolve(lost)));
@@ -42,21 +42,21 @@ function firstOf(losses: readonly Promise<LostError | undefined>[]): Promise<Los
  * The properties that {@link Permit} and {@link PermitSet} have in common.
  *
  * `await using` releases it, and does not wait for the store: the release is sent, and the next in line is granted as soon
- * as it arrives. Only a permit that is known to be lost throws its {@link LostError} then.
+ * as it arrives. The end of the block throws a {@link LostError} only if the permit is already known to be lost.
  */
 export abstract class Held implements AsyncDisposable {
   #lost: Promise<LostError | undefined> | undefined;
   #signal: AbortSignal | undefined;
 
   /**
-   * Resolved with the loss when it is lost, at its deadline at the latest; with `undefined` when it was released. Never
-   * rejected. It does not keep the process alive.
+   * Resolves with the loss when the permit is lost, at its deadline at the latest, or with `undefined` when it was
+   * released. Never rejects. It does not keep the process alive.
    */
   get lost(): Promise<LostError | undefined> {
     return (this.#lost ??= this.watch());
   }
 
-  /** Aborted when it is lost, with the {@link LostError} as its reason. */
+  /** A signal that is aborted when the permit is lost, with the {@link LostError} as its reason. */
   get signal(): AbortSignal {
     if (this.#signal === undefined) {
       const controller = new AbortController();
@@ -73,10 +73,10 @@ export abstract class Held implements AsyncDisposable {
   /** Releases it. */
   abstract release(): Promise<void>;
 
-  /** @internal Releases it without a wait for the store. */
+  /** @internal Releases it without waiting for the store. */
   abstract forget(): void;
 
-  /** @internal As `forget`, at the end of a block. Throws the {@link LostError} of one that is known to be lost. */
+  /** @internal Ends a block: as `forget`, but throws the {@link LostError} of a permit that is known to be lost. */
   abstract leave(): void;
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -87,7 +87,7 @@ export abstract class Held implements AsyncDisposable {
 /**
  * Some units of a semaphore, held for a lease that is renewed in the background.
  *
- * One that is garbage is released, with a warning of the process.
+ * If you let it become garbage, it is released, with a warning of the process.
  */
 export class Permit extends Held {
   readonly #native: Native.Permit;
@@ -109,7 +109,7 @@ export class Permit extends Held {
     return this.#native.holder;
   }
 
-  /** The fencing token: greater than that of every earlier grant of this slot. Compare tokens for each slot apart. */
+  /** The fencing token: greater than the token of every earlier grant of this slot. Compare tokens only within a slot. */
   get token(): number {
     return this.#native.token;
   }
@@ -129,20 +129,20 @@ export class Permit extends Held {
     return this.#native.leaseMs;
   }
 
-  /** The time for which it is certainly held without another renewal; 0 if it is not held. */
+  /** How long the permit is certainly held without another renewal; 0 if it is not held. */
   get remainingMs(): number {
     return this.#native.remainingMs;
   }
 
   /**
-   * `held`; `unsure`, if the last renewal failed, so that it will be lost at its deadline unless one succeeds; `lost`;
-   * or `released`, also if it was handed over.
+   * `held`; `unsure` if the last renewal failed, so that the permit will be lost at its deadline unless one succeeds; `lost`;
+   * or `released`, even if it was handed over.
    */
   get status(): 'held' | 'unsure' | 'lost' | 'released' {
     return this.#native.status;
   }
 
-  /** True if it is held now. A permit that is not held never is again. */
+  /** True if the permit is held now. A permit that is no longer held never is again. */
   get isHeld(): boolean {
     return this.status === 'held' || this.status === 'unsure';
   }
@@ -152,38 +152,39 @@ export class Permit extends Held {
     return lossOf(this.#native.call('wait_lost'));
   }
 
-  /** Renews it now. Needed only after `autoRenew(false)`, or to be sure of a full lease. */
+  /** Renews the permit now. You need this only after `autoRenew(false)`, or to be sure of a full lease. */
   renew(): Promise<void> {
     return this.#changed(() => this.#native.call('renew'));
   }
 
-  /** Releases some of its units. Its slot, its token and its lease stay. */
+  /** Releases some units. The permit keeps its slot, its token and its lease. */
   releasePart(units: number): Promise<void> {
     return this.#changed(() => this.#native.call('release_part', number({ units })));
   }
 
   /**
-   * Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `atLeast`. The last
-   * correction counts, with the release: what it is less is free at once; if it is more, the line waits until it has cooled.
+   * Corrects the units that the grant of a permit with `atLeast` counts for, once the work has shown what it cost. The
+   * store learns of the last correction with the release: if you count fewer units, the others are free at once; if
+   * you count more, the line waits until they have cooled.
    */
   count(units: number): void {
     translated(() => this.#native.count(number({ units })));
   }
 
-  /** Gives it another lease, 100 ms to 1 day, from now on, and renews it. */
+  /** Gives the permit another lease, 100 ms to 1 day, from now on, and renews it. */
   setLease(lease: number): Promise<void> {
     return this.#changed(() => this.#native.call('set_lease', number({ lease })));
   }
 
-  /** Renews it in the background from now on, or leaves that to `renew`. */
+  /** Renews the permit in the background from now on, or leaves that to `renew`. */
   autoRenew(renew: boolean): void {
     translated(() => this.#native.autoRenew(argument('a boolean', { renew })));
   }
 
   /**
-   * Releases it: the next in line is granted in the same moment. Without effect if it was released before.
+   * Releases the permit: the next in line is granted in the same moment. Has no effect if it was released before.
    *
-   * Rejected with a {@link LostError} if it was lost before, so that another holder may have used the resource
+   * Rejects with a {@link LostError} if the permit was lost before, so that another holder may have used the resource
    * meanwhile, and with a `StoreError` if the store could not be reached until the end of the lease.
    */
   override release(): Promise<void> {
@@ -204,8 +205,8 @@ export class Permit extends Held {
   }
 
   /**
-   * Ends it here without a release, and returns a handle: a text from which another process makes the permit again,
-   * by `Client.adopt`. A handle is a secret.
+   * Ends the permit here without a release, and returns a handle: a text from which another process makes the permit
+   * again, by `Client.adopt`. Treat a handle as a secret.
    */
   async handOver(): Promise<string> {
     garbage.unregister(this);
@@ -249,7 +250,7 @@ export class PermitSet extends Held {
     return firstOf(this.permits.map((permit) => permit.lost));
   }
 
-  /** Releases all of them. Rejected as `Permit.release`, with the error of the first one that has one. */
+  /** Releases all of them. Rejects as `Permit.release` does, with the first error of the permits. */
   override async release(): Promise<void> {
     const released = await Promise.allSettled(this.permits.map((permit) => permit.release()));
     for (const outcome of released) {

@@ -11,7 +11,7 @@ import { shown } from './shown.js';
 import { observed } from './telemetry.js';
 import { result } from './waiting.js';
 
-/** Options of an acquisition. Times are milliseconds. One that is absent has its default. */
+/** Options of an acquisition. Times are in milliseconds. An option that is absent has its default. */
 export interface AcquireOptions {
   /** The number of units: at least 1, at most the limit. 1 unless set. */
   weight?: number | undefined;
@@ -74,7 +74,7 @@ export interface AcquireOptions {
    * use a timeout above 0, or no timeout.
    */
   supersede?: string | undefined;
-  /** Ends the wait: the request leaves the line, and the promise is rejected with the reason of the signal. */
+  /** Ends the wait: the request leaves the line, and the promise rejects with the reason of the signal. */
   signal?: AbortSignal | undefined;
 }
 
@@ -111,7 +111,7 @@ export class Semaphore {
     return this.#acquired(options);
   }
 
-  /** A permit, or `null` if too few units are free now, or a pause stops all. Other errors are those of `acquire`. */
+  /** Returns a permit, or `null` if too few units are free now or a pause stops all. Otherwise fails as `acquire`. */
   async tryAcquire(options: Omit<AcquireOptions, 'timeout'> = {}): Promise<Permit | null> {
     const { timeout } = request<AcquireOptions>(options);
     if (timeout !== undefined && timeout !== null) {
@@ -128,9 +128,9 @@ export class Semaphore {
   }
 
   /**
-   * Runs `work` with a permit, which is released at its end. That does not wait for the store: the release is sent, and
-   * the next in line is granted as soon as it arrives. Rejected with the error of `work`; otherwise with the `LostError` of
-   * a permit that is known to be lost. `Permit.release` waits, and tells what the store has replied.
+   * Runs `work` with a permit, and releases the permit when `work` ends. That does not wait for the store: the release
+   * is sent, and the next in line is granted as soon as it arrives. Rejects with the error of `work`, or else with a
+   * `LostError` if the permit is known to be lost. `Permit.release` waits, and tells what the store has replied.
    */
   async run<T>(work: (permit: Permit) => T, options: AcquireOptions = {}): Promise<Awaited<T>> {
     argument('a function', { work });
@@ -139,7 +139,7 @@ export class Semaphore {
     try {
       value = await work(permit);
     } catch (error) {
-      // Not replaced by a loss.
+      // The caller gets this error, even if the permit was lost.
       permit.forget();
       throw error;
     }
@@ -155,7 +155,7 @@ export class Semaphore {
     return new Permit(permit, this.#client);
   }
 
-  /** Stores the limit now, as the first acquisition does; the limit that then applies. */
+  /** Stores the limit now, as the first acquisition would. Returns the limit that then applies. */
   declare(): Promise<number> {
     return this.#call(() => this.#native.call('declare'));
   }
@@ -164,7 +164,7 @@ export class Semaphore {
    * Sets the limit and pins it: from now on declarations of programs are ignored, until `unpin`. Returns the limit's
    * new version.
    *
-   * With a version, only if the limit is still at that version.
+   * If you give a version, the limit is set only if it is still at that version.
    */
   async setLimit(limit: number, options: { ifVersion?: number | undefined } = {}): Promise<number> {
     return (await this.#change('set_limit', { limit }, options)).limitVersion;
@@ -190,7 +190,7 @@ export class Semaphore {
    * Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters wait.
    * It stays so until `resume`.
    *
-   * With a time it ends by itself. Of two pauses the one that ends later counts.
+   * If you give a time, the pause ends by itself. If pauses overlap, the one that ends last counts.
    */
   async pause(time?: number | null, reason = ''): Promise<void> {
     await this.#change('pause', { time, reason });
@@ -247,7 +247,7 @@ export class Semaphore {
     return (await this.#change('delete')).found;
   }
 
-  /** Deletes it even though its data cannot be read. */
+  /** Deletes the semaphore even if its data cannot be read. */
   async deleteUnreadable(): Promise<boolean> {
     return (await this.#change('delete', { unreadable: true })).found;
   }

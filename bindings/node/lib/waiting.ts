@@ -1,7 +1,7 @@
 // Waiting for the calls of the native half: the event loop polls them when a waker has called the mailbox.
 //
-// A call that an `AbortSignal` ends is dropped, which withdraws the request. The process stays alive while
-// calls are waited for, except those that run in the background.
+// If an `AbortSignal` ends a call, the call is dropped, which withdraws the request. The process stays alive
+// while somebody waits for a call, unless the call runs in the background.
 
 import { setMaxListeners } from 'node:events';
 import * as timers from 'node:timers';
@@ -10,7 +10,8 @@ import { translated } from './errors.js';
 import { native } from './library.js';
 import type * as Native from './native.js';
 
-// Taken when the package is loaded: a test of a program that replaces the timers later does not stop it.
+// Keep the timers as they are when the package is loaded: a test that replaces them later does not stop this
+// package.
 const { setImmediate, setInterval } = timers;
 
 interface Pending {
@@ -25,7 +26,7 @@ const mailbox = new native.Mailbox(deliver);
 let lastKey = 0;
 let foreground = 0;
 
-// Node exits when nothing refers to the event loop. This timer does while a call is waited for.
+// Node exits when nothing refers to the event loop. This timer refers to it while somebody waits for a call.
 const alive = setInterval(() => {}, 2 ** 31 - 1);
 alive.unref();
 
@@ -40,7 +41,8 @@ interface Waiting {
 /** Waits for the call. */
 export async function result<T>(call: Native.Call, waiting: Waiting = {}): Promise<T> {
   await ended(call, waiting);
-  // Not where the event loop polls it: so the stack of an error has the functions that wait.
+  // Take the result here and not where the event loop polls: so the stack of an error has the functions that
+  // wait.
   return translated(() => call.take()) as T;
 }
 
@@ -71,12 +73,12 @@ function ended(call: Native.Call, { signal, background = false }: Waiting): Prom
   });
 }
 
-/** Many requests may wait with one signal: Node would warn of a leak. */
+/** Lets many requests wait with one signal: otherwise Node would warn of a leak. */
 export function allowListeners(signal: AbortSignal): void {
   try {
     setMaxListeners(0, signal);
   } catch {
-    // It is no EventTarget of Node, so Node does not count its listeners.
+    // The signal is not an EventTarget of Node, so Node does not count its listeners.
   }
 }
 

@@ -1,5 +1,5 @@
 // The tests of requests and of errors in Vitest, whose pool `vmThreads` has a realm for each file, and the
-// one that a page shows.
+// test that a page shows.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 

@@ -1,7 +1,7 @@
 //! [`Failure`] as an error of JavaScript.
 //!
-//! A JavaScript program distinguishes reasons by `code`, and kinds of reasons by class. A failure crosses as
-//! JSON in the message of an error, of which `lib/errors.ts` makes the class.
+//! A JavaScript program tells reasons apart by `code`, and kinds of reasons by class. A failure crosses over
+//! as JSON in the message of an error, from which `lib/errors.ts` makes an error of the right class.
 
 use napi::Status;
 use permits_bindings::{Attribute, Kind, camel_case};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use permits_bindings::Failure;
 
-/// The class of `lib/errors.ts`.
+/// The class in `lib/errors.ts`.
 fn class(failure: &Failure) -> &'static str {
     match failure.kind {
         Kind::NotNow => "NotNowError",

@@ -1,7 +1,7 @@
 //! [`Mailbox`]: the calls that an event loop has to poll.
 //!
-//! The signal is a threadsafe function, which the event loop runs. It is weak: it keeps no process alive, and
-//! is without effect once the environment of the event loop has ended.
+//! The signal is a threadsafe function, which the event loop runs. It is weak: it does not keep the process
+//! alive, and has no effect once the environment of the event loop has ended.
 
 use napi::Status;
 use napi::bindgen_prelude::{Function, Result};
@@ -17,7 +17,7 @@ pub(crate) struct Deliver(ThreadsafeFunction<(), (), (), Status, false, true>);
 
 impl Signal for Deliver {
     fn signal(&self) {
-        // Fails if the environment has ended: then no call is polled again.
+        // The call fails if the environment has ended, and then no call is polled again anyway.
         let _ = self.0.call((), ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
@@ -34,7 +34,7 @@ impl Mailbox {
     /// Takes the keys of the calls that have to be polled.
     #[napi]
     pub fn take(&self) -> Vec<u32> {
-        // `Call::poll` has a key of 32 bits.
+        // The keys come from `Call::poll`, where they have 32 bits.
         self.0.take().into_iter().map(|key| key as u32).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an
 //! operation in progress, which the thread of the event loop polls, takes out and drops.
 //!
-//! A permit that is garbage is released, since its finalizer drops it.
+//! If a permit becomes garbage, its finalizer drops it, which releases it.
 
 use napi::bindgen_prelude::{ClassInstance, Env, Result, ToNapiValue, Unknown};
 use napi_derive::napi;
@@ -35,15 +35,15 @@ fn unknown<'env>(value: Value, env: &'env Env) -> Result<Unknown<'env>> {
 
 #[napi]
 impl Call {
-    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
-    /// true if it has ended, false if it waits, and null if it is to be polled as soon as the tasks that
-    /// are ready have run.
+    /// Polls the operation for the event loop of `mailbox`, which notes `key` when it has to be polled again.
+    /// Returns true if it has ended, and false if it waits. Null means: poll it again as soon as the tasks
+    /// that are ready have run.
     #[napi]
     pub fn poll(&self, mailbox: &Mailbox, key: u32) -> Option<bool> {
         mailbox.0.poll(&self.0, key.into())
     }
 
-    /// Begins it, without a wait.
+    /// Begins the operation, without waiting for it.
     #[napi]
     pub fn start(&self) {
         self.0.start();
@@ -61,7 +61,7 @@ impl Call {
         unknown(self.0.take().map_err(thrown)?, env)
     }
 
-    /// Cancels it. Without effect once it has ended.
+    /// Cancels the operation. Has no effect once it has ended.
     #[napi]
     pub fn cancel(&self) {
         self.0.cancel();
@@ -79,13 +79,13 @@ pub(crate) fn connect(url: String, settings: String, program: String) -> Result<
     call(Language::JavaScript.connect(url, &settings, program))
 }
 
-/// Diagnoses a store: JSON.
+/// Diagnoses a store. The result is JSON.
 #[napi]
 pub(crate) fn diagnose(url: String, settings: String) -> Result<Call> {
     call(Language::JavaScript.diagnose(url, &settings))
 }
 
-/// The events of the library since the last call: JSON.
+/// The events of the library since the last call, as JSON.
 #[napi]
 pub(crate) fn events() -> Call {
     Call(permits_bindings::events())
@@ -108,8 +108,8 @@ impl Client {
         self.inner.semaphore(&name, &limit, &options).map(Semaphore).map_err(thrown)
     }
 
-    /// Permits of several semaphores, all or none, each with the options at its index, and with those for
-    /// all. All options are JSON.
+    /// Acquires permits of several semaphores, all or none. Each has the options at its index, and the
+    /// options for all. All options are JSON.
     #[napi]
     pub fn acquire_all(
         &self,
@@ -121,7 +121,7 @@ impl Client {
         call(self.inner.acquire_all(requests, common.as_deref()))
     }
 
-    /// An operation of the session, or about the permit of a handle.
+    /// Runs an operation of the session, or on the permit of a handle.
     #[napi]
     pub fn call(&self, operation: String, handle: Option<String>) -> Result<Call> {
         call(self.inner.call(&operation, &handle.unwrap_or_default()))
@@ -140,7 +140,7 @@ impl Semaphore {
         call(self.0.acquire(options.as_deref()).map(|(call, _)| call))
     }
 
-    /// An operation, whose argument is JSON.
+    /// Runs an operation, whose argument is JSON.
     #[napi]
     pub fn call(&self, operation: String, argument: Option<String>) -> Result<Call> {
         call(self.0.call(&operation, &argument.unwrap_or_default()))
@@ -165,7 +165,7 @@ impl Permit {
 
     #[napi(getter)]
     pub fn token(&self) -> i64 {
-        // Microseconds since 1970: below 2^53 until the year 2255.
+        // The token is in microseconds since 1970, which stays below 2^53 until the year 2255.
         self.0.token as i64
     }
 
@@ -194,7 +194,7 @@ impl Permit {
         self.0.status()
     }
 
-    /// An operation, with a number of units or milliseconds in JSON. The loss for which it waits is JSON.
+    /// Runs an operation. Its number of units or milliseconds is JSON, and so is the loss that it waits for.
     #[napi]
     pub fn call(&self, operation: String, number: Option<String>) -> Result<Call> {
         call(self.0.call(Language::JavaScript, &operation, &number.unwrap_or_default()))
@@ -210,13 +210,13 @@ impl Permit {
         self.0.auto_renew(renew);
     }
 
-    /// Releases it without a wait for the confirmation.
+    /// Releases the permit, without waiting for the confirmation.
     #[napi]
     pub fn forget(&self) {
         self.0.forget();
     }
 
-    /// The end of a block: as `forget`. Throws the loss, if it is known to be lost.
+    /// Ends a block: as `forget`, but throws the loss if the permit is known to be lost.
     #[napi]
     pub fn leave(&self) -> Result<()> {
         self.0.leave().map_err(thrown)

@@ -1,6 +1,7 @@
-// Makes a module of each TypeScript block of the documents, in the directory of the second argument. Its
-// info words say how it is run (CONTRIBUTING.md, "Blocks of code"): one with `copies=` becomes a function
-// of a client and of the functions that the words name, and one with `run=FILE` is named after this file.
+// Makes a module from each TypeScript block of the documents, in the directory of the second argument. The
+// info words of a block say how it is run (CONTRIBUTING.md, "Blocks of code"). A block with `copies=` becomes
+// a function of a client and of the functions that the words name. A block with `run=FILE` is named after
+// that file.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 

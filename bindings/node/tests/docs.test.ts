@@ -83,7 +83,7 @@ test('the middleware admits as many requests as the limit', { timeout: LIMIT }, 
   assert.deepEqual([refused.status, refused.headers.get('Retry-After')], [429, '1']);
   assert.equal(await refused.text(), 'not now');
 
-  // Browsers go away: one that is served, and one that waits.
+  // Two browsers go away: the one is being served, and the other waits.
   gone.abort();
   impatient.abort();
   assert.deepEqual(await Promise.all(ended), ['gone', 'gone']);
@@ -118,7 +118,7 @@ test('the middleware tells failures of the store from other errors', { timeout: 
   assert.match(failures[0]!.message, /timeout is a time of at least 0 ms, not -1/);
 });
 
-/** Counts calls, and those that overlap. A heavy job is 5 units. The first call is refused. */
+/** Counts calls, and how many of them overlap. A heavy job is 5 units. The first call is refused. */
 class Calls {
   readonly runs: Record<string, number> = {};
   readonly most: Record<string, number> = {};
@@ -142,7 +142,7 @@ class Calls {
 interface Copies {
   heading: string;
   copies: number;
-  /** By name: how often it runs, and its units at once at most. */
+  /** How often each function runs, and how many units it may have at once. */
   functions: Record<string, [runs: number, most: number]>;
   block: (client: Client, scope: object) => Promise<void>;
 }

@@ -155,7 +155,7 @@ test('numbers and texts are checked as at every door', async () => {
   ] as [() => unknown, string][]) {
     await assert.rejects(async () => await call(), { name: 'InvalidInputError', code: 'INVALID_INPUT', message });
   }
-  // Half of a surrogate pair, as of a text that was cut.
+  // A text that was cut may end with half of a surrogate pair.
   const label = 'a👍'.slice(0, 2);
   const cut = await semaphore.acquire({ label });
   assert.ok((await semaphore.inspect()).holders.some((holder: { label: string }) => holder.label === 'a\uFFFD'));

@@ -20,7 +20,7 @@ const TEXT = `
       controller.abort();
       await waiting;
       await permit.release();
-      // V8 does not count what is native, so it would collect garbage seldom.
+      // V8 does not count native memory, so by itself it would seldom collect garbage.
       if (cycle % 250 === 0) { gc(); await pause(); }
     }
   }

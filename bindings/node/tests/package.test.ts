@@ -35,7 +35,7 @@ test('a package without a library for this platform says which it has and how to
   writeFileSync(join(copy, 'permits.beos-ppc.node'), '');
   assert.throws(load, new RegExp(`no library for ${platform}, only for beos-ppc: .*npm run build`));
 
-  // Such as that of another libc.
+  // The library of another libc, for example.
   writeFileSync(join(copy, `permits.${platform}.node`), '');
   assert.throws(load, new RegExp(`library for ${platform} cannot be loaded: .*Install the package again.*npm run build`));
 });
@@ -53,7 +53,7 @@ test('a package that was bundled says so', (context) => {
     return true;
   };
   assert.throws(load, bundled);
-  // A bundle that is part of another package.
+  // The bundle is part of another package.
   writeFileSync(join(application, 'out/package.json'), '{ "name": "application" }');
   assert.throws(load, bundled);
 });
@@ -69,7 +69,8 @@ test('a directory that cannot be listed does not hide the cause', (context) => {
   const copy = mkdtempSync(join(tmpdir(), 'permits-node-'));
   context.after(() => rmSync(copy, { recursive: true }));
   cpSync(join(PACKAGE, 'dist/lib'), join(copy, 'dist/lib'), { recursive: true });
-  // Neither can be read: the manifest, a directory here, counts as one of this package.
+  // Neither file can be read. A manifest that cannot be read (here it is a directory) counts as this
+  // package's.
   mkdirSync(join(copy, 'package.json'));
   const fs = require('node:fs') as typeof import('node:fs');
   const { readdirSync } = fs;

@@ -88,7 +88,7 @@ test('a block ends while the server is away', { timeout: LIMIT }, async () => {
   const semaphore = client.semaphore('s', 3_000);
   const permits = await Promise.all(Array.from({ length: 2_999 }, () => semaphore.acquire()));
   await semaphore.run(() => server.signal('SIGSTOP'));
-  // Each would have waited here. What the socket does not take is sent later.
+  // Each end of a block would have waited here. What the socket does not take is sent later.
   for (const permit of permits) {
     await permit[Symbol.asyncDispose]();
   }
@@ -116,7 +116,7 @@ test('Ctrl-C ends a program that waits', { timeout: LIMIT }, async () => {
   await waiters(semaphore, 1);
   other.kill('SIGINT');
   assert.equal(await other.end(), 'SIGINT');
-  // Its request leaves the line when its lease ends.
+  // The request of the process leaves the line when its lease ends.
   await waiters(semaphore, 0);
 });
 

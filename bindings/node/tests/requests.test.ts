@@ -39,7 +39,7 @@ after(async () => {
   await server.stop();
 });
 
-/** What the table shows of an acquisition, as the server got it. */
+/** Acquires, and returns what the server got, in the form of the table. */
 async function arrived(semaphore: Semaphore, options: AcquireOptions): Promise<string> {
   const monitor = createConnection(server.port, '127.0.0.1', () => monitor.write('MONITOR\r\n'));
   for await (const line of createInterface(monitor)) {

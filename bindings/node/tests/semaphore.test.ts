@@ -34,7 +34,7 @@ for (const [store, url] of Object.entries(STORES)) {
       client = await connect(url(), { recovery: 'off', prefix: randomUUID() });
       semaphore = client.semaphore('s', 2);
     });
-    // Nothing is left of any test.
+    // No test leaves anything behind.
     afterEach(async () => {
       await until(() => isIdle(semaphore));
       await client.close();
@@ -166,7 +166,7 @@ for (const [store, url] of Object.entries(STORES)) {
           context.mock.method(replaced as typeof timers, name, () => ({ ref() {}, unref() {} }) as never);
         }
       }
-      // The second one is polled again in a later turn, so that both travel together.
+      // The second call is polled again in a later turn, so that both travel together.
       const permits = await Promise.all([semaphore.acquire(), semaphore.acquire()]);
       await Promise.all(permits.map((permit) => permit.release()));
       context.mock.restoreAll();
@@ -250,7 +250,7 @@ for (const [store, url] of Object.entries(STORES)) {
             return true;
           });
         }
-        // The shortest timeout counts, and one that is absent is none.
+        // The shortest timeout counts, and an absent timeout does not.
         for (const [own, common] of [[undefined, 10], [LIMIT, 10], [10, LIMIT], [10, undefined]]) {
           const requests = [[other, { weight: 2, timeout: own }]] as const;
           await assert.rejects(client.acquireAll(requests, { timeout: common }), { code: 'TIMED_OUT' });

@@ -1,4 +1,4 @@
-// Signals of every kind end a wait: those of Node, and those that a DOM or a package brings along.
+// Signals of every kind end a wait: Node's own, and signals that a DOM or a package brings along.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

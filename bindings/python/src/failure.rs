@@ -1,13 +1,13 @@
 //! [`Failure`] as an exception of Python.
 //!
-//! The exceptions are classes of `permits.errors`, one for each code, because a Python program distinguishes
-//! reasons by class.
+//! The exceptions are classes of `permits.errors`, one for each code, because a Python program tells reasons
+//! apart by class.
 
 use permits_bindings::{Attribute, Failure, Kind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The class of a failure: that of its code, unless Python has a word of its own.
+/// The class of a failure: the class of its code, unless Python has a word of its own.
 fn class(failure: &Failure) -> String {
     match failure.code {
         "OTHER" if failure.kind == Kind::Store => "StoreError".into(),
@@ -37,13 +37,14 @@ fn made(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     class.call((in_python(failure.message),), Some(&attributes))
 }
 
-/// The object of an inspection.
+/// Makes the object of an inspection.
 fn inspection<'py>(json: &str, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
     let class = py.import("permits._inspection")?.getattr("Inspection")?;
     py.import("permits._types")?.getattr("made")?.call1((class, json))
 }
 
-/// A message with the value that was refused as Python writes it: messages end with it as JSON has it.
+/// Messages end with the refused value as JSON writes it. Returns the message with the value as Python writes
+/// it.
 fn in_python(message: String) -> String {
     for (json, python) in [("true", "True"), ("false", "False"), ("null", "None")] {
         if let Some(rest) = message.strip_suffix(json).filter(|rest| rest.ends_with(", not ")) {
@@ -53,7 +54,7 @@ fn in_python(message: String) -> String {
     message
 }
 
-/// A failure that is raised.
+/// A failure to raise.
 pub(crate) struct Raised(pub(crate) Failure);
 
 impl From<Failure> for Raised {
@@ -65,14 +66,14 @@ impl From<Failure> for Raised {
 impl From<Raised> for PyErr {
     fn from(Raised(failure): Raised) -> Self {
         Python::attach(|py| match made(failure, py) {
-            // By the type, because an exception that is raised as it is gets no `__context__`.
+            // Raise by the type: an exception object that is raised as it is gets no `__context__`.
             Ok(exception) => PyErr::from_type(exception.get_type(), exception.unbind()),
             Err(error) => error,
         })
     }
 }
 
-/// A failure as an exception that is returned.
+/// Makes an exception to return, not to raise.
 pub(crate) fn exception(failure: Option<Failure>, py: Python<'_>) -> Option<Py<PyAny>> {
     let made =
         |failure| made(failure, py).map_or_else(|error| error.into_value(py).into_any(), Bound::unbind);

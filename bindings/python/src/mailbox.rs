@@ -1,7 +1,7 @@
 //! [`Mailbox`]: the calls that an event loop, or a thread, has to poll.
 //!
 //! A waker must not wait for the interpreter's lock, which the program may keep for longer than a lease. So
-//! it makes a socket readable, which an event loop watches, and ends the wait of a thread.
+//! it only makes a socket readable, which an event loop or a thread watches.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 #[pyclass(frozen, module = "permits._permits")]
 pub(crate) struct Mailbox(pub(crate) permits_bindings::Mailbox<Sockets>);
 
-/// The signal of a mailbox: for event loops, and for a thread.
+/// The signals of a mailbox: one for event loops, and one for a thread.
 pub(crate) struct Sockets {
     readable: UnixStream,
     signal: UnixStream,
@@ -37,7 +37,7 @@ impl Sockets {
 
 impl Signal for Sockets {
     fn signal(&self) {
-        // A full socket is readable already.
+        // If the socket is full, it is already readable.
         let _ = (&self.signal).write(&[0]);
         self.lock().is_signalled = true;
         self.changed.notify_all();
@@ -68,7 +68,8 @@ impl Mailbox {
     /// Takes the keys of the calls that have to be polled.
     fn take(&self) -> Vec<u64> {
         let mut bytes = [0; 64];
-        // The bytes go first: a key that is noted after this is taken below, or has a byte of its own.
+        // Read the bytes first: then a key that is noted later is either taken below, or has a byte of its
+        // own.
         while matches!((&self.0.signal().readable).read(&mut bytes), Ok(read) if read == bytes.len()) {}
         self.0.take()
     }

@@ -1,7 +1,7 @@
 //! The classes of the native half. The methods of clients, semaphores and permits make a [`Call`]: an
 //! operation in progress, which a thread blocks on or an event loop polls.
 //!
-//! No thread waits for the interpreter's lock while it holds the lock of a call.
+//! Invariant: a thread that holds the lock of a call never waits for the interpreter's lock.
 
 use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
@@ -16,16 +16,16 @@ use crate::mailbox::Mailbox;
 
 type Result<T> = std::result::Result<T, Raised>;
 
-/// The pause between two checks for signals, on the thread that handles them.
+/// How long the thread that handles signals waits before it looks for them again.
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The thread that ends the process, once it has begun to.
+/// The thread that ends the process, once that has begun.
 static EXIT: OnceLock<ThreadId> = OnceLock::new();
 
-/// Notes that the calling thread ends the process. From now on no call returns on another thread.
+/// Notes that the calling thread ends the process. From now on calls on other threads never return.
 ///
-/// Only daemon threads are left then. Their calls end because the clients are closed, and an error would be
-/// printed for each.
+/// Only daemon threads are left then. Their calls would end with an error, because the clients are closed,
+/// and each error would be printed.
 #[pyfunction]
 pub(crate) fn exit_begins() {
     let _ = EXIT.set(thread::current().id());
@@ -53,9 +53,9 @@ fn object(value: Value, py: Python<'_>) -> PyResult<Py<PyAny>> {
 
 #[pymethods]
 impl Call {
-    /// Blocks without the interpreter's lock until it has ended, and returns the result. With `signals`, a
-    /// signal's handler runs meanwhile, and cancels the call if it raises an exception. After `timeout`
-    /// seconds the call is cancelled and the result is `None`.
+    /// Blocks until the operation has ended, without the interpreter's lock, and returns the result. If
+    /// `signals` is true, handlers of signals run meanwhile, and an exception of a handler cancels the call.
+    /// After `timeout` seconds the call is cancelled, and the result is `None`.
     #[pyo3(signature = (signals, timeout=None))]
     fn wait(&self, py: Python<'_>, signals: bool, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
@@ -87,34 +87,34 @@ impl Call {
         }
     }
 
-    /// Polls it for the event loop of `mailbox`, which notes `key` when it is to be polled again. Returns
-    /// true if it has ended, false if it waits, and `None` if it is to be polled as soon as the tasks that
-    /// are ready have run.
+    /// Polls the operation for the event loop of `mailbox`, which notes `key` when it has to be polled again.
+    /// Returns true if it has ended, and false if it waits. `None` means: poll it again as soon as the tasks
+    /// that are ready have run.
     fn poll(&self, mailbox: &Mailbox, key: u64) -> Option<bool> {
         mailbox.0.poll(&self.0, key)
     }
 
-    /// Begins it, without a wait.
+    /// Begins the operation, without waiting for it.
     fn start(&self) {
         self.0.start();
     }
 
-    /// Takes the result. A call that has none is cancelled.
+    /// Takes the result. If there is none yet, the call is cancelled.
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         object(self.0.take().map_err(Raised)?, py)
     }
 
-    /// Cancels it, from any thread. Without effect once it has ended.
+    /// Cancels the operation, from any thread. Has no effect once it has ended.
     fn cancel(&self) {
         self.0.cancel();
     }
 
-    /// The position in line, while it waits.
+    /// The position of the request, while it waits in line.
     fn position(&self) -> Option<u64> {
         self.0.position()
     }
 
-    /// The semaphore in whose line it waits, while it does.
+    /// The semaphore in whose line the request waits, while it does.
     fn semaphore(&self) -> Option<String> {
         self.0.semaphore()
     }
@@ -127,13 +127,13 @@ pub(crate) fn connect(url: String, settings: &str, program: String) -> Result<Ca
     Ok(Call(Language::Python.connect(url, settings, program)?))
 }
 
-/// Diagnoses a store: JSON.
+/// Diagnoses a store. The result is JSON.
 #[pyfunction]
 pub(crate) fn diagnose(url: String, settings: &str) -> Result<Call> {
     Ok(Call(Language::Python.diagnose(url, settings)?))
 }
 
-/// The events of the library since the last call: JSON.
+/// The events of the library since the last call, as JSON.
 #[pyfunction]
 pub(crate) fn events() -> Call {
     Call(permits_bindings::events())
@@ -155,7 +155,7 @@ impl Client {
         Ok(Semaphore(self.0.semaphore(name, limit, options)?))
     }
 
-    /// Permits of several semaphores, all or none. All options are JSON.
+    /// Acquires permits of several semaphores, all or none. All options are JSON.
     fn acquire_all(
         &self,
         requests: Vec<(Py<Semaphore>, Option<String>)>,
@@ -177,13 +177,13 @@ pub(crate) struct Semaphore(permits_bindings::Semaphore);
 
 #[pymethods]
 impl Semaphore {
-    /// An acquisition, and its holder.
+    /// Acquires a permit. Returns the call and the holder.
     fn acquire(&self, options: Option<&str>) -> Result<(Call, String)> {
         let (call, holder) = self.0.acquire(options)?;
         Ok((Call(call), holder))
     }
 
-    /// An operation, whose argument is JSON.
+    /// Runs an operation, whose argument is JSON.
     #[pyo3(signature = (operation, argument=""))]
     fn call(&self, operation: &str, argument: &str) -> Result<Call> {
         Ok(Call(self.0.call(operation, argument)?))
@@ -238,12 +238,12 @@ impl Permit {
         exception(self.0.lost(), py)
     }
 
-    /// Raises an exception unless it is held.
+    /// Raises an exception unless the permit is held.
     fn check(&self) -> Result<()> {
         Ok(self.0.check()?)
     }
 
-    /// An operation, with a number of units or seconds in JSON.
+    /// Runs an operation. Its number of units or seconds is JSON.
     #[pyo3(signature = (operation, number=""))]
     fn call(&self, operation: &str, number: &str) -> Result<Call> {
         Ok(Call(self.0.call(Language::Python, operation, number)?))

@@ -15,7 +15,7 @@ pytest_plugins = ["pytester"]
 
 
 def pytest_configure() -> None:
-    # What is started in the background may ignore it, and what it starts does, too.
+    # A process that was started in the background may ignore SIGINT, and so do the processes that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

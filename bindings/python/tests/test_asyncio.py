@@ -92,7 +92,7 @@ def test_a_cancelled_task_leaves_the_line(url: str, name: str) -> None:
 
 
 def test_a_task_that_is_cancelled_at_any_step_leaves_nothing(url: str, name: str) -> None:
-    """Steps of the event loop between the request and the cancellation, from none to more than a cycle takes."""
+    """The event loop makes some steps between the request and the cancellation: from zero to more than a cycle takes."""
 
     async def main() -> None:
         async with connected(url) as client:
@@ -282,13 +282,13 @@ def test_a_wait_that_blocks_its_event_loop_is_warned_of(url: str, name: str) -> 
             waits("semaphore.acquire()", work)
             waits("client.acquire_all(...)", lambda: client.acquire_all([semaphore]).wait().release())
 
-            # A warning that is an error, as in these tests, acquires nothing, and is not followed by another.
+            # In these tests warnings are errors. Then nothing is acquired, and no second warning follows.
             with pytest.raises(RuntimeWarning, match="asyncio.to_thread"):
                 block()
             gc.collect()
             assert is_idle(semaphore)
 
-            # A try does not wait, and a thread has no event loop.
+            # With a timeout of 0 there is no wait, and a thread has no event loop: so there is no warning.
             semaphore.acquire(timeout=0).wait().release()
             semaphore.acquire(timeout=timedelta()).wait().release()
             client.acquire_all([(semaphore, {"timeout": 0})]).wait().release()

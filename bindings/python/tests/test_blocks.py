@@ -18,7 +18,7 @@ client = permits.connect(sys.argv[1], recovery="off", lease=600)
 semaphore = client.semaphore(sys.argv[2], 1)
 """
 
-# Programs that end right after a block. With a lease of 10 minutes, nothing is free because a lease has ended.
+# Programs that end right after a block. The leases are 10 minutes long, so only a release frees a unit.
 ENDS = {
     "the program": "with semaphore.acquire(): pass",
     "an exception": "with semaphore.acquire(): sys.exit(3)",
@@ -69,7 +69,7 @@ def test_a_block_ends_while_the_server_is_away(tmp_path: Path, name: str) -> Non
             for _ in range(many):
                 stack.enter_context(semaphore.acquire())
             server.process.send_signal(signal.SIGSTOP)
-        # It would have waited here. What the socket does not take is sent later.
+        # The end of the block would have waited here. What the socket does not take is sent later.
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGCONT)
         until(lambda: is_idle(semaphore))
@@ -93,7 +93,7 @@ def test_the_next_request_of_a_task_follows_its_release(client: permits.Client, 
     for _ in range(100):
         with semaphore.acquire():
             pass
-        # Without a wait: the permit of the block is free.
+        # The permit of the block is free, so there is no need to wait.
         with semaphore.acquire(timeout=0):
             pass
 

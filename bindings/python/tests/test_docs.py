@@ -37,7 +37,7 @@ ALONE = {block.page: [of.text for of in BLOCKS if of.page == block.page and not 
 def test_the_blocks_without_words_run(page: str, server: Server) -> None:
     client = permits.connect(server.url, recovery="off")
     for block in ALONE[page]:
-        # The programs around a block: it has a client, and a semaphore without a pinned limit.
+        # A block may use what its page has made before: a client, and a semaphore without a pinned limit.
         exports = client.semaphore("exports", 4)
         _run(block, server, {"client": client, "exports": exports})
         assert is_idle(exports), block
@@ -48,7 +48,7 @@ JOBS = [101] * 8 + [1] * 4
 
 
 class _Calls:
-    """Functions that count their calls, and those that overlap. A heavy job is 5 units. The first call is refused."""
+    """Functions that count their calls, and how many of them overlap. A heavy job is 5 units. The first call is refused."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ COPIES = [block for block in BLOCKS if block.words.startswith("copies=")]
 @pytest.mark.parametrize("block", COPIES, ids=lambda block: block.heading)
 def test_copies_of_a_block_call_their_functions_as_often_as_its_words_say(block: Block, server: Server) -> None:
     copies, *words = block.words.split()
-    # By name: how often it runs, and its units at once at most.
+    # How often each function runs, and how many units it may have at once.
     functions = {name: [int(number) for number in numbers.split("/")] for name, numbers in (word.split("=") for word in words)}
     calls, jobs, prefix = _Calls(), iter(JOBS), uuid.uuid4().hex
     scope: dict[str, Any] = {name: calls.named(name) for name in functions}

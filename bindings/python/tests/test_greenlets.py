@@ -10,7 +10,7 @@ from support import Program, Server, is_idle
 
 PATCHED = {
     "gevent": "import gevent as greenlets, gevent.monkey\ngevent.monkey.patch_all()\n",
-    # It warns of its own age.
+    # eventlet warns that it is no longer developed.
     "eventlet": "import warnings\nwarnings.simplefilter('ignore')\nimport eventlet as greenlets\ngreenlets.monkey_patch()\n",
 }
 

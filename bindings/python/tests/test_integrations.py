@@ -77,7 +77,7 @@ class Site:
         (directory / "work.py").write_text(WORK)
         (directory / "log").touch()
         self.client = permits.connect(self.url)
-        # With the limit that the page declares.
+        # The limit is the one that the page declares.
         self.exports = self.client.semaphore("exports")
 
     def start(self, *words: str, days: str = "") -> subprocess.Popen[str]:
@@ -174,12 +174,12 @@ def test_celery_keeps_both_limits_over_its_workers(site: Site) -> None:
         options = ["--loglevel", "WARNING", "--concurrency", "3", "--without-gossip", "--without-mingle"]
         site.start("-m", "celery", "--app", "tasks", "worker", "--hostname", worker, *options)
     sender = site.start("-c", "import sys, tasks\nfor day in sys.stdin: tasks.export.delay(day.strip())")
-    # Its permit is lost at first, and then it is retried.
+    # The task loses its permit at first, and then it is retried.
     _send(sender, ["revoked"])
     site.until_ended(["revoked"] * 2)
     _send(sender, DAYS)
     site.until_ended(["revoked"] * 2 + DAYS)
-    # The minute has had its 20.
+    # 20 calls have begun in this minute, which is the limit.
     _send(sender, ["late"])
     a_minute = site.client.semaphore("exports-minute")
     waiters(a_minute, 1)
@@ -194,7 +194,7 @@ def test_dramatiq_keeps_the_limit_over_its_processes(site: Site) -> None:
     site.until_ended(["revoked"] * 2)
     with site.exports.acquire(weight=4):
         _send(sender, DAYS)
-        # All threads of both processes.
+        # All threads of both processes wait.
         waiters(site.exports, 8)
     site.until_ended(["revoked"] * 2 + DAYS)
 

@@ -53,7 +53,7 @@ print(pages() - before, *(now - then for now, then in zip(after, counted)))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_cycles_leave_nothing(long: bool) -> None:
-    """A leak of 20 bytes a cycle would fail it at full length, one of 400 bytes always."""
+    """At full length, a leak of 20 bytes a cycle makes this fail. A leak of 400 bytes always does."""
     cycles = 100_000 if long else 5_000
     with Program(TEXT, str(cycles)) as program:
         code, output, errors = program.end(20 * LIMIT)

@@ -87,7 +87,7 @@ thread.join()
 
 
 def test_a_program_that_keeps_the_interpreters_lock_keeps_its_permits(server: Server, name: str) -> None:
-    """The lock is kept for twice the lease, by one call of C code that runs no other thread of Python."""
+    """One call of C code keeps the lock for twice the lease, and lets no other thread of Python run."""
     text = """
 import time
 permit = semaphore.acquire(lease=0.5).wait()
@@ -176,7 +176,7 @@ def test_the_end_of_the_interpreter_releases(
         with Program(HEAD + ENDS[end], url, name) as program:
             code, output, errors = program.end()
         assert (code, output.strip(), errors) == (3 if "exception" in end else 0, "ready", "")
-        # With a lease of 10 minutes, nothing is free because a lease has ended.
+        # The leases are 10 minutes long, so only a release frees a unit.
         assert is_idle(semaphore)
 
 

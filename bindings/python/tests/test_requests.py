@@ -22,7 +22,7 @@ def _options(row: Row) -> Any:
 
 
 def _arrived(server: Server, semaphore: permits.Semaphore, options: Any) -> str:
-    """What the table shows of an acquisition, as the server got it."""
+    """Acquires, and returns what the server got, in the form of the table."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT) as monitor, monitor.makefile() as lines:
         monitor.sendall(b"MONITOR\r\n")
         assert lines.readline() == "+OK\n"
@@ -51,7 +51,7 @@ def test_an_option_has_its_effect(row: Row, server: Server, name: str) -> None:
 def test_a_wrong_request_has_the_words_of_every_door(row: Row) -> None:
     with permits.connect("memory:") as client, pytest.raises(permits.InvalidInputError) as error:
         client.semaphore("n", 1).acquire(**_options(row))
-    # Values are those of Python.
+    # The message shows the values as Python writes them.
     assert row["words"].replace(", not true", ", not True") in str(error.value)
     assert isinstance(error.value, ValueError)
 

@@ -15,7 +15,7 @@ import (
 	permits "github.com/permits-rs/permits/bindings/go"
 )
 
-// A line is a request, or something about one.
+// A line makes a request, or says something about an earlier one.
 type line struct {
 	ID           int      `json:"id"`
 	Acquire      string   `json:"acquire"`
@@ -69,7 +69,7 @@ func (l *line) options() (options []permits.Option) {
 	return options
 }
 
-// A request is one that waits, or whose permit is held.
+// A request waits, or its permit is held.
 type request struct {
 	leave  context.CancelFunc
 	permit *permits.Permit

@@ -54,7 +54,7 @@ class Acquisition(Unheld, Generic[H]):
 
     @property
     def position(self) -> int | None:
-        """The number of requests before this one in line, at the last reply of the store; `None` until it is queued."""
+        """The number of requests before this one in line, when the store last replied; `None` until it is queued."""
         return self._call.position()
 
     def wait(self) -> H:
@@ -91,7 +91,7 @@ class Acquisition(Unheld, Generic[H]):
         )
 
     def cancel(self) -> None:
-        """Cancels it, from any thread: the wait ends with `CancelledError`. Without effect once it is acquired."""
+        """Cancels it, from any thread: the wait ends with `CancelledError`. Has no effect once it is acquired."""
         self._call.cancel()
 
     def __await__(self) -> Generator[Any, None, H]:
@@ -151,7 +151,7 @@ class Acquire(Acquisition[Permit]):
 
     @property
     def holder(self) -> str:
-        """The holder: the one of the options, or the unique one that the client has made."""
+        """The holder that the options name, or else the unique name that the client has made."""
         return self._holder
 
 

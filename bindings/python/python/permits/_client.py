@@ -44,9 +44,9 @@ class Client:
         The limit is declared with the first acquisition, and counts until an operator pins another one. Without one, the
         stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError` while another limit is in force.
 
-        - `keep`: the time for which a permit that was released stays with the client while no request waits, for the next
-          acquisition of this process, which then calls no server: at most a third of its lease. With 0 none is kept. The
-          client's unless set.
+        - `keep`: how long a permit that was released stays with the client while no request waits. The next acquisition of
+          this process then calls no server. At most a third of the lease; 0 keeps no permits. Unless set, the client's
+          `keep` applies.
         """
         options = to_json({"exactly": exactly, "keep": keep})
         return Semaphore(self._native.semaphore(text("name", name), number("limit", limit), options), name, self)
@@ -129,7 +129,7 @@ class Client:
         try:
             self.close()
         except PermitsError:
-            # An exception of the block is not replaced.
+            # An exception of the block has precedence.
             if kind is None:
                 raise
 
@@ -195,4 +195,4 @@ def _program() -> str:
         path = os.path.dirname(path)
     name = os.path.basename(path)
     name = os.path.basename(sys.executable or "python") if name in ("", "-c", "-m") else name
-    return name.encode(errors="replace").decode()  # a name of a file may be no valid text
+    return name.encode(errors="replace").decode()  # the name of a file may not be valid text

@@ -40,14 +40,14 @@ def closed(client: Client) -> None:
 def _close_all() -> None:
     exit_begins()
     if sys.is_finalizing():
-        # Of a subinterpreter that the end of the process ends: a thread that waits would never continue.
+        # The end of the process ends this subinterpreter, where a thread that waits would never continue.
         for client in list(_open):
             client.call("close").start()
         return
     try:
         _watching.stop()
     finally:
-        # Also if a signal ends the wait for a callback.
+        # Close them even if a signal ends the wait for a callback.
         _close_clients()
 
 
@@ -65,7 +65,7 @@ def _close_clients() -> None:
 
 
 def _forget_all() -> None:
-    """The clients are the parent's."""
+    """Forgets the clients in a forked child: they belong to the parent."""
     global _is_registered
     _is_registered = False
     _open.clear()

@@ -40,7 +40,7 @@ class Held:
         raise NotImplementedError
 
     def _leave(self) -> None:
-        """As `_forget`, at the end of a block. Raises `LostError` if it is known to be lost."""
+        """Ends a block: as `_forget`, but raises `LostError` if the permit is known to be lost."""
         raise NotImplementedError
 
     def _check(self) -> None:
@@ -81,7 +81,7 @@ class Held:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # An exception of the body is not replaced.
+        # An exception of the body has precedence.
         if kind is None:
             self._leave()
         else:
@@ -100,7 +100,7 @@ class Held:
 class Permit(Held):
     """Some units of a semaphore, held for a lease that is renewed in the background.
 
-    It is a context manager, which releases it. One that is garbage is released, with a `ResourceWarning`.
+    It is a context manager, which releases it. If you let it become garbage, it is released, with a `ResourceWarning`.
     """
 
     def __init__(self, native: _permits.Permit, client: object) -> None:
@@ -120,7 +120,7 @@ class Permit(Held):
 
     @property
     def token(self) -> int:
-        """The fencing token: greater than that of every earlier grant of this slot. Compare tokens for each slot apart."""
+        """The fencing token: greater than every earlier token of this slot. Compare tokens only within a slot."""
         return self._native.token
 
     @property
@@ -140,7 +140,7 @@ class Permit(Held):
 
     @property
     def is_held(self) -> bool:
-        """True if it is held now. A permit that is not held never is again."""
+        """True if the permit is held now. A permit that is no longer held never is again."""
         return self.status in (PermitStatus.HELD, PermitStatus.UNSURE)
 
     @property
@@ -150,32 +150,32 @@ class Permit(Held):
 
     @property
     def lost(self) -> LostError | None:
-        """The loss, if it is lost. Not raised."""
+        """The loss, if the permit is lost. It is returned, not raised."""
         return self._native.lost()
 
     def remaining(self) -> float:
-        """The seconds for which it is certainly held without another renewal; 0 if it is not held."""
+        """How many seconds the permit is certainly held without another renewal; 0 if it is not held."""
         return self._native.remaining()
 
     def on_lost(self, callback: Callable[[LostError], object]) -> None:
-        """Calls back when it is lost, at its deadline at the latest, on a thread of its own. Not after a release.
+        """Calls back when the permit is lost, at its deadline at the latest, on a thread of its own. Not after a release.
 
-        An exception of the callback, that of `sys.exit()` too, is logged as an error of the logger `permits`.
+        If the callback raises an exception, even by `sys.exit()`, it is logged as an error of the logger `permits`.
         """
         if not callable(callback):
             raise TypeError(f"the callback of a loss is a function, not {callback!r}")
         _watching.watch(self._native.call("wait_lost"), callback)
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
-        """Blocks until it is lost, and returns the loss. `None` if it was released, or the timeout has passed."""
+        """Blocks until the permit is lost, and returns the loss. `None` if it was released, or the timeout has passed."""
         return wait(self._native.call("wait_lost"), seconds(timeout))
 
     async def await_lost(self) -> LostError | None:
-        """Waits until it is lost, and returns the loss. `None` if it was released."""
+        """Waits until the permit is lost, and returns the loss. `None` if it was released."""
         return await result(self._native.call("wait_lost"))
 
     def renew(self) -> None:
-        """Renews it now. Needed only after `auto_renew(False)`, or to be sure of a full lease."""
+        """Renews the permit now. You need this only after `auto_renew(False)`, or to be sure of a full lease."""
         wait(self._native.call("renew"))
 
     async def arenew(self) -> None:
@@ -183,7 +183,7 @@ class Permit(Held):
         await result(self._native.call("renew"))
 
     def release_part(self, units: int) -> None:
-        """Releases some of its units. Its slot, its token and its lease stay."""
+        """Releases some units. The permit keeps its slot, its token and its lease."""
         wait(self._native.call("release_part", number("units", units)))
 
     async def arelease_part(self, units: int) -> None:
@@ -191,15 +191,15 @@ class Permit(Held):
         await result(self._native.call("release_part", number("units", units)))
 
     def count(self, units: int) -> None:
-        """Corrects the units that its grant counts for, once the work has shown what it cost: of a permit with `at_least`.
+        """Corrects the units that the grant of a permit with `at_least` counts for, once the work has shown what it cost.
 
-        The last correction counts, with the release: what it is less is free at once; if it is more, the line waits until it
-        has cooled. A permit counts for the limit at most.
+        The store learns of the last correction with the release. If you count fewer units, the others are free at once. If
+        you count more, the line waits until they have cooled. A permit counts for the limit at most.
         """
         self._native.count(number("units", units))
 
     def set_lease(self, lease: Seconds) -> None:
-        """Gives it another lease, 100 ms to 1 day, from now on, and renews it."""
+        """Gives the permit another lease, 100 ms to 1 day, from now on, and renews it."""
         wait(self._native.call("set_lease", number("lease", lease)))
 
     async def aset_lease(self, lease: Seconds) -> None:
@@ -207,23 +207,23 @@ class Permit(Held):
         await result(self._native.call("set_lease", number("lease", lease)))
 
     def auto_renew(self, renew: bool) -> None:
-        """Renews it in the background from now on, or leaves that to `renew`."""
+        """Renews the permit in the background from now on, or leaves that to `renew`."""
         self._native.auto_renew(renew)
 
     def release(self) -> None:
-        """Releases it: the next in line is granted in the same moment. Without effect if it was released before.
+        """Releases the permit: the next in line is granted in the same moment. Has no effect if it was released before.
 
-        Raises `LostError` if it was lost before, so that another holder may have used the resource meanwhile, and
+        Raises `LostError` if the permit was lost before, so that another holder may have used the resource meanwhile, and
         `StoreError` if the store could not be reached until the end of the lease.
         """
         wait(self._native.call("release"))
 
     async def arelease(self) -> None:
-        """As `release`, on asyncio. Cancelled, it releases in the background."""
+        """As `release`, on asyncio. If you cancel it, the permit is released in the background."""
         await result(self._native.call("release"))
 
     def hand_over(self) -> str:
-        """Hands it over to another process: a handle, from which `Client.adopt` makes a permit again, within one lease.
+        """Hands the permit over: within one lease, another process makes it again from the handle, by `Client.adopt`.
 
         Any process that has the handle can take the permit.
         """
@@ -243,7 +243,7 @@ class Permit(Held):
         self._native.check()
 
     def __reduce__(self) -> NoReturn:
-        # The end of a copy would release the permit.
+        # When a copy ends, it would release the permit.
         raise TypeError("a permit is neither copied nor pickled: hand_over() makes a handle of it, which is a text")
 
     def __repr__(self) -> str:
@@ -298,15 +298,15 @@ class PermitSet(Held, Sequence[Permit]):
 
     @property
     def lost(self) -> LostError | None:
-        """The first loss, if one is lost. Not raised."""
+        """The first loss, if a permit is lost. It is returned, not raised."""
         return next((lost for permit in self._permits if (lost := permit.lost)), None)
 
     def remaining(self) -> float:
-        """The seconds for which all are certainly held without another renewal; 0 if one is not held."""
+        """How many seconds all are certainly held without another renewal; 0 if one is not held."""
         return min((permit.remaining() for permit in self._permits), default=float("inf"))
 
     def on_lost(self, callback: Callable[[LostError], object]) -> None:
-        """Calls back for each that is lost, as `Permit.on_lost`."""
+        """Calls back for each permit that is lost, as `Permit.on_lost`."""
         for permit in self._permits:
             permit.on_lost(callback)
 
@@ -324,7 +324,7 @@ class PermitSet(Held, Sequence[Permit]):
                 each.cancel()
 
     def renew(self) -> None:
-        """Renews all. The first error is raised when all were tried."""
+        """Renews all permits. If some fail, raises the first error when all were tried."""
         _wait_for_all([permit._native.call("renew") for permit in self._permits])
 
     async def arenew(self) -> None:
@@ -332,7 +332,7 @@ class PermitSet(Held, Sequence[Permit]):
         await _results_of_all([permit._native.call("renew") for permit in self._permits])
 
     def release(self) -> None:
-        """Releases all. The first error is raised when all were tried."""
+        """Releases all permits. If some fail, raises the first error when all were tried."""
         _wait_for_all([permit._native.call("release") for permit in self._permits])
 
     async def arelease(self) -> None:
@@ -357,7 +357,8 @@ class PermitSet(Held, Sequence[Permit]):
 
 
 class Unheld:
-    """The base of objects that a program may take for a permit: the attributes of a permit raise what to write.
+    """The base of objects that a program may mistake for a permit: the attributes of a permit raise an error that says what
+    to write.
 
     Type checkers do not see these attributes, so that they report the mistake.
     """

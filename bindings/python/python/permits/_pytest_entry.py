@@ -1,6 +1,6 @@
 """The entry point by which pytest loads the plugin of the package, which needs pytest 8.
 
-Before pytest 8 there is no plugin: tests with its mark fail, since nothing would hold their permits, and all others run.
+With an older pytest there is no plugin: tests with its mark fail, since nothing would hold their permits. All others run.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Semaphore(Unheld):
                 f"limit() decorates a function, and {function!r} is none: write `@semaphore.limit`, and the number in "
                 f"`client.semaphore({self._name!r}, {function!r})`"
             )
-        # A wrong option is found before the first call.
+        # This finds a wrong option before the first call.
         self._native.acquire(request(options))
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ class Semaphore(Unheld):
             with self._acquire(options):
                 returned = function(*args, **kwargs)
                 if inspect.isawaitable(returned):
-                    # It would run without the permit.
+                    # The coroutine would run without the permit.
                     if inspect.iscoroutine(returned):
                         returned.close()
                     raise TypeError(f"{function!r} is not async, and has returned {returned!r}: decorate an async function")
@@ -140,7 +140,8 @@ class Semaphore(Unheld):
         """Sets the limit and pins it: from now on declarations of programs are ignored, until `unpin`. Returns the
         limit's new version.
 
-        With `version`, only if the limit is still at that version, as `inspect` showed it; else `VersionMismatchError`.
+        If you give a `version`, the limit is set only if it is still at that version, as `inspect` showed it. Otherwise
+        this raises `VersionMismatchError`.
         """
         return self._changed("set_limit", limit=limit, if_version=version).limit_version
 
@@ -170,7 +171,7 @@ class Semaphore(Unheld):
         """Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters
         wait. It stays so until `resume`.
 
-        With a time it ends by itself. Of two pauses the one that ends later counts.
+        If you give a time, the pause ends by itself. If pauses overlap, the one that ends last counts.
         """
         self._changed("pause", time=time, reason=reason)
 
@@ -239,8 +240,8 @@ class Semaphore(Unheld):
         closed line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was
         one.
 
-        The error is then `InUseError`. With `unreadable`, one that raises
-        `UnreadableError` or `OtherLayoutError` is deleted, too, even if it is in use.
+        A refusal raises `InUseError`. With `unreadable`, a semaphore that raises `UnreadableError` or `OtherLayoutError`
+        is deleted, too, even if it is in use.
         """
         return self._changed("delete", unreadable=unreadable).found
 

@@ -139,7 +139,7 @@ class Diagnosis:
     """The state of a store."""
 
     store: str
-    """Its address, without any password."""
+    """The address of the store, without any password."""
     findings: Tuple[Finding, ...]
     is_healthy: bool
     """True if no finding is a problem."""
@@ -147,7 +147,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Changed:
-    """The result of a change: the limit and its version are those after a change of the limit."""
+    """The result of a change. After a change of the limit it has the new limit and its version."""
 
     found: bool
     limit: int
@@ -155,12 +155,12 @@ class Changed:
 
 
 def made(kind: type[_T], text: str) -> _T:
-    """The object of the JSON that the native half returns."""
+    """Makes an object from the JSON that the native half returns."""
     return cast(_T, _made(kind, json.loads(text)))
 
 
 def _made(kind: Any, found: Any) -> Any:
-    """The value of a type: a dataclass by its fields, a tuple by its items. A time in milliseconds becomes seconds."""
+    """Makes a value of a type: a dataclass from its fields, a tuple from its items. Milliseconds become seconds."""
     fields = _fields(kind)
     if fields:
         values = {name: _made(kind, found[name]) for name, kind in fields.items() if name in found}
@@ -210,7 +210,7 @@ def number(name: str, value: object) -> str:
 
 
 def _plain(name: str, value: Any) -> object:
-    """A value that JSON has. Numbers may be of other types, such as those of numpy."""
+    """Turns a value into one that JSON has. Numbers may be of other types, for example from numpy."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, timedelta):
@@ -223,5 +223,5 @@ def _plain(name: str, value: Any) -> object:
         if abs(found) <= sys.float_info.max:
             return found
         raise InvalidInputError(f"{name} is a finite number, not {value!r:.40}")
-    # To be refused.
+    # The native half refuses a list.
     return []

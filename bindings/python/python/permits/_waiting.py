@@ -25,7 +25,7 @@ T = TypeVar("T")
 def wait(call: Call[T], timeout: float | None = None) -> T:
     """Blocks until the call has ended. A signal's handler runs meanwhile, if this is the main thread.
 
-    With a timeout, for a call whose result may be `None`: that, if it has not ended then.
+    With a timeout the result is `None` if the call has not ended by then. Use it only for calls that may return `None`.
     """
     if threads_are_greenlets():
         return _wait_in_greenlet(call, timeout)
@@ -43,7 +43,7 @@ def readable(mailbox: Mailbox, timeout: float | None = None) -> None:
 
 
 def _wait_in_greenlet(call: Call[T], timeout: float | None) -> T:
-    # Greenlets wait for one descriptor each.
+    # Each greenlet waits for a descriptor of its own.
     mailbox = Mailbox()
     end = None if timeout is None else time.monotonic() + timeout
     try:
@@ -85,7 +85,7 @@ async def result(call: Call[T]) -> T:
 
 
 class _Calls:
-    """The calls that one event loop waits for. The loop keeps it, and through it the tasks that wait, by its reader."""
+    """The calls that one event loop waits for. A reader of the loop keeps this object, and so the tasks that wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.mailbox = Mailbox()

@@ -1,8 +1,8 @@
 """The thread that watches permits and takes the events of the library. It begins with the first client, and ends before the
 interpreter.
 
-Each callback runs on a thread of its own, and so does the logging of events, which may block in a handler of the program:
-none delays a callback past the deadline of its permit.
+Each callback runs on a thread of its own, and so does the logging of events, which may block in a handler of the program.
+So nothing delays a callback past the deadline of its permit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Callback = Callable[[LostError], object]
 _EVENTS = 0
 
 _logger = logging.getLogger("permits")
-# As the libraries of Python do: a program that has not configured logging sees nothing.
+# Do as the libraries of Python do: a program that has not configured logging sees nothing.
 _logger.addHandler(logging.NullHandler())
 
 
@@ -43,7 +43,7 @@ class _Watcher:
 
     def start(self) -> None:
         with self.starting:
-            # It is not alive if it could not be started before.
+            # The thread is not alive if it could not be started before.
             if self.thread is None or not self.thread.is_alive():
                 self.thread = threading.Thread(target=self.run, name="permits-watch", daemon=True)
                 self.thread.start()
@@ -60,7 +60,7 @@ class _Watcher:
     def run(self) -> None:
         while self.wait():
             for key in self.mailbox.take():
-                # The permits that are lost because the process ends are not reported.
+                # If permits are lost because the process ends, nobody is told.
                 if not self.has_ended:
                     self.step(key)
 
@@ -115,7 +115,7 @@ class _Watcher:
     def stop(self) -> None:
         self.has_ended = True
         self.mailbox.close()
-        # A callback or a handler may block. Then its thread ends with the process.
+        # A callback or a handler may block. Wait a second; after that its thread ends with the process.
         end = time.monotonic() + 1.0
         if self.thread is not None and self.thread.is_alive():
             self.thread.join(1.0)
@@ -127,7 +127,7 @@ def _run(callback: Callback, lost: LostError) -> None:
     try:
         callback(lost)
     except BaseException:
-        # A thread reports no SystemExit: a callback that calls sys.exit() would fail in silence.
+        # Python reports no SystemExit of a thread, so a callback that calls sys.exit() would fail in silence.
         _logger.exception("a callback for a lost permit has failed")
 
 

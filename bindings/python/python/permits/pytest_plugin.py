@@ -51,14 +51,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             pass
 
 
-# Neither first nor last: the marks that skip come before it, and the fixtures of the test after it.
+# Not marked as first or last: so the marks that skip run before this, and the fixtures of the test after it.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marks: dict[str, pytest.Mark] = {}
     requests: list[tuple[Semaphore, AcquireOptions]] = []
     for mark in item.iter_markers("permit"):
         try:
             name, semaphore, options = permit(*mark.args, **mark.kwargs)
-            # The closest mark of a semaphore counts: that of the function before that of its class and its module.
+            # The closest mark of a semaphore counts: the function's mark, then the mark of its class, then the module's.
             if marks.setdefault(name, mark) is mark:
                 options["label"] = options.get("label") or _label(item)
                 requests.append((semaphore(_client(item.config)), options))
@@ -82,7 +82,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     try:
         result = yield
     except BaseException:
-        # The failure of a fixture is not replaced by one of the release.
+        # The failure of a fixture has precedence over a failure of the release.
         _taken(item)._forget()
         raise
     held = _taken(item)
@@ -113,7 +113,7 @@ def permit(
     keep: Optional[Seconds] = None,
     **options: Unpack[AcquireOptions],
 ) -> tuple[str, Callable[[Client], Semaphore], AcquireOptions]:
-    """The arguments of a mark: those of `Client.semaphore` and of `Semaphore.acquire`."""
+    """The arguments of a mark: the arguments of `Client.semaphore` and of `Semaphore.acquire`."""
     return name, lambda client: client.semaphore(name, limit, exactly=exactly, keep=keep), options
 
 
@@ -122,7 +122,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def _taken(item: pytest.Item) -> PermitSet:
-    """The permits of a test, if it has any, which has none from now on."""
+    """Takes the permits of a test, if it has any."""
     held = item.stash.get(_HELD, PermitSet([]))
     if held:
         del item.stash[_HELD]
@@ -140,7 +140,7 @@ def _client(config: pytest.Config) -> Client:
 
 def _url(config: pytest.Config) -> str:
     option, variable = config.getoption("permits_url"), os.environ.get("PERMITS_URL")
-    # One that is empty was meant to name a store: no other is used.
+    # An empty option was meant to name a store, so don't use another one in its place.
     if option is not None and not option.strip():
         raise InvalidInputError("--permits-url is empty: name a store, or leave it out")
     if option is None and variable is not None and not variable.strip():
@@ -148,7 +148,7 @@ def _url(config: pytest.Config) -> str:
     chosen = option or variable or config.getini("permits_url")
     if chosen:
         return str(chosen).strip()
-    # One for all workers and all runs of the project, which outlives a cleaning of temporary files.
+    # Use one store for all workers and all runs of the project. It outlives a cleaning of temporary files.
     root = config.rootpath.resolve()
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
     name = re.sub(r"[^\w.-]", "_", root.name) + "-" + hashlib.sha256(bytes(root)).hexdigest()[:8]
