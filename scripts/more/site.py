@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 DOCS = Path("docs")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
-CODE = re.compile(r"(?ms)^ *(```+|~~~+).*?^ *\1|``[^`]+``|`[^`\n]+`")
+BLOCK = re.compile(r"(?ms)^ *(```+|~~~+).*?^ *\1")
 # Pages that people look for by other words than those of the table.
 TITLES = {
     "use/waiting.md": "A fair Redis semaphore: wait in line",
@@ -52,10 +52,10 @@ def moved(page, target, repository, version):
     return os.path.relpath(path, page.parent) + anchor
 
 
-def outside_code(text, replace):
-    """Calls `replace` on the parts of a page that are not code."""
+def outside_blocks(text, replace):
+    """Calls `replace` on the parts of a page that are not blocks of code."""
     parts, end = [], 0
-    for code in CODE.finditer(text):
+    for code in BLOCK.finditer(text):
         parts += [replace(text[end : code.start()]), code.group()]
         end = code.end()
     return "".join([*parts, replace(text[end:])])
@@ -93,7 +93,7 @@ def source(into):
         to = into / "src" / page.relative_to(DOCS)
         if to.name == "README.md":
             to = to.with_name("index.md")
-        to.write_text(outside_code(page.read_text(), links))
+        to.write_text(outside_blocks(page.read_text(), links))
     (into / "src" / "SUMMARY.md").write_text(summary)
     (into / "book.toml").write_text(
         f"""[book]
