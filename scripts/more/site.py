@@ -104,6 +104,7 @@ src = "src"
 
 [output.html]
 git-repository-url = "{repository}"
+no-section-label = true
 default-theme = "light"
 preferred-dark-theme = "navy"
 """
