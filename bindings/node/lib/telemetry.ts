@@ -1,10 +1,11 @@
 // A span and metrics for each acquisition, in programs that use OpenTelemetry.
 //
-// Nothing is loaded: the API of OpenTelemetry keeps its providers in a global symbol, so that all its copies in a program share
-// them, and there they are once the program has registered an SDK. In other programs an acquisition costs one lookup more.
+// Nothing is loaded: the API of OpenTelemetry keeps its providers in a global symbol, so that all its copies
+// in a program share them, and there they are once the program has registered an SDK. In other programs an
+// acquisition costs one lookup more.
 //
-// The names are those of the Rust library. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in seconds, into
-// `permits_wait_seconds`, and `permits.grants` into `permits_grants_total`.
+// The names are those of the Rust library. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in
+// seconds, into `permits_wait_seconds`, and `permits.grants` into `permits_grants_total`.
 
 import { PermitsError, StoreError } from './errors.js';
 

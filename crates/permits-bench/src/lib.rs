@@ -1,6 +1,6 @@
 //! The benchmarks that a change is checked with: `core` measures `permits` beside the least that the same
-//! work can cost, and `regression` compares some of these figures with stored ones. `scripts/more/bench` calls
-//! them.
+//! work can cost, and `regression` compares some of these figures with stored ones. `scripts/more/bench`
+//! calls them.
 //!
 //! Machines are noisy and shared, so every figure is a ratio of two measurements taken in turn in one run, on
 //! one server that the program starts. Absolute times are printed for orientation.

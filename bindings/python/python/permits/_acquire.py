@@ -70,7 +70,7 @@ class Acquisition(Unheld, Generic[H]):
             return self._made(wait(self._call))
 
     def _observed(self) -> AbstractContextManager[None]:
-        return observed(self._call, self._semaphores, self._weight, self._timeout)
+        return observed(self._semaphores, self._weight, self._timeout)
 
     def _warn_of_event_loop(self) -> None:
         # If the holder is a task of the same loop, the wait never ends, and nothing else would say why. A greenlet lets

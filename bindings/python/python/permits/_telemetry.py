@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any
 
 from . import errors
-from ._permits import Call
 
 # The bounds of the store's histogram, in seconds.
 _BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -32,8 +31,7 @@ _instruments: Any = None
 class Observed:
     """An acquisition that is observed: `with` surrounds its wait."""
 
-    def __init__(self, call: Call[Any], semaphores: Sequence[str], weight: int, timeout: float | None) -> None:
-        self._call = call
+    def __init__(self, semaphores: Sequence[str], weight: int, timeout: float | None) -> None:
         self._semaphores = semaphores
         self._attributes = {"semaphore": ",".join(semaphores), "weight": weight, "wait": _shown(timeout)}
         self._span: Any = None
@@ -51,9 +49,6 @@ class Observed:
     ) -> None:
         outcome = "granted" if error is None else _outcome(error)
         if self._span is not None:
-            position = self._call.position()
-            if position is not None:
-                self._span.set_attribute("position", position)
             self._span.set_attribute("outcome", outcome)
             if error is not None:
                 self._span.set_attribute("error.type", type(error).__qualname__)
@@ -82,13 +77,11 @@ class _Unobserved:
 _UNOBSERVED = _Unobserved()
 
 
-def observed(
-    call: Call[Any], semaphores: Sequence[str], weight: int, timeout: float | None
-) -> Observed | _Unobserved:
-    """What surrounds the wait for `call`, which asks for `weight` units of the semaphores."""
+def observed(semaphores: Sequence[str], weight: int, timeout: float | None) -> Observed | _Unobserved:
+    """What surrounds the wait for `weight` units of the semaphores."""
     modules = sys.modules
     if semaphores and ("opentelemetry.trace" in modules or "opentelemetry.metrics" in modules):
-        return Observed(call, semaphores, weight, timeout)
+        return Observed(semaphores, weight, timeout)
     return _UNOBSERVED
 
 

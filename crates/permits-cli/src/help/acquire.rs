@@ -160,7 +160,7 @@ Exit code:
    71  the system refuses something, such as a thread
    75  no permit in time (-E sets another code if others have the units)
    76  the permit was lost, or one of those of --also
-  With --many and --listen 75 and 76 are those of events.";
+  With --many and --listen, 75 and 76 appear in events, not as exit code.";
 
 pub(crate) const ACQUIRE: &str = "\
 Examples:
