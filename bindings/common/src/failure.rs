@@ -276,24 +276,10 @@ impl From<CloseError> for Failure {
     }
 }
 
-/// The word for a loss.
-fn loss(lost: &Lost) -> &'static str {
-    match lost {
-        Lost::Expired => "expired",
-        Lost::Gone => "gone",
-        Lost::Revoked { .. } => "revoked",
-        Lost::HeldTooLong { .. } => "held_too_long",
-        Lost::Closed => "closed",
-        Lost::Forked => "forked",
-        Lost::SessionFailed => "session_failed",
-        _ => "other",
-    }
-}
-
 impl From<Lost> for Failure {
     fn from(lost: Lost) -> Self {
         let reason = if let Lost::Revoked { reason } = &lost { &**reason } else { "" };
-        Self::new(Kind::Lost, "LOST", &lost).text("loss", loss(&lost)).text("reason", reason)
+        Self::new(Kind::Lost, "LOST", &lost).text("loss", lost.keyword()).text("reason", reason)
     }
 }
 

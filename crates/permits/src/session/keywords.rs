@@ -9,43 +9,48 @@ pub(super) const GRANTED: &str = "granted";
 /// The outcome of an acquisition whose caller no longer waits.
 pub(super) const CANCELLED: &str = "cancelled";
 
-/// The keyword of an acquisition without a permit.
-pub(super) fn of_refusal(error: &AcquireError) -> &'static str {
-    match error {
-        AcquireError::NoPermits => "no_permits",
-        AcquireError::Recovering { .. } => "recovering",
-        AcquireError::Cooling { .. } => "cooling",
-        AcquireError::Paused { .. } => "paused",
-        AcquireError::LaneFull { .. } => "lane_full",
-        AcquireError::TimedOut { .. } => "timed_out",
-        AcquireError::LineClosed { .. } => "line_closed",
-        AcquireError::QueueFull { .. } => "queue_full",
-        AcquireError::Superseded { .. } => "superseded",
-        AcquireError::AlreadyHeld { .. } => "already_held",
-        AcquireError::NotReplicated { .. } => "not_replicated",
-        AcquireError::ExceedsLimit { .. } => "exceeds_limit",
-        AcquireError::ExceedsLaneLimit { .. } => "exceeds_lane_limit",
-        AcquireError::NoLimit { .. } => "no_limit",
-        AcquireError::LimitMismatch { .. } => "limit_mismatch",
-        AcquireError::Revoked { .. } => "revoked",
-        AcquireError::Cancelled => CANCELLED,
-        AcquireError::Invalid(_) => "invalid",
-        AcquireError::Ended(Ended::Closed) => "closed",
-        AcquireError::Ended(Ended::Forked) => "forked",
-        AcquireError::Ended(Ended::SessionFailed) => "session_failed",
-        AcquireError::Store(_) => "store",
+impl AcquireError {
+    /// The keyword of the outcome, such as `timed_out`: for the labels of your own metrics. Spans, events and
+    /// the metrics of this crate have the same.
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Self::NoPermits => "no_permits",
+            Self::Recovering { .. } => "recovering",
+            Self::Cooling { .. } => "cooling",
+            Self::Paused { .. } => "paused",
+            Self::LaneFull { .. } => "lane_full",
+            Self::TimedOut { .. } => "timed_out",
+            Self::LineClosed { .. } => "line_closed",
+            Self::QueueFull { .. } => "queue_full",
+            Self::Superseded { .. } => "superseded",
+            Self::AlreadyHeld { .. } => "already_held",
+            Self::NotReplicated { .. } => "not_replicated",
+            Self::ExceedsLimit { .. } => "exceeds_limit",
+            Self::ExceedsLaneLimit { .. } => "exceeds_lane_limit",
+            Self::NoLimit { .. } => "no_limit",
+            Self::LimitMismatch { .. } => "limit_mismatch",
+            Self::Revoked { .. } => "revoked",
+            Self::Cancelled => CANCELLED,
+            Self::Invalid(_) => "invalid",
+            Self::Ended(Ended::Closed) => "closed",
+            Self::Ended(Ended::Forked) => "forked",
+            Self::Ended(Ended::SessionFailed) => "session_failed",
+            Self::Store(_) => "store",
+        }
     }
 }
 
-/// The keyword of the reason of a loss.
-pub(super) fn of_loss(lost: &Lost) -> &'static str {
-    match lost {
-        Lost::Expired => "expired",
-        Lost::Gone => "gone",
-        Lost::Revoked { .. } => "revoked",
-        Lost::HeldTooLong { .. } => "held_too_long",
-        Lost::Closed => "closed",
-        Lost::Forked => "forked",
-        Lost::SessionFailed => "session_failed",
+impl Lost {
+    /// The keyword of the loss, such as `expired`. Events and metrics have the same.
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::Revoked { .. } => "revoked",
+            Self::HeldTooLong { .. } => "held_too_long",
+            Self::Closed => "closed",
+            Self::Forked => "forked",
+            Self::SessionFailed => "session_failed",
+        }
     }
 }

@@ -207,7 +207,7 @@ impl PendingAcquire {
             return std::mem::forget(span);
         }
         self.meters.stops_waiting(&self.position.waiting);
-        let outcome = result.as_ref().map_or_else(keywords::of_refusal, |_| keywords::GRANTED);
+        let outcome = result.as_ref().map_or_else(AcquireError::keyword, |_| keywords::GRANTED);
         span.record(outcome, self.position.first());
         let (semaphore, holder) = (&self.semaphore, &self.holder);
         match result {

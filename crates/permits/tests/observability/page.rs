@@ -27,7 +27,7 @@ fn the_page_lists_the_keywords_of_the_code_and_no_others() {
     let mut paragraphs = section.split("\n\n").map(quoted);
 
     let source = include_str!("../../src/session/keywords.rs");
-    let (outcomes, losses) = source.split_once("fn of_loss(").expect("outcomes come first");
+    let (outcomes, losses) = source.split_once("impl Lost {").expect("outcomes come first");
     for part in [outcomes, losses] {
         let mut keywords: Vec<&str> = part.split('"').skip(1).step_by(2).collect();
         keywords.sort_unstable();

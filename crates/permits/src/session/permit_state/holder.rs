@@ -18,7 +18,7 @@ use crate::clock::Moment;
 use crate::error::Lost;
 use crate::observe::events;
 use crate::session::locked::assert_unlocked;
-use crate::session::{LONGEST_SLEEP, keywords, timers};
+use crate::session::{LONGEST_SLEEP, timers};
 
 /// See the module. Code that runs under the lock of a session must not use it.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ impl PermitState {
 
     fn observe_loss(&self) {
         let Some(lost) = self.loss() else { return };
-        let keyword = keywords::of_loss(&lost);
+        let keyword = lost.keyword();
         match &lost {
             Lost::Revoked { reason } => events::revoked(&self.semaphore, &self.holder, reason),
             _ => events::lost(&self.semaphore, &self.holder, &keyword),
