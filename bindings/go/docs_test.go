@@ -24,7 +24,7 @@ func upload(ctx context.Context) error { return ctx.Err() }
 func use(ctx context.Context, permit *permits.Permit) error {
 `
 
-// This compiles every block, and runs every program.
+// The test compiles every block, and runs every program.
 func TestThePageOfThePackage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/languages/go.md")
 	if os.IsNotExist(err) {
@@ -103,7 +103,7 @@ func inFunction(text string) string {
 	} else {
 		text = around + text
 	}
-	// This ends the function, whatever statements of the page come before.
+	// Return after whatever statements of the page come before.
 	text += "\nreturn nil\n}\n"
 	header := "package main\n\nimport (\n"
 	for name, path := range imports {

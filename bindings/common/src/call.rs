@@ -19,7 +19,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// The result of an operation. A language makes its own object from it.
 #[derive(Debug)]
 pub enum Value {
-    /// No value.
+    /// Nothing to return.
     Nothing,
     /// True or false.
     Flag(bool),

@@ -79,7 +79,7 @@ def test_the_package_names_the_plugin() -> None:
     entry = 'permits = "permits._pytest_entry"'
     assert f"[project.entry-points.pytest11]\n{entry}\n" in (ROOT / "bindings/python/pyproject.toml").read_text()
     for package in importlib.metadata.distributions():
-        # There is none if the package is used without being installed.
+        # The package has no distribution if it is used without being installed.
         if package.metadata["Name"] == "permits":
             assert [f'{each.name} = "{each.value}"' for each in package.entry_points] == [entry]
 

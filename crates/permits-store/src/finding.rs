@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// One result of a diagnosis.
+/// A result of a diagnosis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -22,7 +22,7 @@ pub struct Finding {
 pub enum Severity {
     /// All is as it should be.
     Fine,
-    /// This is worth knowing, and everything works.
+    /// All works, and this is worth knowing.
     Note,
     /// Nothing works, or a promise of this library does not hold.
     Problem,

@@ -12,11 +12,11 @@ use crate::load::Counted;
 
 /// The permit of a request, until this is dropped. A [`Hold`](crate::Hold) gets it with the response.
 ///
-/// It has no permit if the [line](crate::Lines) of the request was `None`.
+/// There is no permit if the [line](crate::Lines) of the request was `None`.
 #[must_use = "a permit that is dropped is released"]
 pub struct Held {
     permit: Option<Watched>,
-    /// This is dropped after the permit: a request counts until its permit is released.
+    /// Dropped after the permit: a request counts until its permit is released.
     _counted: Counted,
 }
 

@@ -1,5 +1,4 @@
-//! What a client does with a permit that was handed over: it has only the handle, and no session holds the
-//! permit.
+//! Operations on a permit that was handed over: the client has only its handle, and no session holds it.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ enum Progress<T, E> {
     Begun(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>),
 }
 
-// No field is pinned in place.
+// Nothing here is pinned in place.
 impl<T, E> Unpin for Reply<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> Reply<T, E> {

@@ -136,7 +136,7 @@ struct Progress {
     is_begun: bool,
     /// The shortest wait limit of all requests.
     wait: Wait,
-    /// When the set was first polled.
+    /// The time of the first poll of the set.
     began: Option<Moment>,
     set: PermitSet,
     /// Set once all are granted: tells the stores that grants with `at_least` count from now on.

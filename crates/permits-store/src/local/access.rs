@@ -1,5 +1,5 @@
-//! Who may use a store: one user, or the group of a directory that an administrator has made for sharing.
-//!
+//! The users that may use a store: one user, or the group of a directory that an administrator has made for
+//! sharing.
 //! A process that may write to a file can forge permits, and a process that may write to the directory can
 //! replace the file. So both are checked. A directory is for sharing if it has the setgid bit and its group
 //! may write to it (`install -d -m 2770 -g GROUP`): new files in it then belong to its group, whichever

@@ -68,7 +68,7 @@ impl Boot {
         self.asleep_offset_us = i64::try_from(Clock::Sleepless.now().as_micros()).expect("it is a time");
     }
 
-    /// On this system no file seems to be of another boot.
+    /// Files never seem to be of another boot on this system.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn started_us(&self) -> i64 {
         wall_us()

@@ -27,11 +27,11 @@ pub(super) const MARKER: &str = ".permits";
 /// Versions that were never released had their store in this file.
 const UNRELEASED: &str = "semaphores.db";
 
-/// What the names of a semaphore's files end with.
+/// The names of a semaphore's files end with these.
 const STATE: &str = ".state";
 const LASTING: &str = ".lasting";
 
-/// What the name of a new file begins with while the group of its directory may not use it yet.
+/// The name of a new file begins with this while the group of its directory may not use it yet.
 pub(super) const DRAFT: &str = ".new-";
 
 /// The longest name of a file, without its end. Most file systems allow 255 bytes.
@@ -150,7 +150,7 @@ impl Directory {
         }
     }
 
-    /// By how many microseconds a marker's clock is ahead of the wall clock; `None` if the machine has
+    /// The microseconds by which a marker's clock is ahead of the wall clock; `None` if the machine has
     /// restarted since. Works only if [`Directory::existing`] has returned this directory.
     pub(crate) fn ahead_us(&self, marker: &Stamp) -> Option<i64> {
         (marker.boot == self.boot.id).then(|| marker.base_us.saturating_sub(self.base_us))
@@ -236,7 +236,7 @@ impl Directory {
             }
             let locked = Locked(file);
             let metadata = locked.metadata().map_err(failed)?;
-            // Without a link, another process has deleted the file meanwhile.
+            // If the file has no link left, another process has deleted it meanwhile.
             if metadata.nlink() > 0 {
                 access::of_file(&metadata, &self.metadata).map_err(|reason| failed(refused(reason)))?;
                 return Ok(Some(locked));

@@ -109,7 +109,7 @@ pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
     StoreError::Unsupported { reason }
 }
 
-/// For how many microseconds a file may still have holders or waiters of another machine.
+/// The time, in microseconds, for which a file may still have holders or waiters of another machine.
 fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<Option<i64>> {
     let Stamp { boot, last_us, .. } = record.stamp;
     if boot == directory.boot.id {

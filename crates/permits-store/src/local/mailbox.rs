@@ -203,7 +203,7 @@ fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
         use rustix::fs::{CWD, Mode, mkfifoat};
         match mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR) {
             Ok(()) => {}
-            // This is a FIFO of the same session, which has lost it.
+            // A FIFO of the same session, which has lost it, is in the way.
             Err(Errno::EXIST) => {
                 fs::remove_file(path)?;
                 mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?;
@@ -211,7 +211,7 @@ fn make_fifo(path: &Path, mode: u32) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    // On Apple's systems, rustix has no safe function for this.
+    // Apple's systems have no safe function for this in rustix.
     #[cfg(target_vendor = "apple")]
     if !std::process::Command::new("mkfifo").arg(path).status()?.success() {
         return Err(io::Error::other("mkfifo failed"));

@@ -53,7 +53,7 @@ pub(super) fn counts(command: &Command) -> bool {
 /// released. To extend a permit does not change what others wait for. Renewals of permits keep their order
 /// among themselves.
 ///
-/// At most every second task overtakes. So even if there is always another renewal, the oldest task is
+/// A task overtakes at most every second time. So even if there is always another renewal, the oldest task is
 /// handled next, or after one other.
 ///
 /// If another process has locked the file of a semaphore, its tasks wait, and the other semaphores go on. Its

@@ -76,7 +76,7 @@ pub(super) struct Record {
     offset: u64,
 }
 
-/// What is wrong with a file that is neither sound nor empty.
+/// The fault of a file that is neither sound nor empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The file is damaged, or belongs to another program.
@@ -107,7 +107,7 @@ impl Record {
         for place in HEADERS {
             let bytes = start.get(place as usize..).unwrap_or_default();
             match Header::parse(&bytes[..bytes.len().min(HEADER_BYTES)]) {
-                // There is no header yet: the first writer was killed, or has not got so far.
+                // The header is missing: the first writer was killed, or has not got so far.
                 Ok(None) => {}
                 Ok(Some(header)) if last.as_ref().is_some_and(|last| last.sequence > header.sequence) => {}
                 Ok(Some(header)) => last = Some(header),

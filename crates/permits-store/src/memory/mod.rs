@@ -242,8 +242,8 @@ impl Shared {
         };
         for (session, report) in reports {
             if let Some(session) = inner.sessions.get(&session) {
-                // This only queues the report. Reporting it here would need the lock of its session, and the
-                // caller already holds the lock of its own.
+                // Only queue the report. Reporting it here would need the lock of its session, and the caller
+                // already holds the lock of its own.
                 session.report(report);
             }
         }

@@ -34,7 +34,7 @@ impl Wake for Unpark {
 pub fn block_on<T>(future: impl Future<Output = T>, limit: Option<Duration>) -> Option<T> {
     let (sender, ready) = oneshot::channel();
     let _ = sender.send(());
-    // This does not block, because the value is there already. But it panics inside a runtime, as wanted.
+    // Receive a value that is there already: this never blocks, but panics inside a runtime, as wanted.
     let _ = ready.blocking_recv();
     let end = limit.map(|limit| Moment::now() + limit);
     let waker = Arc::new(Unpark(thread::current())).into();

@@ -1,5 +1,5 @@
-//! What a client needs from the system: threads and runtimes in the background, random numbers, the identity
-//! of the process; also percent-encoding in URLs, and guesses at a misspelt name.
+//! The part of the system that a client needs: threads and runtimes in the background, random numbers, the
+//! identity of the process; also percent-encoding in URLs, and guesses at a misspelt name.
 
 pub mod background;
 pub mod block_on;

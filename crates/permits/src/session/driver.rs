@@ -52,7 +52,7 @@ pub(super) struct State {
     requests: u64,
     /// Calls in flight cannot time out before this moment.
     overdue_at: Option<Moment>,
-    /// When the session's thread checks the time; `None` while it sleeps without a limit.
+    /// The time at which the session's thread checks again; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
     answering: Answering,
     /// A caller has sent something since the session's thread last looked.
@@ -179,7 +179,7 @@ impl Driver {
             state.send(sending, now);
         }));
         if stepped.is_err() {
-            // This crate has a bug. What the session holds ends now, not when its leases end.
+            // A bug of this crate. End what the session holds now, not when its leases end.
             let in_flight = std::mem::take(&mut state.calls);
             state.engine.abandon(in_flight);
             state.ended = Some(Ended::SessionFailed);

@@ -20,7 +20,7 @@ use crate::keeping::{Keeping, Notice};
 use crate::protocol::{Declaration, Name, PermitTerms};
 use crate::timing::renew_every;
 
-/// When a session has this many shelves, it forgets those that are not in use.
+/// A session that has this many shelves forgets the shelves that are not in use.
 const SHELVES_MAX: usize = 1_000;
 
 /// A caller waits for a permit whose next token becomes usable within this time. Each token becomes usable at
@@ -41,7 +41,7 @@ struct State {
 struct Kept {
     permit: Arc<PermitState>,
     declaration: Declaration,
-    /// When to release the permit, if no request takes it.
+    /// Release the permit then, if no request takes it.
     until: Moment,
 }
 

@@ -204,8 +204,8 @@ impl Semaphore {
     }
 }
 
-/// What one acquisition or permit adds to a gauge. It begins once and ends once; once it has ended, it cannot
-/// begin.
+/// The part of one acquisition or permit in a gauge. It begins once and ends once; once it has ended, it
+/// cannot begin.
 #[derive(Debug, Default)]
 pub struct Counted(AtomicU8);
 
@@ -230,7 +230,7 @@ impl Counted {
     }
 }
 
-/// What the engine has measured under the session's lock. It is recorded when the lock is free.
+/// Measurements that the engine makes under the session's lock. They are recorded when the lock is free.
 #[derive(Default)]
 pub struct Tally {
     calls: Vec<CallSample>,

@@ -36,7 +36,7 @@ impl SemaphoreMeters {
     pub fn stops_holding(&self, _held: &Counted, _held_for: Duration) {}
 }
 
-/// What one acquisition or permit adds to a gauge.
+/// The part of one acquisition or permit in a gauge.
 #[derive(Debug, Default)]
 pub struct Counted;
 
@@ -44,7 +44,7 @@ impl Counted {
     pub fn renew(&self) {}
 }
 
-/// What the engine has measured.
+/// Measurements of the engine.
 #[derive(Debug, Default)]
 pub struct Tally;
 

@@ -56,7 +56,7 @@ pub(super) struct Engine {
     companions_sought_at: Option<Moment>,
     /// The store as a whole cannot be reached.
     down: Option<Outage>,
-    /// There is an outage: of the store, of a semaphore, or of a single call.
+    /// Set while there is an outage: of the store, of a semaphore, or of a single call.
     has_outage: bool,
     timeouts_timer: Option<timers::Key>,
     single_calls_timer: Option<timers::Key>,
@@ -485,7 +485,7 @@ impl Engine {
         for (_, semaphore) in std::mem::take(&mut self.semaphores) {
             semaphore.abandon(outbox);
         }
-        // These callers are answered by their channels closing.
+        // Drop these callers' channels, which tells them.
         outbox.discard((in_flight, std::mem::take(&mut self.single_calls), self.closing.take()));
     }
 }

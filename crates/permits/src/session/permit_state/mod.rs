@@ -57,9 +57,9 @@ pub(crate) struct PermitState {
     granted_again: AtomicU32,
     /// The holder has changed the terms.
     has_other_terms: AtomicBool,
-    /// When the grant of the store arrived.
+    /// The time at which the grant of the store arrived.
     granted_at: Moment,
-    /// When the permit was last granted, in microseconds of [`Moment`].
+    /// The time of the last grant, in microseconds of [`Moment`].
     held_since: AtomicU64,
     /// How long the caller waited for the grant of the store.
     waited: Duration,
@@ -72,7 +72,7 @@ pub(crate) struct PermitState {
     meters: SemaphoreMeters,
     /// Counts the permit in the metric of held permits.
     held: Counted,
-    /// In microseconds of [`Moment`]; [`ENDED`] once released or lost.
+    /// The deadline in microseconds of [`Moment`]; [`ENDED`] once the permit is released or lost.
     deadline: AtomicU64,
     /// The last renewal failed.
     unsure: AtomicBool,
@@ -89,7 +89,7 @@ pub(crate) struct PermitState {
     watch: Mutex<Option<timers::Key>>,
 }
 
-/// What [`PermitState::check`] has found.
+/// The finding of [`PermitState::check`].
 pub(super) enum Check {
     /// The permit is held until then.
     Held(Moment),

@@ -28,7 +28,7 @@ pub(super) trait Watched: Send + Sync {
     /// signals it.
     fn left(&self) -> Option<Duration>;
 
-    /// Where the watchdog puts its timer, while it watches.
+    /// The place for the watchdog's timer, while it watches.
     fn timer(&self) -> &Mutex<Option<Key>>;
 }
 
@@ -42,7 +42,7 @@ struct Watchdog {
 struct Watching {
     deadlines: Timers<Weak<dyn Watched>>,
     running: bool,
-    /// When the thread wakes; `None` while it sleeps without a limit.
+    /// The time at which the thread wakes; `None` while it sleeps without a limit.
     wakes_at: Option<Moment>,
 }
 

@@ -236,7 +236,7 @@ impl SemaphoreSession {
         self.renewed().map(|entry| renew_every(entry.spec.terms.lease())).min()
     }
 
-    /// One waiter to renew, so that the store lets time take effect and reports when to renew it again.
+    /// A waiter to renew, so that the store lets time take effect and reports when to renew it again.
     pub(super) fn first_waiter(&self) -> Option<&Entry> {
         let waiters = self.acquisitions.values().filter(|entry| entry.acquisition.stage == Stage::Waiting);
         waiters.min_by_key(|entry| entry.arrival)

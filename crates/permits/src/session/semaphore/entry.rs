@@ -96,7 +96,7 @@ pub(super) struct InFlight {
     pub(super) renewing: usize,
     pub(super) confirming: usize,
     pub(super) inspecting: usize,
-    /// Since when calls have been in flight and none has returned. Calls to replicas are left out.
+    /// The time since which calls have been in flight and none has returned. Calls to replicas are left out.
     pub(super) unanswered_since: Option<Moment>,
 }
 

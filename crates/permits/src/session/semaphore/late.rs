@@ -48,7 +48,7 @@ pub(super) struct LateCaller {
     pub(super) timer: timers::Key,
 }
 
-/// What an inspection has found, whole and as errors carry it.
+/// The result of an inspection: whole, and as errors carry it.
 pub(super) struct Found {
     whole: Inspection,
     brief: Arc<Inspection>,

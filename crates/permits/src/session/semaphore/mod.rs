@@ -1,4 +1,4 @@
-//! One semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
+//! A semaphore's part of a session: its acquisitions, the calls about them, and the effects of the replies.
 //!
 //! Each acquisition decides for itself ([`Acquisition::step`]); this module carries out its effects. `calls`
 //! makes batches, and `replies` hands the replies to the acquisitions. `held` is about permits that callers
@@ -50,9 +50,9 @@ use permits_store::StoreError;
 /// How long other sessions have to release what they keep, before a request that does not wait is refused.
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
-/// One turn of the engine: its time, and the state that all semaphores of the session share.
+/// A turn of the engine: its time, and the state that all semaphores of the session share.
 pub(super) struct Turn {
-    /// When the turn began.
+    /// The time at which the turn began.
     pub(super) now: Moment,
     pub(super) config: Config,
     /// Weak, so that the session ends when no client and no permit of it is left.
@@ -64,7 +64,7 @@ pub(super) struct Turn {
     pub(super) arrivals: u64,
 }
 
-/// One semaphore's part of a session. It exists as long as there is something in it.
+/// A semaphore's part of a session. It exists as long as there is something in it.
 pub(super) struct SemaphoreSession {
     name: Name,
     acquisitions: Map<RequestId, Entry>,

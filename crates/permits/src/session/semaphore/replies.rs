@@ -26,7 +26,7 @@ impl SemaphoreSession {
     ) {
         let now = turn.now;
         if let CallKind::Inspect = kind {
-            // No request depends on an inspection, so a failure is no outage.
+            // A failure is no outage, because no request depends on an inspection.
             self.in_flight.inspecting -= 1;
             return result.map_or((), |executed| self.on_inspected(executed.reply, turn));
         }

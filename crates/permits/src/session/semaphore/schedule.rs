@@ -18,7 +18,7 @@ pub(super) struct Schedule {
     pub(super) retry: Retry,
     /// As `retry`, for confirmations, which have a connection of their own.
     pub(super) confirm_retry: Retry,
-    /// When to release kept permits that were not used for some time.
+    /// The time to release kept permits that were not used for some time.
     pub(super) give_back_at: Option<Moment>,
 }
 
@@ -30,8 +30,8 @@ pub(super) struct Renewal {
     pub(super) at: Option<Moment>,
     /// If the renewal is due because its time came: the time for which it was planned.
     planned: Option<Moment>,
-    /// When the last renewal was sent. Before the first one: when the first acquisition that needs renewal
-    /// was extended.
+    /// The time of the last renewal. Before the first one: the time at which the first acquisition that needs
+    /// renewal was extended.
     last: Option<Moment>,
 }
 

@@ -88,7 +88,7 @@ fn the_time_since_the_grant_is_that_of_the_servers_clock_and_not_too_short() {
     let held = bench.counted();
     let renewal = bench.due_renewal();
     bench.pass(SECOND);
-    // Since the grant, 8.5 s have passed here, and 9.2 s on the server.
+    // The grant was 8.5 s ago here, and 9.2 s on the server.
     bench.answer_at(renewal, GRANT.token + 9_200_000, renewed(RenewOutcome::Held));
     bench.pass(SECOND);
     let _counted = bench.count_anew(&held, None);

@@ -71,7 +71,7 @@ fn a_shorter_lease_counts_before_it_is_sent() {
     bench.session.change_terms(&held.state, TermsChange::Lease(SHORT));
     assert!(bench.calls().is_empty(), "a renewal is on its way");
     assert!(bench.deadline(&held) <= SHORT);
-    // This reply answers a call with the former lease, which may have been executed before the change.
+    // A reply to a call with the former lease, which may have been executed before the change.
     bench.answer(older, renewed(RenewOutcome::Held));
     assert!(bench.deadline(&held) <= SHORT);
     let lost = held.state.cancellation_token();
