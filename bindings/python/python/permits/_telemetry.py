@@ -1,9 +1,9 @@
 """A span and metrics for each acquisition, in programs that use OpenTelemetry.
 
-This module imports nothing: it asks whether the program has loaded the API of OpenTelemetry, which does nothing without an
-SDK. In other programs an acquisition costs two lookups more.
+This module imports nothing. It only asks whether the program has loaded the API of OpenTelemetry, which does nothing without
+an SDK. In other programs an acquisition costs two more lookups.
 
-The names are those of the Rust library. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in seconds, into
+The Rust library uses the same names. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in seconds, into
 `permits_wait_seconds`, and `permits.grants` into `permits_grants_total`.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 
 from . import errors
 
-# The bounds of the store's histogram, in seconds.
+# The same bounds as in the store's histogram, in seconds.
 _BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Outcomes whose words are not those of the class.
+# Outcomes whose words are not made from the name of the class.
 _WORDS = {errors.TimeoutError: "timed_out", errors.InvalidInputError: "invalid"}
 
 _tracer: Any = None
@@ -29,7 +29,7 @@ _instruments: Any = None
 
 
 class Observed:
-    """An acquisition that is observed: `with` surrounds its wait."""
+    """Observes an acquisition: wait for it in a `with` block."""
 
     def __init__(self, semaphores: Sequence[str], weight: int, timeout: float | None) -> None:
         self._semaphores = semaphores
@@ -67,7 +67,7 @@ class Observed:
 
 
 class _Unobserved:
-    """What surrounds a wait in a program without OpenTelemetry."""
+    """Surrounds the wait in a program without OpenTelemetry, and does nothing."""
 
     def __enter__(self) -> None: ...
 
@@ -78,7 +78,7 @@ _UNOBSERVED = _Unobserved()
 
 
 def observed(semaphores: Sequence[str], weight: int, timeout: float | None) -> Observed | _Unobserved:
-    """What surrounds the wait for `weight` units of the semaphores."""
+    """Returns a context manager for the wait for `weight` units of the semaphores."""
     modules = sys.modules
     if semaphores and ("opentelemetry.trace" in modules or "opentelemetry.metrics" in modules):
         return Observed(semaphores, weight, timeout)
@@ -87,7 +87,7 @@ def observed(semaphores: Sequence[str], weight: int, timeout: float | None) -> O
 
 def _loaded_tracer() -> Any:
     global _tracer
-    # While another thread imports the module, it has no such function yet.
+    # Another thread may just be importing the module: then it has no such function yet.
     if _tracer is None and hasattr(sys.modules.get("opentelemetry.trace"), "get_tracer"):
         _tracer = sys.modules["opentelemetry.trace"].get_tracer("permits")
     return _tracer
@@ -101,7 +101,7 @@ def _loaded_instruments() -> Any:
         try:
             waits = meter.create_histogram("permits.wait", **wait, explicit_bucket_boundaries_advisory=_BOUNDS)
         except TypeError:
-            # The API before 1.30.
+            # The API is older than 1.30.
             waits = meter.create_histogram("permits.wait", **wait)
         _instruments = (
             waits,
@@ -121,7 +121,7 @@ def _outcome(error: BaseException) -> str:
     if isinstance(error, errors.StoreError):
         return "store"
     if not isinstance(error, errors.PermitsError):
-        # A task that was cancelled, Ctrl-C.
+        # A task was cancelled, or Ctrl-C was pressed.
         return "cancelled"
     word = _WORDS.get(type(error))
     return word or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
