@@ -126,7 +126,7 @@ pub enum InvalidInput {
         "the permit was not acquired with at_least: units are counted only of a grant that counts for some time"
     )]
     NothingCounts,
-    /// Of a permit no unit is to be released, or all are.
+    /// A part of a permit to release that is no unit, or all of them.
     #[error("{units} of {weight} units are no part of a permit: release at least 1, and keep at least 1")]
     Part {
         /// The units to release.
@@ -405,8 +405,8 @@ optional_text! {
 }
 
 optional_text! {
-    /// The key by which a request supersedes: at most 120 bytes of printable UTF-8, or empty for none. Of the
-    /// requests that wait with a key the newest stays.
+    /// The key by which a request supersedes: at most 120 bytes of printable UTF-8, or empty for none. At most
+    /// one request waits for each key: the newest.
     SupersedeKey, "the supersede key"
 }
 

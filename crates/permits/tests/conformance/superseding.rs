@@ -1,4 +1,4 @@
-//! Requests with a key: of those that wait with one, the newest stays.
+//! Requests with a key: at most one of them waits for each key, the newest.
 
 use std::time::Duration;
 
