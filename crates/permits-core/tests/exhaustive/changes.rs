@@ -14,7 +14,7 @@ fn scope(name: &'static str, acquisitions: u8) -> Scope {
     Scope { budget: Budget { acquisitions, ..NOTHING }, ..Scope::small(name) }
 }
 
-fn revoked(name: &'static str, budget: Budget) -> Scope {
+pub(crate) fn revoked(name: &'static str, budget: Budget) -> Scope {
     Scope { changes: REVOKE, budget: Budget { operators: 1, ..budget }, ..scope(name, 0) }
 }
 
@@ -36,7 +36,7 @@ fn tries(name: &'static str, budget: Budget) -> Scope {
 }
 
 /// Replicas are asked for each grant, and once too few have it. An operator revokes something meanwhile.
-fn replicas(name: &'static str, budget: Budget) -> Scope {
+pub(crate) fn replicas(name: &'static str, budget: Budget) -> Scope {
     Scope { replicas: true, ..revoked(name, Budget { shortages: 1, ..budget }) }
 }
 
@@ -73,7 +73,7 @@ fn short(scope: Scope) -> Scope {
     Scope { lease: 2, ..scope }
 }
 
-const TWO: Budget = Budget { acquisitions: 2, ..NOTHING };
+pub(crate) const TWO: Budget = Budget { acquisitions: 2, ..NOTHING };
 const THREE: Budget = Budget { acquisitions: 3, ..NOTHING };
 
 #[test]

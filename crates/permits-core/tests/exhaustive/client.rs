@@ -174,7 +174,8 @@ pub(crate) struct Circumstances {
 
 impl Circumstances {
     fn terms(&self) -> Terms {
-        Terms { lease: Duration::from_millis(self.own_terms().lease_ms), replicated: self.replicas }
+        let replicated = self.replicas && self.behaviour != ClientBehaviour::AsksNoReplicas;
+        Terms { lease: Duration::from_millis(self.own_terms().lease_ms), replicated }
     }
 
     fn own_terms(&self) -> OwnTerms {
@@ -250,7 +251,7 @@ impl Client {
             }
             Effect::End { release } => {
                 self.entry = None;
-                if release {
+                if release && known.behaviour != ClientBehaviour::ReleasesNothing {
                     self.queue_release(origin, request, known);
                 }
             }

@@ -33,7 +33,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use scope::Scope;
+use scope::{Judged, Scope};
 use steps::Action;
 use world::World;
 
@@ -60,8 +60,7 @@ impl Model for Protocol {
         let mut all = named();
         all.push(Property::always("P10, at rest", |model, world| properties::rests(world, &model.0)));
         all.push(Property::always("P7, served", |model, world| liveness::ends_well(world, &model.0)));
-        let only = self.0.only;
-        all.retain(|property| only.is_none_or(|only| only == property.name));
+        all.retain(|property| self.0.judged.has(property.name));
         all
     }
 }
@@ -120,9 +119,15 @@ fn holds_in(scope: Scope, threads: usize) {
 fn breaks(property: &'static str, scope: Scope) {
     let names: BTreeSet<&str> = properties_of(&scope);
     assert!(names.contains(property), "{property} is none of {names:?}");
-    let found = explore(Scope { only: Some(property), ..scope }, 1);
+    let found = explore(Scope { judged: Judged::Only(property), ..scope }, 1);
     assert_eq!(found.first().map(|(name, _)| *name), Some(property), "nothing was seen");
     println!("{property} breaks after {}", found[0].1.lines().next().unwrap_or_default());
+}
+
+/// As [`breaks`]; and without `property` nothing is seen, in the whole scope.
+fn breaks_alone(property: &'static str, scope: Scope) {
+    breaks(property, scope.clone());
+    holds_in(Scope { judged: Judged::AllBut(property), ..scope }, 1);
 }
 
 fn properties_of(scope: &Scope) -> BTreeSet<&'static str> {

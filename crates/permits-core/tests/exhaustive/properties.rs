@@ -64,14 +64,8 @@ impl Broken {
 
     /// Without the properties that the scope does not check.
     fn judged(self, scope: &Scope) -> Self {
-        match scope.only {
-            None => self,
-            Some(only) => Self(
-                (0..COUNT)
-                    .filter(|number| name(*number) == only)
-                    .fold(0, |bits, number| bits | self.0 & (1 << number)),
-            ),
-        }
+        let judged = (0..COUNT).filter(|number| scope.judged.has(name(*number)));
+        Self(judged.fold(0, |bits, number| bits | self.0 & (1 << number)))
     }
 
     fn add(&mut self, number: usize) {

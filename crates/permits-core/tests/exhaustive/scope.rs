@@ -82,6 +82,28 @@ pub(crate) enum ClientBehaviour {
     KeepsAlways,
     /// Grants what it keeps with the token of the grant before.
     RepeatsTokens,
+    /// Asks no replicas.
+    AsksNoReplicas,
+    /// Forgets a request that is over, whatever the store has of it.
+    ReleasesNothing,
+}
+
+/// The properties that are judged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Judged {
+    All,
+    Only(&'static str),
+    AllBut(&'static str),
+}
+
+impl Judged {
+    pub(crate) fn has(self, property: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(only) => property == only,
+            Self::AllBut(other) => property != other,
+        }
+    }
 }
 
 /// An exploration.
@@ -128,8 +150,7 @@ pub(crate) struct Scope {
     /// it is on its way.
     pub(crate) connected: bool,
     pub(crate) budget: Budget,
-    /// The only property that is judged, if not all are.
-    pub(crate) only: Option<&'static str>,
+    pub(crate) judged: Judged,
     /// For a lease after a flush or failover, its permitted breaches are not counted.
     pub(crate) excused: bool,
     pub(crate) behaviour: ClientBehaviour,
@@ -176,7 +197,7 @@ impl Scope {
             restarts: &[],
             connected: false,
             budget: Budget { acquisitions: 3, ..NOTHING },
-            only: None,
+            judged: Judged::All,
             excused: true,
             behaviour: ClientBehaviour::Sound,
             store: permits_core::model::apply,
