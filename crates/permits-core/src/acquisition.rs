@@ -17,7 +17,8 @@
 //!   behind the call on the same connection. The store executes both in this order, so a later request of the
 //!   session never meets the withdrawn one. The release is repeated if the call fails, because the store may
 //!   then execute the call later; and if it has found nothing although the call was granted or queued,
-//!   because it was then executed before the call.
+//!   because it was then executed before the call. What it has found may be of an earlier call without an
+//!   answer, so it is repeated then, too.
 //! - **Deadlines from before the send.** A permit is held until the moment before the request was sent that
 //!   last extended it, plus the lease, minus a margin. Never from a reply or a push.
 //! - **Late calls.** A call that was given up may still arrive. So from the first call without an answer on,
@@ -232,8 +233,11 @@ impl Acquisition {
                 self.end(self.may_be_stored)
             }
             // If the call has not returned yet, its outcome arrives at an ended acquisition, and is handled
-            // as such.
-            (Stage::Withdrawn { stored }, Input::ReleaseReturned { ended }) => self.end(stored && !ended),
+            // as such. What the release has ended may be of an earlier call, and the last one may have been
+            // executed after it.
+            (Stage::Withdrawn { stored }, Input::ReleaseReturned { ended }) => {
+                self.end(stored && (!ended || self.may_be_stored))
+            }
             // Released while its call was in flight, which may be executed later.
             (Stage::Ended, Input::AcquireFailed(Failure { outcome_unknown: true, .. })) => self.end(true),
             (_, Input::AcquireFailed(failure)) => {

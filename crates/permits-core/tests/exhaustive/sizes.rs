@@ -138,6 +138,12 @@ fn crashes_and_cancellations_break_nothing() {
 }
 
 #[test]
+fn a_cancellation_after_a_lost_reply_breaks_nothing() {
+    let budget = Budget { losses: 1, cancels: 1, ..two(0) };
+    holds_in(Scope { budget, lease: 2, weights: &[1], ..Scope::small("losses and cancellations") }, 1);
+}
+
+#[test]
 fn a_heavy_request_and_a_lowered_limit_break_nothing() {
     holds_in(weights(two(0)), 1);
 }

@@ -159,7 +159,8 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
             // The second call finds nothing of the request in the store, and is granted.
             bench.answer(second, granted());
             bench.answer(release, released(ReleaseOutcome::Held));
-            assert!(bench.calls().is_empty());
+            // That may have been what the first had brought, and the second was executed after it.
+            assert_releases(&bench.call(), &asked);
         } else {
             bench.no_answer(second);
             bench.pass(Duration::from_secs(1));
