@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use permits_core::model::{self, Lane, Lanes, Progress, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
-    LimitChange, Operation, PermitTerms, Refusal, Reply, RequestKey, Waits,
+    LimitChange, Operation, PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Waits,
 };
 use permits_testkit::history::order::is_full;
 use permits_testkit::history::step::Step;
@@ -204,6 +204,7 @@ struct Line {
     store: mutants::Store,
     simulation: Simulation,
     state: Option<State>,
+    recovery: Recovery,
     made: u64,
     /// The holders, the earliest first.
     holders: VecDeque<RequestKey>,
@@ -213,7 +214,15 @@ struct Line {
 impl Line {
     fn of(store: mutants::Store, limit: u32) -> Self {
         let (simulation, holders) = (Simulation::new(0), VecDeque::new());
-        let mut line = Self { store, simulation, state: None, made: 0, holders, waits: BTreeMap::new() };
+        let mut line = Self {
+            store,
+            simulation,
+            state: None,
+            recovery: Recovery::Off,
+            made: 0,
+            holders,
+            waits: BTreeMap::new(),
+        };
         line.send(Operation::SetLimit {
             origin: Simulation::session_id(9).request(0).into(),
             change: LimitChange::Set(limit),
@@ -227,7 +236,8 @@ impl Line {
     }
 
     fn send(&mut self, operation: Operation) -> (Reply, Vec<Event>) {
-        let command = Command { lease_ms: LEASE_MS, ..command(&self.simulation, operation) };
+        let command =
+            Command { lease_ms: LEASE_MS, recovery: self.recovery, ..command(&self.simulation, operation) };
         self.simulation.now_us += 1;
         (self.store)(&mut self.state, &self.simulation.server(), &command)
     }
@@ -384,6 +394,52 @@ fn the_latest_limit_of_a_lane_counts() {
     assert_eq!((limited(&line)[&a].limit, limited(&line)[&a].held), (1, 3));
     let granted: Vec<usize> = (0..3).map(|_| line.granted().len()).collect();
     assert_eq!(granted, [0, 0, 1]);
+}
+
+/// A grant that names no limit counts for the one of its lane.
+#[test]
+fn a_grant_that_names_no_limit_counts_for_its_lane() {
+    let mut line = Line::new(4);
+    line.acquire_within("a", 2);
+    assert!(matches!(line.acquire("a", 1, 1), AcquireOutcome::Granted(_)));
+    assert_eq!(line.acquire_within("a", 2), AcquireOutcome::Waiting { position: 0 }, "two are held");
+}
+
+/// Where all lanes are at their limits, the next one in line begins with the furthest progress of all: what
+/// others have got while no limit kept them out is no debt.
+#[test]
+fn where_all_lanes_are_full_none_owes() {
+    let mut line = Line::new(2);
+    line.acquire_within("full", 1);
+    line.holders.clear();
+    line.acquire_within("ahead", 1);
+    (0..20).for_each(|_| drop(line.acquire_within("full", 1)));
+    (0..20).for_each(|_| drop(line.acquire_within("ahead", 1)));
+    (0..5).for_each(|_| assert_eq!(line.granted()[0].0, "ahead"));
+    // Both are full, and one has had five units more.
+    (0..20).for_each(|_| drop(line.acquire("new", 1, 1)));
+    let order: Vec<String> = (0..4).map(|_| line.granted().remove(0).0).collect();
+    assert_eq!(order, ["new", "ahead", "new", "ahead"]);
+}
+
+/// While the store recovers, nothing is granted in a lane with a limit: a holder that was forgotten may be of
+/// that lane.
+#[test]
+fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
+    for (lane_limit, granted) in [(0, 1), (2, 0)] {
+        let mut line = Line::new(1);
+        line.recovery = Recovery::Strict;
+        line.acquire("", 1, 1);
+        line.simulation.restart(0);
+        line.simulation.now_us += 2_000_000;
+        let RequestKey { holder, request } = line.holders[0].clone();
+        let terms = PermitTerms::new(1, LEASE_MS);
+        let renewal =
+            RenewRequest { holder, request, terms, lease_version: 0, grant: None, by_handle: false };
+        line.send(Operation::Renew(vec![renewal]));
+        line.acquire_within("a", lane_limit);
+        assert_eq!(line.granted().len(), granted, "in a lane with a limit of {lane_limit}");
+    }
 }
 
 /// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to
