@@ -106,7 +106,7 @@ pub(super) struct Client {
     pub(super) was_deaf: bool,
     /// Calls on one connection arrive in their order.
     pub(super) last_arrival: Moment,
-    /// Replies and recalls arrive in order, too.
+    /// Replies and recalls arrive in order, too; and all messages, in a world where they come in order.
     pub(super) last_reply: Moment,
     pub(super) last_recall: Moment,
     /// How long the client keeps permits; 0 if it keeps none.

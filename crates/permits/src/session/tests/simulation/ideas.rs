@@ -55,6 +55,8 @@ pub(super) struct Ideas {
     pairs: Pairs,
     /// The holders that were revoked and may not know it.
     revoked: BTreeSet<RequestId>,
+    /// The waiters that were revoked.
+    revoked_waiters: BTreeSet<RequestId>,
     /// The requests whose permits have a longest hold.
     limited: BTreeSet<RequestId>,
     /// Permits that were handed over, for any client to adopt.
@@ -71,8 +73,14 @@ impl Ideas {
             // A closed line has no waiter that could be superseded.
             &["supersede", "closed line"],
         ];
-        let pairs = Pairs::new(&ideas, &apart);
-        Self { pairs, revoked: BTreeSet::new(), limited: BTreeSet::new(), handles: Vec::new() }
+        let (pairs, revoked_waiters) = (Pairs::new(&ideas, &apart), BTreeSet::new());
+        Self {
+            pairs,
+            revoked: BTreeSet::new(),
+            revoked_waiters,
+            limited: BTreeSet::new(),
+            handles: Vec::new(),
+        }
     }
 
     pub(super) fn is_revoked(&self, permit: &HeldPermit) -> bool {
@@ -100,10 +108,15 @@ impl World {
         (reply, events): (&Reply, &[Event]),
     ) {
         let Some(ideas) = &mut self.ideas else { return };
-        if let (Operation::Revoke { holder, .. }, Answers::Revoke(ReleaseOutcome::Held), Some(before)) =
+        if let (Operation::Revoke { holder, .. }, Answers::Revoke(was), Some(before)) =
             (&command.operation, &reply.answers, states[0])
         {
-            ideas.revoked.extend(before.entries.get(holder).map(|entry| entry.request.clone()));
+            let request = before.entries.get(holder).map(|entry| entry.request.clone());
+            match was {
+                ReleaseOutcome::Held => ideas.revoked.extend(request),
+                ReleaseOutcome::Waiting => ideas.revoked_waiters.extend(request),
+                ReleaseOutcome::Unknown => {}
+            }
         }
         let now_ms = self.epoch_us / 1000 + self.now.since(self.began).as_millis() as u64;
         let any = |is_so: &dyn Fn(&State) -> bool| states.iter().flatten().any(|state| is_so(state));
@@ -354,4 +367,43 @@ fn all_ideas_at_once_break_nothing() {
         }
     }
     ideas.expect("they are put back").pairs.assert_met();
+}
+
+/// Counts waiters that are revoked, and those of them that join again, because they learn by a renewal that
+/// they have no place before the message says why.
+fn revoked_and_back(in_order: bool, is_enough: impl Fn(usize, usize) -> bool) -> (usize, usize) {
+    let (mut revoked, mut back) = (0, BTreeSet::new());
+    for seed in 0..200 * cases() {
+        if is_enough(revoked, back.len()) {
+            break;
+        }
+        let mut world = World::new(seed, 0, Recovery::Off);
+        (world.in_order, world.ideas) = (in_order, Some(Ideas::new()));
+        for _ in 0..2_000 {
+            let number = world.random.usize(0..CLIENTS);
+            if world.chance(40) {
+                world.act_in_any_way(number);
+            }
+            world.advance();
+            world.check();
+            let ended = &world.ideas.as_ref().expect("there are some").revoked_waiters;
+            let stored = world.state().into_iter().flat_map(|state| state.entries.values());
+            let undone = stored.filter(|entry| ended.contains(&entry.request));
+            back.extend(undone.map(|entry| (seed, entry.request.clone())));
+        }
+        revoked += world.ideas.as_ref().expect("there are some").revoked_waiters.len();
+        world.settle();
+    }
+    println!("{revoked} waiters revoked, {} of them back", back.len());
+    (revoked, back.len())
+}
+
+/// A `local:` store tells its sessions what happened in its order, for this.
+#[test]
+fn who_is_revoked_while_waiting_stays_out_where_messages_come_in_order() {
+    let (revoked, back) = revoked_and_back(true, |revoked, _| revoked > 50);
+    assert!(revoked > 50, "P16: {revoked}");
+    assert_eq!(back, 0);
+    let (_, back) = revoked_and_back(false, |_, back| back > 0);
+    assert!(back > 0, "P16: the order was never needed");
 }

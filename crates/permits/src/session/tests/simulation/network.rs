@@ -146,7 +146,13 @@ impl World {
             match to {
                 Some(to) if self.clients[to].connected && !self.chance(self.trouble) => {
                     let delay = self.delay_us();
-                    self.soon(delay, Coming::Reports(to, Report::Event(event)));
+                    let mut at = self.now + Duration::from_micros(self.random.u64(1..=delay));
+                    if self.in_order {
+                        at = at.max(self.clients[to].last_reply);
+                        self.clients[to].last_reply = at;
+                    }
+                    self.made += 1;
+                    self.coming.insert((at, self.made), Coming::Reports(to, Report::Event(event)));
                 }
                 _ => self.seen.message_lost += 1,
             }

@@ -77,7 +77,8 @@ pub(super) struct World {
     /// confirmed.
     pub(super) replicas: u32,
     pub(super) confirmed: BTreeSet<RequestId>,
-    /// Replies arrive in the order of their calls, as on one connection.
+    /// Each session hears of a semaphore in the order in which it happened, as from a `local:` store: what a
+    /// command has caused comes before its reply, and so does what others did before it.
     pub(super) in_order: bool,
     /// The server does not execute what arrives before this time.
     pub(super) silent_until: Moment,
