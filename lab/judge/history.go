@@ -27,7 +27,8 @@ type history struct {
 
 // A request and its permit. What did not happen has the time never.
 type acquisition struct {
-	name                                                    string
+	name, semaphore, lane                                   string // Of the workers' semaphore: no name.
+	laneLimit                                               int    // 0: none.
 	weight, slot                                            int
 	token                                                   uint64
 	asked, seen, acquired, until, lost, releasing, released int64
@@ -45,7 +46,12 @@ type record struct {
 
 // An event with fields. Others are strings.
 type event struct {
-	Asked    *struct{ Weight int }
+	Asked  *struct{ Weight int }
+	InLine *string
+	InLane *struct {
+		Lane  string
+		Limit int
+	}
 	Acquired *struct {
 		Token uint64
 		Slot  int
@@ -110,6 +116,10 @@ func read(from io.Reader) (*history, error) {
 		case event.Asked != nil:
 			of.asked, of.weight = line.At, event.Asked.Weight
 			h.acquisitions = append(h.acquisitions, of)
+		case event.InLine != nil:
+			of.semaphore = *event.InLine
+		case event.InLane != nil:
+			of.lane, of.laneLimit = event.InLane.Lane, event.InLane.Limit
 		case event.Acquired != nil:
 			of.acquired, of.until = line.At, event.Acquired.Until
 			of.token, of.slot = event.Acquired.Token, event.Acquired.Slot
@@ -147,29 +157,45 @@ func input(change string, limit int) any {
 	return nil
 }
 
-// The operations of a history. A request without a permit matters if it was seen in the queue: no later one
+// The semaphores of a history. A set is a request in each of its semaphores.
+func (h *history) semaphores() []string {
+	found := []string{""}
+	for _, of := range h.acquisitions {
+		if !slices.Contains(found, of.semaphore) {
+			found = append(found, of.semaphore)
+		}
+	}
+	return found
+}
+
+// The operations on a semaphore. A request without a permit matters if it was seen in the queue: no later one
 // may have its permit while it waits.
-func (h *history) operations() []porcupine.Operation {
-	made := slices.Clone(h.changes)
+func (h *history) operations(semaphore string) []porcupine.Operation {
+	var made []porcupine.Operation
+	if semaphore == "" {
+		made = slices.Clone(h.changes)
+	}
+	acquisitions := slices.DeleteFunc(slices.Clone(h.acquisitions), func(of *acquisition) bool { return of.semaphore != semaphore })
 	add := func(call, end int64, input any) {
 		made = append(made, porcupine.Operation{Input: input, Call: call, Return: end})
 	}
 	var tokens []uint64
-	for _, of := range h.acquisitions {
+	for _, of := range acquisitions {
 		if of.acquired != never {
 			tokens = append(tokens, of.token)
 		}
 	}
 	slices.Sort(tokens)
-	for _, of := range h.acquisitions {
+	for _, of := range acquisitions {
 		if of.acquired == never {
 			if of.waited > 0 {
-				add(of.asked, of.asked, enqueue{of.name, of.seen})
+				add(of.asked, of.asked, enqueue{of.name, waiter{of.lane, of.seen}})
 				add(of.waited, max(of.waited, of.ended), leave{of.name})
 			}
 			continue
 		}
-		next := grant{request: of.name, weight: of.weight, slot: of.slot, token: of.token, asked: of.asked, by: of.acquired}
+		next := grant{request: of.name, lane: of.lane, laneLimit: of.laneLimit, weight: of.weight, slot: of.slot,
+			token: of.token, asked: of.asked, by: of.acquired}
 		if at, _ := slices.BinarySearch(tokens, of.token); at > 0 {
 			next.tokenBefore = tokens[at-1]
 		}
@@ -181,7 +207,7 @@ func (h *history) operations() []porcupine.Operation {
 		}
 		// It joins at once: an earlier moment forbids nothing, because others are bound from the time on at which
 		// it was known to wait. So the search need not try them all.
-		add(of.asked, of.asked, enqueue{of.name, min(of.seen, of.acquired)})
+		add(of.asked, of.asked, enqueue{of.name, waiter{of.lane, min(of.seen, of.acquired)}})
 		add(of.asked, of.acquired, next)
 	}
 	return made

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -25,14 +26,20 @@ func main() {
 			fail(file, err)
 		}
 		from.Close()
-		operations, model, began := h.operations(), rules{h.Limit, h.Bound, h.Order}.model(), time.Now()
-		fmt.Printf("%s --limit %d: %d operations, %d changes, %d kills, %d faults: ", h.Row, h.Limit, len(operations),
-			len(h.changes), h.kills, h.faults)
-		if total += len(operations); porcupine.CheckOperations(model, operations) {
-			fmt.Printf("allowed, %.1f s\n", time.Since(began).Seconds())
-		} else {
+		isAllowed := true
+		for _, semaphore := range h.semaphores() {
+			operations, model, began := h.operations(semaphore), rules{h.Limit, h.Bound, h.Order}.model(), time.Now()
+			fmt.Printf("%s --limit %d%s: %d operations, %d changes, %d kills, %d faults: ", h.Row, h.Limit,
+				strings.TrimRight(" "+semaphore, " "), len(operations), len(h.changes), h.kills, h.faults)
+			if total += len(operations); porcupine.CheckOperations(model, operations) {
+				fmt.Printf("allowed, %.1f s\n", time.Since(began).Seconds())
+			} else {
+				isAllowed = false
+				fmt.Printf("a violation, %.1f s\n%s", time.Since(began).Seconds(), longest(model, operations))
+			}
+		}
+		if !isAllowed {
 			violations++
-			fmt.Printf("a violation, %.1f s\n%s", time.Since(began).Seconds(), longest(model, operations))
 		}
 	}
 	fmt.Printf("verdict: %d histories, %d operations, %d of the histories with a violation, %.1f s\n",

@@ -11,11 +11,13 @@ type (
 	// A request joins the queue.
 	enqueue struct {
 		request string
-		known   int64 // The time at which it was seen there, or had its permit.
+		waiter  waiter
 	}
 	// A request gets its permit.
 	grant struct {
 		request      string
+		lane         string
+		laneLimit    int // The most units that the permits of its lane may have; 0: any.
 		weight, slot int
 		token        uint64
 		tokenBefore  uint64 // The greatest token below this one in the whole history.
@@ -30,25 +32,31 @@ type (
 	setLine  struct{ closed bool }
 )
 
+// A request in the queue: its lane, and the time at which it was seen there, or had its permit.
+type waiter struct {
+	lane  string
+	known int64
+}
+
 // A state is never changed: a step makes another.
 type state struct {
 	limit          int
 	paused, closed bool
 	token          uint64
-	waiting        map[string]int64 // The time at which each request was known to wait.
+	waiting        map[string]waiter
 	held           map[string]grant
 }
 
 // The rules that a history has to keep. Some faults void the bound or the order.
 type rules struct {
 	limit int  // The one that clients declare.
-	bound bool // At most limit units are held, and no slot by two.
-	order bool // No request is granted before another that was known to wait when the first was made.
+	bound bool // At most limit units are held, and no slot by two; and a lane keeps to its own limit.
+	order bool // No request is granted before another of its lane that was known to wait when the first was made.
 }
 
 func (r rules) model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return state{limit: r.limit, waiting: map[string]int64{}, held: map[string]grant{}} },
+		Init: func() any { return state{limit: r.limit, waiting: map[string]waiter{}, held: map[string]grant{}} },
 		Step: func(before, input, _ any) (bool, any) { return r.step(before.(state), input) },
 		Equal: func(one, other any) bool {
 			a, b := one.(state), other.(state)
@@ -61,7 +69,7 @@ func (r rules) model() porcupine.Model {
 func (r rules) step(s state, input any) (bool, state) {
 	switch input := input.(type) {
 	case enqueue:
-		s.waiting = with(s.waiting, input.request, input.known)
+		s.waiting = with(s.waiting, input.request, input.waiter)
 	case grant:
 		if !r.allows(s, input) {
 			return false, s
@@ -88,17 +96,20 @@ func (r rules) allows(s state, next grant) bool {
 	if _, waits := s.waiting[next.request]; !waits || s.paused || s.closed || s.token != next.tokenBefore {
 		return false
 	}
-	for request, known := range s.waiting {
-		if r.order && request != next.request && known < next.asked {
+	for request, other := range s.waiting {
+		if r.order && request != next.request && other.lane == next.lane && other.known < next.asked {
 			return false
 		}
 	}
-	units, isFree := next.weight, next.slot < s.limit
+	units, ofLane, isFree := next.weight, next.weight, next.slot < s.limit
 	for _, other := range s.held {
 		if other.mayEndAt > next.by {
 			units += other.weight
+			if other.lane == next.lane {
+				ofLane += other.weight
+			}
 			isFree = isFree && other.slot != next.slot
 		}
 	}
-	return !r.bound || isFree && units <= s.limit
+	return !r.bound || isFree && units <= s.limit && (next.laneLimit == 0 || ofLane <= next.laneLimit)
 }

@@ -29,7 +29,12 @@ func recorded(t *testing.T) *history {
 }
 
 func (h *history) isAllowed() bool {
-	return porcupine.CheckOperations(rules{h.Limit, h.Bound, h.Order}.model(), h.operations())
+	for _, semaphore := range h.semaphores() {
+		if !porcupine.CheckOperations(rules{h.Limit, h.Bound, h.Order}.model(), h.operations(semaphore)) {
+			return false
+		}
+	}
+	return true
 }
 
 func TestARecordedHistoryIsAllowed(t *testing.T) {
@@ -58,12 +63,19 @@ var violations = map[string]violation{
 		b.token = a.token
 		return true
 	},
-	"overtaking": func(_ *history, a, b *acquisition) bool {
-		fits := a.seen < b.asked && b.asked < a.acquired
-		swapped, other := *a, *b
-		*a, *b = other, swapped
-		a.name, a.asked, a.seen, b.name, b.asked, b.seen = b.name, swapped.asked, swapped.seen, a.name, other.asked, other.seen
+	"a unit more than the limit of the other semaphore": func(_ *history, a, b *acquisition) bool {
+		fits := bothHold(a, b)
+		a.semaphore, b.semaphore, b.weight = "other", "other", 2
 		return fits
+	},
+	"overtaking": overtaking,
+	"overtaking within a lane": func(h *history, a, b *acquisition) bool {
+		a.lane, b.lane = "lane", "lane"
+		return overtaking(h, a, b)
+	},
+	"more units than the limit of a lane": func(_ *history, a, b *acquisition) bool {
+		a.lane, b.lane, a.laneLimit, b.laneLimit = "lane", "lane", 1, 1
+		return bothHold(a, b)
 	},
 	"a waiter that is overtaken until it gives up": func(_ *history, a, b *acquisition) bool {
 		fits := a.seen < b.asked && a.acquired < b.acquired
@@ -78,12 +90,48 @@ var violations = map[string]violation{
 	},
 }
 
+// The later request has the permit of the one that waited before it.
+func overtaking(_ *history, a, b *acquisition) bool {
+	fits := a.seen < b.asked && b.asked < a.acquired
+	swapped, other := *a, *b
+	*a, *b = other, swapped
+	a.name, a.asked, a.seen, b.name, b.asked, b.seen = b.name, swapped.asked, swapped.seen, a.name, other.asked, other.seen
+	return fits
+}
+
+// What looks like a violation and is none: semaphores have nothing to do with each other, and lanes are in no
+// order among each other, and have a limit each.
+var allowed = map[string]violation{
+	"the limits of two semaphores": func(_ *history, a, b *acquisition) bool {
+		fits := bothHold(a, b)
+		a.semaphore, a.weight = "other", 2
+		return fits
+	},
+	"overtaking another lane": func(h *history, a, b *acquisition) bool {
+		a.lane, b.lane = "one", "other"
+		return overtaking(h, a, b)
+	},
+	"the limits of two lanes": func(_ *history, a, b *acquisition) bool {
+		a.lane, b.lane, a.laneLimit, b.laneLimit = "one", "other", 1, 1
+		return bothHold(a, b)
+	},
+}
+
 // Each has one of the two units: the first still holds when the second gets its permit.
 func bothHold(a, b *acquisition) bool {
 	return a.weight == 1 && b.weight == 1 && b.acquired < min(a.releasing, a.lost, a.until)
 }
 
 func TestPlantedViolationsAreFound(t *testing.T) {
+	planted(t, violations, false)
+}
+
+func TestWhatLanesMayDoIsAllowed(t *testing.T) {
+	planted(t, allowed, true)
+}
+
+// Plants each into many places, and expects that the history is allowed there, or is not.
+func planted(t *testing.T, violations map[string]violation, expected bool) {
 	for name, plant := range violations {
 		t.Run(name, func(t *testing.T) {
 			h, planted := recorded(t), 0
@@ -94,8 +142,8 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 					beforeA, beforeB, changes := *a, *b, h.changes
 					if planted < 20 && plant(h, a, b) {
 						planted++
-						if h.isAllowed() {
-							t.Errorf("not found, planted into %+v and %+v", beforeA, beforeB)
+						if h.isAllowed() != expected {
+							t.Errorf("allowed: %v, planted into %+v and %+v", !expected, beforeA, beforeB)
 						}
 					}
 					*a, *b, h.changes = beforeA, beforeB, changes

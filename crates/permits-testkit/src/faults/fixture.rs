@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use permits::{Change, Client, Limit};
 
-use super::Fault;
+use super::{Fault, OTHER, Promise};
 use crate::cluster::slot as hash_slot;
 use crate::history::{ClientEvent, now};
 use crate::sentinel::SERVICE;
@@ -78,6 +78,8 @@ fn work(limit: u32) -> Work {
         weight: if limit > 1 { Mix(vec![(3, 1), (1, 2)]) } else { Mix::all(1) },
         lease: None,
         lanes: 0,
+        lane_limit: 0,
+        sets: false,
         wait: Mix(vec![
             (8, Wait::Granted),
             (1, Wait::Timeout(millis(50, 1550))),
@@ -114,33 +116,34 @@ pub(super) struct Fixture {
     pub(super) deployment: Deployment,
     pub(super) fence: FencedServer,
     pub(super) random: fastrand::Rng,
-    /// Every other worker keeps permits.
-    keep: bool,
-    lanes: u32,
+    promise: Promise,
     /// Nearly all holds are of a few milliseconds, so that much is recorded.
     brief: bool,
 }
 
 impl Fixture {
-    /// Starts all workers. Every other one keeps permits, if there are keepers; their requests are in so many
-    /// lanes; holds are `brief`; every other worker has `other_prefix`, if that is given.
+    /// Starts all workers. Every other one keeps permits, if there are keepers; holds are `brief`; every other
+    /// worker has `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
         command: fn() -> std::process::Command,
         limit: u32,
-        (keep, lanes, brief, other_prefix): (bool, u32, bool, Option<&str>),
+        promise: Promise,
+        (brief, other_prefix): (bool, Option<&str>),
         seed: u64,
     ) -> Self {
         let fence = FencedServer::start();
+        let names: &[&str] = if promise.sets { &[SEMAPHORE, OTHER] } else { &[SEMAPHORE] };
         let settings = WorkerSettings {
             seed,
+            semaphores: names.iter().map(|name| (*name).to_owned()).collect(),
             fence: Some(fence.path().to_owned()),
             ..WorkerSettings::new(limit, LEASE)
         };
         let pool = WorkerPool::new(command, settings);
         let random = fastrand::Rng::with_seed(seed);
         let workers = Vec::new();
-        let mut fixture = Self { workers, pool, deployment, fence, random, keep, lanes, brief };
+        let mut fixture = Self { workers, pool, deployment, fence, random, promise, brief };
         for worker in 0..WORKERS {
             let prefix = other_prefix.filter(|_| worker % 2 == 1);
             let started = fixture.start_worker(worker, prefix.unwrap_or(&fixture.pool.settings.prefix));
@@ -151,15 +154,17 @@ impl Fixture {
 
     fn start_worker(&self, index: usize, prefix: &str) -> Worker {
         let (url, prefix) = (self.deployment.url(index), prefix.to_owned());
-        let keep = (self.keep && index.is_multiple_of(2)).then_some(KEEP);
+        let keeps = self.promise.keep.is_some();
+        let keep = (keeps && index.is_multiple_of(2)).then_some(KEEP);
         let mut worker = self.pool.start(WorkerSettings { url, prefix, keep, ..self.pool.settings.clone() });
         let limit = self.pool.settings.limit;
-        let mut work = if self.keep { work_of_keepers(limit) } else { work(limit) };
+        let mut work = if keeps { work_of_keepers(limit) } else { work(limit) };
         if self.brief {
             let millis = Duration::from_millis;
             work.hold = Mix(vec![(1, millis(2000)..millis(4500)), (3000, millis(0)..millis(3))]);
         }
-        worker.work(&Work { lanes: self.lanes, ..work });
+        let Promise { lanes, lane_limit, sets, .. } = self.promise;
+        worker.work(&Work { lanes, lane_limit, sets, ..work });
         worker
     }
 
@@ -194,7 +199,7 @@ impl Fixture {
     /// Waits until a worker has used what it kept after `since`, if workers keep permits.
     pub(super) fn await_kept(&self, since: u64) -> Result<(), String> {
         let is_again = |event: &ClientEvent| matches!(event, ClientEvent::Acquired { again: true, .. });
-        let kept = !self.keep || self.pool.await_any(since, is_again);
+        let kept = self.promise.keep.is_none() || self.pool.await_any(since, is_again);
         kept.then_some(()).ok_or_else(|| "no worker keeps a permit any more".to_owned())
     }
 

@@ -34,6 +34,9 @@ use crate::worker::SEMAPHORE;
 /// The least time between two faults, so that workers acquire in between.
 const LEAST_GAP: Duration = Duration::from_millis(500);
 
+/// The other semaphore of a set. Sets acquire it first.
+const OTHER: &str = "faults/other";
+
 /// A kind of fault.
 pub struct Row {
     /// The name by which the row is chosen.
@@ -60,10 +63,15 @@ pub struct Promise {
     pub keep: Option<Duration>,
     /// The lanes that the requests are divided among; 0: none.
     lanes: u32,
+    /// The limit of each lane; 0: none.
+    lane_limit: u32,
+    /// Workers acquire this semaphore and [`OTHER`] at once, or one of them.
+    sets: bool,
 }
 
 /// The queue may break, because a client is away for longer than the lease.
-const BOUND: Promise = Promise { bound: true, order: false, success: true, keep: None, lanes: 0 };
+const BOUND: Promise =
+    Promise { bound: true, order: false, success: true, keep: None, lanes: 0, lane_limit: 0, sets: false };
 
 /// Everything holds, and no connected client loses a permit.
 const ALL: Promise = Promise { order: true, ..BOUND };
@@ -84,6 +92,12 @@ const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
 const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..BOUND };
 
+/// As [`ALL`], within each lane. A lane may hold what one request weighs.
+const ALL_IN_LANES: Promise = Promise { lanes: 4, lane_limit: 2, ..ALL };
+
+/// As [`ALL`], of two semaphores.
+const ALL_IN_SETS: Promise = Promise { sets: true, ..ALL };
+
 /// As [`KEEPING_LOSING`], with more lanes than workers.
 const KEEPING_LOSING_IN_LANES: Promise = Promise { lanes: 20, ..KEEPING_LOSING };
 
@@ -97,8 +111,16 @@ struct Fault {
 }
 
 /// All rows.
-pub const ROWS: [Row; 33] = [
+pub const ROWS: [Row; 35] = [
     row("client-kill", "clients killed, holding or waiting", Deployment::server, single::client_kill, ALL),
+    row(
+        "lanes-client-kill",
+        "the same, in lanes with limits",
+        Deployment::server,
+        single::client_kill,
+        ALL_IN_LANES,
+    ),
+    row("sets-client-kill", "the same, with sets", Deployment::server, single::client_kill, ALL_IN_SETS),
     row("client-pause", "clients paused beyond the lease", Deployment::server, single::client_pause, BOUND),
     row("client-fork", "clients forked while they hold", Deployment::server, single::client_fork, ALL),
     row(
@@ -270,9 +292,9 @@ impl Cell {
         let Self { row, limit, .. } = *self;
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
-        let prefix = self.mutant.map(|mutant| mutant.prefix());
-        let terms = (row.promise.keep.is_some(), row.promise.lanes, self.brief, prefix);
-        let mut fixture = Fixture::start((row.deployment)(), self.worker, limit, terms, seed);
+        let (prefix, promise) = (self.mutant.map(|mutant| mutant.prefix()), row.promise);
+        let mut fixture =
+            Fixture::start((row.deployment)(), self.worker, limit, promise, (self.brief, prefix), seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
         let mut faults = Vec::new();

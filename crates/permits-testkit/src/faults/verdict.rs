@@ -1,7 +1,7 @@
 //! The verdict on a cell: of the workers' history, by one clock, and of the writes that the fenced resource
 //! accepted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::{Fault, Promise};
@@ -55,6 +55,8 @@ impl Verdict {
     /// Verifies a history in the order of time.
     pub(super) fn of(history: &History, promise: Promise, limit: u32, faults: &[Fault]) -> Self {
         let grants = history.grants();
+        let of_workers: Vec<Granted> =
+            grants.iter().filter(|granted| granted.semaphore.is_empty()).cloned().collect();
         let count = |like: fn(&ClientEvent) -> bool| {
             history.events.iter().filter(|(_, record)| like(&record.event)).count()
         };
@@ -65,7 +67,7 @@ impl Verdict {
             lost: count(|event| matches!(event, ClientEvent::Lost(_))),
             failed: count(|event| matches!(event, ClientEvent::Failed(_))),
             faults: faults.len(),
-            excess: excess(&grants, limit),
+            excess: excess(&of_workers, limit),
             waited: grants.iter().map(waited).max(),
             recovery: faults.iter().filter_map(|fault| recovery(&grants, fault)).max(),
             ..Self::default()
@@ -73,18 +75,25 @@ impl Verdict {
         let mut checks = vec![
             client_checks::check_well_formed(history),
             client_checks::check_stops(history),
-            client_checks::check_tokens(&grants),
             client_checks::check_served(history),
         ];
+        let mut lines: BTreeMap<&str, Vec<Granted>> = BTreeMap::new();
+        for granted in &grants {
+            lines.entry(&granted.semaphore).or_default().push(granted.clone());
+        }
+        checks.extend(lines.values().map(|grants| client_checks::check_tokens(grants)));
         if promise.bound {
-            checks.extend([
-                client_checks::check_bound(&grants, limit),
-                client_checks::check_slots(&grants, limit),
-                client_checks::check_writes(history),
-            ]);
+            checks.push(client_checks::check_writes(history));
+            checks.extend(lines.values().flat_map(|grants| {
+                [
+                    client_checks::check_bound(grants, limit),
+                    client_checks::check_slots(grants, limit),
+                    client_checks::check_lanes(grants),
+                ]
+            }));
         }
         if promise.order {
-            checks.push(client_checks::check_queue_order(&grants));
+            checks.extend(lines.values().map(|grants| client_checks::check_queue_order(grants)));
         }
         for check in checks {
             verdict.note(check.map_err(|violation| violation.to_string()));
@@ -188,6 +197,8 @@ mod tests {
             worker: 1,
             tag: token.to_string(),
             weight,
+            semaphore: String::new(),
+            lane: None,
             token,
             slot: 0,
             again: false,

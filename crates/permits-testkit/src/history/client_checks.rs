@@ -21,6 +21,10 @@ pub struct Granted {
     pub tag: String,
     /// Its weight.
     pub weight: u32,
+    /// Its semaphore; empty if it is that of the workers.
+    pub semaphore: String,
+    /// Its lane, and the limit of that; `None` if it is in none.
+    pub lane: Option<(String, u32)>,
     /// Its fencing token.
     pub token: u64,
     /// Its slot.
@@ -45,6 +49,11 @@ impl Granted {
     /// The end of M.
     pub fn end(&self) -> u64 {
         [Some(self.until), self.releasing, self.lost].into_iter().flatten().min().unwrap_or(self.until)
+    }
+
+    /// The name of its lane; empty without one.
+    fn lane(&self) -> &str {
+        self.lane.as_ref().map_or("", |(lane, _)| lane)
     }
 
     /// Returns whether it was over when its client got it: by its own report it was never held.
@@ -80,12 +89,16 @@ impl History {
     /// All grants, in the order of their requests.
     pub fn grants(&self) -> Vec<Granted> {
         let mut asked: BTreeMap<(usize, &str), (u64, u32)> = BTreeMap::new();
+        let mut lanes: BTreeMap<(usize, &str), (String, u32)> = BTreeMap::new();
+        let mut semaphores: BTreeMap<(usize, &str), String> = BTreeMap::new();
         let mut enqueued: BTreeMap<(usize, &str), u64> = BTreeMap::new();
         let mut grants: BTreeMap<(usize, &str), Granted> = BTreeMap::new();
         for (worker, ClientRecord { at, tag, event: what }) in &self.events {
             let key = (*worker, tag.as_str());
             match *what {
                 ClientEvent::Asked { weight } => drop(asked.insert(key, (*at, weight))),
+                ClientEvent::InLane { ref lane, limit } => drop(lanes.insert(key, (lane.clone(), limit))),
+                ClientEvent::InLine(ref semaphore) => drop(semaphores.insert(key, semaphore.clone())),
                 ClientEvent::Enqueued => drop(enqueued.insert(key, *at)),
                 ClientEvent::Acquired { token, slot, until, again } => {
                     let (asked, weight) = asked.get(&key).copied().unwrap_or((*at, 1));
@@ -93,6 +106,8 @@ impl History {
                         worker: *worker,
                         tag: tag.clone(),
                         weight,
+                        semaphore: semaphores.get(&key).cloned().unwrap_or_default(),
+                        lane: lanes.get(&key).cloned(),
                         token,
                         slot,
                         again,
@@ -153,6 +168,7 @@ pub fn verify(history: &History, limit: u32) -> Result<(), Violation> {
     check_stops(history)?;
     check_tokens(&grants)?;
     check_slots(&grants, limit)?;
+    check_lanes(&grants)?;
     check_queue_order(&grants)?;
     check_served(history)
 }
@@ -175,7 +191,10 @@ pub fn check_well_formed(history: &History) -> Result<(), Violation> {
             | ClientEvent::Lost(_)
             | ClientEvent::Releasing
             | ClientEvent::Released(_) => acquired.contains(&key),
-            ClientEvent::Failed(_) | ClientEvent::GaveUp(_) => asked.contains(&key),
+            ClientEvent::InLane { .. }
+            | ClientEvent::InLine(_)
+            | ClientEvent::Failed(_)
+            | ClientEvent::GaveUp(_) => asked.contains(&key),
             ClientEvent::Rejected => acquired.contains(&key),
             // An observer's record, which may come before the client's own.
             ClientEvent::Enqueued | ClientEvent::Waiting => {
@@ -202,6 +221,31 @@ pub fn check_bound(grants: &[Granted], limit: u32) -> Result<(), Violation> {
         return Ok(());
     }
     Err(Violation::new("P2", format!("{units} units at once, with a limit of {limit}: {overlap:#?}")))
+}
+
+/// P25: the permits of a lane are never more units than its limit.
+///
+/// # Errors
+///
+/// The permits that were held at once.
+pub fn check_lanes(grants: &[Granted]) -> Result<(), Violation> {
+    let limits: BTreeMap<&str, u32> = grants
+        .iter()
+        .filter_map(|granted| granted.lane.as_ref())
+        .map(|(lane, limit)| (&**lane, *limit))
+        .collect();
+    limits.into_iter().try_for_each(|(lane, limit)| {
+        let of_lane = grants.iter().filter(|granted| granted.lane() == lane);
+        let overlap = most_at_once(&of_lane.cloned().collect::<Vec<_>>());
+        let units = units(&overlap);
+        if units <= u64::from(limit) {
+            return Ok(());
+        }
+        Err(Violation::new(
+            "P25",
+            format!("{units} units of {lane} at once, with a limit of {limit}: {overlap:#?}"),
+        ))
+    })
 }
 
 fn units(grants: &[Granted]) -> u64 {
@@ -288,16 +332,20 @@ fn check_distinct_and_rising(mut grants: Vec<&Granted>) -> Result<(), Violation>
         .map_err(|fell| Violation::new("P4", format!("a token that fell: {fell}")))
 }
 
-/// P6: a request sent after another was seen in the queue is granted after that one, for any weights. The
-/// grants that clients made themselves, out of what they kept, are left out.
+/// P6: a request sent after another of its lane was seen in the queue is granted after that one, for any
+/// weights. The grants that clients made themselves, out of what they kept, are left out.
 ///
 /// # Errors
 ///
 /// The waiter that was overtaken.
 pub fn check_queue_order(grants: &[Granted]) -> Result<(), Violation> {
-    let grants: Vec<&Granted> = grants.iter().filter(|granted| !granted.again).collect();
-    check_rising(&grants, |granted| granted.enqueued)
-        .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
+    let lanes: BTreeSet<&str> = grants.iter().map(Granted::lane).collect();
+    lanes.into_iter().try_for_each(|lane| {
+        let grants: Vec<&Granted> =
+            grants.iter().filter(|granted| !granted.again && granted.lane() == lane).collect();
+        check_rising(&grants, |granted| granted.enqueued)
+            .map_err(|overtaken| Violation::new("P6", format!("overtaken in line: {overtaken}")))
+    })
 }
 
 /// A request sent after the moment `known` of another has the higher token.

@@ -40,6 +40,16 @@ pub enum ClientEvent {
         /// Its weight.
         weight: u32,
     },
+    /// The request that was asked is in a lane.
+    InLane {
+        /// The lane.
+        lane: String,
+        /// The most units that the requests of the lane may hold.
+        limit: u32,
+    },
+    /// The request that was asked is one of a set, or alone, in the line of this semaphore. Without this event
+    /// it is in that of the workers.
+    InLine(String),
     /// An observer of the store saw the request in the queue.
     Enqueued,
     /// An observer of the store saw the request in the queue for the last time. It waited until then.

@@ -119,6 +119,10 @@ pub struct Work {
     pub lease: Option<Mix<Duration>>,
     /// The lanes that the requests are divided among, each with as great a share as its number; 0: none.
     pub lanes: u32,
+    /// The limit of each lane; 0: none.
+    pub lane_limit: u32,
+    /// Every other turn acquires all semaphores of the worker at once.
+    pub sets: bool,
     /// The ways of waiting.
     pub wait: Mix<Wait>,
     /// The times for which permits are held.
@@ -138,6 +142,8 @@ impl Work {
             weight: Mix::all(1),
             lease: None,
             lanes: 0,
+            lane_limit: 0,
+            sets: false,
             wait: Mix::all(Wait::Granted),
             hold: Mix::all(times.clone()),
             rest: Mix::all(times),

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{Counts, SETTINGS, Wait, Work, WorkerCommand, WorkerSettings, draw_time};
+use super::{Counts, SEMAPHORE, SETTINGS, Wait, Work, WorkerCommand, WorkerSettings, draw_time};
 use crate::FencedClient;
 use crate::fork::{Forked, fork};
 use crate::history::{ClientEvent, deadline, now, report_at};
@@ -64,6 +64,7 @@ pub fn run_if_started() {
 /// The state that all acquisitions of a worker share.
 struct Shared {
     settings: WorkerSettings,
+    client: Client,
     semaphores: Vec<Semaphore>,
     fence: Option<Mutex<FencedClient>>,
     stopping: AtomicBool,
@@ -85,6 +86,7 @@ async fn serve(settings: WorkerSettings) {
     });
     let shared = Arc::new(Shared {
         settings,
+        client: client.clone(),
         semaphores,
         fence,
         stopping: AtomicBool::new(false),
@@ -162,7 +164,7 @@ fn read_commands() -> mpsc::UnboundedReceiver<WorkerCommand> {
 /// Sends the request before it returns, so that requests are sent in the order of their commands; a task does
 /// the rest.
 async fn acquire(shared: &Arc<Shared>, tag: String, hold: Option<Duration>, release: Arc<Notify>) {
-    shared.report_asked(&tag, 1);
+    shared.report_asked(&tag, &shared.semaphores[0], 1);
     let (shared, semaphore) = (shared.clone(), shared.semaphores[0].clone());
     let options = options(&shared.settings, &tag);
     let mut acquiring = Box::pin(async move { semaphore.acquire_with(options).await });
@@ -203,22 +205,72 @@ fn is_outage(error: &AcquireError) -> bool {
     matches!(error, AcquireError::Store(error) if error.is_temporary())
 }
 
+/// Acquires all semaphores at once. Each request of the set is an acquisition of its own in the records.
+async fn take_set(shared: &Shared, work: &Work, tag: &str, random: &mut fastrand::Rng) {
+    let weight = *work.weight.draw(random);
+    let held_times = work.hold.draw(random);
+    let hold = draw_time(random, held_times);
+    let wait = work.wait.draw(random).clone();
+    let limit = match &wait {
+        Wait::Granted => HANGS,
+        Wait::Timeout(times) | Wait::Cancel(times) => draw_time(random, times),
+    };
+    let tags: Vec<String> = (0..shared.semaphores.len()).map(|number| format!("{tag}.{number}")).collect();
+    let requests = shared.semaphores.iter().zip(&tags).map(|(semaphore, tag)| {
+        shared.report_asked(tag, semaphore, weight);
+        (semaphore.clone(), options(&shared.settings, tag).weight(weight))
+    });
+    let acquiring = shared.client.acquire_all(requests.collect::<Vec<_>>());
+    let told = match timeout(limit, acquiring).await {
+        Ok(Ok(set)) => {
+            let permits = set.into_permits().into_iter().map(|permit| {
+                let number = shared.semaphores.iter().position(|one| one.name() == permit.semaphore());
+                (&tags[number.expect("it was asked for")], permit)
+            });
+            let held = permits.map(|(tag, permit)| {
+                let permit = shared.granted(tag, Ok(permit), false).expect("it is granted");
+                shared.hold(tag, permit, sleep(hold), false)
+            });
+            let mut held: Vec<_> = held.collect();
+            let (Some(one), Some(other), None) = (held.pop(), held.pop(), held.pop()) else {
+                panic!("a set is of two semaphores");
+            };
+            tokio::join!(one, other);
+            return;
+        }
+        Ok(Err(error)) => ClientEvent::Failed(error.to_string()),
+        Err(_) => ClientEvent::GaveUp("it was cancelled".to_owned()),
+    };
+    tags.iter().for_each(|tag| shared.report(tag, told.clone()));
+}
+
 async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastrand::Rng) {
+    if work.sets && random.bool() {
+        return take_set(shared, work, tag, random).await;
+    }
     let semaphore = &shared.semaphores[random.usize(..shared.semaphores.len())];
     let weight = *work.weight.draw(random);
     let mut options = options(&shared.settings, tag).weight(weight);
     if let Some(lease) = &work.lease {
         options = options.lease(*lease.draw(random));
     }
+    let mut in_lane = None;
     if work.lanes > 0 {
         let lane = random.u32(1..=work.lanes);
+        in_lane = Some(format!("lane-{lane}"));
         options = options.lane(format!("lane-{lane}")).share(lane);
+        if work.lane_limit > 0 {
+            options = options.lane_limit(work.lane_limit);
+        }
     }
     let wait = work.wait.draw(random).clone();
     let held_times = work.hold.draw(random);
     let hold = draw_time(random, held_times);
     let is_dropped = random.f64() < work.dropped;
-    shared.report_asked(tag, weight);
+    shared.report_asked(tag, semaphore, weight);
+    if let Some(lane) = in_lane.filter(|_| work.lane_limit > 0) {
+        shared.report(tag, ClientEvent::InLane { lane, limit: work.lane_limit });
+    }
     let (may_give_up, result) = match wait {
         Wait::Granted => (false, semaphore.acquire_with(options).await),
         Wait::Timeout(times) => {
@@ -258,9 +310,12 @@ impl Shared {
         }
     }
 
-    fn report_asked(&self, tag: &str, weight: u32) {
+    fn report_asked(&self, tag: &str, semaphore: &Semaphore, weight: u32) {
         lock(&self.counts).asked += 1;
         self.report(tag, ClientEvent::Asked { weight });
+        if semaphore.name() != SEMAPHORE {
+            self.report(tag, ClientEvent::InLine(semaphore.name().to_owned()));
+        }
     }
 
     /// Reports the outcome of a request. Returns the permit.
@@ -334,7 +389,9 @@ impl Shared {
     /// Writes to the fenced resource. Returns whether the resource accepted the write; `true` without a
     /// resource.
     fn write(&self, tag: &str, permit: &Permit, when: &str) -> bool {
-        let Some(fence) = &self.fence else { return true };
+        // The resource is that of the workers' semaphore.
+        let fence = self.fence.as_ref().filter(|_| permit.semaphore() == SEMAPHORE);
+        let Some(fence) = fence else { return true };
         let data = format!("{} {when}", holder(&self.settings, tag));
         let written = lock(fence).write(permit.slot(), permit.token(), &data);
         written.expect("the resource outlives its workers").is_ok()

@@ -1,7 +1,7 @@
 //! The checks of the clients' events find every violation, and report no other.
 
 use permits_testkit::history::client_checks::{
-    Granted, check_bound, check_queue_order, check_slots, check_tokens,
+    Granted, check_bound, check_lanes, check_queue_order, check_slots, check_tokens,
 };
 use permits_testkit::history::{ClientEvent, ClientRecord, History, Violation, verify};
 
@@ -10,6 +10,8 @@ fn granted(token: u64, slot: u32, acquired: u64, until: u64) -> Granted {
         worker: 0,
         tag: token.to_string(),
         weight: 1,
+        semaphore: String::new(),
+        lane: None,
         token,
         slot,
         again: false,
@@ -212,4 +214,23 @@ fn a_history_that_makes_no_sense_is_found() {
     ] {
         assert_eq!(added(2000, 1, tag, what.clone()), "form", "{what:?}");
     }
+}
+
+/// Three requests, of which the first holds: the second waits when the third is sent, and the third is granted
+/// first.
+fn overtaken(lanes: [&str; 3]) -> Vec<Granted> {
+    let mut grants = vec![granted(7, 0, 10, 100), granted(9, 1, 60, 100), granted(8, 2, 50, 100)];
+    (grants[1].asked, grants[1].enqueued, grants[2].asked) = (20, Some(30), 40);
+    for (granted, lane) in grants.iter_mut().zip(lanes) {
+        granted.lane = Some((lane.to_owned(), 1));
+    }
+    grants
+}
+
+#[test]
+fn a_lane_is_in_order_and_keeps_its_limit() {
+    assert_eq!(check_queue_order(&overtaken(["a", "b", "c"])), Ok(()));
+    assert_eq!(rule(check_queue_order(&overtaken(["a", "b", "b"]))), "P6");
+    assert_eq!(check_lanes(&overtaken(["a", "b", "c"])), Ok(()));
+    assert_eq!(rule(check_lanes(&overtaken(["a", "a", "c"]))), "P25");
 }

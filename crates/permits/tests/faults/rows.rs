@@ -46,6 +46,8 @@ macro_rules! rows {
 
 rows! {
     client_kill,
+    lanes_client_kill,
+    sets_client_kill,
     client_pause,
     client_fork,
     operator,

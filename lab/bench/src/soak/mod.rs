@@ -64,6 +64,8 @@ fn work(tasks: usize) -> Work {
         weight: Mix(vec![(6, 1), (1, 2), (1, 3), (1, 4), (1, 5)]),
         lease: Some(Mix(leases.into())),
         lanes: 0,
+        lane_limit: 0,
+        sets: false,
         wait: Mix(vec![
             (7, Wait::Granted),
             (2, Wait::Timeout(millis(0, 10_000))),
