@@ -8,13 +8,17 @@ use permits::{Client, ClientBuilder, check};
 
 use crate::args::{Author, Common};
 use crate::exit::{Failure, USAGE};
-use crate::report;
+use crate::{password, report};
 
 /// The environment variable with the URL of the store.
 const URL_VARIABLE: &str = "PERMITS_URL";
 
 /// The environment variable with the path of a file that contains the URL.
 const FILE_VARIABLE: &str = "PERMITS_URL_FILE";
+
+/// The environment variables with the sources of a password that may change: a file, and a command.
+const PASSWORD_FILE_VARIABLE: &str = "PERMITS_PASSWORD_FILE";
+const PASSWORD_COMMAND_VARIABLE: &str = "PERMITS_PASSWORD_COMMAND";
 
 /// The environment variable with the prefix of keys.
 const PREFIX_VARIABLE: &str = "PERMITS_PREFIX";
@@ -48,7 +52,7 @@ impl Target {
         if url.is_empty() {
             return Err(Failure::new(USAGE, "--url is empty: name a store, or leave it out"));
         }
-        let builder = Client::builder(&url).prefix(prefix(common)?);
+        let builder = with_password(Client::builder(&url).prefix(prefix(common)?))?;
         // The URL is checked before it is shown: any part of an invalid URL may be a password.
         let (address, is_server) = (builder.address()?, builder.uses_server()?);
         let store = match is_server {
@@ -142,6 +146,25 @@ fn from_environment() -> Result<Option<String>, Failure> {
         (None, Some(path)) => Ok(Some(format!("file://{path}"))),
         (url, None) => Ok(url),
     }
+}
+
+/// The builder with the password's source from the environment.
+fn with_password(builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
+    Ok(match (variable(PASSWORD_FILE_VARIABLE)?, variable(PASSWORD_COMMAND_VARIABLE)?) {
+        (Some(_), Some(_)) => Err(Failure::new(
+            USAGE,
+            format!("{PASSWORD_FILE_VARIABLE} and {PASSWORD_COMMAND_VARIABLE} are both set: unset one"),
+        ))?,
+        (Some(path), None) => builder.password_file(path),
+        // On a thread of its own, which it may block.
+        (None, Some(command)) => {
+            builder.named_credentials("the command in PERMITS_PASSWORD_COMMAND", move || {
+                let printed = password::from_command(&command);
+                async move { printed }
+            })
+        }
+        (None, None) => builder,
+    })
 }
 
 /// The value of an environment variable. An empty one is refused, because it was meant to replace the

@@ -28,6 +28,7 @@ mod list;
 mod names;
 mod order;
 mod output;
+mod password;
 mod posix;
 mod reader;
 mod report;

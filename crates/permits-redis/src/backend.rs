@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use crate::address::Address;
 use crate::diagnosis::diagnose;
 use crate::store::RedisStore;
+use permits_store::credentials::CredentialSource;
 use permits_store::{
     Backend, DiagnoseOptions, Finding, Location, ParsedUrl, Store, StoreError, StoreOptions,
 };
@@ -33,6 +34,14 @@ impl Backend for Redis {
 impl Location for Address {
     fn follow(&mut self, file: &Arc<Path>) {
         self.read_logins_from(file);
+    }
+
+    fn log_in_with(&mut self, source: &Arc<CredentialSource>) -> Result<(), String> {
+        self.take_password_from(source)
+    }
+
+    fn awaits_credentials(&self) -> bool {
+        self.awaits_credentials()
     }
 
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>> {

@@ -123,6 +123,23 @@ pub(crate) fn of_connecting(error: &RespError) -> StoreError {
     }
 }
 
+/// The meaning of a refused login.
+pub(crate) fn of_login(refusal: &RespError) -> StoreError {
+    match of_connecting(refusal) {
+        StoreError::Unreachable { reason } if reason.contains("without any password configured") => {
+            let reason = "the server has no password: leave it out of the URL, or give the user's name";
+            StoreError::Denied { reason: reason.into() }
+        }
+        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => StoreError::Denied { reason },
+        other => other,
+    }
+}
+
+/// Returns true if the server refused this command, and would not refuse every command.
+pub(crate) fn is_refusal(error: &RespError, reason: &str) -> bool {
+    error.code() == Some("ERR") && !reason.contains("max number of clients")
+}
+
 /// The meaning of a TLS error.
 #[cfg(feature = "tls")]
 fn of_tls(error: &rustls::Error) -> StoreError {

@@ -51,6 +51,17 @@ impl Endpoint {
             Self::Sentinels(group) => group.ask(timeout.min(SENTINEL_TIMEOUT)).await,
         }
     }
+
+    /// Returns true if what lets a connection in may be replaced: its login or its certificates.
+    pub(super) fn may_be_let_in_later(&self) -> bool {
+        match self {
+            Self::Server(server) | Self::Node(server) => server.may_be_let_in_later(),
+            Self::Sentinels(group) => {
+                let Sentinels { sentinels, server, .. } = &group.address;
+                sentinels.iter().chain([server]).any(Server::may_be_let_in_later)
+            }
+        }
+    }
 }
 
 impl fmt::Display for Endpoint {
@@ -119,8 +130,9 @@ impl SentinelGroup {
     }
 
     async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {
+        let login = sentinel.login().await?;
         let asking = async {
-            let connection = connect(sentinel, Times::default()).await?;
+            let connection = connect(sentinel, login, Times::default()).await?;
             let mut ask = cmd("SENTINEL");
             ask.arg("MASTER").arg(&self.address.service);
             match connection.query::<BTreeMap<String, String>>(&ask).await {
@@ -153,7 +165,10 @@ impl SentinelGroup {
         subscribe.arg(SWITCHED);
         loop {
             let watch = Watch { service: self.address.service.clone(), moved: moved.clone() };
-            let subscribing = connect_with(sentinel, times, watch, vec![subscribe.clone()]);
+            let subscribing = async {
+                let login = sentinel.login().await?;
+                connect_with(sentinel, login, times, watch, vec![subscribe.clone()]).await
+            };
             if let Ok(Ok((connection, replies))) = timeout(SENTINEL_TIMEOUT, subscribing).await
                 && replies.iter().all(Result::is_ok)
             {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::credentials::CredentialSource;
 use crate::error::StoreError;
 use crate::finding::Finding;
 use crate::protocol::{Command, Event, Name, Recovery, Reply, SessionId};
@@ -141,6 +142,16 @@ pub trait Location: fmt::Display + Send + Sync {
 
     /// From now on, reads the user and the password of each new connection from the URL in this file.
     fn follow(&mut self, _: &Arc<Path>) {}
+
+    /// Takes the password of each new connection from this source. The error is the fault of the URL.
+    fn log_in_with(&mut self, source: &Arc<CredentialSource>) -> Result<(), String> {
+        Err(format!("its store has no passwords, and one is to come from {source}: leave that out"))
+    }
+
+    /// Returns true while a source of credentials is asked, which has a time limit of its own.
+    fn awaits_credentials(&self) -> bool {
+        false
+    }
 
     /// Tries once to open the store for a session. Call this on the session's runtime.
     fn open(&self, options: StoreOptions) -> BoxFuture<'_, Result<Arc<dyn Store>, StoreError>>;

@@ -7,6 +7,7 @@
 //! | [`StoreError`], [`AddressError`] | the errors of a call and of a URL |
 //! | [`Finding`], [`self_test`] | what a diagnosis says about a store, and the part of it that is the same for all stores |
 //! | [`open`](open()), [`direct`], [`options`], [`source`] | opening with retries; calls without a session; the options of URLs; a URL in a file |
+//! | [`credentials`] | users and passwords that change while a client runs |
 //! | [`observe`] | events, the span of an acquisition and metrics: their names, fields and levels |
 //! | [`sys`] | threads and runtimes in the background, random numbers, the identity of the process |
 //! | [`memory`], [`local`] | the stores that run the model: in this process, and in the files of a directory |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod credentials;
 pub mod direct;
 mod error;
 mod finding;

@@ -17,6 +17,7 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Opens a store for a session, with retries and growing delays while the store cannot be reached. The first
 /// attempt takes 5 seconds at most. No further attempt begins after `within`, and a running one ends then.
+/// The time for which an attempt waits for credentials does not count.
 /// Call this on the session's runtime.
 pub async fn open(
     location: &dyn Location,
@@ -31,7 +32,15 @@ pub async fn open(
             None => ATTEMPT_TIMEOUT,
             Some(_) => within.saturating_sub(began.elapsed()).min(ATTEMPT_TIMEOUT),
         };
-        let error = match timeout(limit, location.open(options.clone())).await {
+        let mut opening = location.open(options.clone());
+        let attempt = loop {
+            match timeout(limit, &mut opening).await {
+                // A slow command for the password is no slow store.
+                Err(_) if location.awaits_credentials() => {}
+                attempt => break attempt,
+            }
+        };
+        let error = match attempt {
             Ok(Err(error)) if error.is_temporary() => error,
             Ok(result) => return result,
             Err(_) => match &earlier {

@@ -1,7 +1,10 @@
 //! [`Client`]: one session with a store.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use permits_store::credentials::{CredentialSource, Credentials};
 use tokio::sync::oneshot;
 
 use crate::clock::millis;
@@ -73,6 +76,8 @@ impl Client {
     ///   and password are for the server; for the sentinels, give `?sentinel_user=…&sentinel_password=…`;
     /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or
     ///   newer;
+    /// - any of these with `?password_file=/path`, in place of the password: see
+    ///   [`ClientBuilder::password_file`]; for the sentinels' own, `sentinel_password_file`;
     /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
     ///   and `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
     /// - `local:` or `local:/path/permits`: this machine, a directory, no server, on Unix; for this user, or
@@ -119,6 +124,8 @@ impl Client {
             store_timeout: STORE_TIMEOUT,
             #[cfg(feature = "metrics")]
             metric_semaphores: METRIC_SEMAPHORES,
+            credentials: None,
+            password_file: None,
         }
     }
 
@@ -250,6 +257,8 @@ pub struct ClientBuilder {
     store_timeout: Duration,
     #[cfg(feature = "metrics")]
     metric_semaphores: usize,
+    credentials: Option<Arc<CredentialSource>>,
+    password_file: Option<Arc<CredentialSource>>,
 }
 
 impl std::fmt::Debug for ClientBuilder {
@@ -384,6 +393,72 @@ impl ClientBuilder {
         self
     }
 
+    /// A function that gives the password, such as a token of a few minutes: it is called for each new
+    /// connection to a server, not for those to sentinels. Connections that begin together share a call.
+    ///
+    /// Open connections log in again, without a gap, before [`Credentials::expires_in`] has passed. If that
+    /// fails, they stay as they are, a [warning](https://docs.rs/tracing) says why
+    /// (`permits::not_logged_in_again`), and it is tried again. The same goes for a login that the server
+    /// refuses: only the first connection fails with it at once.
+    ///
+    /// Your function runs on a thread and a tokio runtime of its own, so it may block, and has 10 s. If the
+    /// URL has a password, too, or [`password_file`](Self::password_file) is set, `connect` fails.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), permits::ConnectError> {
+    /// use std::time::Duration;
+    ///
+    /// use permits::{Client, Credentials};
+    ///
+    /// # async fn token() -> Result<String, std::io::Error> { Ok("token".into()) }
+    /// let provide = || async {
+    ///     let token = token().await?;
+    ///     Ok::<_, std::io::Error>(Credentials::new(token).expires_in(Duration::from_secs(900)))
+    /// };
+    /// let url = "redis://exports@cache.internal:6379/";
+    /// let client = Client::builder(url).credentials(provide).connect().await?;
+    /// # drop(client);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, T, E>(self, provider: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        self.named_credentials("the provider of credentials", provider)
+    }
+
+    /// As [`credentials`](Self::credentials), with the provider's name in errors. For the command and the
+    /// packages of other languages.
+    #[doc(hidden)]
+    pub fn named_credentials<F, T, E>(mut self, name: &'static str, provider: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        self.credentials = Some(Arc::new(CredentialSource::provider(name, move || {
+            let asked = provider();
+            Box::pin(async move { asked.await.map_err(|error| error.to_string()) })
+        })));
+        self
+    }
+
+    /// A file whose first line is the password, such as a mounted secret: read for each new connection to a
+    /// server, and open connections log in again after it has changed. `?password_file=` in the URL is the
+    /// same.
+    ///
+    /// A URL with a password as well is refused by `connect`, and so is a file that cannot be read then. A
+    /// fault that comes later is treated as one of [`credentials`](Self::credentials).
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(Arc::new(CredentialSource::file(path)));
+        self
+    }
+
     /// Returns the address of the store, without any password, as in [`Diagnosis::store`]. Nothing is sent.
     ///
     /// # Errors
@@ -465,7 +540,10 @@ impl ClientBuilder {
     /// Returns the address of the store, and the recovery that the URL asks for. Checks the settings that
     /// every store has.
     fn checked_address(&self) -> Result<(Address, Option<Recovery>), ConnectError> {
-        let address = Address::parse(&self.url)?;
+        let mut address = Address::parse(&self.url)?;
+        for source in self.password_file.iter().chain(&self.credentials) {
+            address.0.log_in_with(source)?;
+        }
         check_prefix(&self.prefix)?;
         check_lease(millis(self.lease))?;
         Ok(address)
@@ -487,6 +565,8 @@ impl ClientBuilder {
             store_timeout,
             #[cfg(feature = "metrics")]
                 metric_semaphores: max_labels,
+            credentials: _,
+            password_file: _,
         } = self;
         let process = process::name();
         let author = label.as_deref().filter(|label| !label.is_empty()).unwrap_or(&process);

@@ -105,6 +105,8 @@ pub use options::{AcquireOptions, Limit};
 pub use permit::Permit;
 #[doc(inline)]
 pub use permits_core::protocol::{Alert, Counts, Recovery, WAIT_BOUNDS, Waits};
+#[doc(inline)]
+pub use permits_store::credentials::Credentials;
 pub use reply::Reply;
 pub use semaphore::{Change, Changed, Semaphore};
 pub use session::permit_state::PermitStatus;
@@ -122,6 +124,7 @@ const _: () = {
     const fn crosses_threads<T: Send + Sync + 'static>() {}
     crosses_threads::<Client>();
     crosses_threads::<ClientBuilder>();
+    crosses_threads::<Credentials>();
     crosses_threads::<Semaphore>();
     crosses_threads::<AcquireOptions>();
     crosses_threads::<Change>();
@@ -159,6 +162,7 @@ mod documents {
     pages! {
         readme = "README.md",
         cookbook = "docs/cookbook.md",
+        credentials = "docs/operate/credentials.md",
         rust = "docs/languages/rust.md",
         migration = "docs/migration.md",
         ending = "docs/use/ending.md",

@@ -1,7 +1,9 @@
 //! The stores of this build: the table of their kinds, and the store that a URL names.
 
 use std::fmt;
+use std::sync::Arc;
 
+use permits_store::credentials::CredentialSource;
 use permits_store::{AddressError, Backend, Location, source};
 
 use crate::clock::Clock;
@@ -47,6 +49,11 @@ impl Address {
         };
         let (location, recovery) = parsed.map_err(|reason| AddressError::Invalid { reason })?;
         Ok((Self(location), recovery))
+    }
+
+    /// Takes the password of each new connection from this source.
+    pub(crate) fn log_in_with(&mut self, source: &Arc<CredentialSource>) -> Result<(), AddressError> {
+        self.0.log_in_with(source).map_err(|reason| AddressError::Invalid { reason })
     }
 
     /// Returns true if a session's access to the store uses sockets.

@@ -56,6 +56,10 @@ Environment:
   PERMITS_URL             the store, unless --url names one
   PERMITS_URL_FILE        a file that contains the URL; its password may be
                           replaced meanwhile
+  PERMITS_PASSWORD_FILE   a file with the password of the server, which may
+                          be replaced meanwhile
+  PERMITS_PASSWORD_COMMAND
+                          a command that prints it, such as a token
   PERMITS_PREFIX          the first part of every key, unless --prefix is
                           given
   PERMITS_REQUIRE_SERVER  1 refuses local: and memory:

@@ -2,6 +2,7 @@
 
 mod action;
 mod calls;
+mod credentials;
 mod doctor;
 mod documents;
 mod driver;

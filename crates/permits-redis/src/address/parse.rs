@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::server::{Login, Server, ServerAddress, Source};
+use super::server::{Login, Server, ServerAddress};
 use super::tls::Tls;
 use super::url::{Kind, Parts, database};
 use crate::protocol::Recovery;
+use permits_store::credentials::CredentialSource;
 use permits_store::options::NOT_ENCODED;
 use permits_store::source::url_in;
 use permits_store::sys::percent;
@@ -58,7 +59,11 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<(Self, Option<Recovery>), String> {
         let parts = Parts::of(url)?;
         let recovery = parts.options.recovery()?;
-        Ok((Self::of(&parts)?, recovery))
+        let mut address = Self::of(&parts)?;
+        if let Some(file) = parts.options.value("password_file") {
+            address.take_password_from(&Arc::new(CredentialSource::file(file)))?;
+        }
+        Ok((address, recovery))
     }
 
     fn of(parts: &Parts<'_>) -> Result<Self, String> {
@@ -75,7 +80,7 @@ impl Address {
                 }
                 let value = |name| parts.options.value(name).map(str::to_owned);
                 let database = database(parts.options.value("db").unwrap_or_default())?;
-                let login = Login { user: value("user"), password: value("pass"), database };
+                let login = Login::new(value("user"), value("pass"), database);
                 let path = percent::decode(path).ok_or_else(|| format!("the path: {NOT_ENCODED}"))?;
                 let address = ServerAddress::Unix(format!("/{path}").into());
                 Ok(Self::Server(Server::new(address, tls, login)))
@@ -105,12 +110,14 @@ impl Address {
                     return Err("it does not name the service: redis+sentinel://HOST,HOST/SERVICE".into());
                 }
                 let value = |name| parts.options.value(name).map(str::to_owned);
-                let own =
-                    Login { user: value("sentinel_user"), password: value("sentinel_password"), database: 0 };
+                let own = Login::new(value("sentinel_user"), value("sentinel_password"), 0);
                 let hosts = parts.hosts(SENTINEL_PORT)?;
                 let login = Login { database: database(index)?, ..login };
                 let server = Server::new(ServerAddress::tcp("unknown", PORT), tls, login);
-                let sentinel = server.with_login(own);
+                let mut sentinel = server.with_login(own);
+                if let Some(file) = value("sentinel_password_file") {
+                    sentinel.log_in_with(&Arc::new(CredentialSource::file(file)))?;
+                }
                 let sentinels = hosts.iter().map(|(host, port)| sentinel.at(host, *port)).collect();
                 Ok(Self::Sentinels(Sentinels { sentinels, service, server }))
             }
@@ -121,15 +128,32 @@ impl Address {
 impl Address {
     /// Has each new connection log in as the URL in this file says then.
     pub(crate) fn read_logins_from(&mut self, file: &Arc<Path>) {
-        let source = |read| Source { file: file.clone(), read };
-        match self {
-            Self::Server(server) => server.read_login(source(login_in)),
-            Self::Cluster(seeds) => seeds.iter_mut().for_each(|seed| seed.read_login(source(login_in))),
-            Self::Sentinels(Sentinels { sentinels, server, .. }) => {
-                server.read_login(source(login_in));
-                sentinels.iter_mut().for_each(|one| one.read_login(source(sentinel_login_in)));
-            }
+        self.servers().for_each(|server| server.read_login(file, login_in));
+        if let Self::Sentinels(Sentinels { sentinels, .. }) = self {
+            sentinels.iter_mut().for_each(|one| one.read_login(file, sentinel_login_in));
         }
+    }
+
+    /// Has each new connection to a server, not to a sentinel, log in with the password of this source.
+    pub(crate) fn take_password_from(&mut self, source: &Arc<CredentialSource>) -> Result<(), String> {
+        source.check()?;
+        self.servers().try_for_each(|server| server.log_in_with(source))
+    }
+
+    /// Returns true while a source of credentials is asked.
+    pub(crate) fn awaits_credentials(&self) -> bool {
+        match self {
+            Self::Server(server) | Self::Sentinels(Sentinels { server, .. }) => server.awaits_credentials(),
+            Self::Cluster(seeds) => seeds.iter().any(Server::awaits_credentials),
+        }
+    }
+
+    fn servers(&mut self) -> impl Iterator<Item = &mut Server> {
+        match self {
+            Self::Server(server) | Self::Sentinels(Sentinels { server, .. }) => std::slice::from_mut(server),
+            Self::Cluster(seeds) => &mut seeds[..],
+        }
+        .iter_mut()
     }
 }
 
@@ -169,6 +193,8 @@ impl fmt::Display for Address {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn parsed(url: &str) -> Address {
@@ -206,8 +232,8 @@ mod tests {
     }
 
     /// The database stays that of the data.
-    #[test]
-    fn the_logins_of_new_connections_are_those_in_a_file() {
+    #[tokio::test]
+    async fn the_logins_of_new_connections_are_those_in_a_file() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let write = |text: &str| std::fs::write(file.path(), text).expect("there is room");
         let path: Arc<Path> = file.path().into();
@@ -217,7 +243,8 @@ mod tests {
             address
         };
         let now = |server: &Server| {
-            let login = server.login().unwrap_or_else(|error| panic!("{error}"));
+            let login = server.login().now_or_never().expect("a file needs no wait");
+            let login = login.unwrap_or_else(|error| panic!("{error}"));
             (login.user, login.password, login.database)
         };
         let is = |user: &str, password: &str, database| {
@@ -231,7 +258,7 @@ mod tests {
         assert_eq!(now(&server.at("c", 3)), is("v", "q", 2), "the server that it names has moved");
         for broken in ["", "redis://v:q", "file:x", "redis://v:q@b\nredis://v:q@b"] {
             write(broken);
-            let error = server.login().map(|_| ()).expect_err(broken);
+            let error = server.login().await.map(drop).expect_err(broken);
             assert!(error.is_temporary() && !error.to_string().contains("v:q"), "{error}");
         }
 

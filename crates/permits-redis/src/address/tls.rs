@@ -38,6 +38,10 @@ impl Tls {
         Err("TLS needs the feature `tls` of the crate".into())
     }
 
+    pub(super) fn has_files(&self) -> bool {
+        false
+    }
+
     pub(super) fn with(&self, _: &str) -> Result<Secured, StoreError> {
         Err(StoreError::Unsupported { reason: "TLS needs the feature `tls` of the crate".into() })
     }
@@ -52,6 +56,11 @@ impl Tls {
         Ok(Self { config: files.read()?, files })
     }
 
+    /// Returns true if the URL names files, which may be replaced.
+    pub(super) fn has_files(&self) -> bool {
+        self.files != Files::default()
+    }
+
     /// The parameters of a handshake with `host`. Files are read again, since certificates are replaced
     /// before they expire.
     pub(super) fn with(&self, host: &str) -> Result<Secured, StoreError> {
@@ -59,10 +68,10 @@ impl Tls {
             let reason = "no certificate can have the host's name: name the host, or its address in full";
             StoreError::Mismatch { reason: reason.into() }
         })?;
-        let config = if self.files == Files::default() {
-            self.config.clone()
-        } else {
+        let config = if self.has_files() {
             self.files.read().map_err(|reason| StoreError::Tls { reason })?
+        } else {
+            self.config.clone()
         };
         Ok(Secured { config: config?, name })
     }

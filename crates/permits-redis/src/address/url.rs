@@ -77,7 +77,7 @@ impl<'a> Parts<'a> {
             |text: &str| percent::decode(text).ok_or_else(|| format!("user and password: {NOT_ENCODED}"));
         let user = Some(decoded(user)?).filter(|user| !user.is_empty());
         let password = password.map(decoded).transpose()?.filter(|password| !password.is_empty());
-        Ok(Login { user, password, database: 0 })
+        Ok(Login::new(user, password, 0))
     }
 
     /// The hosts, each with its port.
@@ -120,7 +120,7 @@ pub(super) fn database(text: &str) -> Result<u32, String> {
 }
 
 /// The options, each with the reason for which this kind of URL refuses it, if it does.
-fn known(kind: Kind, tls: bool) -> [Known; 12] {
+fn known(kind: Kind, tls: bool) -> [Known; 14] {
     let only_if = |taken: bool, reason| (!taken).then_some(reason);
     // Options of other programs.
     let as_scheme = Some("is said by the scheme: write rediss:// for TLS");
@@ -147,6 +147,8 @@ fn known(kind: Kind, tls: bool) -> [Known; 12] {
         ("tls_key", with_tls),
         ("sentinel_user", of_sentinels),
         ("sentinel_password", of_sentinels),
+        ("sentinel_password_file", of_sentinels),
+        ("password_file", None),
         ("user", of_login),
         ("pass", of_login),
         ("db", of_database),

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::members::Members;
 use self::slot_map::{Node, SlotMap, hash_slot_of};
-use super::address::Server;
+use super::address::{Login, Server};
 use super::call::{Call, Wire};
 use super::error::{self, Failure};
 use super::sentinel::Endpoint;
@@ -422,7 +422,11 @@ pub(crate) async fn ask_for_map(
     let (mut elsewhere, mut other) = (0, None);
     let asked = known.map(|server| (false, server));
     for (is_seed, server) in asked.chain(seeds.iter().map(|seed| (true, seed.clone()))) {
-        let failed = match timeout(MAP_TIMEOUT, ask_one(&server)).await {
+        let asking = async {
+            let login = server.login().await.map_err(|error| error.at(&server))?;
+            Ok(timeout(MAP_TIMEOUT, ask_one(&server, login)).await)
+        };
+        let failed = match asking.await.unwrap_or_else(|failed| Ok(Err(failed))) {
             Ok(Ok((map, ids))) if members.include(&ids) => {
                 members.replace(ids);
                 return Ok((map, server));
@@ -455,8 +459,8 @@ pub(crate) async fn ask_for_map(
 }
 
 /// The map of a server, and the ids of the nodes in it.
-async fn ask_one(server: &Server) -> Result<(SlotMap, BTreeSet<String>), StoreError> {
-    let connection = connect(server, Times::default()).await.map_err(|error| error.at(server))?;
+async fn ask_one(server: &Server, login: Login) -> Result<(SlotMap, BTreeSet<String>), StoreError> {
+    let connection = connect(server, login, Times::default()).await.map_err(|error| error.at(server))?;
     let asked = server.host_and_port().map(|(host, _)| host).unwrap_or_default();
     match connection.query::<Value>(cmd("CLUSTER").arg("SLOTS")).await {
         Ok(value) => {

@@ -17,7 +17,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn connect(server: &Server) -> Result<Connection, StoreError> {
     let times = Times { ping: None, query: Some(TIMEOUT) };
-    match timeout(CONNECT_TIMEOUT, login::connect(server, times)).await {
+    let login = server.login().await?;
+    match timeout(CONNECT_TIMEOUT, login::connect(server, login, times)).await {
         Ok(connected) => connected,
         Err(_) => {
             let reason = format!("no connection within {CONNECT_TIMEOUT:?}");

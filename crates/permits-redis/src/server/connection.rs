@@ -17,8 +17,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
 use super::parting;
 use super::reader::Reader;
 use super::state::{Purpose, Receiver, Shared, Times, closed};
@@ -109,26 +107,12 @@ impl Connection {
 
     /// The replies to commands, which are sent together. A subscription's reply is its confirmation.
     pub(crate) async fn query_all(&self, commands: &[Cmd]) -> Vec<RespResult<Value>> {
-        let mut answers = Vec::with_capacity(commands.len());
-        self.shared().until_room().await;
-        {
-            let shared = self.shared();
-            let mut state = shared.lock();
-            if let Some(reason) = state.refusal() {
-                return commands.iter().map(|_| Err(reason.clone())).collect();
-            }
-            for command in commands {
-                let (sender, answer) = oneshot::channel();
-                state.push(command, Purpose::Query(sender), shared.times.query);
-                answers.push(answer);
-            }
-            shared.write(&mut state);
-        }
-        let mut replies = Vec::with_capacity(commands.len());
-        for answer in answers {
-            replies.push(answer.await.unwrap_or_else(|_| Err(closed())));
-        }
-        replies
+        self.shared().query_all(commands).await
+    }
+
+    /// What it shares with its task, which does not keep it open.
+    pub(super) fn state(&self) -> Arc<Shared> {
+        self.handle.0.clone()
     }
 
     /// Returns true if the socket has not taken much of what was sent.

@@ -71,6 +71,7 @@ impl ConnectConfig {
         receiver: impl Receiver,
     ) -> Result<(Connection, String, Vec<String>), StoreError> {
         let (server, place) = within(&self.endpoint, self.endpoint.server(CONNECT_TIMEOUT)).await?;
+        let login = server.login().await.map_err(|error| error.at(&place))?;
         let has_sentinels = matches!(self.endpoint, Endpoint::Sentinels(_));
         let mut commands = vec![info("server"), info("memory"), self.acl_probe()];
         commands.extend(has_sentinels.then(|| info("replication")));
@@ -82,7 +83,7 @@ impl ConnectConfig {
         commands.extend(wire.checks(false));
         commands.extend(channels.iter().map(|channel| self.subscription(channel)));
         let connecting = async {
-            let (connection, replies) = connect_with(&server, self.times, receiver, commands).await?;
+            let (connection, replies) = connect_with(&server, login, self.times, receiver, commands).await?;
             let mut replies = replies.into_iter();
             let (version, memory, denied) = (replies.next(), replies.next(), replies.next());
             let replication = if has_sentinels { replies.next() } else { None };
@@ -122,7 +123,21 @@ impl ConnectConfig {
     /// Another connection, unchecked and without subscriptions.
     pub(super) async fn connect_unchecked(&self) -> Result<Connection, StoreError> {
         let (server, _) = self.endpoint.server(CONNECT_TIMEOUT).await?;
-        connect(&server, self.times).await
+        let login = server.login().await?;
+        connect(&server, login, self.times).await.map_err(|error| self.for_now(error))
+    }
+
+    /// The error of a session that was connected before. If its login or its certificates can be replaced, a
+    /// refusal may pass: they are replaced here and on the server, and not at the same moment.
+    pub(super) fn for_now(&self, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Denied { reason } | StoreError::Tls { reason }
+                if self.endpoint.may_be_let_in_later() =>
+            {
+                StoreError::Unreachable { reason }
+            }
+            error => error,
+        }
     }
 
     /// The command that ends the subscription to a channel.

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::Connection;
 use super::info::check_version;
+use super::relogin::stay_logged_in;
 use super::state::{NoReceiver, Receiver, Times};
 use super::stream;
 use crate::address::{Login, Server};
@@ -46,20 +47,23 @@ const CLIENT_HELLO: [u8; 50] = {
 };
 
 /// A connection without subscriptions, that the server has let in.
-pub(crate) async fn connect(server: &Server, times: Times) -> Result<Connection, StoreError> {
-    let (connection, _) = connect_with(server, times, NoReceiver, Vec::new()).await?;
+pub(crate) async fn connect(server: &Server, login: Login, times: Times) -> Result<Connection, StoreError> {
+    let (connection, _) = connect_with(server, login, times, NoReceiver, Vec::new()).await?;
     Ok(connection)
 }
 
-/// A connection that the server has let in, and the replies to `commands`, which are sent along with the
-/// login.
+/// A connection that the server has let in with `login`, and the replies to `commands`, which are sent along.
+///
+/// The login is an argument, so that a slow source of credentials uses up no time limit of the server: its
+/// caller asks for [`Server::login`] before.
 pub(crate) async fn connect_with(
     server: &Server,
+    login: Login,
     times: Times,
     receiver: impl Receiver,
     commands: Vec<Cmd>,
 ) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
-    let (secured, login) = (server.secured()?, server.login()?);
+    let secured = server.secured()?;
     let opening = async {
         let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
         let refused_or_replies = log_in(&login, &connection, commands).await?;
@@ -76,7 +80,14 @@ pub(crate) async fn connect_with(
         () = doubting => return Err(mismatch(server)),
     };
     match opened {
-        Ok(opened) => opened,
+        Ok(Ok((connection, replies))) => {
+            if server.has_source() {
+                // Without the connection itself, which ends when the last of its clones is dropped.
+                tokio::spawn(stay_logged_in(connection.state(), server.clone(), login));
+            }
+            Ok((connection, replies))
+        }
+        Ok(Err(refused)) => Err(server.refused(refused)),
         Err(failed) if error::is_speechless(&failed) && answers_the_other_way(server).await => {
             Err(mismatch(server))
         }
@@ -105,12 +116,7 @@ async fn log_in(
     connection: &Connection,
     commands: Vec<Cmd>,
 ) -> RespResult<Result<Vec<RespResult<Value>>, StoreError>> {
-    let authenticate = login.credentials().map(|(user, password)| {
-        let mut auth = cmd("AUTH");
-        user.map(|user| auth.arg(user));
-        auth.arg(password);
-        auth
-    });
+    let authenticate = login.command();
     let select = (login.database != 0).then(|| {
         let mut select = cmd("SELECT");
         select.arg(login.database);
@@ -128,7 +134,7 @@ async fn log_in(
             Ok(_) => {}
             Err(refusal) if refusal.code().is_some() => {
                 return Ok(Err(match step {
-                    Step::Authenticate => of_login(&refusal),
+                    Step::Authenticate => error::of_login(&refusal),
                     Step::Hello => of_hello(&refusal, connection).await,
                     Step::Select => of_database(&refusal, login.database),
                 }));
@@ -161,27 +167,10 @@ async fn of_hello(refusal: &RespError, connection: &Connection) -> StoreError {
     StoreError::Unsupported { reason: "it does not speak RESP3: is a proxy before it?".into() }
 }
 
-/// The meaning of a refused login.
-fn of_login(refusal: &RespError) -> StoreError {
-    match error::of_connecting(refusal) {
-        StoreError::Unreachable { reason } if reason.contains("without any password configured") => {
-            let reason = "the server has no password: leave it out of the URL, or give the user's name";
-            StoreError::Denied { reason: reason.into() }
-        }
-        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => StoreError::Denied { reason },
-        other => other,
-    }
-}
-
-/// Returns true if the server refused this command, and would not refuse every command.
-fn is_refusal(error: &RespError, reason: &str) -> bool {
-    error.code() == Some("ERR") && !reason.contains("max number of clients")
-}
-
 /// The meaning of a refused database.
 fn of_database(refusal: &RespError, database: u32) -> StoreError {
     match error::of_connecting(refusal) {
-        StoreError::Unreachable { reason } if is_refusal(refusal, &reason) => {
+        StoreError::Unreachable { reason } if error::is_refusal(refusal, &reason) => {
             let reason =
                 format!("the server has no database {database} ({})", reason.trim_start_matches("ERR "));
             StoreError::Mismatch { reason }

@@ -239,7 +239,7 @@ async fn maintain<O: Owner>(shared: Arc<Shared<O>>) {
             };
             match connecting {
                 Ok(()) => break,
-                Err(error) => reason = error,
+                Err(error) => reason = config.for_now(error),
             }
             if is_change(&mut logged, &reason) {
                 events::not_connected(&config.endpoint, &reason);

@@ -179,6 +179,29 @@ impl Shared {
         state.waker.wake_by_ref();
     }
 
+    /// The replies to commands, which are sent together. A subscription's reply is its confirmation.
+    pub(super) async fn query_all(&self, commands: &[Cmd]) -> Vec<RespResult<Value>> {
+        let mut answers = Vec::with_capacity(commands.len());
+        self.until_room().await;
+        {
+            let mut state = self.lock();
+            if let Some(reason) = state.refusal() {
+                return commands.iter().map(|_| Err(reason.clone())).collect();
+            }
+            for command in commands {
+                let (sender, answer) = oneshot::channel();
+                state.push(command, Purpose::Query(sender), self.times.query);
+                answers.push(answer);
+            }
+            self.write(&mut state);
+        }
+        let mut replies = Vec::with_capacity(commands.len());
+        for answer in answers {
+            replies.push(answer.await.unwrap_or_else(|_| Err(closed())));
+        }
+        replies
+    }
+
     /// Waits until the connection is not full.
     pub(super) async fn until_room(&self) {
         loop {

@@ -145,6 +145,9 @@ events! {
     WARN connection_lost { server: Text<'_>, reason: Text<'_> } "connecting again";
     WARN not_connected { server: Text<'_>, reason: Text<'_> } "not connected yet";
     WARN store_unreachable { store: Text<'_>, error: Text<'_>, within: Text<'_> } "not connected yet: retrying";
+    DEBUG logged_in_again { server: Text<'_> } "logged in again";
+    WARN not_logged_in_again { server: Text<'_>, reason: Text<'_> }
+        "the connection stays as it is: logging in again has failed";
     WARN may_evict { server: Text<'_>, policy: Text<'_> }
         "this server may evict live semaphores when its memory is full: set maxmemory-policy noeviction";
     WARN malformed_message { reason: Text<'_> } "a malformed message";

@@ -49,7 +49,8 @@ where
     Ok(receiver)
 }
 
-fn new_runtime(uses_sockets: bool) -> Result<Runtime, SpawnError> {
+/// A runtime for the calling thread alone.
+pub(crate) fn new_runtime(uses_sockets: bool) -> Result<Runtime, SpawnError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     // A runtime that polls sockets also wakes for each signal, if the program listens to signals. So poll
     // only if needed.

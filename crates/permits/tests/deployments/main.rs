@@ -4,6 +4,7 @@
 //! only such deployments have.
 
 mod cluster;
+mod credentials;
 #[path = "../../../permits-redis/tests/support/packed.rs"]
 mod packed;
 mod replicas;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::future::Future as _;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, ConnectError, Limit, Lost, PermitStatus};
+use permits::{AcquireError, AcquireOptions, Client, ConnectError, Credentials, Limit, Lost, PermitStatus};
 use permits_testkit::cluster::slot;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::{Cluster, Proxy, Sentinels, Server, skip, wait};
@@ -28,6 +29,7 @@ async fn the_page_lists_the_events_that_occur_and_no_others() {
     losses().await;
     limits().await;
     tokio::join!(outages(), refused_logins(), refused_releases(), young_servers(), sentinels(), clusters());
+    logins_again().await;
     dropped_events().await;
 
     let row = |event: collector::Emitted| {
@@ -212,6 +214,41 @@ async fn refused_logins() {
     });
     assert_eq!(collector::events().iter().filter(|event| is_denied(event)).count(), 1);
     held.release().succeeds().await;
+}
+
+/// A token that the server refuses, and one that it takes: neither is in an event.
+async fn logins_again() {
+    let server = Server::start();
+    let rules = ["on", ">first-t0ken", ">third-t0ken", "~*", "&*", "+@all"];
+    assert_eq!(server.command(&[&["ACL", "SETUSER", "token"][..], &rules[..]].concat()).text(), "OK");
+    let calls = AtomicU32::new(0);
+    let provide = move || {
+        let token = match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(Credentials::new("first-t0ken").expires_in(Duration::from_millis(300))),
+            1 => Ok(Credentials::new("refused-t0ken").expires_in(Duration::from_millis(300))),
+            2 => Err("the issuer is down"),
+            _ => Ok(Credentials::new("third-t0ken").expires_in(Duration::from_secs(600))),
+        };
+        async move { token }
+    };
+    let builder = builder(&format!("redis://token@{}/", server.address())).credentials(provide);
+    let client = in_time(builder.connect()).succeeds().await;
+    let address = server.address().to_string();
+    let with = |target: &'static str, reason: &'static str| {
+        let address = address.clone();
+        let has = move |event: &collector::Emitted, name: &str, text: &str| {
+            text.is_empty() || event.fields.get(name).is_some_and(|field| field.contains(text))
+        };
+        wait_for(target, move |event| {
+            event.target == target && has(event, "server", &address) && has(event, "reason", reason)
+        })
+    };
+    with("permits::not_logged_in_again", "the password is wrong");
+    with("permits::not_logged_in_again", "the provider of credentials: the issuer is down");
+    with("permits::logged_in_again", "");
+    let told = collector::events().iter().any(|event| format!("{event:?}").contains("t0ken"));
+    assert!(!told, "an event has a token");
+    client.close().succeeds().await;
 }
 
 /// A server that may evict, and one that denies a release.
