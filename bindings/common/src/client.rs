@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::arguments::{Language, argument, count, duration, flag, shown, text};
 use crate::call::{Call, Value};
+use crate::credentials::Asked;
 use crate::failure::Failure;
 use crate::semaphore::Semaphore;
 
@@ -40,8 +41,11 @@ fn recovery(value: &Json) -> Result<Recovery, Failure> {
 impl Language {
     /// Makes the builder of a client from these settings, a JSON object in the names and units of the
     /// language.
-    fn builder(self, url: String, settings: &str) -> Result<ClientBuilder, Failure> {
+    fn builder(self, url: String, settings: &str, asked: Option<&Asked>) -> Result<ClientBuilder, Failure> {
         let mut builder = permits::Client::builder(url);
+        if let Some(asked) = asked {
+            builder = asked.by(builder);
+        }
         for (field, value) in self.fields("the settings of a client", settings, SETTINGS)? {
             let name = self.option(&field);
             builder = match field.as_str() {
@@ -63,8 +67,14 @@ impl Language {
     ///
     /// # Errors
     /// A failure if a setting is not valid.
-    pub fn connect(self, url: String, settings: &str, program: String) -> Result<Call, Failure> {
-        let builder = self.builder(url, settings)?.program(program);
+    pub fn connect(
+        self,
+        url: String,
+        settings: &str,
+        program: String,
+        asked: Option<&Asked>,
+    ) -> Result<Call, Failure> {
+        let builder = self.builder(url, settings, asked)?.program(program);
         Ok(Call::new(async move {
             let store = builder.address()?;
             Ok::<_, ConnectError>(Value::Client(store, builder.connect().await?))
@@ -80,8 +90,8 @@ impl Language {
     ///
     /// # Errors
     /// A failure if a setting is not valid.
-    pub fn diagnose(self, url: String, settings: &str) -> Result<Call, Failure> {
-        let builder = self.builder(url, settings)?;
+    pub fn diagnose(self, url: String, settings: &str, asked: Option<&Asked>) -> Result<Call, Failure> {
+        let builder = self.builder(url, settings, asked)?;
         Ok(Call::new(async move {
             let found = builder.diagnose().await?;
             Ok::<_, ConnectError>(Value::Text(diagnosis(&found).to_string()))

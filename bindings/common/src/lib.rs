@@ -6,6 +6,7 @@
 mod arguments;
 mod call;
 mod client;
+mod credentials;
 mod events;
 mod failure;
 mod held;
@@ -15,6 +16,7 @@ mod semaphore;
 pub use self::arguments::{Language, camel_case};
 pub use self::call::{Call, Value, unparks};
 pub use self::client::Client;
+pub use self::credentials::Asked;
 pub use self::events::events;
 pub use self::failure::{Attribute, Failure, Kind};
 pub use self::held::Held;

@@ -3,6 +3,7 @@
 import { basename } from 'node:path';
 import { inspect, type InspectOptions } from 'node:util';
 import { argument, invalid, json, number, request } from './arguments.js';
+import { asked, type Credentials } from './credentials.js';
 import { type Diagnosis, parsed } from './diagnosis.js';
 import { translated } from './errors.js';
 import { report } from './events.js';
@@ -56,6 +57,11 @@ export interface ConnectOptions {
    * are held are not affected: they last until their deadlines.
    */
   storeTimeout?: number | undefined;
+  /**
+   * A function that returns the password of the server, such as a token, or {@link Credentials}, or a promise of it. It is
+   * called for each new connection, and before its credentials end, for the connections that are open. It has 10 seconds.
+   */
+  credentials?: (() => string | Credentials | Promise<string | Credentials>) | undefined;
 }
 
 /** Options of a semaphore. */
@@ -97,12 +103,16 @@ function closeAll(open: Clients['open']): void {
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   argument('a string', { url });
   report();
-  return new Client(await result<Native.Client>(translated(() => native.connect(url, settings(options), program()))));
+  return new Client(await result<Native.Client>(translated(() => native.connect(url, settings(options), program(), asked(options?.credentials)))));
 }
 
 /** The settings as JSON, which the native half checks. */
 function settings(options: ConnectOptions): string {
-  return json(options) ?? '{}';
+  if (options?.credentials === undefined) {
+    return json(options) ?? '{}';
+  }
+  const { credentials: _, ...others } = options;
+  return json(others) ?? '{}';
 }
 
 /** The name of the program: the file of its script. */
@@ -113,7 +123,7 @@ function program(): string {
 /** Finds the problems of a store, with advice: what `permits doctor` prints. */
 export async function diagnose(url: string, options: ConnectOptions = {}): Promise<Diagnosis> {
   argument('a string', { url });
-  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, settings(options)))));
+  return parsed<Diagnosis>(await result<string>(translated(() => native.diagnose(url, settings(options), asked(options?.credentials)))));
 }
 
 /** A session with a store: one connection, for all semaphores of a program. */

@@ -6,6 +6,7 @@ import { native } from './library.js';
 
 export { Client, connect, diagnose } from './client.js';
 export type { ConnectOptions, SemaphoreOptions } from './client.js';
+export type { Credentials } from './credentials.js';
 export type { Diagnosis, Finding } from './diagnosis.js';
 export { InvalidInputError, LostError, NotNowError, PermitsError, StoreError } from './errors.js';
 export type * from './errors.js';

@@ -1,5 +1,14 @@
 // Made by napi-rs from src/: `npm run build` writes it.
 
+/** The questions of one client for credentials. */
+export declare class Asked {
+  constructor()
+  /** Waits for a question: true. It is false when the client is gone. */
+  next(): Call
+  /** Answers all questions, with JSON. */
+  answer(answer: string): void
+}
+
 /** An operation in progress. It begins with the first poll. */
 export declare class Call {
   /**
@@ -73,10 +82,10 @@ export declare class Semaphore {
  * Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter
  * runs.
  */
-export declare function connect(url: string, settings: string, program: string): Call
+export declare function connect(url: string, settings: string, program: string, asked?: Asked | undefined | null): Call
 
 /** Diagnoses a store. The result is JSON. */
-export declare function diagnose(url: string, settings: string): Call
+export declare function diagnose(url: string, settings: string, asked?: Asked | undefined | null): Call
 
 /** The events of the library since the last call, as JSON. */
 export declare function events(): Call

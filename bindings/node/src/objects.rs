@@ -75,14 +75,38 @@ fn call(call: std::result::Result<permits_bindings::Call, Failure>) -> Result<Ca
 /// Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter
 /// runs.
 #[napi]
-pub(crate) fn connect(url: String, settings: String, program: String) -> Result<Call> {
-    call(Language::JavaScript.connect(url, &settings, program))
+pub(crate) fn connect(url: String, settings: String, program: String, asked: Option<&Asked>) -> Result<Call> {
+    call(Language::JavaScript.connect(url, &settings, program, asked.map(|asked| &asked.0)))
+}
+
+/// The questions of one client for credentials.
+#[napi]
+pub struct Asked(permits_bindings::Asked);
+
+#[napi]
+impl Asked {
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self(permits_bindings::Asked::new())
+    }
+
+    /// Waits for a question: true. It is false when the client is gone.
+    #[napi]
+    pub fn next(&self) -> Call {
+        Call(self.0.next())
+    }
+
+    /// Answers all questions, with JSON.
+    #[napi]
+    pub fn answer(&self, answer: String) {
+        self.0.answer(Language::JavaScript, &answer);
+    }
 }
 
 /// Diagnoses a store. The result is JSON.
 #[napi]
-pub(crate) fn diagnose(url: String, settings: String) -> Result<Call> {
-    call(Language::JavaScript.diagnose(url, &settings))
+pub(crate) fn diagnose(url: String, settings: String, asked: Option<&Asked>) -> Result<Call> {
+    call(Language::JavaScript.diagnose(url, &settings, asked.map(|asked| &asked.0)))
 }
 
 /// The events of the library since the last call, as JSON.

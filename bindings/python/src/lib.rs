@@ -25,5 +25,5 @@ mod _permits {
     #[pymodule_export]
     use crate::mailbox::Mailbox;
     #[pymodule_export]
-    use crate::objects::{Call, Client, Permit, Semaphore, connect, diagnose, events, exit_begins};
+    use crate::objects::{Asked, Call, Client, Permit, Semaphore, connect, diagnose, events, exit_begins};
 }

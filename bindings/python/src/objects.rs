@@ -123,14 +123,43 @@ impl Call {
 /// Connects to a store. The settings are JSON, and `program` is the name of the program that the interpreter
 /// runs.
 #[pyfunction]
-pub(crate) fn connect(url: String, settings: &str, program: String) -> Result<Call> {
-    Ok(Call(Language::Python.connect(url, settings, program)?))
+pub(crate) fn connect(
+    url: String,
+    settings: &str,
+    program: String,
+    asked: Option<&Bound<'_, Asked>>,
+) -> Result<Call> {
+    let asked = asked.map(|asked| &asked.get().0);
+    Ok(Call(Language::Python.connect(url, settings, program, asked)?))
+}
+
+/// The questions of one client for credentials.
+#[pyclass(frozen, module = "permits._permits")]
+pub(crate) struct Asked(permits_bindings::Asked);
+
+#[pymethods]
+impl Asked {
+    #[new]
+    fn new() -> Self {
+        Self(permits_bindings::Asked::new())
+    }
+
+    /// Waits for a question: true. It is false when the client is gone.
+    fn next(&self) -> Call {
+        Call(self.0.next())
+    }
+
+    /// Answers all questions, with JSON.
+    fn answer(&self, answer: &str) {
+        self.0.answer(Language::Python, answer);
+    }
 }
 
 /// Diagnoses a store. The result is JSON.
 #[pyfunction]
-pub(crate) fn diagnose(url: String, settings: &str) -> Result<Call> {
-    Ok(Call(Language::Python.diagnose(url, settings)?))
+pub(crate) fn diagnose(url: String, settings: &str, asked: Option<&Bound<'_, Asked>>) -> Result<Call> {
+    let asked = asked.map(|asked| &asked.get().0);
+    Ok(Call(Language::Python.diagnose(url, settings, asked)?))
 }
 
 /// The events of the library since the last call, as JSON.

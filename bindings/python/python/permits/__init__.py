@@ -13,6 +13,7 @@
 from . import _permits, errors
 from ._acquire import Acquire, AcquireAll
 from ._client import Client, aconnect, adiagnose, connect, diagnose
+from ._credentials import Credentials
 from ._inspection import Alert, ChangeInfo, HolderInfo, Inspection, LaneInfo, WaiterInfo, Waits
 from ._permit import Permit, PermitSet
 from ._semaphore import Semaphore
@@ -29,6 +30,7 @@ __all__ = [
     "ChangeInfo",
     "Client",
     "ConnectOptions",
+    "Credentials",
     "Diagnosis",
     "Finding",
     "HolderInfo",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, List, NoReturn, Union
 
 from . import _exit, _permits, _watching
 from ._acquire import AcquireAll
+from ._credentials import Function, begin
 from ._permit import Permit
 from ._semaphore import Semaphore
 from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, seconds, text, to_json
@@ -161,31 +162,34 @@ def _pairs(requests: Iterable[Request]) -> Iterator[tuple[Semaphore, AcquireOpti
 _ALL = 'write acquire_all([one, (other, {"weight": 2})])'
 
 
-def connect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
+def connect(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Client:
     """Connects to the store at `url`: `redis://`, `rediss://`, `redis+unix://`, `redis+sentinel://`, `redis+cluster://`,
     `local:` or `memory:`.
 
     The settings are `prefix`, `label`, `lease`, `keep`, `recovery`, `max_waiters`, `replicas` and `store_timeout`.
     `ConnectOptions` says more about each.
+
+    `credentials` is a function that returns the password of the server, or `Credentials`. It is called on a thread of its
+    own: for each new connection, and before its credentials end, for the connections that are open. It has 10 seconds.
     """
     _watching.start()
-    return Client(wait(_permits.connect(text("url", url), to_json(settings), _program())))
+    return Client(wait(_permits.connect(text("url", url), to_json(settings), _program(), begin(credentials))))
 
 
-async def aconnect(url: str, **settings: Unpack[ConnectOptions]) -> Client:
+async def aconnect(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Client:
     """As `connect`, on asyncio."""
     _watching.start()
-    return Client(await result(_permits.connect(text("url", url), to_json(settings), _program())))
+    return Client(await result(_permits.connect(text("url", url), to_json(settings), _program(), begin(credentials))))
 
 
-def diagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
+def diagnose(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """Finds the problems of a store, with advice: what `permits doctor` prints. Takes the settings of `connect`."""
-    return made(Diagnosis, wait(_permits.diagnose(text("url", url), to_json(settings))))
+    return made(Diagnosis, wait(_permits.diagnose(text("url", url), to_json(settings), begin(credentials))))
 
 
-async def adiagnose(url: str, **settings: Unpack[ConnectOptions]) -> Diagnosis:
+async def adiagnose(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """As `diagnose`, on asyncio."""
-    return made(Diagnosis, await result(_permits.diagnose(text("url", url), to_json(settings))))
+    return made(Diagnosis, await result(_permits.diagnose(text("url", url), to_json(settings), begin(credentials))))
 
 
 def _program() -> str:
