@@ -239,7 +239,10 @@ pub(crate) fn denial(code: &str, detail: &str) -> Option<Denial> {
         "NOPERM" if detail.contains("to run the") => Some(Denial::Command),
         "NOPERM" if detail.contains("channel") => Some(Denial::Channel),
         "NOPERM" => Some(Denial::Keys),
-        _ if detail.contains("unknown command") => Some(Denial::Unknown),
+        // The second is of a Valkey whose engine of Lua is a module that is not loaded.
+        _ if ["unknown command", "scripting engine"].iter().any(|text| detail.contains(text)) => {
+            Some(Denial::Unknown)
+        }
         _ => None,
     }
 }

@@ -50,6 +50,16 @@ impl From<Failure> for StoreError {
     }
 }
 
+/// The cause and the remedy, if a server runs no scripts.
+pub(crate) const LUA_IS_OFF: &str = "Lua scripting is switched off, and every operation is a script: give EVAL and EVALSHA \
+                                     their names back (rename-command), or load Valkey's module with the Lua engine";
+
+/// Returns true if the server does not run the scripts: the commands are unknown, or their engine is missing.
+fn is_without_lua(reason: &str) -> bool {
+    let is_unknown = ["EVAL'", "EVALSHA'"].iter().any(|name| reason.to_uppercase().contains(name));
+    reason.contains("scripting engine") || (reason.contains("unknown command") && is_unknown)
+}
+
 /// Returns true if the script must be sent as text.
 pub(crate) fn is_no_script(error: &RespError) -> bool {
     error.code() == Some("NOSCRIPT")
@@ -101,6 +111,9 @@ pub(crate) fn of_connecting(error: &RespError) -> StoreError {
     if error.code().is_some() {
         return match of_server(text(error)) {
             denied @ StoreError::Denied { .. } => denied,
+            StoreError::Rejected { reason } if is_without_lua(&reason) => {
+                StoreError::Unsupported { reason: format!("it says \"{reason}\": {LUA_IS_OFF}") }
+            }
             StoreError::Rejected { reason } if reason.contains("unknown command") => {
                 let reason =
                     format!("it says \"{reason}\": was the command renamed or removed (rename-command)?");
@@ -310,6 +323,8 @@ fn of_server(reason: String) -> StoreError {
 fn denied(text: String) -> String {
     if has(&text, "NOAUTH") {
         "the server requires a password: write redis://USER:PASSWORD@HOST, both percent-encoded".into()
+    } else if ["'eval'", "'evalsha'"].iter().any(|name| text.contains(name)) {
+        format!("{text}: every operation is a Lua script, so allow +eval and +evalsha (permits doctor --acl)")
     } else if has(&text, "WRONGPASS") {
         "the user or the password is wrong (in a URL both are percent-encoded)".into()
     } else {
@@ -330,6 +345,7 @@ fn has(reason: &str, code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::{FromValue, Parser, Value};
 
     #[test]
     fn codes_are_found_where_each_version_puts_them() {
@@ -378,6 +394,29 @@ mod tests {
         ] {
             assert_eq!(bare(detail), expected);
         }
+    }
+
+    #[test]
+    fn a_server_without_lua_is_named() {
+        let error = |text: &str| {
+            let mut values = Vec::new();
+            Parser::default().feed(format!("-{text}\r\n").as_bytes(), &mut values).expect("it is valid");
+            let value = values.pop().expect("it is whole");
+            of_connecting(&<Value as FromValue>::from_value(value).map(drop).expect_err("it is an error"))
+        };
+        for text in [
+            "ERR unknown command 'EVALSHA', with args beginning with: 'x' '0' ",
+            "ERR unknown command `eval`, with args beginning with: 'eval'",
+            "ERR Could not find scripting engine 'lua'",
+        ] {
+            let text = text.replace('`', "'");
+            let StoreError::Unsupported { reason } = error(&text) else { panic!("{:?}", error(&text)) };
+            assert!(reason.contains("Lua scripting is switched off"), "{reason}");
+        }
+        let other = error("ERR unknown command 'INFO', with args beginning with: 'eval'");
+        assert!(matches!(&other, StoreError::Unsupported { reason } if !reason.contains("Lua")), "{other:?}");
+        let denied = error("NOPERM User app has no permissions to run the 'eval' command");
+        assert!(matches!(&denied, StoreError::Denied { reason } if reason.contains("+eval")), "{denied:?}");
     }
 
     #[cfg(feature = "tls")]

@@ -89,6 +89,10 @@ impl Rights<'_> {
             }
             Denial::Keys => format!("~{}", keys::pattern(self.prefix)),
             Denial::Channel => format!("&{}", keys::channel_pattern(self.prefix, self.in_cluster)),
+            Denial::Unknown if names.iter().any(|name| ["EVAL", "EVALSHA"].contains(name)) => {
+                let advice = format!("Permits cannot be acquired: {}.", redis_error::LUA_IS_OFF);
+                return Finding::problem("rights", self.observed(denial, names), advice);
+            }
             Denial::Unknown => {
                 let advice = "They were renamed or removed (rename-command): give them their names back, and deny \
                               them to users by ACL instead.";

@@ -132,6 +132,22 @@ async fn a_command_that_was_renamed_is_named() {
     assert!(said("does not know ZADD") && said("CONFIG GET"), "{diagnosis:?}");
 }
 
+/// The first error of a client names it, too.
+#[tokio::test]
+async fn a_server_without_scripts_is_named() {
+    let hidden = |name: &str| format!("{name} \"\"");
+    let server =
+        Server::builder().arg("rename-command", &hidden("EVAL")).arg("rename-command", &hidden("EVALSHA"));
+    let server = server.start();
+    let diagnosis = diagnose(&server.url()).await;
+    assert_eq!(problems(&diagnosis), ["rights"], "{diagnosis:?}");
+    let found = diagnosis.findings.iter().find(|found| found.is_problem()).expect("there is one");
+    assert!(found.observed.contains("does not know EVAL, EVALSHA"), "{found:?}");
+    assert!(found.advice.contains("Lua scripting is switched off"), "{found:?}");
+    let error = Client::connect(&server.url()).await.expect_err("nothing can be acquired").to_string();
+    assert!(error.contains("Lua scripting is switched off"), "{error}");
+}
+
 #[tokio::test]
 async fn a_server_that_falls_silent_is_a_finding() {
     let server = Server::start();
