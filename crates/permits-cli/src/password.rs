@@ -183,9 +183,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("there is room");
         let file = directory.path().join("pid");
         let text = format!("trap '' TERM INT; sleep 1000 & echo $! >{}; exec >&-; wait", file.display());
-        let late = run(&text, Duration::from_secs(2)).expect_err("it hangs");
-        assert!(late.starts_with("it has not ended within 2s"), "{late}");
-        let pid = std::fs::read_to_string(&file).expect("two seconds are enough");
+        let late = run(&text, Duration::from_secs(5)).expect_err("it hangs");
+        assert!(late.starts_with("it has not ended within 5s"), "{late}");
+        let pid = std::fs::read_to_string(&file).expect("five seconds are enough");
         let gone = || {
             // Where nobody waits for orphans, a zombie is left.
             let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
@@ -200,8 +200,7 @@ mod tests {
 
     #[test]
     fn what_it_leaves_in_the_background_is_not_waited_for() {
-        let began = Instant::now();
-        assert_eq!(from_command("sleep 5 & echo p"), Ok(Credentials::new("p")));
-        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        // Longer than the limit.
+        assert_eq!(from_command("sleep 20 & echo p"), Ok(Credentials::new("p")));
     }
 }
