@@ -24,21 +24,28 @@ use crate::run;
 use crate::run::signals::Signals;
 
 /// The default lease of a permit that no process renews.
-const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);
+pub(crate) const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);
 
 /// The longest handle: a name and a holder of 200 bytes each, percent-encoded, and some numbers.
 const MAX_HANDLE: u64 = 2048;
 
-/// The object that `permits acquire --json` prints. Scripts depend on it: fields may be added, never changed.
+/// The object that `permits acquire --json` prints, and `POST /v1/acquire` replies with. Programs depend on
+/// it: fields may be added, never changed.
 #[derive(Serialize)]
-struct Acquired {
+pub(crate) struct Acquired<'a> {
     handle: String,
     #[serde(flatten)]
-    permit: PermitJson,
+    permit: &'a PermitJson,
     remaining_ms: u64,
 }
 
-impl Acquired {
+impl<'a> Acquired<'a> {
+    /// A permit that is held at least until `until`.
+    pub(crate) fn new(handle: &PermitHandle, permit: &'a PermitJson, until: Instant) -> Self {
+        let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
+        Self { handle: handle.to_string(), permit, remaining_ms }
+    }
+
     /// Prints the handle, or the whole object. Fails if no reader can have it.
     ///
     /// # Cancel safety
@@ -94,12 +101,14 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
         biased;
         // The permit is dropped, which releases it.
         signal = signals.next_ending() => Err(NoPermit::Stopped(signal)),
-        handed_over = hand_over(permit, lease) => handed_over.map_err(NoPermit::Failure),
+        handed_over = hand_over(permit, lease) => handed_over.map_err(|error| {
+            let code = if matches!(error, RenewError::Lost(_)) { exit::LOST } else { exit::UNAVAILABLE };
+            NoPermit::Failure(Failure::new(code, report::with_causes(&error)))
+        }),
     };
     let result = match handed_over {
         Ok((handle, until)) => {
-            let remaining_ms = milliseconds(until.saturating_duration_since(Instant::now()));
-            let acquired = Acquired { handle: handle.to_string(), permit: permit_json, remaining_ms };
+            let acquired = Acquired::new(&handle, &permit_json, until);
             let printed = tokio::select! {
                 biased;
                 printed = acquired.print(options.json) => printed.map_err(NoPermit::Failure),
@@ -123,16 +132,21 @@ pub(crate) async fn acquire(common: &Common, options: &Acquire) -> Result<u8, Fa
 
 /// Gives the permit the lease, and turns it into a handle. Returns also the time until which the permit is
 /// held at least.
-async fn hand_over(permit: Permit, lease: Duration) -> Result<(PermitHandle, Instant), Failure> {
-    let failed = |error: RenewError| {
-        let code = if matches!(error, RenewError::Lost(_)) { exit::LOST } else { exit::UNAVAILABLE };
-        Failure::new(code, report::with_causes(&error))
-    };
+pub(crate) async fn hand_over(
+    permit: Permit,
+    lease: Duration,
+) -> Result<(PermitHandle, Instant), RenewError> {
     if permit.lease() != lease {
-        permit.set_lease(lease).await.map_err(failed)?;
+        permit.set_lease(lease).await?;
     }
     let until = Instant::now() + lease;
-    Ok((permit.hand_over().await.map_err(failed)?, until))
+    Ok((permit.hand_over().await?, until))
+}
+
+/// Why the store no longer has the permit of a handle, as far as it can be known.
+pub(crate) fn gone(handle: &PermitHandle) -> String {
+    let why = "its lease ended, it was released, revoked or adopted, or the store lost it";
+    format!("the store no longer has this permit of {:?}: {why}", handle.semaphore())
 }
 
 /// Renews the permit of a handle.
@@ -165,9 +179,7 @@ async fn finish(
     if done? {
         return Ok(exit::SUCCESS);
     }
-    let why = "its lease ended, it was released, revoked or adopted, or the store lost it";
-    let name = handle.semaphore();
-    Err(Failure::new(exit::LOST, format!("the store no longer has this permit of {name:?}: {why}")))
+    Err(Failure::new(exit::LOST, gone(handle)))
 }
 
 impl Handle {

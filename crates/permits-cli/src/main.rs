@@ -19,6 +19,7 @@ mod connect;
 mod doctor;
 mod each;
 mod exit;
+mod fields;
 mod generate;
 mod handle;
 mod help;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use crate::model::KEPT_TOKENS;
 use crate::protocol::{
@@ -57,6 +58,11 @@ impl PermitHandle {
     /// The holder.
     pub fn holder(&self) -> &str {
         self.holder.as_str()
+    }
+
+    /// The lease that each renewal gives the permit.
+    pub fn lease(&self) -> Duration {
+        self.terms.lease()
     }
 
     /// Corrects the units that the grant counts for, as [`Permit::count`](crate::Permit::count) does, when

@@ -28,6 +28,19 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) allow_write: bool,
 
+    /// Give permits to programs that show a token of --acquire-tokens: POST /v1/acquire, renew and release
+    #[arg(long)]
+    pub(crate) acquire: bool,
+
+    /// A file with a token a line, and behind it the prefixes of the names that it may use, any if there is
+    /// none. It is read again when it changes
+    #[arg(long, value_name = "PATH", requires = "acquire")]
+    pub(crate) acquire_tokens: Option<PathBuf>,
+
+    /// Give permits only of names that begin with PREFIX, whatever the token. May be given several times
+    #[arg(long, value_name = "PREFIX", requires = "acquire", value_parser = value::name)]
+    pub(crate) allow: Vec<String>,
+
     /// The shortest time between two reads of the store, at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", allow_negative_numbers = true, value_parser = value::interval)]
     pub(crate) interval: Duration,

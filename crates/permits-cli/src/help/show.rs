@@ -129,6 +129,7 @@ Examples:
   permits serve --listen 127.0.0.1:9711 --interval 5s
   permits serve --token-file token --allow-write
   permits serve --listen 0.0.0.0:9710 --token-file token --host p.test
+  permits serve --acquire --acquire-tokens tokens --allow exports/
 
 Endpoints:
   /                          a page for browsers
@@ -143,6 +144,8 @@ Endpoints:
   POST /api/v1/semaphores/NAME/change
                              makes a change, with --allow-write
   NAME is percent-encoded. docs/reference/serve.md describes them.
+  POST /v1/acquire, /v1/renew and /v1/release
+                             with --acquire: docs/languages/http.md
 
 Standard output:
   listening on http://127.0.0.1:9710/    when requests are answered
@@ -151,8 +154,9 @@ Security:
   Without --token-file the server listens on a loopback address only, for
   every user of this machine. With it, all but / and /healthz need the
   token: Authorization: Bearer TOKEN. The file has the token as its only
-  line and must not be accessible to all users. There is no TLS: put a
-  proxy before the server. A request has to name the address of the
+  line and must not be accessible to all users. Neither must the file of
+  --acquire-tokens, whose tokens are for permits alone. There is no TLS:
+  put a proxy before the server. A request has to name the address of the
   server, localhost or a --host, and a page of another site is refused.
 
 Exit code:

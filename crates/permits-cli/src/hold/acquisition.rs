@@ -24,6 +24,9 @@ use crate::clock::milliseconds;
 use crate::exit::{self, Failure};
 use crate::report;
 
+/// The end of the message for a semaphore without a limit.
+pub(crate) const NO_LIMIT: &str = ", by \"limit\" or with: permits limit NAME N";
+
 /// A request that is not ended.
 pub(super) struct Acquisition {
     pub(super) id: Id,
@@ -400,7 +403,7 @@ impl Acquisition {
 /// The failure of a request of a line.
 fn refused(error: AcquireError) -> Failure {
     let hint = match &error {
-        AcquireError::NoLimit { .. } => ", by \"limit\" or with: permits limit NAME N",
+        AcquireError::NoLimit { .. } => NO_LIMIT,
         _ => "",
     };
     let mut fields = json!({ "stands_still": error.stands_still(), "retry_after_ms": error.retry_after().map(milliseconds) });

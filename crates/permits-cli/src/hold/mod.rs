@@ -44,6 +44,7 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::run::LOST_TIMEOUT;
 use crate::run::signals::Signals;
+pub(crate) use acquisition::NO_LIMIT;
 use acquisition::{Acquisition, Stage};
 use connection::{Connection, Form};
 use ending::{End, Ending};
@@ -51,6 +52,7 @@ use events::Event;
 use lines::Lines;
 use outbox::Writer;
 use request::Id;
+pub(crate) use request::One;
 use socket::Socket;
 
 /// Holds permits until the programs let go of them.

@@ -1,14 +1,13 @@
 //! The lines of a program, as requests. A line that is not valid has no effect: its answer names the field.
 
-use std::fmt;
 use std::time::Duration;
 
-use permits::{AcquireOptions, Change, Limit, PermitHandle, check};
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use permits::{AcquireOptions, Change, Limit, PermitHandle};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::calls::Call;
+use crate::fields::{Fields, Object};
 use crate::text;
 
 /// The longest id that is a string, in bytes.
@@ -36,8 +35,8 @@ const KINDS: [(&str, &[&str]); 11] = [
     ("change", &["name"]),
 ];
 
-/// The fields of one of the requests of `also`, beside its options.
-const OF_ALSO: [&str; 3] = ["acquire", "limit", "require_limit"];
+/// The fields of a request for a permit of one semaphore, beside its options.
+const OF_ONE: [&str; 3] = ["acquire", "limit", "require_limit"];
 
 /// The kinds of lines and the options of a request that a program may write. The first event lists them.
 pub(super) fn known() -> Vec<&'static str> {
@@ -101,11 +100,11 @@ pub(super) struct Request {
 }
 
 /// A request for a permit of one semaphore.
-#[derive(Debug)]
-pub(super) struct One {
-    pub(super) name: String,
-    pub(super) limit: Limit,
-    pub(super) options: AcquireOptions,
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct One {
+    pub(crate) name: String,
+    pub(crate) limit: Limit,
+    pub(crate) options: AcquireOptions,
     /// True if the request has `at_least`, so its release may correct the units.
     pub(super) counts: bool,
 }
@@ -136,8 +135,8 @@ pub(super) fn parse_word(line: &str) -> Result<(Id, Wish), Invalid> {
 /// The wish of a line of JSON.
 pub(super) fn parse(line: &str) -> Result<(Id, Wish), Invalid> {
     let without_id = |reason: String| Invalid { id: None, reason };
-    let Object { mut fields, twice } =
-        serde_json::from_str(line).map_err(|error| without_id(not_read(&error)))?;
+    let object = Object::read(line.as_bytes(), "the line", "{\"id\":1,\"acquire\":NAME}");
+    let Object { mut fields, twice } = object.map_err(without_id)?;
     let id = id(fields.remove("id"));
     if let Some(key) = twice {
         let reason = format!("{:?} is there twice", text::truncate(&key, SHOWN_COLUMNS));
@@ -149,48 +148,6 @@ pub(super) fn parse(line: &str) -> Result<(Id, Wish), Invalid> {
         Ok(wish) => Ok((id, wish)),
         Err(reason) => Err(Invalid { id: Some(id), reason }),
     }
-}
-
-/// A JSON object, and the first key that it has twice.
-struct Object {
-    fields: Map<String, Value>,
-    twice: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-
-        impl<'de> Visitor<'de> for Keys {
-            type Value = Object;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Object, A::Error> {
-                let (mut fields, mut twice) = (Map::new(), None);
-                while let Some((key, value)) = object.next_entry::<String, _>()? {
-                    if fields.insert(key.clone(), value).is_some() {
-                        twice.get_or_insert(key);
-                    }
-                }
-                Ok(Object { fields, twice })
-            }
-        }
-
-        deserializer.deserialize_map(Keys)
-    }
-}
-
-/// The reason without the line, which is always the first.
-fn not_read(error: &serde_json::Error) -> String {
-    if error.is_data() {
-        return "the line is not an object: write {\"id\":1,\"acquire\":NAME}".to_owned();
-    }
-    let text = error.to_string();
-    let what = text.split(" at line").next().unwrap_or_default();
-    format!("the line is not JSON: {what} at byte {}", error.column())
 }
 
 fn id(value: Option<Value>) -> Result<Id, String> {
@@ -216,9 +173,7 @@ fn wish(mut fields: Fields) -> Result<Wish, String> {
         Some(kind) => fields_of(kind),
         None => KINDS.iter().flat_map(|(kind, _)| fields_of(kind)).collect(),
     };
-    for name in fields.0.keys() {
-        check::field(name, &known).map_err(|error| error.to_string())?;
-    }
+    fields.check(&known)?;
     match kind {
         Some("acquire") => Ok(Wish::Acquire(Box::new(request(fields)?))),
         Some("renew") => fields.order("renew").map(|()| Wish::Operate(Operation::Renew)),
@@ -277,11 +232,15 @@ fn request(mut fields: Fields) -> Result<Request, String> {
 fn one_of_also(request: Value) -> Result<One, String> {
     let of_also = |reason: String| format!("\"also\": {reason}");
     let Value::Object(fields) = request else { return Err("\"also\" must be a list of objects".to_owned()) };
-    let known = [&OF_ALSO, AcquireOptions::FIELDS].concat();
-    for name in fields.keys() {
-        check::field(name, &known).map_err(|error| of_also(error.to_string()))?;
+    One::read(Fields(fields)).map_err(of_also)
+}
+
+impl One {
+    /// The request that these fields are, which have neither an id nor others with it.
+    pub(crate) fn read(fields: Fields) -> Result<Self, String> {
+        fields.check(&[&OF_ONE, AcquireOptions::FIELDS].concat())?;
+        one(fields)
     }
-    one(Fields(fields)).map_err(of_also)
 }
 
 fn one(mut fields: Fields) -> Result<One, String> {
@@ -300,54 +259,4 @@ fn one(mut fields: Fields) -> Result<One, String> {
 
 fn not_null(name: &str) -> String {
     format!("{name:?} must be a number")
-}
-
-/// The fields of a line that are not read yet.
-struct Fields(Map<String, Value>);
-
-impl Fields {
-    /// A field that must be true.
-    fn order(&mut self, name: &str) -> Result<(), String> {
-        if self.flag(name)? { Ok(()) } else { Err(format!("{name:?} must be true")) }
-    }
-
-    fn flag(&mut self, name: &str) -> Result<bool, String> {
-        match self.0.remove(name) {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
-            Some(_) => Err(format!("{name:?} must be true or false")),
-        }
-    }
-
-    /// A text that must be there.
-    fn text(&mut self, name: &str) -> Result<String, String> {
-        match self.0.remove(name) {
-            Some(Value::String(text)) => Ok(text),
-            _ => Err(format!("{name:?} must be a string")),
-        }
-    }
-
-    /// The name of a semaphore.
-    fn name(&mut self, field: &str) -> Result<String, String> {
-        let name = self.text(field)?;
-        check::name(&name).map_err(|error| error.to_string())?;
-        Ok(name)
-    }
-
-    /// A number of at least `least`, if it is there.
-    fn number(&mut self, name: &str, least: u32) -> Result<Option<u32>, String> {
-        let Some(value) = self.0.remove(name).filter(|value| !value.is_null()) else { return Ok(None) };
-        let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-        match number.filter(|number| *number >= least) {
-            Some(number) => Ok(Some(number)),
-            None => Err(format!("{name:?} must be an integer from {least} to {}", u32::MAX)),
-        }
-    }
-
-    /// A time that must be there, in milliseconds.
-    fn time(&mut self, name: &str) -> Result<Duration, String> {
-        let time = self.0.remove(name).and_then(|value| value.as_f64());
-        let time = time.and_then(|time| Duration::try_from_secs_f64(time / 1000.0).ok());
-        time.ok_or_else(|| format!("{name:?} must be a time in milliseconds"))
-    }
 }

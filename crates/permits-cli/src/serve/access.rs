@@ -6,7 +6,7 @@
 //! there is a token file, the request shows the token; a header, and no cookie, because a browser adds
 //! cookies to the requests of other pages.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -42,37 +42,86 @@ pub(super) struct Access {
     allow_write: bool,
 }
 
+/// A file of secrets, open: what is said of it, and what is read, is about this file, because the path may
+/// lead to another one by now.
+pub(super) struct SecretFile<'a> {
+    path: &'a Path,
+    file: File,
+    pub(super) metadata: Metadata,
+}
+
+impl<'a> SecretFile<'a> {
+    /// Opens a file to which not all users have access.
+    pub(super) fn open(path: &'a Path) -> Result<Self, Failure> {
+        let unreadable = |error: std::io::Error| wrong(path, &format!("cannot be read: {error}"));
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let mode = metadata.mode();
+        if mode & 0o007 != 0 {
+            let remedy = format!("chmod 600 {}", shell_word(&path.to_string_lossy()));
+            let problem = format!("has mode {:03o}, so every user has access: {remedy}", mode & 0o777);
+            return Err(wrong(path, &problem));
+        }
+        Ok(Self { path, file, metadata })
+    }
+
+    /// The text, of which at most `most` bytes are read.
+    pub(super) fn read(self, most: usize) -> Result<String, Failure> {
+        let mut text = String::new();
+        let read = self.file.take(most as u64).read_to_string(&mut text);
+        read.map_err(|error| wrong(self.path, &format!("cannot be read: {error}")))?;
+        Ok(text)
+    }
+}
+
+/// The failure of a file with tokens.
+pub(super) fn wrong(path: &Path, problem: &str) -> Failure {
+    Failure::new(USAGE, format!("the token file {} {problem}", path.display()))
+}
+
 impl Token {
     /// Reads the file of `--token-file`.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let wrong =
-            |problem: String| Failure::new(USAGE, format!("the token file {} {problem}", path.display()));
-        let unreadable = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
-        // The mode of the open file counts, because the path may lead to another file by now.
-        let mode = file.metadata().map_err(unreadable)?.mode();
-        if mode & 0o007 != 0 {
-            let remedy = format!("chmod 600 {}", shell_word(&path.to_string_lossy()));
-            return Err(wrong(format!("has mode {:03o}, so every user has access: {remedy}", mode & 0o777)));
-        }
-        let mut text = String::new();
-        file.take(2 * MAX_TOKEN as u64).read_to_string(&mut text).map_err(unreadable)?;
-        let token = text.trim_end_matches(['\n', '\r']);
+        let text = SecretFile::open(path)?.read(2 * MAX_TOKEN)?;
+        Self::new(text.trim_end_matches(['\n', '\r'])).map_err(|problem| wrong(path, &problem))
+    }
+
+    /// A token of this text, or what is wrong with the file that has it.
+    pub(super) fn new(token: &str) -> Result<Self, String> {
         if !(MIN_TOKEN..=MAX_TOKEN).contains(&token.len()) {
             let create = "create one with: openssl rand -hex 32";
             let range = format!("a token of {MIN_TOKEN} to {MAX_TOKEN}");
-            return Err(wrong(format!("has {} bytes in place of {range}: {create}", token.len())));
+            return Err(format!("has {} bytes in place of {range}: {create}", token.len()));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(wrong("has other characters than printable ASCII without spaces".to_owned()));
+            return Err("has other characters than printable ASCII without spaces".to_owned());
         }
         Ok(Self(token.as_bytes().to_vec()))
     }
 
     /// Compares in a time that is independent of the position of the first difference.
-    fn matches(&self, shown: &[u8]) -> bool {
+    pub(super) fn matches(&self, shown: &[u8]) -> bool {
         self.0.ct_eq(shown).into()
     }
+}
+
+/// The token that a request shows.
+pub(super) fn shown(headers: &HeaderMap) -> Result<&[u8], Refusal> {
+    let Some(shown) = headers.get(AUTHORIZATION) else {
+        let reason =
+            "this request needs a token (a program sends it as a header, Authorization: Bearer TOKEN)";
+        return Err((StatusCode::UNAUTHORIZED, reason.to_owned()));
+    };
+    let scheme = b"Bearer ";
+    match shown.as_bytes().split_at_checked(scheme.len()) {
+        Some((named, shown)) if named.eq_ignore_ascii_case(scheme) => Ok(shown),
+        _ => Err(unknown_token()),
+    }
+}
+
+/// The refusal of a token that is not known.
+pub(super) fn unknown_token() -> Refusal {
+    (StatusCode::UNAUTHORIZED, "the token is not one of this server".to_owned())
 }
 
 impl Access {
@@ -117,18 +166,7 @@ impl Access {
     /// Checks the token, if one is needed.
     pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(token) = &self.token else { return Ok(()) };
-        let needed = |reason: &str| Err((StatusCode::UNAUTHORIZED, reason.to_owned()));
-        let Some(shown) = headers.get(AUTHORIZATION) else {
-            return needed(
-                "this server needs its token (a program sends it as a header, Authorization: Bearer TOKEN)",
-            );
-        };
-        let shown = shown.as_bytes();
-        let scheme = b"Bearer ";
-        match shown.split_at_checked(scheme.len()) {
-            Some((named, shown)) if named.eq_ignore_ascii_case(scheme) && token.matches(shown) => Ok(()),
-            _ => needed("the token is not the one of this server"),
-        }
+        if token.matches(shown(headers)?) { Ok(()) } else { Err(unknown_token()) }
     }
 
     /// Checks that semaphores may be changed.
@@ -154,7 +192,7 @@ impl Access {
 }
 
 /// The value of a header that may be given once.
-fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Refusal> {
+pub(super) fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Refusal> {
     let mut values = headers.get_all(&name).iter();
     let value = values.next().map(|value| value.to_str());
     match (value.transpose(), values.next()) {

@@ -10,7 +10,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
@@ -20,16 +20,19 @@ use futures_util::stream;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use super::app::{App, Problem, in_json, json, line};
+use super::acquire::{self, Door};
+use super::app::App;
 use super::history::{Point, Recorded, WINDOW};
 use super::listener::Ends;
 use super::metrics::{self, Format};
+use super::problem::{Problem, other_method};
+use super::reply::{in_json, json, line};
 use super::{events, page, write};
 use crate::clock::milliseconds;
 use crate::exit::Failure;
 use crate::inspected::ListRow;
 
-/// The longest time until a reply begins.
+/// The longest time until a reply begins, beside the wait in line.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Sent with each reply. A page runs no script but those of this server, and none of its own text.
@@ -57,7 +60,7 @@ struct HistoryJson {
 }
 
 /// All endpoints.
-pub(super) fn router(app: Arc<App>) -> Router {
+pub(super) fn router(app: Arc<App>, door: Option<Arc<Door>>) -> Router {
     let writes = Router::new()
         .route("/api/v1/semaphores/{name}/change", post(write::change))
         .method_not_allowed_fallback(other_method)
@@ -72,9 +75,11 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(other_method)
         .merge(writes)
         .route_layer(middleware::from_fn_with_state(app.clone(), check_token));
+    let permits = door.map_or_else(Router::new, acquire::routes);
     page::routes(Router::new())
         .route("/healthz", get(healthz))
         .merge(data)
+        .merge(permits)
         .method_not_allowed_fallback(other_method)
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is no such path"))
         .layer(middleware::from_fn_with_state(app.clone(), check_source))
@@ -82,17 +87,14 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Set before the layers, so that they check these requests too.
-async fn other_method() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the path has another method")
-}
-
 /// Bounds the time of a reply, and adds [`HEADERS`].
 async fn bound_and_complete(request: Request, next: Next) -> Response {
-    let mut response = match timeout(REPLY_TIMEOUT, next.run(request)).await {
+    let waits = request.uri().path() == acquire::ACQUIRE;
+    let limit = if waits { REPLY_TIMEOUT + acquire::MAX_WAIT } else { REPLY_TIMEOUT };
+    let mut response = match timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let reason = format!("there is no reply after {} s", REPLY_TIMEOUT.as_secs());
+            let reason = format!("there is no reply after {} s", limit.as_secs());
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason).into_response()
         }
     };
@@ -123,11 +125,7 @@ async fn check_token(State(app): State<Arc<App>>, request: Request, next: Next) 
             }
             next.run(request).await
         }
-        Err(refusal) => {
-            let mut response = Problem::from(refusal).into_response();
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            response
-        }
+        Err(refusal) => Problem::from(refusal).into_response(),
     }
 }
 

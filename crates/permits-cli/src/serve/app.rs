@@ -1,22 +1,18 @@
-//! [`App`], the state that endpoints share, and the forms of their replies.
+//! [`App`], the state that endpoints share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
-use axum::extract::rejection::PathRejection;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use permits::{AdminError, Inspection, Limit};
-use serde::Serialize;
-use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 
-use super::access::{Access, Refusal};
+use super::access::Access;
 use super::feed::Feed;
-use crate::exit::{self, Failure};
+use super::problem::Problem;
+use super::reply::json;
+use crate::exit::Failure;
 use crate::report;
 use crate::status::StatusJson;
 
@@ -51,9 +47,6 @@ pub(super) struct App {
     /// True when the server ends.
     pub(super) ending: watch::Sender<bool>,
 }
-
-/// A reply in place of the one that was asked for.
-pub(super) struct Problem(StatusCode, String);
 
 impl App {
     pub(super) fn new(feed: Arc<Feed>, access: Access, max_semaphores: usize) -> Self {
@@ -105,59 +98,4 @@ impl App {
         *health = Some((Instant::now(), result.clone()));
         result
     }
-}
-
-impl Problem {
-    pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self(status, reason.into())
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let Self(status, error) = self;
-        let mut response = json(&json!({ "error": error }));
-        *response.status_mut() = status;
-        response
-    }
-}
-
-impl From<Refusal> for Problem {
-    fn from((status, reason): Refusal) -> Self {
-        Self(status, reason)
-    }
-}
-
-impl From<PathRejection> for Problem {
-    fn from(rejection: PathRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, format!("the name in the path is malformed: {}", rejection.body_text()))
-    }
-}
-
-/// The exit codes of the other verbs, as a status.
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
-        let status = match failure.code {
-            exit::USAGE => StatusCode::BAD_REQUEST,
-            exit::NO_MATCH | exit::UNKNOWN => StatusCode::NOT_FOUND,
-            exit::NOT_NOW => StatusCode::CONFLICT,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        Self(status, failure.message)
-    }
-}
-
-/// A reply in JSON.
-pub(super) fn json(value: &impl Serialize) -> Response {
-    in_json(line(value).into())
-}
-
-/// A reply of a text in JSON.
-pub(super) fn in_json(text: Bytes) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
-}
-
-/// A line of JSON. The texts and numbers of a reply have no value that JSON lacks.
-pub(super) fn line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()) + "\n"
 }

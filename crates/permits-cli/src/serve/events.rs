@@ -23,9 +23,11 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::app::{App, MAX_FOLLOWERS, Problem, line};
+use super::app::{App, MAX_FOLLOWERS};
 use super::feed::{Change, StoreSnapshot};
 use super::listener::ended;
+use super::problem::Problem;
+use super::reply::line;
 use crate::clock::milliseconds;
 use crate::inspected::ListRow;
 

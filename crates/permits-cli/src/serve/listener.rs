@@ -2,7 +2,7 @@
 //!
 //! | what a client may do | bound |
 //! |---|---|
-//! | open connections | [`MAX_CONNECTIONS`]; for a further one, the one of no token whose last byte is the oldest is closed, see [`Places`] |
+//! | open connections | [`MAX_CONNECTIONS`], and one for each request that may wait in line; for a further one, the one of no token whose last byte is the oldest is closed, see [`Places`] |
 //! | send a request slowly, or none | [`HEAD_TIMEOUT`] until its head is complete |
 //! | send a large head | [`MAX_HEAD`] bytes, [`MAX_HEADERS`] headers |
 //! | read a reply slowly | [`SEND_BUFFER`] in the system, [`WRITE_TIMEOUT`] until a reply or the events so far are taken |
@@ -22,13 +22,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The most connections at once.
+/// The most connections at once, beside those of requests that wait in line.
 pub(super) const MAX_CONNECTIONS: usize = 256;
+
+/// The files of this process that are no connections, at most: of the store, the token files, the runtime.
+const OTHER_FILES: usize = 64;
 
 /// The longest time from the start of a wait for a request to the end of its head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,13 +82,30 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections and answers their requests.
+/// The most connections at once, with `more` for requests that wait in line: fewer if the system allows fewer
+/// open files, because a server without one to spare could not even connect to its store again.
+pub(super) fn places(more: usize) -> usize {
+    let wanted = MAX_CONNECTIONS + more;
+    let files = (wanted + OTHER_FILES) as u64;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None` is no limit.
+    let Some(now) = current.filter(|now| *now < files) else { return wanted };
+    let raised = maximum.map_or(files, |maximum| files.min(maximum));
+    let now = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+        Ok(()) => raised,
+        Err(_) => now,
+    };
+    usize::try_from(now).map_or(wanted, |now| now.saturating_sub(OTHER_FILES)).clamp(1, wanted)
+}
+
+/// Accepts connections and answers their requests, with so many connections at once.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
+    most: usize,
     ending: watch::Receiver<bool>,
 ) -> Infallible {
-    let places = Arc::new(Places::default());
+    let places = Arc::new(Places { taken: Mutex::default(), most });
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             sleep(ACCEPT_PAUSE).await;
@@ -113,9 +134,9 @@ pub(super) async fn serve(
 /// A program without a token can open any number of connections. It keeps no other client out: when all
 /// places are taken, a new connection gets the place of the one whose last byte, in either direction, is the
 /// oldest. A connection that has shown the token keeps its place.
-#[derive(Default)]
 struct Places {
     taken: Mutex<Vec<Arc<Client>>>,
+    most: usize,
 }
 
 /// A client that is connected.
@@ -132,7 +153,7 @@ impl Places {
     /// A place, of another client if need be.
     fn take(&self) -> Option<Arc<Client>> {
         let mut taken = self.taken.lock().expect("no code panics with it");
-        if taken.len() >= MAX_CONNECTIONS {
+        if taken.len() >= self.most {
             let others =
                 taken.iter().enumerate().filter(|(_, client)| !client.has_token.load(Ordering::Relaxed));
             let (longest_idle, _) = others.min_by_key(|(_, client)| client.active_at())?;

@@ -2,20 +2,25 @@
 //!
 //! [`feed`] reads the store, once for all clients; [`history`] keeps the last hour. [`api`], [`events`],
 //! [`metrics`] and [`page`] answer requests from that, [`write`](mod@write) changes semaphores; [`app`] is
-//! their state. [`access`] decides which requests are answered, [`listener`] bounds the cost of connections.
+//! their state. [`acquire`](mod@acquire) gives permits to programs that cannot keep a process.
+//! [`access`] decides which requests are answered, [`listener`] and [`body`] bound what they cost.
 //!
 //! Nothing here trusts a request before [`access`] has seen it, and no reply contains the URL's password,
 //! because the store's name is the redacted one of [`connect`](crate::connect).
 
 mod access;
+mod acquire;
 mod api;
 mod app;
+mod body;
 mod events;
 mod feed;
 mod history;
 mod listener;
 mod metrics;
 mod page;
+mod problem;
+mod reply;
 mod write;
 
 use std::io::{self, IsTerminal as _};
@@ -25,12 +30,14 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
+use crate::acquire::{LEAVE_TIMEOUT, close};
 use crate::args::{Common, Serve};
 use crate::connect::{Target, user_and_host};
 use crate::exit::{self, Failure};
 use crate::report;
 use crate::run::signals::Signals;
 use access::{Access, Token};
+use acquire::{Door, MAX_WAITING, Tokens};
 use app::App;
 use feed::Feed;
 
@@ -54,6 +61,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         let message = format!("{} can be reached from other machines: {remedy}", options.listen);
         return Err(Failure::new(exit::USAGE, message));
     }
+    let tokens = tokens(&options, &target)?;
     let mut signals = Signals::ending().map_err(Failure::system)?;
     // The port is bound before the store is connected: a port in use is a mistake of this call.
     let listener = bind(options.listen)?;
@@ -68,18 +76,42 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
         _ = signals.next() => return Ok(exit::SUCCESS),
         client = target.connect(store_timeout) => client?,
     };
-    let feed = Arc::new(Feed::new(client, store, options.interval, options.under));
+    let feed = Arc::new(Feed::new(client.clone(), store, options.interval, options.under));
     let access = Access::new(address.ip(), options.hosts, token, options.allow_write);
     let app = Arc::new(App::new(feed.clone(), access, options.max_semaphores));
+    let more = if tokens.is_some() { MAX_WAITING } else { 0 };
+    let door = tokens.map(|tokens| Arc::new(Door::new(app.clone(), tokens)));
+    let router = api::router(app.clone(), door);
+    let most = listener::places(more);
     exit::print(format!("listening on http://{address}/\n"));
     tokio::select! {
         failure = feed.run() => Err(failure),
-        never = listener::serve(listener, api::router(app.clone()), app.ending.subscribe()) => match never {},
+        never = listener::serve(listener, router, most, app.ending.subscribe()) => match never {},
         _ = signals.next() => {
             app.end().await;
+            // Requests that waited leave the line.
+            close(client, LEAVE_TIMEOUT).await;
             Ok(exit::SUCCESS)
         }
     }
+}
+
+/// The tokens of `--acquire`.
+fn tokens(options: &Serve, target: &Target) -> Result<Option<Tokens>, Failure> {
+    if !options.acquire {
+        return Ok(None);
+    }
+    let Some(path) = &options.acquire_tokens else {
+        let remedy = "give a file with one a line by --acquire-tokens PATH; create it with: \
+            openssl rand -hex 32 >tokens && chmod 600 tokens";
+        let reason = "--acquire needs tokens, because every user of a machine can reach its addresses";
+        return Err(Failure::new(exit::USAGE, format!("{reason}: {remedy}")));
+    };
+    if target.store.starts_with("memory:") {
+        let message = "memory: ends with this process, and so would the permits: use local: or a server";
+        return Err(Failure::new(exit::USAGE, message));
+    }
+    Tokens::new(path.clone(), options.allow.clone()).map(Some)
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {

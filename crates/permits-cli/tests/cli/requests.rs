@@ -11,7 +11,10 @@ use permits_testkit::{HANGS, Monitor, Server};
 use serde_json::json;
 
 use crate::hold::Hold;
-use crate::support::{CLOSED_PORT, Local, against_schema, assert_own_lines, output, permits};
+use crate::serve::{Serve, TOKEN};
+use crate::support::{
+    CLOSED_PORT, Local, Store as _, against_openapi, against_schema, assert_own_lines, output, permits,
+};
 
 /// Makes the requests of the table by a door, and demands their effects. The door makes one for a semaphore,
 /// and returns the reason if it is refused, or its permit is lost; `None` if it has no way to write it.
@@ -173,7 +176,6 @@ fn a_wrong_request_has_the_same_words_as_flags() {
 
 #[test]
 fn a_wrong_request_has_the_same_words_as_a_line_of_hold() {
-    use crate::support::Store as _;
     let store = Local::new();
     let mut hold = Hold::of(&mut permits(&store.url(), ["hold", "--many"]));
     let mut expected = HashMap::new();
@@ -196,4 +198,21 @@ fn a_wrong_request_has_the_same_words_as_a_line_of_hold() {
         );
     }
     assert_eq!(hold.finish().0.code, 0);
+}
+
+#[test]
+fn a_wrong_request_has_the_same_words_over_http() {
+    let store = Local::new();
+    let serve = Serve::acquiring(&store.url(), TOKEN, &[]);
+    for row in Requests::read().wrong {
+        let Some(mut body) = row.json else { continue };
+        body["acquire"] = json!("x");
+        // The schema leaves characters to the server.
+        let is_left = row.words.contains("control character");
+        assert!(is_left || against_openapi("Request", &body).is_err(), "{body}");
+        let refused = serve.post("/v1/acquire", &body.to_string()).send();
+        let problem = refused.problem();
+        assert_eq!((refused.status, &problem["code"]), (422, &json!("INVALID_INPUT")), "{body}: {problem}");
+        assert!(problem["detail"].as_str().expect("a text").contains(&row.words), "{body}: {problem}");
+    }
 }

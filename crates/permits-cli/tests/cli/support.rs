@@ -385,13 +385,20 @@ pub(crate) fn assert_matches_schema(schema: &str, value: &Value) {
     assert_known(&read_schema(schema), &value);
 }
 
+/// The result of the validation of `value` against a schema of the HTTP endpoints.
+#[track_caller]
+pub(crate) fn against_openapi(schema: &str, value: &Value) -> Result<(), String> {
+    against_schema(&format!("openapi.json#/components/schemas/{schema}"), value)
+}
+
 /// The result of the validation of `value`.
 #[track_caller]
 pub(crate) fn against_schema(schema: &str, value: &Value) -> Result<(), String> {
     let (mut compiler, mut schemas) = (boon::Compiler::new(), boon::Schemas::new());
     let url = |schema: &str| format!("http://localhost/{schema}");
+    let (file, _) = schema.split_once('#').unwrap_or((schema, ""));
     // Others refer to it.
-    for schema in BTreeSet::from([schema, "status.schema.json"]) {
+    for schema in BTreeSet::from([file, "status.schema.json"]) {
         compiler.add_resource(&url(schema), read_schema(schema)).expect("it is a resource");
     }
     let compiled = compiler.compile(&url(schema), &mut schemas).expect("it is a schema");

@@ -261,6 +261,16 @@ fn schema(rows: &[(&Row, String)]) -> String {
     rows.iter().map(property).collect()
 }
 
+/// Compares the options in the description of the HTTP endpoints: those that mean the same there. For the
+/// others it has sentences of its own.
+fn openapi(rows: &[(&Row, String)]) -> Option<String> {
+    let others = ["timeout_ms", "lease_ms", "auto_renew", "max_hold_ms"];
+    let same = rows.iter().filter(|(row, _)| !others.contains(&row.0)).cloned().collect::<Vec<_>>();
+    let made = schema(&same).replace("    \"", "          \"");
+    let begin = "is in force\", \"type\": [\"boolean\", \"null\"] },\n";
+    replace("docs/reference/openapi.json", begin, "          \"timeout_ms\"", &made)
+}
+
 /// Compares the options in the schema of the lines: in a request, in one of `also`, and as names.
 fn schemas(rows: &[(&Row, String)]) -> [Option<String>; 3] {
     let file = "docs/reference/hold-many.schema.json";
@@ -436,6 +446,7 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
     ];
     // The package for Go sets only what a flag sets.
     let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
-    let differences = differences.into_iter().chain(schemas(&request)).chain(go).flatten();
+    let differences =
+        differences.into_iter().chain(schemas(&request)).chain([openapi(&request)]).chain(go).flatten();
     none(differences.chain(flags(&[&request, &client])));
 }

@@ -35,7 +35,7 @@ async function request(path, options = {}) {
   if (reply.status === 401 && token !== sessionStorage.getItem(KEY)) return request(path, options);
   let reason = `${reply.status} ${reply.statusText}`;
   try {
-    reason = (await reply.json()).error;
+    reason = (await reply.json()).detail;
   } catch {
     // A proxy's reply has no JSON.
   }

@@ -2,5 +2,6 @@
 
 mod console;
 pub(crate) mod copies;
+mod http;
 mod languages;
 mod situations;

@@ -153,10 +153,10 @@ fn every_reply_has_the_headers_of_a_safe_page() {
         ("/page/main.js", 200, "text/javascript; charset=utf-8"),
         ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8"),
         ("/api/v1/semaphores", 200, "application/json"),
-        ("/api/v1/semaphores/a%0Ab", 400, "application/json"),
+        ("/api/v1/semaphores/a%0Ab", 400, "application/problem+json"),
         ("/healthz", 200, "text/plain; charset=utf-8"),
-        ("/nowhere", 404, "application/json"),
-        ("/page/../../etc/passwd", 404, "application/json"),
+        ("/nowhere", 404, "application/problem+json"),
+        ("/page/../../etc/passwd", 404, "application/problem+json"),
     ] {
         let reply = serve.read(path);
         assert_eq!((reply.status, reply.header("content-type")), (status, Some(media)), "{path}");

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::support::against_openapi;
+
 /// A request. It has a `Host` unless the test gives one.
 pub(crate) struct Request {
     address: SocketAddr,
@@ -84,12 +86,21 @@ impl Request {
         reply(stream)
     }
 
+    /// Sends the request, whose [`reply`] comes later.
+    #[track_caller]
+    pub(crate) fn begin(self) -> TcpStream {
+        let mut stream = connect(self.address);
+        stream
+            .write_all(self.text().as_bytes())
+            .and_then(|()| stream.write_all(&self.body))
+            .expect("it is read");
+        stream
+    }
+
     /// Sends the request and reads the head of the reply.
     #[track_caller]
     pub(crate) fn open(self) -> Stream {
-        let mut stream = connect(self.address);
-        stream.write_all(self.text().as_bytes()).expect("it is read");
-        let mut reader = BufReader::new(stream);
+        let mut reader = BufReader::new(self.begin());
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             assert_ne!(reader.read_line(&mut head).expect("a head"), 0, "{head}");
@@ -150,10 +161,22 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The problem details of a refusal.
+    #[track_caller]
+    pub(crate) fn problem(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
+        let problem: Value = serde_json::from_str(&self.body).expect("it is JSON");
+        assert_eq!(against_openapi("Problem", &problem), Ok(()), "{self:?}");
+        assert_eq!(problem["status"], self.status, "{self:?}");
+        assert_eq!(self.header("retry-after").is_some(), [429, 503].contains(&self.status), "{self:?}");
+        problem
+    }
+
     /// The status, and the reason of a refusal.
     #[track_caller]
     pub(crate) fn refusal(&self) -> (u16, String) {
-        (self.status, self.json()["error"].as_str().expect("a reason").to_owned())
+        let problem = self.problem();
+        (self.status, problem["detail"].as_str().expect("a reason").to_owned())
     }
 }
 

@@ -1,8 +1,9 @@
 //! `permits serve`: requests over real connections, on a local store and on a server.
 
 mod access;
+pub(crate) mod acquire;
 mod events;
-mod http;
+pub(crate) mod http;
 mod limits;
 pub(crate) mod metrics;
 mod page;
@@ -13,10 +14,11 @@ mod write;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use permits_testkit::wait;
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tempfile::NamedTempFile;
 
 use crate::support::{Output, Running, Store, permits};
@@ -33,7 +35,7 @@ pub(crate) struct Serve {
     running: Running,
     pub(crate) address: SocketAddr,
     /// The token file must last as long as its server may read it.
-    _token: Option<NamedTempFile>,
+    token: Option<NamedTempFile>,
 }
 
 impl Serve {
@@ -53,6 +55,14 @@ impl Serve {
         Self::of(&mut command, Some(file))
     }
 
+    /// Starts a server with this text as its file of tokens, and these options.
+    #[track_caller]
+    pub(crate) fn acquiring(url: &str, tokens: &str, options: &[&str]) -> Self {
+        let file = token_file(tokens, 0o600);
+        let mut command = permits(url, ["serve", "--listen", "127.0.0.1:0", "--acquire", "--acquire-tokens"]);
+        Self::of(command.arg(file.path()).args(options), Some(file))
+    }
+
     #[track_caller]
     pub(crate) fn of(command: &mut Command, token: Option<NamedTempFile>) -> Self {
         let running = Running::until(command, "listening on http://");
@@ -61,7 +71,7 @@ impl Serve {
         let line = line().expect("a line");
         let address = line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix('/'));
         let address = address.and_then(|address| address.parse().ok());
-        Self { running, address: address.unwrap_or_else(|| panic!("{line}")), _token: token }
+        Self { running, address: address.unwrap_or_else(|| panic!("{line}")), token }
     }
 
     /// A GET request with this path.
@@ -79,6 +89,11 @@ impl Serve {
     #[track_caller]
     pub(crate) fn read(&self, path: &str) -> Reply {
         self.get(path).send()
+    }
+
+    /// The path of the file of tokens.
+    pub(crate) fn tokens(&self) -> &Path {
+        self.token.as_ref().expect("it has one").path()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -103,4 +118,15 @@ pub(crate) fn token_file(token: &str, mode: u32) -> NamedTempFile {
     std::fs::write(file.path(), format!("{token}\n")).expect("it can be written");
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).expect("it is ours");
     file
+}
+
+/// Lets this process open so many files, which all tests share.
+#[track_caller]
+pub(crate) fn allow_open_files(most: usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let most = most as u64;
+    if current.is_some_and(|current| current < most) {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum });
+        raised.unwrap_or_else(|error| panic!("{error}: this test needs {most} open files, ulimit -Hn"));
+    }
 }

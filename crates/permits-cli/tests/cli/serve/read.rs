@@ -317,9 +317,10 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
 fn the_examples_of_the_help_work() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = Local::new();
-    let token = directory.path().join("token");
-    std::fs::write(&token, super::TOKEN).expect("it can be written");
-    std::fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
+    for file in ["token", "tokens"].map(|file| directory.path().join(file)) {
+        std::fs::write(&file, super::TOKEN).expect("it can be written");
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("ours");
+    }
     let help = output(&mut permits(CLOSED_PORT, ["serve", "--help"])).stdout;
     let examples = help.split("\nExamples:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
     let examples: Vec<&str> = examples.expect("examples").lines().map(str::trim).collect();

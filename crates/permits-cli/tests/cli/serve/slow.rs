@@ -76,12 +76,12 @@ impl Changing {
 }
 
 /// The number of open files of the server, connections included.
-fn open_files(serve: &Serve) -> usize {
+pub(super) fn open_files(serve: &Serve) -> usize {
     fs::read_dir(format!("/proc/{}/fd", serve.pid())).expect("it runs").count()
 }
 
 /// The memory of the server in MiB.
-fn memory(serve: &Serve) -> u64 {
+pub(super) fn memory(serve: &Serve) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", serve.pid())).expect("it runs");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a field");
     resident.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024

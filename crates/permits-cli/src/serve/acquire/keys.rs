@@ -1,0 +1,147 @@
+//! `Idempotency-Key`: a request that is sent again gets the permit of the first one.
+//!
+//! While the first one waits, the second waits with it: [`Shared`] is dropped, which leaves the line, when
+//! nobody waits for it any more. Later the store is asked whether the permit is still held, so that what was
+//! released or lost is acquired anew.
+//!
+//! This is the only state of the endpoints, and it may be lost: after a restart a key is new.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::http::StatusCode;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use tokio::time::Instant;
+
+use super::super::problem::Problem;
+use super::granted::Granted;
+use crate::hold::One;
+
+/// The most keys. A permit that may have ended makes room for a new one.
+const MAX_KEYS: usize = 10_000;
+
+/// The token that showed it, and the key.
+pub(super) type Key = (u64, String);
+
+pub(super) type Outcome = Result<Arc<Granted>, Problem>;
+type Acquiring = Shared<BoxFuture<'static, Outcome>>;
+
+#[derive(Default)]
+pub(super) struct Keys {
+    entries: Mutex<HashMap<Key, Entry>>,
+    /// The requests that have begun.
+    begun: AtomicU64,
+}
+
+struct Entry {
+    asked: One,
+    stage: Stage,
+    /// Of all requests. A key may have another one when the first ends.
+    number: u64,
+}
+
+enum Stage {
+    /// Dead if nobody waits for it any more.
+    Acquiring(WeakShared<BoxFuture<'static, Outcome>>),
+    Granted(Arc<Granted>),
+}
+
+/// What a request with a key does.
+pub(super) enum Step {
+    Wait(Acquiring),
+    /// Its permit was granted, and may have ended since.
+    Check(Arc<Granted>),
+}
+
+impl Keys {
+    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        self.entries.lock().expect("no code panics with it")
+    }
+
+    /// Begins the request of a key with `acquire`, unless it has begun already.
+    pub(super) fn step<F: Future<Output = Result<Granted, Problem>> + Send + 'static>(
+        self: &Arc<Self>,
+        key: &Key,
+        asked: &One,
+        acquire: impl FnOnce() -> F,
+    ) -> Result<Step, Problem> {
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get(key) {
+            let known = match &entry.stage {
+                Stage::Acquiring(acquiring) => acquiring.upgrade().map(Step::Wait),
+                Stage::Granted(granted) => Some(Step::Check(granted.clone())),
+            };
+            match known {
+                Some(_) if entry.asked != *asked => {
+                    // What it returns would be dropped under the lock, which its end takes.
+                    drop(entries);
+                    let reason = "the Idempotency-Key was used with another request: use a new one";
+                    return Err(Problem::new(StatusCode::CONFLICT, reason));
+                }
+                Some(known) => return Ok(known),
+                None => {}
+            }
+        } else if entries.len() >= MAX_KEYS {
+            let now = Instant::now();
+            entries.retain(|_, entry| match &entry.stage {
+                Stage::Acquiring(_) => true,
+                Stage::Granted(granted) => granted.until > now,
+            });
+            if entries.len() >= MAX_KEYS {
+                let reason = format!("{MAX_KEYS} keys are in use");
+                return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason));
+            }
+        }
+        let acquire = acquire();
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting { keys: self.clone(), key: key.clone(), number };
+        let acquiring = async move {
+            let granted = Arc::new(acquire.await?);
+            waiting.granted(&granted);
+            Ok(granted)
+        };
+        let acquiring = acquiring.boxed().shared();
+        let weak = acquiring.downgrade().expect("it is not polled yet");
+        entries.insert(key.clone(), Entry { asked: asked.clone(), stage: Stage::Acquiring(weak), number });
+        Ok(Step::Wait(acquiring))
+    }
+
+    /// Forgets the permit of a key, which has ended.
+    pub(super) fn forget(&self, key: &Key, ended: &Arc<Granted>) {
+        let mut entries = self.entries();
+        let is_it = |entry: &Entry| matches!(&entry.stage, Stage::Granted(it) if Arc::ptr_eq(it, ended));
+        if entries.get(key).is_some_and(is_it) {
+            entries.remove(key);
+        }
+    }
+}
+
+/// A request that has begun: removes its entry when it is refused, or when nobody waits for it any more.
+struct Waiting {
+    keys: Arc<Keys>,
+    key: Key,
+    number: u64,
+}
+
+impl Waiting {
+    fn granted(&self, granted: &Arc<Granted>) {
+        let mut entries = self.keys.entries();
+        if let Some(entry) = entries.get_mut(&self.key).filter(|entry| entry.number == self.number) {
+            entry.stage = Stage::Granted(granted.clone());
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut entries = self.keys.entries();
+        let is_own =
+            |entry: &Entry| entry.number == self.number && matches!(entry.stage, Stage::Acquiring(_));
+        if entries.get(&self.key).is_some_and(is_own) {
+            entries.remove(&self.key);
+        }
+    }
+}
