@@ -405,8 +405,8 @@ optional_text! {
 }
 
 optional_text! {
-    /// The key by which a request supersedes: at most 120 bytes of printable UTF-8, or empty for none. At most
-    /// one request waits for each key: the newest.
+    /// The key by which a request supersedes: at most 120 bytes of printable UTF-8, or empty for none. At
+    /// most one request waits for each key: the newest.
     SupersedeKey, "the supersede key"
 }
 
