@@ -20,6 +20,7 @@ type request struct {
 	Lane         *string  `json:"lane,omitempty"`
 	Share        *int     `json:"share,omitempty"`
 	LaneLimit    *int     `json:"lane_limit,omitempty"`
+	LaneFloor    *int     `json:"lane_floor,omitempty"`
 	Lease        *float64 `json:"lease_ms,omitempty"`
 	AtLeast      *float64 `json:"at_least_ms,omitempty"`
 	MaxHold      *float64 `json:"max_hold_ms,omitempty"`
@@ -73,6 +74,13 @@ func Share(share int) Option { return func(r *request) { r.Share = &share } }
 //
 // Use it together with Lane.
 func LaneLimit(units int) Option { return func(r *request) { r.LaneLimit = &units } }
+
+// LaneFloor is the units up to which the lane is served before others, at most the limits of the lane and of
+// the semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
+// the same floor for all requests of a lane: the latest counts.
+//
+// It needs Lane.
+func LaneFloor(units int) Option { return func(r *request) { r.LaneFloor = &units } }
 
 // Lease is the lease: how long a permit, or a place in line, stays valid if your process dies and nothing
 // renews it. 100 ms to 1 day.

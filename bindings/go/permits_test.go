@@ -104,6 +104,7 @@ func TestErrorsSayWhetherALaterAttemptMaySucceed(t *testing.T) {
 		"weight":            {Weight(0)},
 		"share":             {Share(2)},
 		"lane limit":        {LaneLimit(2)},
+		"lane floor":        {LaneFloor(2)},
 		"UTF-8":             {Holder("\xff")},
 		"holder":            {Holder(strings.Repeat("h", 201))},
 		"too long":          {Label(strings.Repeat("l", maxLine))},

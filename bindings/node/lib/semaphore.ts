@@ -48,6 +48,12 @@ export interface AcquireOptions {
    */
   laneLimit?: number | undefined;
   /**
+   * The units up to which the lane is served before others, at most the limits of the lane and of the semaphore; 0
+   * unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the same floor for all
+   * requests of a lane: the latest counts.
+   */
+  laneFloor?: number | undefined;
+  /**
    * The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms to
    * 1 day; the client's unless set.
    */

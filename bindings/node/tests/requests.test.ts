@@ -94,6 +94,7 @@ test('every option has a type', () => {
     lane: 'l',
     share: 1,
     laneLimit: 1,
+    laneFloor: 1,
     lease: 100,
     atLeast: 1,
     maxHold: 100,

@@ -52,7 +52,7 @@ def memory() -> permits.Client:
         (lambda client: client.semaphore("n", 1).inspect("x"), 'max is a whole number from 0 to .* the string "x"'),
         (lambda client: client.semaphore("n", 1).revoke(""), "empty"),
         (lambda client: client.semaphore("n", 1).close_line("r" * 1001), "1001"),
-        (lambda client: client.adopt("permits10:n"), "handle"),
+        (lambda client: client.adopt("permits11:n"), "handle"),
     ],
 )
 def test_bad_input_is_refused(

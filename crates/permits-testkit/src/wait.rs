@@ -50,7 +50,7 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 pub fn in_time<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
     async move {
-        let limited = tokio::time::timeout(HANGS, future).await;
-        limited.unwrap_or_else(|_| panic!("it hangs: {caller}"))
+        let bounded = tokio::time::timeout(HANGS, future).await;
+        bounded.unwrap_or_else(|_| panic!("it hangs: {caller}"))
     }
 }

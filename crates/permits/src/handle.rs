@@ -26,7 +26,7 @@ use crate::sys::percent;
 ///
 /// # Examples
 /// ```
-/// let text = "permits10:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
+/// let text = "permits11:exports:web-3%3A41:k3j9xq2m.7:1:15000:1790000000000000:2";
 /// let handle: permits::PermitHandle = text.parse()?;
 /// assert_eq!(handle.semaphore(), "exports");
 /// assert_eq!(handle.to_string(), text);
@@ -102,6 +102,7 @@ impl fmt::Display for PermitHandle {
             lane: _,
             share: _,
             lane_limit: _,
+            lane_floor: _,
             supersede: _,
         } = terms;
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
@@ -214,22 +215,22 @@ mod tests {
 
     #[test]
     fn broken_handles_are_refused() {
-        let good = "permits10:n:h:s.1:1:100:5:0";
+        let good = "permits11:n:h:s.1:1:100:5:0";
         assert!(good.parse::<PermitHandle>().is_ok());
         for broken in [
             "",
-            "permits10",
+            "permits11",
             "permits1:n:h:s.1:1:100:5:0",
-            "permits10::h:s.1:1:100:5:0",
-            "permits10:n%2:h:s.1:1:100:5:0",
-            "permits10:n%zz:h:s.1:1:100:5:0",
-            "permits10:n:h:s 1:1:100:5:0",
-            "permits10:n:h:s.1:-1:100:5:0",
-            "permits10:n:h:s.1:1:99:5:0",
-            "permits10:n:h:s.1:1:100:5:4294967296",
-            "permits10:n:h:s.1:1:100:5:0:x",
-            "permits10:n:h:s.1:1:100:5:0:2147483648",
-            "permits10:n:h:s.1:1:100:5:0:1:1",
+            "permits11::h:s.1:1:100:5:0",
+            "permits11:n%2:h:s.1:1:100:5:0",
+            "permits11:n%zz:h:s.1:1:100:5:0",
+            "permits11:n:h:s 1:1:100:5:0",
+            "permits11:n:h:s.1:-1:100:5:0",
+            "permits11:n:h:s.1:1:99:5:0",
+            "permits11:n:h:s.1:1:100:5:4294967296",
+            "permits11:n:h:s.1:1:100:5:0:x",
+            "permits11:n:h:s.1:1:100:5:0:2147483648",
+            "permits11:n:h:s.1:1:100:5:0:1:1",
         ] {
             assert!(broken.parse::<PermitHandle>().is_err(), "{broken}");
         }

@@ -7,7 +7,7 @@ use crate::clock::millis;
 use crate::error::AcquireError;
 use crate::observe::meters::SemaphoreMeters;
 use crate::options::AcquireOptions;
-use crate::protocol::{Name, PermitTerms};
+use crate::protocol::{Declaration, InvalidInput, Name, PermitTerms};
 use crate::session::callers::{PermitGuard, Session};
 use crate::session::pending_acquire::PendingAcquire;
 use crate::session::shelf::Keep;
@@ -48,6 +48,7 @@ impl Requests {
             lane,
             share,
             lane_limit,
+            lane_floor,
             holder: _,
             at_least: _,
             supersede: _,
@@ -56,7 +57,7 @@ impl Requests {
         let lease_ms = millis(lease.unwrap_or(self.session.lease()));
         let label = label.as_deref().unwrap_or(self.session.label().as_str());
         let wanted = (*weight, lease_ms, label, lane.as_deref().unwrap_or_default());
-        let of_lane = (share.unwrap_or(1), lane_limit.unwrap_or(0));
+        let of_lane = (share.unwrap_or(1), lane_limit.unwrap_or(0), lane_floor.unwrap_or(0));
         let fits = |terms: &PermitTerms| {
             let PermitTerms {
                 weight,
@@ -65,11 +66,13 @@ impl Requests {
                 lane,
                 share,
                 lane_limit,
+                lane_floor,
                 at_least_ms: _,
                 keep: _,
                 supersede: _,
             } = terms;
-            (*weight, *lease_ms, label.as_str(), lane.as_str()) == wanted && (*share, *lane_limit) == of_lane
+            (*weight, *lease_ms, label.as_str(), lane.as_str()) == wanted
+                && (*share, *lane_limit, *lane_floor) == of_lane
         };
         let permit = keep.shelf.take(keep.declaration, fits, || self.session.now())?;
         permit.observe_local_grant();
@@ -77,9 +80,20 @@ impl Requests {
         Some(PermitGuard::new(permit, self.session.clone(), Some(keep)))
     }
 
+    /// Checks that a lane may hold as much as its floor under the limit that the program declares.
+    fn check_floor(&self, options: &AcquireOptions) -> Result<(), InvalidInput> {
+        match (self.limit.first(), options.lane_floor) {
+            (Declaration::Declare(limit) | Declaration::Require(limit), Some(floor)) if floor > limit => {
+                Err(InvalidInput::FloorAboveLimit { floor, limit, what: "the limit of the semaphore" })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the options, and makes a request from them, which is sent at its first poll.
     pub(crate) fn start(&self, options: AcquireOptions) -> Result<PendingAcquire, AcquireError> {
         let keep = self.keep.is_some() && options.may_be_kept();
+        self.check_floor(&options)?;
         let terms = PermitTerms { keep, ..options.terms(self.session.lease(), self.session.label())? };
         let keep = self.keep.as_ref().filter(|_| keep).map(|keep| keep.within(terms.lease()));
         let names = self.session.new_names(options.named_holder()?);

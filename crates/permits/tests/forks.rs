@@ -200,7 +200,7 @@ fn assert_forked(client: &Client, permit: &Permit) {
     );
     assert_eq!(semaphore.inspect().wait(), Err(AdminError::Ended(Ended::Forked)));
     assert_eq!(client.list().wait(), Err(AdminError::Ended(Ended::Forked)));
-    let handle = "permits10:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
+    let handle = "permits11:open:h:s.1:1:1500:5:0".parse().expect("it is a handle");
     assert_eq!(client.adopt(&handle).wait().err(), Some(AdoptError::Ended(Ended::Forked)));
     assert_eq!(client.clone().close().wait(), Err(CloseError::Ended(Ended::Forked)));
 

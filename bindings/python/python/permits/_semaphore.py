@@ -55,6 +55,9 @@ class Semaphore(Unheld):
         - `lane_limit`: The most units that the requests of the lane hold together, at least 1; without limit unless
           set. While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same limit
           for all requests of a lane: the latest counts.
+        - `lane_floor`: The units up to which the lane is served before others, at most the limits of the lane and of
+          the semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the
+          same floor for all requests of a lane: the latest counts.
         - `lease`: The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews
           it. 100 ms to 1 day; the client's unless set.
         - `at_least`: The time for which the grant counts, up to 1 day; 0 unless set. If the permit is released or lost

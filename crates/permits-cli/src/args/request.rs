@@ -62,6 +62,12 @@ pub(crate) struct Request {
     #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_limit)]
     pub(crate) lane_limit: Option<u32>,
 
+    /// The units up to which the lane is served before others, at most the limits of the lane and of the
+    /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
+    /// the same floor for all requests of a lane: the latest counts.
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_floor)]
+    pub(crate) lane_floor: Option<u32>,
+
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
     /// now, or refused.
     // Of the flag:
@@ -131,6 +137,7 @@ impl Request {
             max_hold,
             lane,
             lane_limit,
+            lane_floor,
             wait,
             no_wait,
             holder,
@@ -164,6 +171,9 @@ impl Request {
         }
         if let (Some(units), None) = (lane_limit, also) {
             options = options.lane_limit(*units);
+        }
+        if let (Some(units), None) = (lane_floor, also) {
+            options = options.lane_floor(*units);
         }
         if let Some(lease) = lease {
             options = options.lease(*lease);

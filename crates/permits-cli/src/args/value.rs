@@ -125,6 +125,11 @@ pub(super) fn lane_limit(text: &str) -> Result<u32, String> {
     checked(json!({ "lane": "any", "lane_limit": limit })).map(|()| units(&limit))
 }
 
+pub(super) fn lane_floor(text: &str) -> Result<u32, String> {
+    let floor = number(text);
+    checked(json!({ "lane": "any", "lane_floor": floor })).map(|()| units(&floor))
+}
+
 pub(super) fn count(text: &str) -> Result<u32, String> {
     whole(text, 0, u32::MAX)
 }

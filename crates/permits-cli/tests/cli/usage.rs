@@ -63,7 +63,7 @@ fn wrong_usage_is_64_and_says_why() {
             &["renew", "x"],
             "not a permit handle: it does not begin with permits and a number, as what `permits acquire` prints does",
         ),
-        (&["renew", "permits10:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
+        (&["renew", "permits11:n:h:s.1:1:99:5:0"], "a lease of 99 ms is out of range"),
         (&["release", ""], "not a permit handle"),
         (&["release", "-", "--count", "x"], "it must be a whole number from 0 to 4294967295"),
         (&["release", "-", "--count", "-1"], "it must be a whole number from 0 to 4294967295"),

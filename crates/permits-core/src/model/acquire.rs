@@ -1,7 +1,7 @@
 //! Acquisitions: granted, queued or refused, in order.
 
 use super::execution::Execution;
-use super::lanes::LaneLimit;
+use super::lanes::LaneBounds;
 use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
 use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, PermitTerms, Refusal};
 
@@ -35,7 +35,7 @@ impl Execution<'_> {
     }
 
     /// Applies the declared limit, if that lets one of the requests in, since a refused request changes
-    /// nothing; and the limits of lanes that the requests name which are let in.
+    /// nothing; and the bounds of lanes that the requests name which are let in.
     fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
         if let Some(reason) = &self.state.closed {
             return Terms::Refused(Refusal::LineClosed(reason.clone()));
@@ -48,7 +48,7 @@ impl Execution<'_> {
             Ok(Some(limit)) => self.replace_limit(limit),
             Ok(None) => {}
         }
-        for request in requests.iter().filter(|request| request.terms.lane_limit > 0) {
+        for request in requests.iter().filter(|request| request.terms.names_bounds()) {
             let is_new = !self.state.entries.contains_key(&request.holder);
             if is_new && self.refusal(self.state.limit, queue_max, request).is_none() {
                 self.state.declare_lane(&request.terms);
@@ -74,10 +74,11 @@ impl Execution<'_> {
         let waiting = self.state.queue.len() as u64;
         if request.terms.weight > limit {
             Some(Refusal::ExceedsLimit)
-        } else if let Some(limited) = self.state.lane_limit(&request.terms)
-            && request.terms.weight > limited.limit
+        } else if let Some(bounded) = self.state.lane_bounds(&request.terms)
+            && bounded.limit > 0
+            && request.terms.weight > bounded.limit
         {
-            Some(Refusal::ExceedsLaneLimit(limited.limit))
+            Some(Refusal::ExceedsLaneLimit(bounded.limit))
         } else if self.is_next(limit, &request.terms) {
             None
         } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
@@ -96,7 +97,7 @@ impl Execution<'_> {
     /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who
     /// is in line.
     fn is_next(&self, limit: u32, terms: &PermitTerms) -> bool {
-        self.state.head().is_none() && self.fits(limit, terms.weight) && self.fits_lane(terms)
+        !self.is_behind(terms) && self.fits(limit, terms.weight) && self.fits_lane(terms)
     }
 
     /// The refusal of a request that cannot wait: with its end, if time alone would let it in. If units cool,
@@ -105,12 +106,13 @@ impl Execution<'_> {
         let state = &self.state;
         let weight = u64::from(terms.weight);
         let fits_ms = self.fits_at_ms(state.held + weight, limit, |_| true);
-        let fits_ms = fits_ms.filter(|_| state.head().is_none());
-        let lane_ms = match state.lane_limit(terms) {
+        let fits_ms = fits_ms.filter(|_| !self.is_behind(terms));
+        let lane_ms = match state.lane_bounds(terms) {
             None => Some(self.now_ms),
+            Some(LaneBounds { limit: 0, .. }) => Some(self.now_ms),
             Some(_) if state.waits_in(&terms.lane) => None,
-            Some(LaneLimit { limit, held }) => self
-                .fits_at_ms(held + weight, limit, |other| other.lane_limit > 0 && other.lane == terms.lane),
+            Some(LaneBounds { limit, held, .. }) => self
+                .fits_at_ms(held + weight, limit, |other| other.names_bounds() && other.lane == terms.lane),
         };
         let is_lane_full = lane_ms != Some(self.now_ms);
         let ends = fits_ms.zip(lane_ms).filter(|_| !state.is_paused() || state.pause_ends_ms().is_some());
@@ -219,11 +221,11 @@ impl Execution<'_> {
             self.extend(&request.holder);
             return self.answer(&request.holder);
         }
-        // A later request of the batch may have given its lane another limit.
-        let limited = self.state.lanes.limited().get(&request.terms.lane);
-        let other = limited.filter(|limited| ![0, limited.limit].contains(&request.terms.lane_limit));
-        let in_force = other.map(|limited| {
-            let terms = PermitTerms { lane_limit: limited.limit, ..request.terms.clone() };
+        // A later request of the batch may have given its lane other bounds.
+        let bounded = self.state.lanes.bounded().get(&request.terms.lane).copied();
+        let is_other = bounded.is_some() && self.state.lane_bounds(&request.terms) != bounded;
+        let in_force = is_other.then(|| {
+            let terms = PermitTerms { lane_limit: 0, lane_floor: 0, ..request.terms.clone() };
             AcquireRequest { terms, ..request.clone() }
         });
         let refusal = match terms {
@@ -241,8 +243,9 @@ impl Execution<'_> {
         let fits = self.is_next(self.state.limit, &in_force.as_ref().unwrap_or(request).terms);
         let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
-        if !self.state.lanes.limited().contains_key(&request.terms.lane) {
-            // The request was not let in before the promotion.
+        // The request may not have been let in before the promotion.
+        let is_late = request.terms.names_bounds() && bounded.is_none();
+        if is_late {
             self.state.declare_lane(&request.terms);
         }
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
@@ -262,7 +265,7 @@ impl Execution<'_> {
             if !key.as_str().is_empty() {
                 self.state.by_key.insert(key, holder.clone());
             }
-            if superseded.is_some() {
+            if superseded.is_some() || is_late {
                 self.promote();
             }
             self.state.settle();

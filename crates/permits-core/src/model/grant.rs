@@ -1,7 +1,7 @@
 //! Granting: the capacity, the promotion of the queue, and the slots.
 
 use super::execution::Execution;
-use super::lanes::cost;
+use super::lanes::{LaneBounds, Side, cost};
 use super::state::signed;
 use crate::protocol::{EventKind, Grant, Holder, MAX_BATCH, PermitTerms};
 
@@ -25,13 +25,23 @@ impl Execution<'_> {
         self.state.held + u64::from(weight) <= self.capacity(limit) && self.next_slot(limit).is_some()
     }
 
-    /// Returns true if the limit of its lane allows a grant on these terms now. While the store recovers,
-    /// nothing is granted in a lane with a limit: holders that the store forgot may be of that lane.
+    /// Returns true if its lane allows a newcomer on these terms to be granted now: nobody waits there, and
+    /// the limit is not reached. While the store recovers, nothing is granted in a lane with a limit: holders
+    /// that the store forgot may be of that lane.
     pub(super) fn fits_lane(&self, terms: &PermitTerms) -> bool {
-        let limited = self.state.lane_limit(terms);
-        limited.is_none_or(|limited| {
-            !self.is_recovering() && !limited.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane)
+        let bounded = self.state.lane_bounds(terms);
+        bounded.is_none_or(|bounded| {
+            let is_unsure = bounded.limit > 0 && self.is_recovering();
+            !is_unsure && !bounded.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane)
         })
+    }
+
+    /// Returns true if a waiter is before a newcomer on these terms: one that is in line, unless the lane of
+    /// the newcomer is short and no other is.
+    pub(super) fn is_behind(&self, terms: &PermitTerms) -> bool {
+        let is_short = |bounded: LaneBounds| bounded.side_for(terms.weight) == Side::Short;
+        let passes = self.state.lane_bounds(terms).is_some_and(is_short);
+        if passes { self.state.lanes.first_short().is_some() } else { self.state.head().is_some() }
     }
 
     /// The slot of the next grant: the lowest free one. While recovering, only a slot that this command
@@ -66,12 +76,12 @@ impl Execution<'_> {
             if self.reap_truncated && -entry.deadline <= signed(self.now_ms) {
                 return;
             }
-            let limited = self.state.lanes.limited().get(&entry.terms.lane);
-            if entry.terms.weight > limited.map_or(limit, |lane| lane.limit.min(limit)) {
+            let bounded = self.state.lanes.bounded().get(&entry.terms.lane).filter(|lane| lane.limit > 0);
+            if entry.terms.weight > bounded.map_or(limit, |lane| lane.limit.min(limit)) {
                 self.state.counts.refused += 1;
                 self.emit(&holder, EventKind::Refused);
                 self.forget(&holder);
-            } else if self.fits(limit, entry.terms.weight) && (limited.is_none() || !self.is_recovering()) {
+            } else if self.fits(limit, entry.terms.weight) && (bounded.is_none() || !self.is_recovering()) {
                 self.state.waits.add(self.now_us.saturating_sub(self.state.queued_us(&holder)));
                 self.turn_is_new |= entry.terms.at_least_ms > 0;
                 let terms = entry.terms.clone();

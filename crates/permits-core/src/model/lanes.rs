@@ -17,11 +17,18 @@
 //! lane nothing. A head stays the head until it is granted or leaves, because a new lane is never before the
 //! first one.
 //!
-//! A lane may have a *limit*: the most units that its requests hold. What it holds is counted from the first
-//! request that names a limit on, for as long as it holds or waits. A lane whose head would exceed the limit
-//! is *full*: it stands behind all lanes that are not, and others are granted. When it has units left again,
-//! it is not before the first lane: a lane saves nothing up while it is full. Where all lanes are full, none
-//! is in line and none owes anything: the next one in line begins with the furthest progress of all.
+//! A lane may have *bounds*: a limit, which is the most units that its requests hold, and a floor. What it
+//! holds is counted from the first request that names one of them on, for as long as it holds or waits. A
+//! lane whose head would exceed the limit is *full*: it stands behind all lanes that are not, and others are
+//! granted. When it has units left again, it is not before the first lane: a lane saves nothing up while it
+//! is full. Where none is in line, none owes anything: the next one in line begins with the furthest progress
+//! of all.
+//!
+//! A lane that holds less than its floor is *short*: it stands before all lanes that are not, and gets the
+//! next units. What it is granted so is not charged to its share, or a tenant that used its floor for an hour
+//! would get no more than that for the hours that follow. So a lane has two progresses, one on each side of
+//! its floor, and each counts only against lanes on that side. When it crosses its floor, it goes on with the
+//! progress that it has there, but not from before the first lane of that side.
 //!
 //! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane
 //! number n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has
@@ -88,36 +95,66 @@ pub struct Lanes {
     /// The number of lanes that have begun; 0 while no lane is known.
     pub last: u64,
     known: BTreeMap<LaneName, Lane>,
-    /// The lanes with a limit.
-    limited: BTreeMap<LaneName, LaneLimit>,
-    /// The lanes that wait, in the order of their progress: each of thousands is looked up in it.
+    /// The lanes with a limit or a floor.
+    bounded: BTreeMap<LaneName, LaneBounds>,
+    /// The lanes that wait, in their order: each of thousands is looked up in it.
     #[cfg_attr(feature = "serde", serde(skip))]
     order: VecDeque<Place>,
-    /// The lanes with a limit that have changed since it was last checked which of them are full.
+    /// The lanes with bounds that have changed since it was last checked which of them are short or full.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) changed: BTreeSet<LaneName>,
 }
 
-/// The limit of a lane, and the units that count for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The limit and the floor of a lane, and the units that count for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct LaneLimit {
-    /// The most units that the requests of the lane may hold, as the last of them said.
+pub struct LaneBounds {
+    /// The most units that the requests of the lane may hold, as the last of them said; 0 without a limit.
     pub limit: u32,
+    /// The units up to which the lane is before others, as the last of its requests said; 0 without a floor.
+    pub floor: u32,
     /// The units that they hold.
     pub held: u64,
 }
 
-impl LaneLimit {
+impl LaneBounds {
     /// Returns true if a request of this weight has to wait until others of its lane have left. One that
     /// never fits is no reason to wait.
     pub(super) fn is_full_for(self, weight: u32) -> bool {
-        weight <= self.limit && self.held + u64::from(weight) > self.limit.into()
+        weight <= self.limit && self.has_no_room_for(weight)
+    }
+
+    /// Returns true if a grant of this weight would exceed the limit.
+    pub(super) fn has_no_room_for(self, weight: u32) -> bool {
+        self.limit > 0 && self.held + u64::from(weight) > self.limit.into()
+    }
+
+    /// Where the lane stands if a request of this weight is its head. Its limit wins over its floor.
+    pub(super) fn side_for(self, weight: u32) -> Side {
+        if self.is_full_for(weight) {
+            Side::Full
+        } else if self.held < self.floor.into() {
+            Side::Short
+        } else {
+            Side::Fair
+        }
     }
 }
 
-/// A lane that waits: whether it is full, its progress, its number and its name.
-pub(super) type Place = (bool, Progress, u64, LaneName);
+/// Where a lane that waits stands among the others, the first ones first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Side {
+    /// It holds less than its floor.
+    Short,
+    /// It has neither bound in its way, or none.
+    Fair,
+    /// Its head has to wait until others of the lane have left.
+    Full,
+}
+
+/// A lane that waits: where it stands, its progress, its number and its name.
+pub(super) type Place = (Side, Progress, u64, LaneName);
 
 /// [`Lanes`] as a store keeps them.
 #[cfg(feature = "serde")]
@@ -126,13 +163,13 @@ pub(super) type Place = (bool, Progress, u64, LaneName);
 struct StoredLanes {
     last: u64,
     known: BTreeMap<LaneName, Lane>,
-    limited: BTreeMap<LaneName, LaneLimit>,
+    bounded: BTreeMap<LaneName, LaneBounds>,
 }
 
 #[cfg(feature = "serde")]
 impl From<StoredLanes> for Lanes {
-    fn from(StoredLanes { last, known, limited }: StoredLanes) -> Self {
-        Self::new(last, known, limited)
+    fn from(StoredLanes { last, known, bounded }: StoredLanes) -> Self {
+        Self::new(last, known, bounded)
     }
 }
 
@@ -148,8 +185,10 @@ pub enum Lane {
         progress: Progress,
         /// The next ticket, counted from the lane's first; 0 for the lane without a name.
         next: u64,
-        /// True if its head has to wait until others of the lane have left.
-        full: bool,
+        /// Where it stands.
+        side: Side,
+        /// Its progress on the other side of its floor.
+        other: Progress,
     },
     /// The lane has no waiters, and has made more progress than the lanes that have.
     Owes {
@@ -162,7 +201,7 @@ impl Lane {
     /// The lane's place among the lanes that wait, if it waits.
     fn place(&self, name: LaneName) -> Option<Place> {
         match *self {
-            Self::Waits { number, progress, full, .. } => Some((full, progress, number, name)),
+            Self::Waits { number, progress, side, .. } => Some((side, progress, number, name)),
             Self::Owes { .. } => None,
         }
     }
@@ -178,11 +217,11 @@ pub(super) fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
 
 impl Lanes {
     /// These lanes.
-    pub fn new(last: u64, known: BTreeMap<LaneName, Lane>, limited: BTreeMap<LaneName, LaneLimit>) -> Self {
+    pub fn new(last: u64, known: BTreeMap<LaneName, Lane>, bounded: BTreeMap<LaneName, LaneBounds>) -> Self {
         let mut order: Vec<Place> =
             known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
         order.sort_unstable();
-        Self { last, known, limited, order: order.into(), changed: BTreeSet::new() }
+        Self { last, known, bounded, order: order.into(), changed: BTreeSet::new() }
     }
 
     /// The lanes that wait or owe.
@@ -190,22 +229,22 @@ impl Lanes {
         &self.known
     }
 
-    /// The lanes with a limit: those that hold units for it, or wait.
-    pub fn limited(&self) -> &BTreeMap<LaneName, LaneLimit> {
-        &self.limited
+    /// The lanes with a limit or a floor: those that hold units for it, or wait.
+    pub fn bounded(&self) -> &BTreeMap<LaneName, LaneBounds> {
+        &self.bounded
     }
 
-    /// Sets what is known of the limit of a lane.
-    pub(super) fn set_limited(&mut self, name: &LaneName, limited: Option<LaneLimit>) {
-        match limited {
-            Some(limited) => drop(self.limited.insert(name.clone(), limited)),
-            None => drop(self.limited.remove(name)),
+    /// Sets what is known of the bounds of a lane.
+    pub(super) fn set_bounded(&mut self, name: &LaneName, bounded: Option<LaneBounds>) {
+        match bounded {
+            Some(bounded) => drop(self.bounded.insert(name.clone(), bounded)),
+            None => drop(self.bounded.remove(name)),
         }
     }
 
-    /// Notes that a lane has another head, holds more or less, or has another limit.
+    /// Notes that a lane has another head, holds more or less, or has other bounds.
     pub(super) fn note_change(&mut self, name: &LaneName) {
-        if self.limited.contains_key(name) {
+        if self.bounded.contains_key(name) {
             self.changed.insert(name.clone());
         }
     }
@@ -217,19 +256,28 @@ impl Lanes {
         self.order.clear();
     }
 
-    /// The progress and the number of the first lane. Where all are full, none owes anything: the furthest
-    /// progress of all counts, and no number.
+    /// The progress and the number of the first lane that is neither short nor full. Without one, none owes
+    /// anything: the furthest progress of those that are full or owe counts, and no number.
     pub(super) fn first(&self) -> Option<(Progress, u64)> {
+        self.order.front()?;
         let progress = |lane: &Lane| match lane {
+            Lane::Waits { side: Side::Short, .. } => Progress::default(),
             Lane::Waits { progress, .. } | Lane::Owes { until: progress } => *progress,
         };
-        match self.order.front()? {
-            (true, ..) => Some((self.known.values().map(progress).max()?, 0)),
-            (false, progress, number, _) => Some((*progress, *number)),
+        match self.order.get(self.order.partition_point(|(side, ..)| *side < Side::Fair)) {
+            Some((Side::Fair, progress, number, _)) => Some((*progress, *number)),
+            _ => Some((self.known.values().map(progress).max()?, 0)),
         }
     }
 
-    /// The lanes that wait, those that are full last, in the order of their progress.
+    /// The progress and the number of the first lane that is short.
+    pub(super) fn first_short(&self) -> Option<(Progress, u64)> {
+        let (side, progress, number, _) = self.order.front()?;
+        (*side == Side::Short).then_some((*progress, *number))
+    }
+
+    /// The lanes that wait: those that are short, the others, and those that are full, each in the order of
+    /// their progress.
     pub(super) fn in_order(&self) -> &VecDeque<Place> {
         &self.order
     }

@@ -41,7 +41,7 @@ use crate::protocol::{Answers, Command, Event, Operation, Reply};
 pub use self::execution::{REAP_MAX, TURNS_MAX};
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX, VIEW_MAX};
-pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, LaneLimit, Lanes, Progress};
+pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, LaneBounds, Lanes, Progress, Side};
 pub use self::recovery::{IDENTITY_EVERY_US, PARTLY_LOST};
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,

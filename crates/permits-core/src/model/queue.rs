@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::lanes::{FORGIVES_EVERY, LANES_MAX, Lane, LaneLimit, Place, Progress, TICKETS, cost, tickets};
+use super::lanes::{
+    FORGIVES_EVERY, LANES_MAX, Lane, LaneBounds, Place, Progress, Side, TICKETS, cost, tickets,
+};
 use super::state::{Entry, EntryState, State};
 use crate::protocol::{Holder, LaneName, PermitTerms};
 
 impl State {
     /// The ticket of the head of the queue: the first waiter whose lane is not full.
     pub(super) fn head(&self) -> Option<u64> {
-        self.first().filter(|_| !self.lanes.in_order().front().is_some_and(|(full, ..)| *full))
+        self.first().filter(|_| self.lanes.in_order().front().is_none_or(|(side, ..)| *side < Side::Full))
     }
 
     /// The ticket of the first waiter. Its lane is full only if the lanes of all waiters are.
@@ -27,8 +29,8 @@ impl State {
         // A lane behind the first `max` lanes has no waiter among the first `max`.
         let first = self.lanes.in_order().iter().take(max);
         let mut lanes: Vec<_> = first
-            .map(|(full, progress, number, lane)| {
-                (*full, *progress, *number, self.queue.range(tickets(lane, *number)))
+            .map(|(side, progress, number, lane)| {
+                (*side, *progress, *number, self.queue.range(tickets(lane, *number)))
             })
             .collect();
         if lanes.is_empty() {
@@ -37,7 +39,7 @@ impl State {
         let next = || {
             let of_lanes = lanes.iter_mut().filter(|(.., waiters)| waiters.clone().next().is_some());
             let (_, progress, _, waiters) =
-                of_lanes.min_by_key(|(full, progress, number, _)| (*full, *progress, *number))?;
+                of_lanes.min_by_key(|(side, progress, number, _)| (*side, *progress, *number))?;
             let (_, holder) = waiters.next()?;
             progress.0 += cost(&self.entries.get(holder)?.terms);
             Some(holder)
@@ -102,7 +104,8 @@ impl State {
             Some((first, _)) if until > first => until,
             Some(first) => behind(first, number),
         };
-        self.lanes.set(name, Some(Lane::Waits { number, progress, next: 0, full: false }));
+        let lane = Lane::Waits { number, progress, next: 0, side: Side::Fair, other: Progress::default() };
+        self.lanes.set(name, Some(lane));
         if let Some((first, _)) = first
             && number % FORGIVES_EVERY == 0
         {
@@ -120,13 +123,14 @@ impl State {
         if self.queue.is_empty() {
             self.lanes.end();
         }
-        let Some(&Lane::Waits { number, progress, next, full }) = self.lanes.known().get(lane) else {
+        let Some(&Lane::Waits { number, progress, next, side, other }) = self.lanes.known().get(lane) else {
             return;
         };
         let after = Progress(progress.0 + cost);
         let still_waits = self.queue.range(tickets(lane, number)).next().is_some();
-        let left = match after {
-            progress if still_waits => Some(Lane::Waits { number, progress, next, full }),
+        // What it got by its floor is not charged to its share.
+        let left = match if side == Side::Short { other } else { after } {
+            _ if still_waits => Some(Lane::Waits { number, progress: after, next, side, other }),
             until if until > Progress::default() => Some(Lane::Owes { until }),
             _ => None,
         };
@@ -173,29 +177,35 @@ impl State {
         self.lanes.in_order().iter().take(max).map(waiting).collect()
     }
 
-    /// The limit of a lane and what it holds, for a request on these terms: a limit that it names counts.
-    pub(super) fn lane_limit(&self, terms: &PermitTerms) -> Option<LaneLimit> {
-        let limited = self.lanes.limited().get(&terms.lane).copied();
-        match terms.lane_limit {
-            0 => limited,
-            limit => Some(LaneLimit { limit, held: limited.map_or(0, |limited| limited.held) }),
+    /// The bounds of a lane and what it holds, for a request on these terms: those that it names count.
+    pub(super) fn lane_bounds(&self, terms: &PermitTerms) -> Option<LaneBounds> {
+        let bounded = self.lanes.bounded().get(&terms.lane).copied();
+        if !terms.names_bounds() {
+            return bounded;
         }
+        let LaneBounds { limit, floor, held } = bounded.unwrap_or_default();
+        let named = |units: u32, otherwise| if units > 0 { units } else { otherwise };
+        Some(LaneBounds {
+            limit: named(terms.lane_limit, limit),
+            floor: named(terms.lane_floor, floor),
+            held,
+        })
     }
 
-    /// Puts the limit that these terms name in force.
+    /// Puts the bounds that these terms name in force.
     pub(super) fn declare_lane(&mut self, terms: &PermitTerms) {
-        if terms.lane_limit > 0 {
-            self.lanes.set_limited(&terms.lane, self.lane_limit(terms));
+        if terms.names_bounds() {
+            self.lanes.set_bounded(&terms.lane, self.lane_bounds(terms));
             self.lanes.note_change(&terms.lane);
         }
     }
 
-    /// Counts that a grant on these terms, which counts for the limit of its lane, has `after` units in place
-    /// of `before`.
+    /// Counts that a grant on these terms, which counts for the bounds of its lane, has `after` units in
+    /// place of `before`.
     pub(super) fn count_in_lane(&mut self, terms: &PermitTerms, before: u32, after: u32) {
-        if let Some(limited) = self.lanes.limited().get(&terms.lane).filter(|_| terms.lane_limit > 0) {
-            let held = limited.held - u64::from(before) + u64::from(after);
-            self.lanes.set_limited(&terms.lane, Some(LaneLimit { held, ..*limited }));
+        if let Some(bounded) = self.lanes.bounded().get(&terms.lane).filter(|_| terms.names_bounds()) {
+            let held = bounded.held - u64::from(before) + u64::from(after);
+            self.lanes.set_bounded(&terms.lane, Some(LaneBounds { held, ..*bounded }));
             self.lanes.note_change(&terms.lane);
         }
     }
@@ -205,24 +215,37 @@ impl State {
         matches!(self.lanes.known().get(lane), Some(Lane::Waits { .. }))
     }
 
-    /// Puts the lanes with a limit that have changed into their places: those that are full behind all
-    /// others, and those that no longer are behind the first one.
+    /// Puts the lanes with bounds that have changed into their places: those that are short before all
+    /// others, those that are full behind all others, and those that no longer are full behind the first one.
     pub(super) fn settle(&mut self) {
         if self.lanes.changed.is_empty() {
             return;
         }
-        let first = self.lanes.first();
+        let (first, first_short) = (self.lanes.first(), self.lanes.first_short());
         for name in std::mem::take(&mut self.lanes.changed) {
-            let Some(limited) = self.lanes.limited().get(&name).copied() else { continue };
+            let Some(bounded) = self.lanes.bounded().get(&name).copied() else { continue };
             match self.lanes.known().get(&name).copied() {
-                Some(Lane::Waits { number, progress, next, full: was_full }) => {
-                    let full =
-                        self.heads_weight(&name, number).is_some_and(|weight| limited.is_full_for(weight));
-                    let behind = first.filter(|_| was_full && !full).map(|first| behind(first, number));
-                    let progress = behind.map_or(progress, |behind| behind.max(progress));
-                    if full != was_full {
-                        self.lanes.set(&name, Some(Lane::Waits { number, progress, next, full }));
+                Some(Lane::Waits { number, progress, next, side: before, other }) => {
+                    let weight = self.heads_weight(&name, number);
+                    let side = weight.map_or(Side::Fair, |weight| bounded.side_for(weight));
+                    if side == before {
+                        continue;
                     }
+                    // Its progress among the lanes that are not short, and among those that are.
+                    let (fair, short) = match before {
+                        Side::Short => (other.max(first.map_or(other, |(first, _)| first)), progress),
+                        Side::Full => {
+                            (progress.max(first.map_or(progress, |first| behind(first, number))), other)
+                        }
+                        Side::Fair => (progress, other),
+                    };
+                    let (progress, other) = match side {
+                        Side::Short => {
+                            (short.max(first_short.map_or(short, |first| behind(first, number))), fair)
+                        }
+                        Side::Fair | Side::Full => (fair, short),
+                    };
+                    self.lanes.set(&name, Some(Lane::Waits { number, progress, next, side, other }));
                 }
                 // A request that is let in by this command may need the limit.
                 _ => drop(self.lanes.changed.insert(name)),
@@ -230,13 +253,13 @@ impl State {
         }
     }
 
-    /// The same after the reaping, and at the end of a command. It also forgets the limits of lanes that
+    /// The same after the reaping, and at the end of a command. It also forgets the bounds of lanes that
     /// neither hold nor wait.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         for name in std::mem::take(&mut self.lanes.changed) {
-            if self.lanes.limited().get(&name).is_some_and(|limited| limited.held == 0) {
-                self.lanes.set_limited(&name, None);
+            if self.lanes.bounded().get(&name).is_some_and(|bounded| bounded.held == 0) {
+                self.lanes.set_bounded(&name, None);
             }
         }
     }
@@ -247,30 +270,31 @@ impl State {
         Some(self.entries[holder].terms.weight)
     }
 
-    /// The disagreement between the limits of lanes and what they hold, if there is one.
-    fn lane_limit_fault(&self) -> Option<String> {
+    /// The disagreement between the bounds of lanes and what they hold, if there is one.
+    fn lane_bounds_fault(&self) -> Option<String> {
         let mut held: BTreeMap<LaneName, u64> = BTreeMap::new();
-        for entry in self.entries.values().filter(|entry| entry.terms.lane_limit > 0) {
+        for entry in self.entries.values().filter(|entry| entry.terms.names_bounds()) {
             let weight = entry.place.taken().map_or(0, |_| entry.terms.weight.into());
             *held.entry(entry.terms.lane.clone()).or_default() += weight;
         }
         let counted = held
             .iter()
-            .all(|(lane, held)| self.lanes.limited().get(lane).is_some_and(|limited| limited.held == *held));
-        let is_sound = |(lane, limited): (&LaneName, &LaneLimit)| {
-            let is_used = limited.held > 0 || self.waits_in(lane);
-            let is_known = limited.held == held.get(lane).copied().unwrap_or_default();
-            is_used && is_known && limited.limit > 0 && !lane.as_str().is_empty()
+            .all(|(lane, held)| self.lanes.bounded().get(lane).is_some_and(|bounded| bounded.held == *held));
+        let is_sound = |(lane, bounded): (&LaneName, &LaneBounds)| {
+            let is_used = bounded.held > 0 || self.waits_in(lane);
+            let is_known = bounded.held == held.get(lane).copied().unwrap_or_default();
+            is_used && is_known && (bounded.limit > 0 || bounded.floor > 0) && !lane.as_str().is_empty()
         };
         let is_placed = |(name, lane): (&LaneName, &Lane)| match *lane {
-            Lane::Waits { number, full, .. } => {
+            Lane::Waits { number, side, .. } => {
                 let weight = self.heads_weight(name, number).unwrap_or_default();
-                full == self.lanes.limited().get(name).is_some_and(|limited| limited.is_full_for(weight))
+                let bounded = self.lanes.bounded().get(name);
+                side == bounded.map_or(Side::Fair, |bounded| bounded.side_for(weight))
             }
             Lane::Owes { .. } => true,
         };
         let is_settled = self.lanes.changed.is_empty() && self.lanes.known().iter().all(is_placed);
-        (!counted || !is_settled || !self.lanes.limited().iter().all(is_sound))
+        (!counted || !is_settled || !self.lanes.bounded().iter().all(is_sound))
             .then(|| format!("the lanes {:?}, which hold {held:?}", self.lanes))
     }
 
@@ -278,7 +302,9 @@ impl State {
     pub(super) fn lane_fault(&self) -> Option<String> {
         let is_in_range = |number: u64| (1..=LANES_MAX).contains(&number);
         let is_sound = |lane: &Lane| match lane {
-            Lane::Waits { number, progress, .. } => is_in_range(*number) && *progress >= Progress::default(),
+            Lane::Waits { number, progress, other, .. } => {
+                is_in_range(*number) && (*progress).min(*other) >= Progress::default()
+            }
             Lane::Owes { until } => *until > Progress::default(),
         };
         let counts = self.lanes.last > 0 || self.lanes.known().is_empty();
@@ -299,7 +325,7 @@ impl State {
         let is_faulty = self.queue.iter().any(is_stray) || self.lanes.known().iter().any(is_idle);
         is_faulty
             .then(|| format!("the lanes disagree with the queue: {:?}, {:?}", self.lanes, self.queue))
-            .or_else(|| self.lane_limit_fault())
+            .or_else(|| self.lane_bounds_fault())
     }
 }
 

@@ -109,10 +109,10 @@ impl Execution<'_> {
         let state = &self.state;
         // As long as the limit is not known either, nothing is granted that it could exceed it with.
         let fits = state.limit == 0 || state.held + u64::from(renew.terms.weight) <= state.limit.into();
-        let limited = state.lanes.limited().get(&renew.terms.lane).copied();
-        let fits_lane = limited
-            .or(state.lane_limit(&renew.terms))
-            .is_none_or(|limited| limited.held + u64::from(renew.terms.weight) <= limited.limit.into());
+        let bounded = state.lanes.bounded().get(&renew.terms.lane).copied();
+        let fits_lane = bounded
+            .or(state.lane_bounds(&renew.terms))
+            .is_none_or(|bounded| !bounded.has_no_room_for(renew.terms.weight));
         if !fits || !fits_lane || !self.take_slot(grant.slot.into()) {
             self.extend_window(renew.terms.lease_ms);
             return RenewOutcome::RetryLater;
@@ -122,7 +122,7 @@ impl Execution<'_> {
         let RenewRequest { holder, request, terms, lease_version, grant: _, by_handle: _ } = renew.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Holding(grant));
         let entry = Entry { request, session, terms, lease_version, deadline: 0, place, queued_us: 0 };
-        if !state.lanes.limited().contains_key(&entry.terms.lane) {
+        if !state.lanes.bounded().contains_key(&entry.terms.lane) {
             state.declare_lane(&entry.terms);
         }
         state.entries.insert(holder.clone(), entry);
@@ -147,6 +147,7 @@ impl Execution<'_> {
                 lane: _,
                 share: _,
                 lane_limit: _,
+                lane_floor: _,
                 supersede: _,
             } = terms;
             let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };

@@ -333,10 +333,10 @@ impl State {
             entry.place = EntryState::Holding(grant);
             entry.queued_us = 0;
             self.held += u64::from(entry.terms.weight);
-            if let Some(limited) = self.lanes.limited().get(&entry.terms.lane) {
-                if entry.terms.lane_limit == 0 {
-                    // The grant counts for the limit of its lane, although the request did not name one.
-                    entry.terms.lane_limit = limited.limit;
+            if let Some(bounded) = self.lanes.bounded().get(&entry.terms.lane) {
+                if !entry.terms.names_bounds() {
+                    // The grant counts for the bounds of its lane, although the request did not name any.
+                    (entry.terms.lane_limit, entry.terms.lane_floor) = (bounded.limit, bounded.floor);
                 }
                 let terms = entry.terms.clone();
                 self.count_in_lane(&terms, 0, terms.weight);

@@ -4,7 +4,7 @@
 
 /// The layout that this build reads and writes. From 1 to 15, because the first byte of an entry has it
 /// beside four flags.
-pub(super) const LAYOUT: u8 = 10;
+pub(super) const LAYOUT: u8 = 11;
 
 /// The layout of this process.
 #[cfg(not(feature = "testing"))]

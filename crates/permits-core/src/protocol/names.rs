@@ -118,6 +118,19 @@ pub enum InvalidInput {
     /// A limit of a lane without a lane.
     #[error("a lane limit is that of a lane: name the lane")]
     LimitOfNoLane,
+    /// A floor without a lane.
+    #[error("a lane floor is that of a lane: name the lane")]
+    FloorOfNoLane,
+    /// A floor that its lane can never hold.
+    #[error("the floor of the lane is {floor}: it must be at most {limit}, {what}")]
+    FloorAboveLimit {
+        /// The floor.
+        floor: u32,
+        /// The limit.
+        limit: u32,
+        /// What it is the limit of, in a message.
+        what: &'static str,
+    },
     /// A request with a key by which it supersedes, and that does not wait.
     #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
     SupersedesNow,

@@ -26,6 +26,8 @@ pub struct PermitTerms {
     pub share: u32,
     /// The most units that the requests of its lane may hold, by this request; 0 if it does not say.
     pub lane_limit: u32,
+    /// The units up to which its lane is served before others, by this request; 0 if it does not say.
+    pub lane_floor: u32,
     /// The key by which it supersedes: while it waits, no other request waits with this key.
     pub supersede: SupersedeKey,
 }
@@ -42,6 +44,7 @@ impl PermitTerms {
             lane: LaneName::default(),
             share: 1,
             lane_limit: 0,
+            lane_floor: 0,
             supersede: SupersedeKey::default(),
         }
     }
@@ -49,6 +52,12 @@ impl PermitTerms {
     /// Returns true if an entry on these terms has to name its lane and share.
     pub fn is_laned(&self) -> bool {
         self.share != 1 || *self.lane.as_str() != *""
+    }
+
+    /// Returns true if a request on these terms names a limit or a floor of its lane. A grant on them counts
+    /// for these.
+    pub fn names_bounds(&self) -> bool {
+        self.lane_limit > 0 || self.lane_floor > 0
     }
 
     /// Returns true if it has a key by which it supersedes.

@@ -296,10 +296,14 @@ impl Writer<'_> {
             Lane::Owes { .. } => None,
         };
         let Some(Progress(first)) = lanes.known().values().filter_map(waits).min() else { return };
+        // On each side of the floors the progress counts from another one, which may be the first of all.
+        let has_floor = lanes.bounded().values().any(|bounds| bounds.floor > 0);
+        let first = if has_floor { 0.0 } else { first };
         for (name, lane) in lanes.known() {
             let (owes, Progress(progress)) = match lane {
-                Lane::Waits { progress, full, .. } => {
-                    self.flag(*full);
+                Lane::Waits { progress, side, other: Progress(other), .. } => {
+                    self.put(*side as u32);
+                    self.bytes.extend(other.to_bits().to_le_bytes());
                     (false, *progress)
                 }
                 Lane::Owes { until } => (true, *until),

@@ -114,8 +114,8 @@ pub(crate) struct Scope {
     pub(crate) weights: &'static [u32],
     /// The lane of each client's requests, and its share; none, without lanes.
     pub(crate) lanes: &'static [(&'static str, u32)],
-    /// The limit of each lane; 0 without one.
-    pub(crate) lane_limit: u32,
+    /// The limit and the floor of its lane that each client's requests name; 0 for none.
+    pub(crate) lane_bounds: &'static [(u32, u32)],
     /// All requests have one key.
     pub(crate) keyed: bool,
     /// The steps that every history begins with.
@@ -178,7 +178,7 @@ impl Scope {
             name,
             weights: &[1, 1],
             lanes: &[],
-            lane_limit: 0,
+            lane_bounds: &[],
             keyed: false,
             begin: &[],
             limit: 1,

@@ -35,12 +35,14 @@ impl World {
         let OwnTerms { weight, lease_ms, version } = call.terms;
         let at_least_ms = u64::from(scope.at_least) * TICK_MS;
         let (lane, share) = scope.lane(client);
+        let (lane_limit, lane_floor) = scope.lane_bounds.get(client).copied().unwrap_or_default();
         let terms = PermitTerms {
             at_least_ms,
             keep: scope.keep,
             lane: LaneName::new(lane).expect("it is valid"),
             share,
-            lane_limit: scope.lane_limit,
+            lane_limit,
+            lane_floor,
             supersede: SupersedeKey::new(if scope.keyed { "k" } else { "" }).expect("it is valid"),
             ..PermitTerms::new(weight, lease_ms)
         };

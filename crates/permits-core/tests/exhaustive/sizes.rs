@@ -36,7 +36,13 @@ fn lanes(budget: Budget) -> Scope {
 
 /// Two lanes, each with a limit of one unit. In the lane of two clients one waits while a unit is free.
 fn lane_limits(budget: Budget) -> Scope {
-    Scope { lane_limit: 1, limit: 2, name: "lane limits", ..lanes(budget) }
+    Scope { lane_bounds: &[(1, 0); 3], limit: 2, name: "lane limits", ..lanes(budget) }
+}
+
+/// Two lanes, one with a limit of one unit and one with a floor of one, which passes the other.
+fn lane_floors(budget: Budget) -> Scope {
+    let scope = Scope { lane_bounds: &[(1, 0), (1, 0), (0, 1)], name: "lane floors", ..lanes(budget) };
+    Scope { weights: &[1, 1, 2], limit: 2, ..scope }
 }
 
 /// Two clients with one key wait for the permit of a third, which has it, too.
@@ -181,6 +187,11 @@ fn lane_limits_break_nothing() {
 }
 
 #[test]
+fn lane_floors_break_nothing() {
+    holds_in(Scope { begin: HELD, lease: 1, ..lane_floors(three(0)) }, 1);
+}
+
+#[test]
 fn keys_break_nothing() {
     holds_in(Scope { begin: HELD, lease: 2, ..keys(three(0)) }, 1);
 }
@@ -277,6 +288,8 @@ fn everything_holds_in_the_long_scopes() {
         crowd(three(2)),
         lanes(three(1)),
         lane_limits(three(1)),
+        lane_floors(three(1)),
+        Scope { name: "lane floors, losses", ..lane_floors(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lane limits, losses", ..lane_limits(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, losses", ..lanes(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, cancels", ..lanes(Budget { cancels: 1, ..three(0) }) },

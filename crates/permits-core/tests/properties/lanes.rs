@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use permits_core::model::{self, Lane, Lanes, Progress, State};
+use permits_core::model::{self, Lane, Lanes, Progress, Side, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
     LimitChange, Operation, PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Waits,
 };
-use permits_testkit::history::order::is_full;
+use permits_testkit::history::order::side;
 use permits_testkit::history::step::Step;
 use permits_testkit::mutants::model as mutants;
 use permits_testkit::random;
@@ -28,8 +28,9 @@ const RECALL_US: u64 = 50_000;
 /// The error of some sums of weight ÷ share.
 const ROUNDING: f64 = 1e-6;
 
-/// P23: between two lanes that both have waiters all the time, the units granted ÷ share differ by no more
-/// than the largest weight ÷ share that was granted in one, and that in the other.
+/// P23: between two lanes that both have waiters all the time, and stand on the same side of their floors,
+/// the units granted ÷ share differ by no more than the largest weight ÷ share that was granted in one, and
+/// that in the other.
 #[derive(Default)]
 pub(crate) struct Shares {
     /// For two lanes that have both had waiters since some command: the difference now, its least and its
@@ -55,14 +56,19 @@ impl Shares {
             }
         }
         let mut stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
-        // A lane that is full at some point of the command is not in line there.
-        let limit = |state: &Option<State>, lane| {
+        // A lane that is full at some point of the command is not in line there, and one that crosses its
+        // floor is beside others.
+        let place = |state: &Option<State>, lane| {
             let state = state.as_ref()?;
-            Some((is_full(state, lane), state.lanes.limited().get(lane)?.limit))
+            Some((side(state, lane), *state.lanes.bounded().get(lane)?))
         };
-        stay.retain(|lane| {
-            let [before, after] = [&step.before, &step.after].map(|state| limit(state, *lane));
-            before == after && !after.is_some_and(|(full, _)| full)
+        stay.retain(|lane| match [&step.before, &step.after].map(|state| place(state, *lane)) {
+            [None, None] => true,
+            [Some((before, was)), Some((after, is))] => {
+                let is_same = (before, was.limit, was.floor) == (after, is.limit, is.floor);
+                is_same && after != Side::Full && (is.floor == 0 || was.held == is.held)
+            }
+            _ => false,
         });
         self.pairs.retain(|(one, other), _| stay.contains(one) && stay.contains(other));
         for ((one, other), (now, least, most)) in &mut self.pairs {
@@ -94,15 +100,15 @@ fn waiting(state: &State) -> BTreeSet<LaneName> {
 /// beyond the progress of the first.
 pub(crate) fn that_count(state: &State) -> Lanes {
     let in_line = state.lanes.known().values().filter_map(|lane| match lane {
-        Lane::Waits { progress, full: false, .. } => Some(*progress),
-        Lane::Waits { full: true, .. } | Lane::Owes { .. } => None,
+        Lane::Waits { progress, side: Side::Fair, .. } => Some(*progress),
+        Lane::Waits { .. } | Lane::Owes { .. } => None,
     });
     // If no lane is in line, no lane owes anything.
     let first = in_line.min().unwrap_or(Progress(f64::INFINITY));
     let counts = |lane: &Lane| !matches!(lane, Lane::Owes { until } if *until <= first);
     let known = state.lanes.known().iter().filter(|(_, lane)| counts(lane));
     let known = known.map(|(name, lane)| (name.clone(), *lane)).collect();
-    Lanes::new(state.lanes.last.min(1), known, state.lanes.limited().clone())
+    Lanes::new(state.lanes.last.min(1), known, state.lanes.bounded().clone())
 }
 
 #[test]
@@ -173,7 +179,10 @@ fn one_lane_alone_is_as_no_lane() {
 /// The command with all its requests in one lane.
 fn in_lane(mut command: Command, name: &str) -> Command {
     let lane = LaneName::new(name).expect("it is valid");
-    let set = |terms: &mut PermitTerms| (terms.lane, terms.share, terms.lane_limit) = (lane.clone(), 1, 0);
+    let set = |terms: &mut PermitTerms| {
+        (terms.lane, terms.share) = (lane.clone(), 1);
+        (terms.lane_limit, terms.lane_floor) = (0, 0);
+    };
     match &mut command.operation {
         Operation::Acquire { requests, .. } => requests.iter_mut().for_each(|asked| set(&mut asked.terms)),
         Operation::Renew(renewals) => renewals.iter_mut().for_each(|renewal| set(&mut renewal.terms)),
@@ -249,6 +258,11 @@ impl Line {
     /// A request of one unit in a lane with this limit.
     fn acquire_within(&mut self, lane: &str, lane_limit: u32) -> AcquireOutcome {
         self.ask(lane, PermitTerms { lane_limit, ..PermitTerms::new(1, LEASE_MS) })
+    }
+
+    /// A request of one unit in a lane with this floor.
+    fn acquire_above(&mut self, lane: &str, lane_floor: u32) -> AcquireOutcome {
+        self.ask(lane, PermitTerms { lane_floor, ..PermitTerms::new(1, LEASE_MS) })
     }
 
     fn ask(&mut self, lane: &str, terms: PermitTerms) -> AcquireOutcome {
@@ -389,9 +403,9 @@ fn the_latest_limit_of_a_lane_counts() {
     assert_eq!(refused, AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(3)));
     // Three are held, and one may be.
     line.acquire_within("a", 1);
-    let limited = |line: &Line| line.state.as_ref().expect("it is in use").lanes.limited().clone();
+    let bounded = |line: &Line| line.state.as_ref().expect("it is in use").lanes.bounded().clone();
     let a = LaneName::new("a").expect("it is valid");
-    assert_eq!((limited(&line)[&a].limit, limited(&line)[&a].held), (1, 3));
+    assert_eq!((bounded(&line)[&a].limit, bounded(&line)[&a].held), (1, 3));
     let granted: Vec<usize> = (0..3).map(|_| line.granted().len()).collect();
     assert_eq!(granted, [0, 0, 1]);
 }
@@ -440,6 +454,82 @@ fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
         line.acquire_within("a", lane_limit);
         assert_eq!(line.granted().len(), granted, "in a lane with a limit of {lane_limit}");
     }
+}
+
+/// A lane gets the next units until it holds as much as its floor, and is among the others then.
+#[test]
+fn a_floor_is_met_by_the_next_units() {
+    let mut line = Line::new(6);
+    (0..6).for_each(|_| drop(line.acquire("other", 1, 1)));
+    (0..20).for_each(|_| drop(line.acquire("other", 1, 1)));
+    (0..20).for_each(|_| drop(line.acquire_above("floor", 3)));
+    let order: Vec<String> = (0..6).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    assert_eq!(order[..3], ["floor", "floor", "floor"], "three are missing, and the next three are its");
+    let next = order[3..].iter().filter(|lane| *lane == "floor").count();
+    assert!((1..=2).contains(&next), "both have one share: {order:?}");
+}
+
+/// What a lane was granted below its floor is not charged to its share: it has its part of the rest, also
+/// after an hour in which its floor was all that it got.
+#[test]
+fn a_floor_is_no_ceiling() {
+    let mut line = Line::new(4);
+    (0..4).for_each(|_| drop(line.acquire("long", 1, 1)));
+    (0..300).for_each(|_| drop(line.acquire("long", 1, 1)));
+    (0..300).for_each(|_| drop(line.acquire_above("short", 1)));
+    assert_eq!(line.granted()[0].0, "short");
+    // Each of its permits is released at once, and the others are held on.
+    for _ in 0..100 {
+        let last = line.holders.pop_back().expect("it holds");
+        line.holders.push_front(last);
+        assert_eq!(line.granted()[0].0, "short", "it holds nothing, and its floor is one");
+    }
+    let next: Vec<String> = (0..40).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    let of_long = next.iter().filter(|lane| *lane == "long").count();
+    assert!((15..=25).contains(&of_long), "both have the same share: {next:?}");
+}
+
+/// Lanes whose floors are together above the limit have it by their shares, and others get nothing while they
+/// wait. With a floor of one for each and one unit, each has its turn.
+#[test]
+fn floors_above_the_limit_are_met_by_turns() {
+    let mut line = Line::new(4);
+    (0..4).for_each(|_| drop(line.acquire("", 1, 1)));
+    (0..20).for_each(|_| drop(line.acquire("batch", 1, 1)));
+    for (lane, share) in [("a", 1), ("b", 1), ("c", 2)] {
+        (0..20).for_each(|_| {
+            drop(line.ask(lane, PermitTerms { lane_floor: 4, share, ..PermitTerms::new(1, LEASE_MS) }))
+        });
+    }
+    let granted: Vec<String> = (0..24).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    let of = |name: &str| granted.iter().filter(|lane| *lane == name).count();
+    assert_eq!([of("a"), of("b"), of("c"), of("batch")], [6, 6, 12, 0], "{granted:?}");
+
+    let mut line = Line::new(1);
+    line.acquire("", 1, 1);
+    for lane in ["a", "b", "c"] {
+        (0..9).for_each(|_| drop(line.acquire_above(lane, 1)));
+    }
+    let granted: Vec<String> = (0..9).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
+    assert_eq!(granted.concat(), "abcabcabc");
+}
+
+/// A newcomer whose lane holds less than its floor passes a head that does not fit, and no other newcomer
+/// does.
+#[test]
+fn a_newcomer_below_its_floor_passes_a_head_that_does_not_fit() {
+    let mut line = Line::new(4);
+    line.acquire("", 2, 1);
+    assert!(matches!(line.acquire("heavy", 3, 1), AcquireOutcome::Waiting { .. }));
+    assert!(matches!(line.acquire("other", 1, 1), AcquireOutcome::Waiting { .. }));
+    assert!(matches!(line.acquire_above("floor", 1), AcquireOutcome::Granted(_)));
+    assert!(matches!(line.acquire_above("floor", 1), AcquireOutcome::Waiting { .. }), "it holds its floor");
+    // The limit of a lane wins over its floor.
+    let both = PermitTerms { lane_limit: 1, lane_floor: 4, ..PermitTerms::new(1, LEASE_MS) };
+    assert!(matches!(line.ask("both", both.clone()), AcquireOutcome::Granted(_)));
+    assert!(matches!(line.ask("both", both), AcquireOutcome::Waiting { .. }));
+    let both = side(line.state.as_ref().expect("it is in use"), &LaneName::new("both").expect("it is valid"));
+    assert_eq!(both, Side::Full);
 }
 
 /// The line beside an ideal one, which serves all lanes with work at once, each at a rate in proportion to

@@ -310,7 +310,8 @@ fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), S
     }
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && requests.iter().any(|one| {
-            let is_other = |other: &AcquireRequest| one.terms.lane_limit != other.terms.lane_limit;
+            let bounds = |asked: &AcquireRequest| (asked.terms.lane_limit, asked.terms.lane_floor);
+            let is_other = |other: &AcquireRequest| bounds(one) != bounds(other);
             requests.iter().any(|other| one.terms.lane == other.terms.lane && is_other(other))
         })
     {

@@ -23,7 +23,7 @@ const MOST: usize = 4_000;
 const OTHERS: usize = 3;
 
 /// The mutants that histories of a few holders show, each with the check that rejects it.
-const OF_FEW: [(&str, Store); 23] = [
+const OF_FEW: [(&str, Store); 24] = [
     ("P1", model::one_too_many),
     ("P4", model::old_tokens),
     ("P4, kept", passes_no_kept_tokens),
@@ -47,6 +47,7 @@ const OF_FEW: [(&str, Store); 23] = [
     ("P23", model::puts_new_lanes_first),
     ("P24", counts_no_wait),
     ("P25", model::one_too_many_in_a_lane),
+    ("P26", model::forgets_floors),
 ];
 
 /// Mutants that need two ideas at once.

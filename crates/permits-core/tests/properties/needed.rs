@@ -221,7 +221,7 @@ fn lanes(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
         state.queue.clear();
         state.lanes = Lanes::default();
         for entry in state.entries.values_mut() {
-            entry.terms.lane_limit = 0;
+            (entry.terms.lane_limit, entry.terms.lane_floor) = (0, 0);
         }
         for (queued_us, holder) in waiters {
             let ticket = state.queue.last_key_value().map_or(queued_us, |(last, _)| queued_us.max(last + 1));
@@ -232,7 +232,8 @@ fn lanes(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
         }
     }
     change(state, command, PermitTerms::is_laned, |terms| {
-        (terms.lane, terms.share, terms.lane_limit) = (LaneName::default(), 1, 0);
+        (terms.lane, terms.share) = (LaneName::default(), 1);
+        (terms.lane_limit, terms.lane_floor) = (0, 0);
     })
 }
 

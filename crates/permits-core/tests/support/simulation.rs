@@ -268,8 +268,8 @@ impl Simulation {
     ) -> AcquireRequest {
         let request = self.fresh();
         let keep = self.made.is_multiple_of(3);
-        let (lane, share, lane_limit) = lane(self.made);
-        let terms = PermitTerms { keep, lane, share, lane_limit, ..terms };
+        let (lane, share, [lane_limit, lane_floor]) = lane(self.made);
+        let terms = PermitTerms { keep, lane, share, lane_limit, lane_floor, ..terms };
         let by_default = format!("\u{fc}:1/{request}");
         let holder = Holder::new(holder.unwrap_or(&by_default)).expect("holders are valid");
         if self.known.len() < REMEMBERED {
@@ -457,9 +457,9 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     }
 }
 
-/// The lane of a request, its share and its limit: for some requests in a row none, then several. A share or
-/// a limit without a lane is refused at every door.
-fn lane(number: u64) -> (LaneName, u32, u32) {
+/// The lane of a request, its share, its limit and its floor: for some requests in a row none, then several.
+/// A share or a bound without a lane is refused at every door, as is a floor above the limit beside it.
+fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),
         (_, 1..4) => ("b", 1),
@@ -472,7 +472,13 @@ fn lane(number: u64) -> (LaneName, u32, u32) {
         (_, 1..3) => 3,
         _ => 2,
     };
-    (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { 0 } else { limit })
+    let floor = match (number / 96 % 3, number % 13) {
+        (0, _) | (_, 0..5) => 0,
+        (_, 5..9) => 1,
+        _ => 2,
+    };
+    let floor = if limit > 0 { limit.min(floor) } else { floor };
+    (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { [0, 0] } else { [limit, floor] })
 }
 
 /// Returns, for some permits that may be kept, a token that the session has used.

@@ -5,7 +5,7 @@
 //! such a text once, and its length in place of the copy. Equal entries have equal bytes, so a script
 //! compares bytes to see that nothing has changed.
 
-use super::layout::{HOLDS, KEEPS, KEYED, LANED, LAYOUTS, LIMITED, TIMES};
+use super::layout::{BOUNDED, HOLDS, KEEPS, KEYED, LANED, LAYOUTS, TIMES};
 use crate::protocol::{Grant, Holder, PermitTerms, RequestId, SessionId, layout};
 
 /// The entry of a holder, which has a grant, or of a waiter.
@@ -23,8 +23,18 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     let (request, session) = (request.as_str(), session.as_str());
     let request_is_known = holder.as_str().ends_with(request);
     let session_is_known = request.starts_with(session);
-    let PermitTerms { weight, lease_ms, at_least_ms, label, keep, lane, share, lane_limit, supersede } =
-        terms;
+    let PermitTerms {
+        weight,
+        lease_ms,
+        at_least_ms,
+        label,
+        keep,
+        lane,
+        share,
+        lane_limit,
+        lane_floor,
+        supersede,
+    } = terms;
     let [lease_ms, at_least_ms] = [*lease_ms, *at_least_ms]
         .map(|milliseconds| u32::try_from(milliseconds).expect("both are below 2^31"));
     let mut packed = Vec::with_capacity(32 + label.as_str().len());
@@ -45,7 +55,7 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     }
     if is_laned {
         let share = u16::try_from(*share).expect("it is at most 1,000");
-        packed.extend((share + if *lane_limit > 0 { LIMITED } else { 0 }).to_le_bytes());
+        packed.extend((share + if terms.names_bounds() { BOUNDED } else { 0 }).to_le_bytes());
         // The script that queues it writes the time here.
         packed.extend(0_f64.to_le_bytes());
     }
@@ -58,8 +68,9 @@ pub(super) fn pack(holder: &Holder, entry: &Entry<'_>) -> Vec<u8> {
     if is_laned {
         packed.extend(lane.as_str().as_bytes());
         packed.push(0);
-        if *lane_limit > 0 {
+        if terms.names_bounds() {
             packed.extend(lane_limit.to_le_bytes());
+            packed.extend(lane_floor.to_le_bytes());
         }
     }
     if is_keyed {

@@ -32,7 +32,7 @@ const CHANGING: [&str; 14] = [
 /// The numbers that an ordinary command reads as well. `pin` is 1 if the limit is pinned, plus 2 if there is
 /// an alert: in both cases the state does not expire. `pause` is the end of a pause, 0 without a pause, and
 /// [`PAUSED`] for a pause without an end. While the line is closed, it is -1 minus that. From `cools_until`
-/// on no unit cools; the model has no such number. `limited` is the number of lanes with a limit.
+/// on no unit cools; the model has no such number. `bounded` is the number of lanes with a limit or a floor.
 const READ: [&str; 9] = [
     "limit",
     "limit_version",
@@ -42,7 +42,7 @@ const READ: [&str; 9] = [
     "lease_max",
     "expires",
     "cools_until",
-    "limited",
+    "bounded",
 ];
 
 /// The remaining numbers. The identity of the server, which ends with a zero byte, and the waits follow them.
@@ -69,11 +69,12 @@ pub(super) const KEEPS: u8 = 4;
 /// Added to the first byte of an entry with a lane or a share.
 pub(super) const LANED: u8 = 8;
 
-/// Added to the share of an entry that counts for its lane's limit, or names one.
-pub(super) const LIMITED: u16 = 1 << 15;
+/// Added to the share of an entry that counts for its lane's limit and floor, or names one of them.
+pub(super) const BOUNDED: u16 = 1 << 15;
 
-/// The score of a full lane is its progress times this: higher than the score of any lane that is not full.
-const FULL_POWER: i32 = 600;
+/// The score of a full lane is its progress times two to this power: higher than the score of any lane that
+/// is not full. The progress of a short lane is divided by that.
+const SIDE_POWER: i32 = 600;
 
 /// Times the layout, added to the first byte of an entry.
 pub(super) const LAYOUTS: u8 = 16;
@@ -152,7 +153,7 @@ fn entry() -> Vec<(&'static str, String)> {
         ("KEEPS", KEEPS.into()),
         ("LANED", LANED.into()),
         ("KEYED", KEYED.into()),
-        ("LIMITED", LIMITED.into()),
+        ("BOUNDED", BOUNDED.into()),
         // The number behind the first byte and the weight.
         ("LEASE_AT", 1 + 4 + 1),
         // First byte, weight, lease, and the lengths of what the holder has of request and session.
@@ -167,7 +168,8 @@ fn entry() -> Vec<(&'static str, String)> {
     ];
     let mut texts: Vec<_> = numbers.map(number).into();
     texts.push(("ENTRY", "<BI4I4BB".to_owned()));
-    texts.push(("FULL", format!("{:e}", 2_f64.powi(FULL_POWER))));
+    texts.push(("FULL", format!("{:e}", 2_f64.powi(SIDE_POWER))));
+    texts.push(("SHORT", format!("{:e}", 2_f64.powi(-SIDE_POWER))));
     texts
 }
 

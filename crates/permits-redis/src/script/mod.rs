@@ -34,7 +34,7 @@ const FOUND: [&str; 3] =
 const SHARED: [&str; 11] = [
     include_str!("lua/slots.lua"),
     include_str!("lua/pending.lua"),
-    include_str!("lua/lane_limits.lua"),
+    include_str!("lua/lane_bounds.lua"),
     include_str!("lua/lane_settle.lua"),
     include_str!("lua/order.lua"),
     include_str!("lua/forget.lua"),

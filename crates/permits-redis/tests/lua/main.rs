@@ -9,7 +9,7 @@ mod dump;
 mod fixture;
 mod foreign_keys;
 mod handles;
-mod lane_limits;
+mod lane_bounds;
 mod lanes;
 mod memory;
 #[path = "../support/operations.rs"]

@@ -42,11 +42,11 @@ fn what_another_layout_has_written_is_left_alone() {
     for scene in USED {
         let mut both = Both::in_scene(scene);
         let state = both.keys[0].clone();
-        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "5", "5"]);
+        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "4", "4"]);
         let before = both.contents();
         for operation in every_operation() {
             match both.execute(&operation) {
-                Err(StoreError::OtherLayout { found: 15, supported: 10, what }) => {
+                Err(StoreError::OtherLayout { found: 15, supported: 11, what }) => {
                     assert!(what.contains("exports"))
                 }
                 other => panic!("{scene:?}, {operation:?}: {other:?}"),
@@ -62,7 +62,7 @@ fn entries_of_another_layout_are_not_taken_for_this_one() {
     for scene in USED {
         let mut both = Both::in_scene(scene);
         let state = both.keys[0].clone();
-        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "0", "5"]);
+        both.call(&["EVAL", OTHER_LAYOUT, "1", &state, "0", "4"]);
         for operation in every_operation() {
             if let Err(error) = both.execute(&operation) {
                 assert!(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use permits_core::model::{Entry, EntryState, Lane, LaneLimit, Lanes, Progress, State};
+use permits_core::model::{Entry, EntryState, Lane, LaneBounds, Lanes, Progress, Side, State};
 use permits_core::protocol::{
     Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms,
     RequestId, SessionId, SupersedeKey, Waits,
@@ -159,17 +159,18 @@ fn decode_entries(
     let deadlines: BTreeMap<&str, &str> = leases.iter().copied().collect();
     let decode = |(name, value): &(&str, &str)| {
         // The lane, the key and the label come last, because they may contain spaces.
-        let words = if tickets.contains_key(name) { 11 } else { 13 };
+        let words = if tickets.contains_key(name) { 12 } else { 14 };
         let mut parts: Vec<&str> = value.splitn(words, ' ').collect();
         let (lane, rest) = parts.pop().unwrap_or_default().split_once('\t').unwrap_or_default();
         let (key, label) = rest.split_once('\t').unwrap_or_default();
         let (request, session, weight, numbers, place) = match (&parts[..], tickets.get(name)) {
             (
-                &[request, session, weight, lease, version, at_least, keep, share, lane_limit, queued],
+                &[request, session, weight, lease, version, at_least, keep, share, limit, floor, queued],
                 Some(ticket),
             ) => {
                 let place = EntryState::Waiting(number(ticket)?);
-                (request, session, weight, [lease, version, at_least, keep, share, queued, lane_limit], place)
+                let numbers = [lease, version, at_least, keep, share, queued, limit, floor];
+                (request, session, weight, numbers, place)
             }
             (
                 &[
@@ -181,7 +182,8 @@ fn decode_entries(
                     at_least,
                     keep,
                     share,
-                    lane_limit,
+                    limit,
+                    floor,
                     queued,
                     token,
                     slot,
@@ -191,7 +193,8 @@ fn decode_entries(
                 let grant = Grant { token: number(token)?, slot: number(slot)? };
                 let cools = holder(name)?.is_cooling();
                 let place = if cools { EntryState::Cooling(grant) } else { EntryState::Holding(grant) };
-                (request, session, weight, [lease, version, at_least, keep, share, queued, lane_limit], place)
+                let numbers = [lease, version, at_least, keep, share, queued, limit, floor];
+                (request, session, weight, numbers, place)
             }
             (_, ticket) => return Err(format!("the entry {name:?} {value:?} with the ticket {ticket:?}")),
         };
@@ -208,6 +211,7 @@ fn decode_entries(
                 lane: LaneName::new(lane).map_err(|error| format!("{lane:?}: {error}"))?,
                 share: number(numbers[4])?,
                 lane_limit: number(numbers[6])?,
+                lane_floor: number(numbers[7])?,
                 supersede: SupersedeKey::new(key).map_err(|error| format!("{key:?}: {error}"))?,
             },
             lease_version: number(numbers[1])?,
@@ -229,13 +233,13 @@ fn decode_keys(text: &str) -> Result<BTreeMap<SupersedeKey, Holder>, String> {
     text.lines().map(decode).collect()
 }
 
-/// The limits of lanes, with what they hold: one in each line.
-fn decode_limits(text: &str) -> Result<BTreeMap<LaneName, LaneLimit>, String> {
+/// The limits and floors of lanes, with what they hold: one in each line.
+fn decode_limits(text: &str) -> Result<BTreeMap<LaneName, LaneBounds>, String> {
     let decode = |line: &str| {
-        let words: Vec<&str> = line.splitn(3, '\t').collect();
-        let &[limit, held, name] = &words[..] else { return Err(format!("the limit {line:?}")) };
+        let words: Vec<&str> = line.splitn(4, '\t').collect();
+        let &[limit, floor, held, name] = &words[..] else { return Err(format!("the limit {line:?}")) };
         let name = LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?;
-        Ok((name, LaneLimit { limit: number(limit)?, held: number(held)? }))
+        Ok((name, LaneBounds { limit: number(limit)?, floor: number(floor)?, held: number(held)? }))
     };
     text.lines().map(decode).collect()
 }
@@ -246,12 +250,14 @@ fn decode_lanes(
     records: &str,
     queue: &Pairs<'_>,
 ) -> Result<BTreeMap<LaneName, Lane>, String> {
-    let mut records: BTreeMap<&str, [u64; 3]> = records
+    let mut records: BTreeMap<&str, ([u64; 3], f64)> = records
         .lines()
         .map(|line| {
-            let words: Vec<&str> = line.splitn(4, '\t').collect();
-            let &[lane, next, waiting, name] = &words[..] else { return Err(format!("the lane {line:?}")) };
-            Ok((name, [number(lane)?, number(next)?, number(waiting)?]))
+            let words: Vec<&str> = line.splitn(5, '\t').collect();
+            let &[lane, next, waiting, other, name] = &words[..] else {
+                return Err(format!("the lane {line:?}"));
+            };
+            Ok((name, ([number(lane)?, number(next)?, number(waiting)?], number(other)?)))
         })
         .collect::<Result<_, String>>()?;
     let waiting: Vec<&str> = records.keys().copied().collect();
@@ -262,13 +268,16 @@ fn decode_lanes(
             // This member has no meaning while the lane waits.
             Some(name) if progress < 0.0 && waits(name) => return Ok(None),
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
-            None if progress >= 1.0 && member.is_char_boundary(6) => {
-                let full_score = 2_f64.powi(600);
-                let full = progress >= full_score;
-                let progress = if full { progress / full_score } else { progress };
+            None if progress > 0.0 && member.is_char_boundary(6) => {
+                let power = 2_f64.powi(600);
+                let (side, progress) = match progress {
+                    full if full >= power => (Side::Full, full / power),
+                    short if short < 1.0 => (Side::Short, short * power),
+                    fair => (Side::Fair, fair),
+                };
                 let (digits, name) = member.split_at(6);
                 let found = records.remove(name);
-                let [lane, next, waiting] = found.unwrap_or_default();
+                let ([lane, next, waiting], other) = found.unwrap_or_default();
                 let tickets = queue.iter().map(|(_, ticket)| number::<u64>(ticket));
                 let tickets = tickets.collect::<Result<Vec<_>, String>>()?;
                 let is_of_lane = |ticket: &&u64| {
@@ -279,7 +288,8 @@ fn decode_lanes(
                 {
                     return Err(format!("the lane {member:?}, and the state has {found:?}"));
                 }
-                (name, Lane::Waits { number: lane, progress: Progress(progress), next, full })
+                let [progress, other] = [progress, other].map(Progress);
+                (name, Lane::Waits { number: lane, progress, next, side, other })
             }
             _ => return Err(format!("the lane {member:?} with the score {score}")),
         };
@@ -333,8 +343,8 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
     let waiting = state.queue.len();
     let holders = state.entries.len() - waiting.min(state.entries.len());
     let lanes = state.lanes.known().values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
-    let limited = state.lanes.limited().len();
-    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes), ("limited", limited)]
+    let bounded = state.lanes.bounded().len();
+    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes), ("bounded", bounded)]
     {
         let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
         if number::<usize>(found)? != wanted {

@@ -14,8 +14,8 @@ use permits_core::protocol::{
 use super::Violation;
 use super::operators::{a_closed_line_is_empty, changes_are_remembered, pinned_limit};
 use super::order::{
-    a_lane_keeps_its_limit, a_place_passes_on, first_come_first_served, superseding, the_head_stays,
-    waits_are_counted, what_fits_is_granted,
+    a_lane_keeps_its_limit, a_place_passes_on, first_come_first_served, floors_come_first, superseding,
+    the_head_stays, waits_are_counted, what_fits_is_granted,
 };
 use super::rates::{an_end_is_told_and_true, counted_up, grants_count_as_long_as_asked};
 use super::step::{Fresh, Step};
@@ -24,7 +24,7 @@ use super::step::{Fresh, Step};
 pub type Check = fn(&Step) -> Result<(), String>;
 
 /// All checks of one command.
-pub const CHECKS: [(&str, Check); 20] = [
+pub const CHECKS: [(&str, Check); 21] = [
     ("P1", bound),
     ("P4, kept", tokens_that_may_be_used_are_passed),
     ("P5", nothing_appears_unasked),
@@ -45,6 +45,7 @@ pub const CHECKS: [(&str, Check); 20] = [
     ("P23", the_head_stays),
     ("P24", waits_are_counted),
     ("P25", a_lane_keeps_its_limit),
+    ("P26", floors_come_first),
 ];
 
 /// Runs all checks.
@@ -322,10 +323,10 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
         // After the entry left, another of the same name may have come.
         let after = step.entry_after(holder).filter(|after| after.request == before.request).cloned();
         let reaped = ended && published.is_none() && after.is_none();
-        // A grant counts for the limit of its lane, also if it did not name it.
+        // A grant counts for the bounds of its lane, also if it did not name them.
         let after = after.map(|mut after| {
-            if before.terms.lane_limit == 0 && before.place != after.place {
-                after.terms.lane_limit = 0;
+            if !before.terms.names_bounds() && before.place != after.place {
+                (after.terms.lane_limit, after.terms.lane_floor) = (0, 0);
             }
             after
         });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use permits_core::model::{Damage, Entry, EntryState, State};
+use permits_core::model::{Damage, Entry, EntryState, LaneBounds, Side, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, WAIT_BOUNDS,
     Waits,
@@ -13,8 +13,8 @@ use super::rates::counted_up;
 use super::step::Step;
 
 /// P6: the waiters of a lane are granted in the order of their tickets, each only when all before it have
-/// gone, and a newcomer only when no waiter is in line: all wait in other lanes, which are full. Without
-/// lanes, all waiters are of one.
+/// gone, and a newcomer only when no waiter is in line: all wait in other lanes, which are full; or which are
+/// not short, if the lane of the newcomer is. Without lanes, all waiters are of one.
 pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
@@ -41,10 +41,13 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
         // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts
         // once.
         let mut newcomers = step.fresh().into_iter().skip(promoted).map(|fresh| fresh.grant).peekable();
-        for (asked, answer) in requests.iter().zip(answers) {
+        for (at, (asked, answer)) in requests.iter().zip(answers).enumerate() {
             match answer {
                 AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() => {
-                    let is_in_line = |lane: &&LaneName| *lane == &asked.terms.lane || !was_full(step, lane);
+                    let is_short = may_be_short(step, &requests[at..]);
+                    let is_passed =
+                        |lane: &LaneName| was(step, lane, Side::Full) || is_short && passes(step, lane);
+                    let is_in_line = |lane: &&LaneName| *lane == &asked.terms.lane || !is_passed(lane);
                     if waiting.iter().any(is_in_line) {
                         return Err(format!("{} came last and was granted while others wait", asked.holder));
                     }
@@ -57,44 +60,81 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit of a lane, if it has one, and the units that the entries hold which count for it.
-fn lane_limit(state: &State, lane: &LaneName) -> Option<(u64, u64)> {
-    let limit = state.lanes.limited().get(lane)?.limit;
-    let counts = |entry: &&Entry| entry.terms.lane == *lane && entry.terms.lane_limit > 0;
+/// The limit and the floor of a lane, if it has one of them, and the units that the entries hold which count
+/// for it.
+fn bounds(state: &State, lane: &LaneName) -> Option<LaneBounds> {
+    let counts = |entry: &&Entry| entry.terms.lane == *lane && entry.terms.names_bounds();
     let held = state.entries.values().filter(counts).filter(|entry| entry.place.taken().is_some());
-    Some((limit.into(), held.map(|entry| u64::from(entry.terms.weight)).sum()))
+    let held = held.map(|entry| u64::from(entry.terms.weight)).sum();
+    Some(LaneBounds { held, ..*state.lanes.bounded().get(lane)? })
 }
 
-/// Returns true if the first waiter of a lane has to wait for others of its lane.
-pub fn is_full(state: &State, lane: &LaneName) -> bool {
+/// The side on which a lane stands that holds so much, with a first waiter of this weight.
+fn side_of(LaneBounds { limit, floor, held }: LaneBounds, weight: u32) -> Side {
+    if weight <= limit && held + u64::from(weight) > limit.into() {
+        Side::Full
+    } else if held < floor.into() {
+        Side::Short
+    } else {
+        Side::Fair
+    }
+}
+
+/// Where a lane that waits stands.
+pub fn side(state: &State, lane: &LaneName) -> Side {
     let in_lane = state.queue.values().map(|holder| &state.entries[holder].terms);
     // The tickets of a lane are in the order in which they were given.
-    let first = in_lane.into_iter().find(|terms| terms.lane == *lane).map(|terms| u64::from(terms.weight));
-    let (Some((limit, held)), Some(weight)) = (lane_limit(state, lane), first) else { return false };
-    weight <= limit && held + weight > limit
+    let first = in_lane.into_iter().find(|terms| terms.lane == *lane);
+    let (Some(bounds), Some(first)) = (bounds(state, lane), first) else { return Side::Fair };
+    side_of(bounds, first.weight)
 }
 
-/// Returns true if a lane was full before the command or is full after it.
-fn was_full(step: &Step, lane: &LaneName) -> bool {
-    [&step.before, &step.after].into_iter().flatten().any(|state| is_full(state, lane))
+/// Returns true if a lane stands there before the command or after it.
+fn was(step: &Step, lane: &LaneName, there: Side) -> bool {
+    [&step.before, &step.after].into_iter().flatten().any(|state| side(state, lane) == there)
+}
+
+/// Returns true if a lane is not short before the command, or not after it: one that is may pass it.
+fn passes(step: &Step, lane: &LaneName) -> bool {
+    was(step, lane, Side::Fair) || was(step, lane, Side::Full)
+}
+
+/// Returns true if the lane of the first of these requests, which is granted, may have held less than its
+/// floor when it came. The others come behind it in the same batch.
+fn may_be_short(step: &Step, requests: &[AcquireRequest]) -> bool {
+    let lane = &requests[0].terms.lane;
+    let Some(after) = step.after.as_ref().and_then(|after| bounds(after, lane)) else { return false };
+    let before = step.before.as_ref().and_then(|before| bounds(before, lane));
+    let mut of_lane = requests.iter().filter(|asked| asked.terms.lane == *lane);
+    let floors = of_lane.clone().map(|asked| asked.terms.lane_floor).chain(before.map(|before| before.floor));
+    let is_held = |asked: &&AcquireRequest| {
+        let entry = step.entry_after(&asked.holder).filter(|entry| entry.request == asked.request);
+        entry.is_some_and(|entry| entry.place.taken().is_some()) && step.entry_before(&asked.holder).is_none()
+    };
+    let granted: u64 = of_lane.by_ref().filter(is_held).map(|asked| u64::from(asked.terms.weight)).sum();
+    after.held.saturating_sub(granted) < floors.fold(after.floor, u32::max).into()
 }
 
 /// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command
 /// was executed.
 pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
-    for lane in after.lanes.limited().keys() {
-        let (limit, held) = lane_limit(after, lane).unwrap_or_default();
-        let before = step.before.as_ref().and_then(|before| lane_limit(before, lane));
+    for lane in after.lanes.bounded().keys() {
+        let LaneBounds { limit, held, .. } = bounds(after, lane).unwrap_or_default();
+        let before = step.before.as_ref().and_then(|before| bounds(before, lane));
+        // What is granted before the first limit of a batch may be more.
+        if limit == 0 || before.is_some_and(|before| before.limit == 0) {
+            continue;
+        }
         let asked = match &step.command.operation {
             Operation::Acquire { requests, .. } => &requests[..],
             _ => &[],
         };
         let asked = asked.iter().filter(|asked| asked.terms.lane == *lane);
-        let limits = asked.map(|asked| asked.terms.lane_limit.into());
-        let most = limits.chain(before.map(|(limit, _)| limit)).fold(limit, u64::max);
-        let grows = before.is_none_or(|(_, before)| held > before + counted_up(step));
-        if held > most && grows {
+        let limits = asked.map(|asked| asked.terms.lane_limit);
+        let most = limits.chain(before.map(|before| before.limit)).fold(limit, u32::max);
+        let grows = before.is_none_or(|before| held > before.held + counted_up(step));
+        if held > most.into() && grows {
             return Err(format!("lane {lane:?} holds {held} of {most}, and held {before:?} before"));
         }
     }
@@ -112,13 +152,14 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
         return Ok(());
     }
     let terms = &after.entries[head].terms;
-    if is_full(after, &terms.lane) {
+    if side(after, &terms.lane) == Side::Full {
         let lanes = after.queue.values().map(|holder| &after.entries[holder].terms.lane);
-        let in_line = lanes.into_iter().find(|lane| !is_full(after, lane));
+        let in_line = lanes.into_iter().find(|lane| side(after, lane) != Side::Full);
         return in_line.map_or(Ok(()), |lane| Err(format!("{lane:?} is in line, and behind {head}")));
     }
     let (weight, limit) = (u64::from(terms.weight), u64::from(after.limit));
-    let most = lane_limit(after, &terms.lane).map_or(limit, |(of_lane, _)| of_lane.min(limit));
+    let of_lane = bounds(after, &terms.lane).filter(|bounds| bounds.limit > 0);
+    let most = of_lane.map_or(limit, |bounds| limit.min(bounds.limit.into()));
     // A head that is heavier than a limit is refused when anything is free.
     let fits = if weight > most { after.held < limit } else { after.held + weight <= limit };
     if fits {
@@ -130,11 +171,15 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
 
 /// P23: the head of the queue stays the head, also when other lanes come, until it is granted or has left.
 /// While it waits no other is granted, and a command that grants it grants it first. A waiter of a lane that
-/// is full is not the head.
+/// is full is not the head, and lanes that are short come before others.
 pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };
-    if was_full(step, &before.entries[head].terms.lane) {
+    let lane = &before.entries[head].terms.lane;
+    let has_floor = |state: &State| state.lanes.bounded().values().any(|bounds| bounds.floor > 0);
+    let may_change = has_floor(before) || has_floor(after);
+    let is_short = [before, after].map(|state| side(state, lane) == Side::Short) == [true; 2];
+    if was(step, lane, Side::Full) || may_change && !is_short {
         return Ok(());
     }
     let granted = |event: &&Event| matches!(event.kind, EventKind::Granted(_));
@@ -146,6 +191,51 @@ pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
         }
     } else if granted.position(|holder| holder == head).is_some_and(|at| at > 0) {
         return Err(format!("{head} was the head, and was not granted first"));
+    }
+    Ok(())
+}
+
+/// P26: lanes that hold less than their floor are granted to before others. After each command the first lane
+/// in line is one of them, if one waits; and what a command that is no request grants goes to them as long as
+/// one waits.
+pub(super) fn floors_come_first(step: &Step) -> Result<(), String> {
+    let Some(after) = &step.after else { return Ok(()) };
+    let mut left: BTreeMap<&LaneName, u32> = BTreeMap::new();
+    for (_, holder) in after.waiters(usize::MAX) {
+        let terms = &after.entries[holder].terms;
+        left.entry(&terms.lane).or_insert(terms.weight);
+    }
+    if let Some((_, head)) = after.waiters(1).first() {
+        let first = side(after, &after.entries[*head].terms.lane);
+        if let Some((lane, _)) = left.iter().find(|(lane, _)| side(after, lane) < first) {
+            return Err(format!("{lane:?} is behind {head}: {:?}", after.lanes));
+        }
+    }
+    if matches!(step.command.operation, Operation::Acquire { .. }) || step.is_cut() {
+        return Ok(());
+    }
+    // From the last grant to the first one: what each lane holds, and its first waiter.
+    let held = |lane: &LaneName| bounds(after, lane);
+    let mut now: BTreeMap<&LaneName, LaneBounds> =
+        after.lanes.bounded().keys().filter_map(|lane| Some((lane, held(lane)?))).collect();
+    for event in step.events.iter().rev().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
+        let Some(entry) = step.entry_before(&event.holder) else { continue };
+        let (lane, weight) = (&entry.terms.lane, entry.terms.weight);
+        if let Some(bounds) = now.get_mut(lane) {
+            bounds.held = bounds.held.saturating_sub(weight.into());
+        }
+        left.insert(lane, weight);
+        let is_short = |lane: &LaneName, weight| {
+            now.get(lane).is_some_and(|bounds| side_of(*bounds, weight) == Side::Short)
+        };
+        if !is_short(lane, weight)
+            && let Some((other, _)) = left.iter().find(|(lane, weight)| is_short(lane, **weight))
+        {
+            return Err(format!(
+                "{} of {lane:?} was granted while {other:?} is short: {now:?}",
+                event.holder
+            ));
+        }
     }
     Ok(())
 }

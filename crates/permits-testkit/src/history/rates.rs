@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use permits_core::model::{Entry, EntryState, State};
+use permits_core::model::{Entry, EntryState, Side, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, LaneName, Operation,
     PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
 };
 
-use super::order::is_full;
+use super::order::side;
 use super::step::Step;
 
 /// P17: units that were granted to count for some time stay taken until then, held or cooling, unless an
@@ -112,10 +112,10 @@ pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let supersedes = step.events.iter().any(|event| event.kind == EventKind::Superseded);
     // What a superseding request finds and grants in the middle of a batch cannot be told apart, nor what one
-    // of a lane with a limit does, nor what a bound has left.
-    let names_limit = requests.iter().any(|asked| asked.terms.lane_limit > 0);
-    let meets_limits = names_limit || !after.lanes.limited().is_empty();
-    if step.is_cut() || ((supersedes || meets_limits) && requests.len() > 1) {
+    // of a lane with bounds does, nor what a bound has left.
+    let names_bounds = requests.iter().any(|asked| asked.terms.names_bounds());
+    let meets_bounds = names_bounds || !after.lanes.bounded().is_empty();
+    if step.is_cut() || ((supersedes || meets_bounds) && requests.len() > 1) {
         return Ok(());
     }
     for (at, (asked, answer)) in requests.iter().zip(answers).enumerate() {
@@ -132,7 +132,8 @@ struct Met<'a> {
     now_ms: u64,
     after: &'a State,
     held: u64,
-    waits: bool,
+    /// Where the first lane stands, if one waits.
+    first: Option<Side>,
     /// The limit that counts for the request.
     limit: u64,
 }
@@ -178,10 +179,12 @@ impl<'a> Met<'a> {
             now_ms: step.now_ms(),
             after,
             held: after.held - granted.iter().map(units).sum::<u64>(),
-            waits: after
+            first: after
                 .queue
                 .values()
-                .any(|holder| !joined.contains(holder) && !is_full(after, &after.entries[holder].terms.lane)),
+                .filter(|holder| !joined.contains(holder))
+                .map(|holder| side(after, &after.entries[holder].terms.lane))
+                .min(),
             limit: declared.unwrap_or(after.limit).into(),
         }
     }
@@ -190,7 +193,7 @@ impl<'a> Met<'a> {
     /// a lane.
     fn cooling(&self, lane: Option<&LaneName>) -> Vec<(u64, u64)> {
         let counts =
-            |entry: &Entry| lane.is_none_or(|lane| entry.terms.lane == *lane && entry.terms.lane_limit > 0);
+            |entry: &Entry| lane.is_none_or(|lane| entry.terms.lane == *lane && entry.terms.names_bounds());
         let cooling = self.after.entries.iter();
         let cooling = cooling.filter(|(holder, entry)| holder.is_cooling() && counts(entry));
         let mut ends: Vec<_> =
@@ -202,7 +205,7 @@ impl<'a> Met<'a> {
     /// The time at which a request of this weight fits if none other comes, if no holder has to leave for
     /// that.
     fn fits_at(&self, terms: &PermitTerms) -> Option<u64> {
-        if self.waits || (self.after.is_paused() && self.after.pause_ends_ms().is_none()) {
+        if self.waits(terms) || (self.after.is_paused() && self.after.pause_ends_ms().is_none()) {
             return None;
         }
         let at_ms = self.cools_at(self.held + u64::from(terms.weight), self.limit, None)?;
@@ -210,13 +213,26 @@ impl<'a> Met<'a> {
         Some(at_ms.max(lane_ms).max(self.after.recovering_until_ms).max(self.after.paused_until_ms))
     }
 
+    /// Returns true if a waiter is before a request: one of a lane that is short, if that of the request is,
+    /// too.
+    fn waits(&self, terms: &PermitTerms) -> bool {
+        let bounded = self.after.lanes.bounded().get(&terms.lane);
+        let (floor, held) = bounded.map_or((0, 0), |bounded| (bounded.floor, bounded.held));
+        let floor = if terms.lane_floor > 0 { terms.lane_floor } else { floor };
+        let is_full = self.lane_fits_at(terms) != Some(self.now_ms);
+        let behind = if held < floor.into() && !is_full { Side::Short } else { Side::Fair };
+        self.first.is_some_and(|first| first <= behind)
+    }
+
     /// The time at which it fits its lane.
     fn lane_fits_at(&self, terms: &PermitTerms) -> Option<u64> {
-        let limited = self.after.lanes.limited().get(&terms.lane);
-        let (limit, held) = match (terms.lane_limit, limited) {
-            (0, None) => return Some(self.now_ms),
-            (0, Some(limited)) => (limited.limit, limited.held),
-            (limit, limited) => (limit, limited.map_or(0, |limited| limited.held)),
+        let bounded = self.after.lanes.bounded().get(&terms.lane);
+        let (limit, held) = match (terms.lane_limit, bounded) {
+            (0, bounded) => match bounded.filter(|bounded| bounded.limit > 0) {
+                None => return Some(self.now_ms),
+                Some(bounded) => (bounded.limit, bounded.held),
+            },
+            (limit, bounded) => (limit, bounded.map_or(0, |bounded| bounded.held)),
         };
         if self.after.queue.values().any(|holder| self.after.entries[holder].terms.lane == terms.lane) {
             return None;

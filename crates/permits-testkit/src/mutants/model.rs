@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use permits_core::model::{EntryState, Lane, Lanes, PAUSED, Progress, ServerClock as Clock, State, apply};
+use permits_core::model::{
+    EntryState, Lane, Lanes, PAUSED, Progress, ServerClock as Clock, Side, State, apply,
+};
 use permits_core::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Recovery,
     RenewOutcome, Reply, RequestKey,
@@ -299,7 +301,7 @@ pub fn puts_new_lanes_first(state: &mut Option<State>, server: &Clock<'_>, comma
                 progress.0 += f64::from(u8::from(is_new && waited(name)));
             }
         }
-        state.lanes = Lanes::new(state.lanes.last, known, state.lanes.limited().clone());
+        state.lanes = Lanes::new(state.lanes.last, known, state.lanes.bounded().clone());
     });
     outcome
 }
@@ -315,23 +317,39 @@ pub fn charges_no_lane(state: &mut Option<State>, server: &Clock<'_>, command: &
                 *progress = Progress::default();
             }
         }
-        state.lanes = Lanes::new(state.lanes.last, known, state.lanes.limited().clone());
+        state.lanes = Lanes::new(state.lanes.last, known, state.lanes.bounded().clone());
     });
     outcome
 }
 
 /// Lets each lane hold a unit more than its limit.
 pub fn one_too_many_in_a_lane(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
-    let before = state.as_ref().map(|state| state.lanes.limited().clone()).unwrap_or_default();
+    let before = state.as_ref().map(|state| state.lanes.bounded().clone()).unwrap_or_default();
     let set = |state: &mut State, from: &dyn Fn(&LaneName, u32) -> u32| {
-        let mut limited = state.lanes.limited().clone();
-        limited.iter_mut().for_each(|(name, lane)| lane.limit = from(name, lane.limit));
-        state.lanes = Lanes::new(state.lanes.last, state.lanes.known().clone(), limited);
+        let mut bounded = state.lanes.bounded().clone();
+        bounded.iter_mut().for_each(|(name, lane)| lane.limit = from(name, lane.limit));
+        state.lanes = Lanes::new(state.lanes.last, state.lanes.known().clone(), bounded);
     };
-    change(state, |state| set(state, &|_, limit| limit + 1));
+    change(state, |state| set(state, &|_, limit| limit + u32::from(limit > 0)));
     let outcome = apply(state, server, command);
-    let is_raised = |name: &LaneName, limit| before.get(name).is_some_and(|lane| lane.limit + 1 == limit);
+    let is_raised =
+        |name: &LaneName, limit| limit > 1 && before.get(name).is_some_and(|lane| lane.limit + 1 == limit);
     change(state, |state| set(state, &|name, limit| limit - u32::from(is_raised(name, limit))));
+    outcome
+}
+
+/// Lets lanes that hold less than their floor wait among the others.
+pub fn forgets_floors(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
+    let outcome = apply(state, server, command);
+    change(state, |state| {
+        let mut known = state.lanes.known().clone();
+        for lane in known.values_mut() {
+            if let Lane::Waits { side, .. } = lane {
+                *side = (*side).max(Side::Fair);
+            }
+        }
+        state.lanes = Lanes::new(state.lanes.last, known, state.lanes.bounded().clone());
+    });
     outcome
 }
 

@@ -23,6 +23,7 @@ impl AcquireOptions {
         "lane",
         "share",
         "lane_limit",
+        "lane_floor",
         "lease_ms",
         "at_least_ms",
         "max_hold_ms",
@@ -39,6 +40,7 @@ impl AcquireOptions {
             "lane" => self.lane = Some(value.text(field)?),
             "share" => self.share = Some(value.whole(field, 1..=1_000)?),
             "lane_limit" => self.lane_limit = Some(value.whole(field, 1..=u32::MAX.into())?),
+            "lane_floor" => self.lane_floor = Some(value.whole(field, 0..=u32::MAX.into())?),
             "lease_ms" => self.lease = Some(value.time(field)?),
             "at_least_ms" => self.at_least = value.time(field)?,
             "max_hold_ms" => self.client.max_hold = Some(value.time(field)?),
@@ -79,8 +81,19 @@ impl<'de> Deserialize<'de> for Limit {
 /// Writes the options that differ from the defaults of [`AcquireOptions::new`].
 impl Serialize for AcquireOptions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { weight, holder, label, lease, at_least, lane, share, lane_limit, supersede, client } =
-            self;
+        let Self {
+            weight,
+            holder,
+            label,
+            lease,
+            at_least,
+            lane,
+            share,
+            lane_limit,
+            lane_floor,
+            supersede,
+            client,
+        } = self;
         let ClientTerms { wait, auto_renew, max_hold } = client;
         let timeout = match wait {
             Wait::No => Some(Duration::ZERO),
@@ -100,6 +113,7 @@ impl Serialize for AcquireOptions {
         put("lane", text(lane))?;
         put("share", share.map(|share| Value::Whole(share.into())))?;
         put("lane_limit", lane_limit.map(|limit| Value::Whole(limit.into())))?;
+        put("lane_floor", lane_floor.map(|floor| Value::Whole(floor.into())))?;
         put("lease_ms", lease.map(Value::of_time))?;
         put("at_least_ms", (!at_least.is_zero()).then(|| Value::of_time(*at_least)))?;
         put("max_hold_ms", max_hold.map(Value::of_time))?;

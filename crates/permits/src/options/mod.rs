@@ -43,6 +43,7 @@ pub struct AcquireOptions {
     pub(crate) lane: Option<String>,
     pub(crate) share: Option<u32>,
     pub(crate) lane_limit: Option<u32>,
+    pub(crate) lane_floor: Option<u32>,
     pub(crate) supersede: Option<String>,
     pub(crate) client: ClientTerms,
 }
@@ -66,6 +67,7 @@ impl AcquireOptions {
             lane: None,
             share: None,
             lane_limit: None,
+            lane_floor: None,
             supersede: None,
             client: ClientTerms::default(),
         }
@@ -97,8 +99,19 @@ impl AcquireOptions {
         session_label: &Label,
     ) -> Result<PermitTerms, InvalidInput> {
         // Each option is named, so that a new option does not compile until it is checked and passed on here.
-        let Self { weight, holder: _, label, lease, at_least, lane, share, lane_limit, supersede, client } =
-            self;
+        let Self {
+            weight,
+            holder: _,
+            label,
+            lease,
+            at_least,
+            lane,
+            share,
+            lane_limit,
+            lane_floor,
+            supersede,
+            client,
+        } = self;
         let ClientTerms { wait, auto_renew: _, max_hold } = client;
         if *weight == 0 {
             return Err(InvalidInput::ZeroWeight);
@@ -123,16 +136,21 @@ impl AcquireOptions {
             lane: LaneName::new(lane.as_deref().unwrap_or_default())?,
             share: check_share(share.unwrap_or(1))?,
             lane_limit: lane_limit.unwrap_or(0),
+            lane_floor: lane_floor.unwrap_or(0),
             supersede: SupersedeKey::new(supersede.as_deref().unwrap_or_default())?,
         })
     }
 
     fn check_lane(&self) -> Result<(), InvalidInput> {
-        match (self.lane.as_deref(), self.share, self.lane_limit) {
+        match (self.lane.as_deref(), self.share, self.lane_limit, self.lane_floor) {
             (Some(""), ..) => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
-            (None, Some(_), _) => Err(InvalidInput::ShareOfNoLane),
-            (None, None, Some(_)) => Err(InvalidInput::LimitOfNoLane),
-            (.., Some(0)) => Err(InvalidInput::ZeroLaneLimit),
+            (None, Some(_), ..) => Err(InvalidInput::ShareOfNoLane),
+            (None, None, Some(_), _) => Err(InvalidInput::LimitOfNoLane),
+            (None, None, None, Some(_)) => Err(InvalidInput::FloorOfNoLane),
+            (.., Some(0), _) => Err(InvalidInput::ZeroLaneLimit),
+            (.., Some(limit), Some(floor)) if floor > limit => {
+                Err(InvalidInput::FloorAboveLimit { floor, limit, what: "its limit" })
+            }
             _ => Ok(()),
         }
     }
@@ -160,6 +178,7 @@ impl AcquireOptions {
             lane: _,
             share: _,
             lane_limit: _,
+            lane_floor: _,
             supersede: _,
             client,
         } = self;
@@ -400,6 +419,42 @@ impl AcquireOptions {
     #[must_use]
     pub fn lane_limit(mut self, units: u32) -> Self {
         self.lane_limit = Some(units);
+        self
+    }
+
+    /// The units up to which the lane is served before others, at most the limits of the lane and of the
+    /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
+    /// the same floor for all requests of a lane: the latest counts.
+    ///
+    /// No unit is reserved: a floor is met by the next units that become free. What a lane is granted so is
+    /// not charged to its [share](Self::share). Between lanes below their floors their shares decide.
+    ///
+    /// A lane whose floor is the whole limit is served before all others, for as long as it asks.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 1)?;
+    /// let permit = api.acquire().await?;
+    /// let batch = api.acquire_with(AcquireOptions::new().lane("batch"));
+    /// let of_tenant = api.acquire_with(AcquireOptions::new().lane("tenant-7").lane_floor(1));
+    /// let (batch, of_tenant) = (tokio::spawn(batch), tokio::spawn(of_tenant));
+    /// # while api.inspect(0).await?.waiting < 2 {}
+    /// permit.release().await?;
+    /// let first = of_tenant.await??;
+    /// assert!(!batch.is_finished(), "tenant 7 held nothing, so it was first");
+    /// # first.release().await?;
+    /// # batch.await??.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lane_floor(mut self, units: u32) -> Self {
+        self.lane_floor = Some(units);
         self
     }
 }

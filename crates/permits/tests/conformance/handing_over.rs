@@ -172,7 +172,7 @@ pub(crate) async fn an_invented_handle_is_refused(fixture: &Fixture) {
             client.named("invented", 2).acquire().succeeds().await.release().succeeds().await;
         }
         for token in [5, 1_790_000_000_000_000_u64] {
-            let text = format!("permits10:invented:nobody:x.1:1:1000:{token}:1");
+            let text = format!("permits11:invented:nobody:x.1:1:1000:{token}:1");
             let handle: PermitHandle = text.parse().expect("it looks like a handle");
             assert_eq!(client.renew(&handle).await, Ok(false), "{handle}");
             assert_eq!(client.adopt(&handle).await.map(drop), Err(AdoptError::Gone), "{handle}");

@@ -153,8 +153,12 @@ pub(crate) async fn other_terms_are_not_met_by_what_is_kept(fixture: &Fixture) {
     assert!(!permit.is_granted_again(), "another share");
     permit.release().succeeds().await;
     while !semaphore.acquire_with(laned.clone().lane_limit(1)).succeeds().await.is_granted_again() {}
-    let permit = semaphore.acquire_with(laned.lane_limit(2)).succeeds().await;
+    let permit = semaphore.acquire_with(laned.clone().lane_limit(2)).succeeds().await;
     assert!(!permit.is_granted_again(), "another limit of the lane");
+    permit.release().succeeds().await;
+    while !semaphore.acquire_with(laned.clone().lane_floor(1)).succeeds().await.is_granted_again() {}
+    let permit = semaphore.acquire_with(laned.lane_floor(0)).succeeds().await;
+    assert!(!permit.is_granted_again(), "another floor of the lane");
     permit.release().succeeds().await;
     client.close().succeeds().await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, InvalidInput, Permit, Semaphore};
 use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::timeout;
@@ -221,5 +221,35 @@ pub(crate) async fn a_lane_keeps_to_its_limit_and_stops_nobody_else(fixture: &Fi
         "{cools}"
     );
     semaphore.acquire_with(lane("b").no_wait()).succeeds().await.release().succeeds().await;
+    client.close().succeeds().await;
+}
+
+/// It gets the next units, also as a newcomer whom a head of another lane is before that does not fit, and
+/// then others do. Its floor is at most the limits.
+pub(crate) async fn a_lane_below_its_floor_is_before_others(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 2);
+    let above = |floor| lane("a").lane_floor(floor);
+    let [first, second] = [semaphore.acquire().succeeds().await, semaphore.acquire().succeeds().await];
+    let heavy = fixture.queued(&semaphore, lane("b").weight(2)).await;
+    let floor = fixture.queued(&semaphore, above(1)).await;
+    let behind = fixture.queued(&semaphore, above(1)).await;
+    first.release().succeeds().await;
+    let floor = floor.permit().await;
+    second.release().succeeds().await;
+    let full = semaphore.acquire_with(above(1).no_wait()).await.expect_err("it holds its floor");
+    assert_eq!(full, AcquireError::NoPermits);
+    let other = semaphore.acquire_with(lane("c").lane_floor(1).no_wait()).succeeds().await;
+    floor.release().succeeds().await;
+    let behind = behind.permit().await;
+    other.release().succeeds().await;
+    behind.release().succeeds().await;
+    heavy.permit().await.release().succeeds().await;
+    let above_all = semaphore.acquire_with(above(3)).await.expect_err("two are all");
+    let what = "the limit of the semaphore";
+    assert_eq!(above_all, AcquireError::Invalid(InvalidInput::FloorAboveLimit { floor: 3, limit: 2, what }));
+    let of_lane = semaphore.acquire_with(above(2).lane_limit(1)).await.expect_err("it may hold one");
+    let what = "its limit";
+    assert_eq!(of_lane, AcquireError::Invalid(InvalidInput::FloorAboveLimit { floor: 2, limit: 1, what }));
     client.close().succeeds().await;
 }

@@ -102,6 +102,7 @@ macro_rules! every_case {
                 a_lane_that_comes_back_gains_nothing: anything,
                 an_inspection_shows_lanes: anything,
                 a_lane_keeps_to_its_limit_and_stops_nobody_else: units,
+                a_lane_below_its_floor_is_before_others: units,
                 several_semaphores_are_acquired_in_lanes: anything,
             }
             limits {

@@ -60,7 +60,7 @@ fn an_accepted_handle_prints_as_it_was_read() {
         let escaped = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
         let request = if RequestId::new(request).is_ok() { request } else { "session.1" };
         let (name_text, holder_text) = (escaped(name), escaped(holder));
-        let text = format!("permits10:{name_text}:{holder_text}:{request}:{weight}:{lease}:{token}:{slot}");
+        let text = format!("permits11:{name_text}:{holder_text}:{request}:{weight}:{lease}:{token}:{slot}");
         let is_valid =
             Name::new(name).is_ok() && Holder::new(holder).is_ok() && (100..=86_400_000).contains(lease);
         let parsed: Result<PermitHandle, _> = text.parse();

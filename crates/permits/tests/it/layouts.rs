@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// The variables by which a process of the other version gets the URL, and a handle of this version.
 const URL: &str = "PERMITS_TEST_LAYOUT_URL";
 const HANDLE: &str = "PERMITS_TEST_LAYOUT_HANDLE";
-const THIS: u32 = 10;
-const OTHER: u32 = 11;
+const THIS: u32 = 11;
+const OTHER: u32 = 12;
 
 fn connect(url: &str) -> Client {
     Client::builder(url).recovery(Recovery::Off).connect().wait().expect("the store is up")
@@ -61,7 +61,7 @@ fn as_another_version() {
     let client = connect(&url);
     everything_is_refused(&client.named("this", Limit::Stored), THIS, OTHER);
     let refused = handle.parse::<PermitHandle>().expect_err("it is of the other layout").to_string();
-    assert!(refused.contains("layout 10") && refused.contains("layout 11"), "{refused}");
+    assert!(refused.contains("layout 11") && refused.contains("layout 12"), "{refused}");
     assert_eq!(client.list().wait().expect("the store is up"), ["this"], "a list reads no state");
     let own = client.named("other", 4);
     std::mem::forget(own.acquire().wait().expect("it is free"));
@@ -111,7 +111,7 @@ fn a_directory_of_one_layout_is_refused_by_the_other() {
     let client = connect(&url);
     let semaphore = client.named("this", 1);
     let held = semaphore.acquire().wait().expect("it is free");
-    let handle = "permits10:this:h:s.1:1:15000:7:0";
+    let handle = "permits11:this:h:s.1:1:15000:7:0";
     let output = start_another_version(&url, handle);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("OtherLayout"), "{text}");

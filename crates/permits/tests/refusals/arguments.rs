@@ -31,7 +31,7 @@ async fn arguments_that_are_not_valid_are_refused() {
         let error = semaphore.revoke(holder, reason).await;
         assert!(matches!(error, Err(AdminError::Invalid(_))), "{holder:?}: {error:?}");
     }
-    for text in ["", "permits10", "exports", "permits10:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
+    for text in ["", "permits11", "exports", "permits11:a:b:c", "permits:exports:h:s.1:1:15000:7:0"] {
         let error = text.parse::<PermitHandle>().expect_err("it is no handle");
         assert!(matches!(error, InvalidInput::Handle { .. }), "{text:?}: {error}");
     }

@@ -77,7 +77,7 @@ async fn a_password_is_never_shown() {
     keeps_the_secret(&in_time(semaphore.acquire()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(semaphore.inspect()).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(permit.renew()).await.expect_err("the server cannot be reached"));
-    let handle: PermitHandle = "permits10:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
+    let handle: PermitHandle = "permits11:exports:h:s.1:1:15000:7:0".parse().expect("it is a handle");
     keeps_the_secret(&in_time(client.adopt(&handle)).await.expect_err("the server cannot be reached"));
     keeps_the_secret(&in_time(client.close()).await.expect_err("the server cannot be reached"));
 }

@@ -58,6 +58,13 @@ const REQUEST: &[Row] = &[
         "at least 1",
         "[lanes](../use/lanes.md#a-limit-for-each-lane)",
     ),
+    Row(
+        "lane_floor",
+        Kind::Whole,
+        "`--lane-floor`",
+        "at most the limits",
+        "[lanes](../use/lanes.md#a-floor-for-each-lane)",
+    ),
     Row("lease_ms", Kind::Time, "`--lease`", "100 ms to 1 day", "[losing](../use/losing.md)"),
     Row("at_least_ms", Kind::Time, "`--at-least`", "up to 1 day", "[rates](../use/rates.md)"),
     Row(
@@ -245,7 +252,9 @@ fn schema(rows: &[(&Row, String)]) -> String {
             ),
         };
         let (kind, least, most, bound) = match kind {
-            Kind::Whole => ("integer", least, most.or(Some(u32::MAX.into())), ["minimum", "maximum"]),
+            Kind::Whole => {
+                ("integer", least.or(Some(0)), most.or(Some(u32::MAX.into())), ["minimum", "maximum"])
+            }
             Kind::Time => ("number", least.or(Some(0)), most, ["minimum", "maximum"]),
             Kind::Text | Kind::Recovery => ("string", least, most, ["minLength", "maxLength"]),
             Kind::Flag => ("boolean", None, None, [""; 2]),

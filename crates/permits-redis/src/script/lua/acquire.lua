@@ -39,8 +39,8 @@ for k = 1, count do
   elseif not refusal then
     local weight, lease = struct.unpack('<I4I4', entry, 2)
     local fits, reason, ends_in, key, superseded = judge(limit or s.limit, k)
-    -- A later request of the batch may have given its lane another limit.
-    if not limit and not reason and names_limit(entry) then fits, reason, ends_in, key, superseded = judge(s.limit, k, true) end
+    -- A later request of the batch may have given its lane other bounds.
+    if not limit and not reason and names_bounds(entry) then fits, reason, ends_in, key, superseded = judge(s.limit, k, true) end
     if limit or reason then
       tag, first = reason or 'no_permits', ends_in or 0
     else
@@ -50,12 +50,14 @@ for k = 1, count do
         tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
         tag, first = enqueue(holder, entry, lease)
-        if tag == 'waiting' then declare_new_lane(holder, entry) end
+        local is_late = tag == 'waiting' and declare_new_lane(holder, entry)
         if tag == 'waiting' and superseded then
           tag, first, second = supersede(superseded, holder, key)
         elseif tag == 'waiting' then
           if key then s.by_key[key] = holder end
-          if s.limited > 0 and lanes > 0 then
+          if is_late then
+            tag, first, second = promote_with(holder)
+          elseif s.bounded > 0 and lanes > 0 then
             settle()
             first = place_of(holder, known[holder], s.waiting - 1)
           end

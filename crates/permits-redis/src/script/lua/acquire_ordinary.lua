@@ -20,7 +20,7 @@ if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or 
     local holder, entry = named[k], given[k]
     local flags, weight, lease = struct.unpack('<BI4I4', entry)
     -- The limit of a lane is left to the general course.
-    if flags % 16 >= $LANED and struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) >= $LIMITED then
+    if flags % 16 >= $LANED and struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) >= $BOUNDED then
       ordinary = false; break
     end
     local tag, first, second, ends = nil, 0, 0, now_ms + lease

@@ -18,12 +18,12 @@ if not known[holder] then
   reclaim(holder, pack(holder, claimed_weight, claimed_lease, old_request, session, '', claimed_at_least, 0, claimed_token, claimed_slot, false, '', 1))
 end
 if known[holder] then
-  local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share, key, _, lane_limit = parts(holder, known[holder])
+  local token, slot, weight, lease, request, _, label, at_least, _, _, lane, share, key, _, of_lane = parts(holder, known[holder])
   if (request == old_request or request == new_request) and weight >= claimed_weight and lease == claimed_lease
     and token > 0 and token == claimed_token and slot == claimed_slot and at_least == claimed_at_least then
     s.last_token = math.max(s.last_token, tonumber(ARGV[16]))
     -- The session that adopts it does not keep it.
-    put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot, false, lane, share, key, lane_limit))
+    put(holder, pack(holder, weight, lease, new_request, session, label, at_least, 0, token, slot, false, lane, share, key, of_lane))
     extend(holder, lease, true)
     write()
     adopted = 1

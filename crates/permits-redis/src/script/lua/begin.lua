@@ -1,7 +1,7 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
 -- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_first ·
 -- lane_heads · [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin ·
--- era · entries · slots · pending · lane_limits · lane_settle · order · forget · reap · refuse · declared ·
+-- era · entries · slots · pending · lane_bounds · lane_settle · order · forget · reap · refuse · declared ·
 -- promote · the command's files · head · finish.
 -- Inspect, which writes nothing: clock · read · lanes · begin · era · entries · view · head · its own.
 --
@@ -19,7 +19,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, limited = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, bounded = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, alert_wait = 0, alert_waiting = 0, existed = false,
     waits = string.rep('\0', $WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
@@ -66,7 +66,7 @@ if s.lost then
   end
   if s.existed then s.changes = redis.call('HGET', state_key, '$CHANGES') or nil end
   s.reason_stored = false
-  s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.limited, s.earliest = 0, 0, 0, 0, 0, 0, 0, 0, math.huge
+  s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.bounded, s.earliest = 0, 0, 0, 0, 0, 0, 0, 0, math.huge
   -- The sessions may have used all tokens of the last grant.
   if s.kept_until > 0 then s.last_token = s.last_token + $KEPT_TOKENS - 1 end
 end

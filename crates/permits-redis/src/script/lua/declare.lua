@@ -11,16 +11,16 @@ local function waiter_of(key)
   return holder and known[holder] and holder
 end
 
--- Returns true if request `k` of a new holder fits under `limit` and the limit of its lane: the one in force
--- if `in_force`, else the one that the request names. If it cannot wait either, also the reason of the
--- refusal, and its end. If it waits, also its key, if it has one, and the waiter that it supersedes.
+-- Returns true if request `k` of a new holder fits under `limit` and the bounds of its lane: those in force
+-- if `in_force`, else those that the request names. If it cannot wait either, also the reason of the refusal,
+-- and its end. If it waits, also its key, if it has one, and the waiter that it supersedes.
 local function judge(limit, k, in_force)
   local weight, may_wait = struct.unpack('<I4', given[k], 2), string.sub(waits, k, k)
   if weight > limit then return false, 'exceeds_limit' end
-  local limited, lane = limit_for(named[k], given[k], in_force)
-  if limited and weight > limited.limit then return false, 'exceeds_lane_limit', limited.limit end
-  local is_in_lane = limited and (s.recovering or is_full_for(limited, weight) or waits_in(lane))
-  if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not in_line() then return true end
+  local bounded, lane = bounds_for(named[k], given[k], in_force)
+  if bounded and bounded.limit > 0 and weight > bounded.limit then return false, 'exceeds_lane_limit', bounded.limit end
+  local is_in_lane = bounded and (bounded.limit > 0 and s.recovering or is_full_for(bounded, weight) or waits_in(lane))
+  if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not is_behind(bounded, weight) then return true end
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
   if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max then
@@ -29,7 +29,7 @@ local function judge(limit, k, in_force)
     local _, all_cool = cooling_grants()
     if now_us < recalled + RECALL_US and not all_cool then may_wait = '1' end
   end
-  if may_wait == '0' then return false, not_now(limit, weight, limited, lane) end
+  if may_wait == '0' then return false, not_now(limit, weight, bounded, lane) end
   local key = may_wait ~= '1' and select(13, parts(named[k], given[k]))
   local superseded = key and waiter_of(key)
   if superseded and may_wait == '3' then return false, 'superseded' end
@@ -37,10 +37,10 @@ local function judge(limit, k, in_force)
   return false, nil, nil, key, superseded
 end
 
--- Puts the limits in force that requests name which are let in.
+-- Puts the bounds in force that requests name which are let in.
 local function declare_lanes()
   for k = 1, count do
-    if names_limit(given[k]) and not known[named[k]] then
+    if names_bounds(given[k]) and not known[named[k]] then
       local _, reason = judge(s.limit, k)
       if not reason then declare_lane(named[k], given[k]) end
     end
@@ -48,7 +48,7 @@ local function declare_lanes()
 end
 
 -- Applies the declared limit if that lets one of the requests in, since a refused request changes nothing;
--- and the limits of lanes. Returns the limit under which all are refused, if it lets none in; or the
+-- and the bounds of lanes. Returns the limit under which all are refused, if it lets none in; or the
 -- reason for which all are refused under any limit.
 local function declare()
   if s.reason then return nil, 'line_closed' end

@@ -12,7 +12,7 @@ end
 local function enqueue(holder, entry, lease)
   local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting
   if lanes == 0 and lane ~= '' then s.created[lanes_key] = true end
-  if s.limited > 0 then first_lane = nil end   -- another may have become the first
+  if s.bounded > 0 then first_lane = nil end   -- another may have become the first
   if lanes > 0 or lane ~= '' then ticket, position = join(lane, ticket, s.waiting) end
   if not ticket then return 'queue_full', 0 end
   if lane == '' then s.last_ticket = ticket end
@@ -26,12 +26,27 @@ local function enqueue(holder, entry, lease)
   return 'waiting', position
 end
 
--- Notes a newcomer of a lane with a limit, which may be the first.
+-- Notes a newcomer of a lane with bounds, which may be the first. Returns true if these begin with it.
 local function declare_new_lane(holder, entry)
   local lane = lane_of(entry)
-  -- Otherwise it was declared, unless it was not let in before the promotion.
-  if not limit_of(lane) then declare_lane(holder, entry) end
+  -- Otherwise they were declared, unless it was not let in before the promotion.
+  local is_late = not bounds_of(lane) and names_bounds(entry)
+  if is_late then declare_lane(holder, entry) end
   note_change(lane)
+  return is_late
+end
+
+-- Grants what fits, which may be a newcomer. Returns the answer to its request.
+local function promote_with(holder)
+  write_tickets()
+  positions = {}
+  -- Heads are read from what is written.
+  write()
+  promote()
+  first_lane = nil   -- its waiters may be gone
+  local token, slot = parts(holder, known[holder])
+  if token > 0 then return 'granted', token, slot end
+  return 'waiting', place_of(holder, known[holder], s.waiting - 1), 0
 end
 
 -- Removes a waiter that is superseded. The waiter that supersedes it is the last one of its lane, and gets
@@ -50,11 +65,5 @@ local function supersede(old, holder, key)
     put(holder, set_queued(entry, queued))
   end
   s.by_key[key] = holder
-  -- Heads are read from what is written.
-  write()
-  promote()
-  first_lane = nil   -- its waiters may be gone
-  local token, slot = parts(holder, known[holder])
-  if token > 0 then return 'granted', token, slot end
-  return 'waiting', place_of(holder, known[holder], s.waiting - 1), 0
+  return promote_with(holder)
 end

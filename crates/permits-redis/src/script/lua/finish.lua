@@ -21,7 +21,7 @@ if stays then
   s.pause = s.reason and -1 - s.paused or s.paused
   local fields, gone = { '$STATE_FIELD', struct.pack('$PACKED_STATE', $LAYOUT, $STATE, s.server, s.waits) }, {}
   write_lanes(fields, gone)
-  write_limits(fields, gone)
+  write_bounds(fields, gone)
   for key, holder in pairs(s.by_key) do
     local field, n = string.format('\t=%s', key), #fields
     if holder then fields[n + 1], fields[n + 2] = field, holder else gone[#gone + 1] = field end

@@ -8,7 +8,7 @@ local function forget(gone, tokens_known)
   if #gone == 0 then return end
   local waiters, left, withheld = {}, {}, {}
   for _, holder in ipairs(gone) do
-    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, lane_limit = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
     if not tokens_known then spend_tokens(token, keeps) end
     local tab = string.find(holder, '\t', 1, true)
     local until_ms = tab and 0 or counts_until(token, at_least)
@@ -16,12 +16,12 @@ local function forget(gone, tokens_known)
     s.new_turn = s.new_turn or token == 0 or until_ms > now_ms or tab ~= nil
     if until_ms > now_ms then
       local cooling = string.format('%s\t%.0f', holder, token)
-      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, lane_limit))
+      put(cooling, pack(cooling, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, of_lane))
       leases[#leases + 1], leases[#leases + 2] = string.format('%.0f', until_ms), cooling
       s.earliest, s.cools_until, s.cooling = math.min(s.earliest, until_ms), math.max(s.cools_until, until_ms), s.cooling + weight
     elseif token > 0 then
       s.held, s.holders, s.cooling = s.held - weight, s.holders - 1, s.cooling - (tab and weight or 0)
-      count_in_lane(lane, lane_limit, -weight)
+      count_in_lane(lane, of_lane, -weight)
       if s.recovering and redis.call('ZSCORE', leases_key, holder) - lease < math.floor(s.era_began / 1000) then
         -- The holder was not renewed in this era: its first release may have been lost with the grant of its
         -- units.

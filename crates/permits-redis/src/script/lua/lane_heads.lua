@@ -24,7 +24,7 @@ end
 -- The progress that a grant is for its lane.
 local function cost_of(entry)
   local flags, weight = struct.unpack('<BI4', entry)
-  return flags % 16 < $LANED and weight or weight / (struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) % $LIMITED)
+  return flags % 16 < $LANED and weight or weight / (struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) % $BOUNDED)
 end
 
 -- The waiters that are granted next while each fits, at most `max`, those of full lanes last; their entries;
@@ -46,7 +46,7 @@ local function next_of_lanes(max)
         or lane.progress == least.progress and lane.number < least.number) then least = lane end
     end
     heads[k], entries[k], names[k] = least.waiters[least.at], found[least.asked + least.at], least.name
-    least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k]) * (least.progress < $FULL and 1 or $FULL)
+    least.at, least.progress = least.at + 1, least.progress + cost_of(entries[k]) * (least.progress >= $FULL and $FULL or least.progress < 1 and $SHORT or 1)
     progress[k] = least.progress
   end
   return heads, entries, names, progress
@@ -68,8 +68,10 @@ local function leave(name, left, progress)
     redis.call('UNLINK', lanes_key)
     return
   end
-  progress = progress or tonumber(redis.call('ZSCORE', lanes_key, member))
-  if progress >= $FULL then progress = progress / $FULL end
+  local side
+  side, progress = side_of(progress or tonumber(redis.call('ZSCORE', lanes_key, member)))
+  -- What it got by its floor is not charged to its share.
+  if side == 'short' then progress = record.other end
   redis.call('ZREM', lanes_key, member)
   if progress > 1 then redis.call('ZADD', lanes_key, text_of(-progress), string.format('-%s', name)) end
 end

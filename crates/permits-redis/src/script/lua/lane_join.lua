@@ -30,7 +30,7 @@ local function begin_lane(name, waiting)
   end
   -- Lanes that are full are first only until another joins.
   lanes, first_lane = lanes + 1, first_lane[1] and first_lane[1] ~= '000000' and first_lane
-  return { number = number, next = 0, waiting = waiting }
+  return { number = number, next = 0, waiting = waiting, other = 1 }
 end
 
 -- Puts one more behind the `others` that wait. Returns its ticket, `time` in the lane without a name, and

@@ -2,8 +2,8 @@
 --
 -- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its
 -- number and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number,
--- next ticket, waiters. A lane that owes is a member '-' and its name, by its progress below 0; while it
--- waits, such a member has no meaning.
+-- next ticket, waiters, and its progress on the other side of its floor, if that is not 1. A lane that owes
+-- is a member '-' and its name, by its progress below 0; while it waits, such a member has no meaning.
 
 knows_lanes = true   -- from here on
 
@@ -48,7 +48,11 @@ local function record_of(name, found)
   if records[name] == nil then
     if found == nil then found = redis.call('HGET', state_key, string.format('\t:%s', name)) end
     records[name] = found and {}
-    if found then records[name].number, records[name].next, records[name].waiting = struct.unpack('<ddd', found) end
+    if found then
+      local record = records[name]
+      record.number, record.next, record.waiting = struct.unpack('<ddd', found)
+      record.other = #found > 24 and struct.unpack('<d', found, 25) or 1
+    end
   end
   return records[name] or nil
 end
@@ -64,7 +68,8 @@ local function write_lanes(fields, gone)
   for name in pairs(changed) do
     local record, field, n = records[name], string.format('\t:%s', name), #fields
     if record then
-      fields[n + 1], fields[n + 2] = field, struct.pack('<ddd', record.number, record.next, record.waiting)
+      local other = record.other ~= 1 and struct.pack('<d', record.other) or ''
+      fields[n + 1], fields[n + 2] = field, struct.pack('<dddc0', record.number, record.next, record.waiting, other)
     else
       gone[#gone + 1] = field
     end

@@ -20,15 +20,15 @@ local function waits_in(name)
 end
 
 -- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units
--- have cooled; in a lane with a limit, if it is named, those that count for it.
+-- have cooled; in a lane with bounds, if it is named, those that count for it.
 local function fits_at(units, limit, lane)
   local missing = units - limit
   if missing <= 0 then return now_ms end
   local cooling = cooling_grants()
   find(cooling)
   for _, holder in ipairs(cooling) do
-    local _, _, freed, _, _, _, _, _, _, _, of, _, _, _, lane_limit = parts(holder, known[holder])
-    if not lane or lane_limit and of == lane then missing = missing - freed end
+    local _, _, freed, _, _, _, _, _, _, _, of, _, _, _, of_lane = parts(holder, known[holder])
+    if not lane or of_lane and of == lane then missing = missing - freed end
     if missing <= 0 then return tonumber(cooling[holder]) end
   end
 end
@@ -36,9 +36,9 @@ end
 -- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
 -- in; -1 if an end of a pause is not known. If units cool, a pause has an end and the store recovers, the
 -- reason is the one that lasts longest.
-local function not_now(limit, weight, limited, lane)
-  local at, lane_at = not in_line() and fits_at(s.held + weight, limit), now_ms
-  if limited then lane_at = not waits_in(lane) and fits_at(limited.held + weight, limited.limit, lane) end
+local function not_now(limit, weight, bounded, lane)
+  local at, lane_at = not is_behind(bounded, weight) and fits_at(s.held + weight, limit), now_ms
+  if bounded and bounded.limit > 0 then lane_at = not waits_in(lane) and fits_at(bounded.held + weight, bounded.limit, lane) end
   if s.paused > 0 and not (at and lane_at and s.paused < $PAUSED) then return 'paused', -1 end
   if not (at and lane_at) then
     if lane_at ~= now_ms then return 'lane_full', -1 end

@@ -25,7 +25,7 @@ local stored, reply, fields = 0, nil, nil
 if packed then
   $ORDINARY = struct.unpack('$UNPACKED_ORDINARY', packed, $NUMBERS_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
-  ordinary = now_ms < earliest and limited == 0 and pause == 0 and now_ms >= recovering_until and limit > 0
+  ordinary = now_ms < earliest and bounded == 0 and pause == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pin % 2 == 1)

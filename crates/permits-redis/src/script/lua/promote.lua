@@ -5,7 +5,7 @@ local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
   local slot, entry = take_lowest_slot(), set_queued(entry, 0)
   put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
-  if s.limited > 0 then count_grant(holder) end
+  if s.bounded > 0 then count_grant(holder) end
   extend(holder, lease, true)
   return s.last_token, slot
 end
@@ -14,15 +14,16 @@ end
 -- lane. Returns the units granted; nil if it stays.
 local function grant_head(holder, room)
   local _, _, weight, lease, request, from, _, at_least, _, _, lane, _, key = parts(holder, known[holder])
-  local limited = limit_of(lane)
+  local bounded = bounds_of(lane)
   if s.reap_truncated and -redis.call('ZSCORE', leases_key, holder) <= now_ms then return end
-  if weight > s.limit or limited and weight > limited.limit then
+  if bounded and bounded.limit == 0 then bounded = nil end
+  if weight > s.limit or bounded and weight > bounded.limit then
     s.refused = s.refused + 1
     emit(from, string.format('refused %s %s', request, holder))
     return 0
   end
   -- While the store recovers, holders that it forgot may be of a lane with a limit.
-  if weight > room or not slot_left(s.limit) or limited and s.recovering then return end
+  if weight > room or not slot_left(s.limit) or bounded and s.recovering then return end
   s.waits, s.new_turn, s.begun = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0, math.min(s.begun, lease)
   if key then s.by_key[key] = false end
   local token, slot = grant(holder, known[holder], weight, lease)

@@ -48,9 +48,9 @@ local function reclaim(holder, entry)
   find({ cooling })
   if known[cooling] then return 'lost' end
   -- As long as the limit is not known either, nothing is granted that it could exceed it with.
-  local named, lane = limit_for(holder, entry)
-  local limited = named and limit_of(lane) or named
-  local is_full = limited and limited.held + weight > limited.limit
+  local named, lane = bounds_for(holder, entry)
+  local bounded = named and bounds_of(lane) or named
+  local is_full = bounded and bounded.limit > 0 and bounded.held + weight > bounded.limit
   if s.limit > 0 and s.held + weight > s.limit or is_full or not take_slot(slot) then
     -- Holders that are gone, and whose releases were lost, may have its units until their leases end. Then
     -- it is the next, and no waiter.
@@ -63,7 +63,7 @@ local function reclaim(holder, entry)
   s.created[leases_key] = true
   s.last_token = math.max(s.last_token, token)
   s.held, s.holders, s.begun = s.held + weight, s.holders + 1, math.min(s.begun, lease)
-  if named and not limit_of(lane) then declare_lane(holder, entry) end
+  if named and not bounds_of(lane) then declare_lane(holder, entry) end
   put(holder, entry)
   count_grant(holder)
   extend(holder, lease, true)

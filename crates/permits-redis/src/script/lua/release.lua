@@ -12,7 +12,7 @@ local gone, is_gone = {}, {}
 for k = 1, count do
   local holder, tag = named[k], 'unknown'
   if known[holder] and not is_gone[holder] then
-    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, lane_limit = parts(holder, known[holder])
+    local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
     local released, last_token, counted = string.match(given[k], '^([^\t]*)\t?([^\t]*)\t?(.*)$')
     if request == released then
       s.last_token = math.max(s.last_token, tonumber(last_token) or 0)
@@ -22,8 +22,8 @@ for k = 1, count do
         -- One permit counts for at most the limit. With 0 counted units nothing cools.
         counted = math.min(counted, math.max(s.limit, weight))
         s.held = s.held + counted - weight
-        known[holder] = pack(holder, counted, lease, request, from, label, counted > 0 and at_least or 0, version, token, slot, keeps, lane, share, key, lane_limit)
-        count_in_lane(lane, lane_limit, counted - weight)
+        known[holder] = pack(holder, counted, lease, request, from, label, counted > 0 and at_least or 0, version, token, slot, keeps, lane, share, key, of_lane)
+        count_in_lane(lane, of_lane, counted - weight)
       end
       gone[#gone + 1], is_gone[holder] = holder, true
     end

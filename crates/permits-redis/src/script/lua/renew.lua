@@ -17,17 +17,17 @@ if limit then replace_limit(limit) end
 -- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
 -- one stays, and of two times for which a grant counts, the longer one.
 local function change_terms(holder, entry)
-  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, lane_limit = parts(holder, known[holder])
+  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, new_at_least, new_version = parts(holder, entry)
   local counts_longer = at_least > 0 and new_at_least > at_least
   if counts_longer then at_least = new_at_least end
   local is_lighter = new_weight < weight and counts_until(token, at_least) <= now_ms
   local is_later = new_version > version
   if not is_lighter and not is_later and not counts_longer then return lease end
-  if is_lighter then count_in_lane(lane, lane_limit, new_weight - weight) end
+  if is_lighter then count_in_lane(lane, of_lane, new_weight - weight) end
   if is_lighter then s.held, weight = s.held - (weight - new_weight), new_weight end
   if is_later then lease, version, s.new_turn = new_lease, new_version, true end
-  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, lane_limit))
+  put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, of_lane))
   return lease
 end
 

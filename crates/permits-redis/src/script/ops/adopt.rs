@@ -19,6 +19,7 @@ pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
         lane: _,
         share: _,
         lane_limit: _,
+        lane_floor: _,
         supersede: _,
     } = terms;
     cmd.arg(holder.as_str())

@@ -143,7 +143,7 @@ fn files_of_another_layout_are_refused() {
     fixture.semaphore(&client).set_limit(5).wait().expect("the directory can be used");
     number(&fixture.state());
     let other =
-        |what: &Path| StoreError::OtherLayout { what: what.display().to_string(), found: 77, supported: 10 };
+        |what: &Path| StoreError::OtherLayout { what: what.display().to_string(), found: 77, supported: 11 };
     let refused = fixture.semaphore(&client).try_acquire().wait();
     assert_eq!(refused.map(drop), Err(AcquireError::Store(other(&fixture.state()))));
     client.close().wait().expect("the directory can be used");

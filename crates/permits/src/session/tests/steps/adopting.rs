@@ -16,7 +16,7 @@ impl Bench {
     /// Adopts the permit of a handle, always the same one.
     fn adopt(&mut self) -> (Adopted, (Name, Holder, RequestId)) {
         let handle: PermitHandle =
-            "permits10:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+            "permits11:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
         let (answer, adopted) = channel();
         let new_request = self.session.new_request();
         let PermitHandle { semaphore, holder, request, terms, grant, .. } = handle;

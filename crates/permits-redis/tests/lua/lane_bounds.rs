@@ -1,6 +1,8 @@
-//! The limits of lanes: what counts for them, and what a request is told. The limit of all is 3.
+//! The limits and floors of lanes: what counts for them, and what a request is told. The limit of all is 3.
 
-use permits_core::protocol::{AcquireOutcome, AcquireRequest, Answers, Refusal, RenewOutcome, RequestKey};
+use permits_core::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, Operation, Refusal, RenewOutcome, RequestKey,
+};
 
 use crate::fixture::{Both, holder, id, in_lane, release, renew, request};
 
@@ -8,6 +10,18 @@ use crate::fixture::{Both, holder, id, in_lane, release, renew, request};
 fn within(name: &str, lane: &str, lane_limit: u32) -> AcquireRequest {
     let mut asked = in_lane(name, lane, 1);
     asked.terms.lane_limit = lane_limit;
+    asked
+}
+
+/// A request of one unit in a lane with this floor.
+fn above(name: &str, lane: &str, lane_floor: u32) -> AcquireRequest {
+    let mut asked = in_lane(name, lane, 1);
+    asked.terms.lane_floor = lane_floor;
+    asked
+}
+
+fn of_weight(mut asked: AcquireRequest, weight: u32) -> AcquireRequest {
+    asked.terms.weight = weight;
     asked
 }
 
@@ -21,7 +35,7 @@ impl Both {
     }
 
     fn has_limits(&self) -> bool {
-        !self.state.as_ref().expect("there is one").lanes.limited().is_empty()
+        !self.state.as_ref().expect("there is one").lanes.bounded().is_empty()
     }
 }
 
@@ -67,7 +81,7 @@ fn units_that_are_counted_or_given_back_count_for_the_lane() {
     let mut corrected =
         permits_core::protocol::ReleaseRequest::from(RequestKey { holder: holder("a"), request: id("a") });
     corrected.counted = Some(2);
-    both.same(&permits_core::protocol::Operation::Release(vec![corrected]));
+    both.same(&Operation::Release(vec![corrected]));
     assert!(!is_granted(&both.one(within("b", "lane", 2))), "two units cool");
     assert!(is_granted(&both.one(request("other"))));
 }
@@ -122,4 +136,61 @@ fn a_lane_that_was_served_beside_full_ones_owes_nothing() {
     both.same(&release("a"));
     both.same(&release("h"));
     both.same(&release("w"));
+}
+
+/// A lane that crosses its floor while it is full, and while others do, keeps both of its progresses.
+#[test]
+fn a_lane_has_one_progress_on_each_side_of_its_floor() {
+    let mut both = Both::start();
+    let mut bounded = above("a0", "a", 2);
+    bounded.terms.lane_limit = 2;
+    both.acquired(vec![bounded, in_lane("b0", "b", 1), in_lane("c0", "c", 1)]);
+    for turn in 1..5 {
+        let [a, b, c] = ["a", "b", "c"].map(|lane| format!("{lane}{turn}"));
+        both.acquired(vec![in_lane(&a, "a", 3), above(&b, "b", 1), in_lane(&c, "c", 2)]);
+    }
+    for turn in 0..5 {
+        for lane in ["c", "a", "b"] {
+            both.same(&release(&format!("{lane}{turn}")));
+        }
+    }
+    assert!(!both.has_limits(), "nothing is held");
+}
+
+/// A request that only the promotion lets in brings a floor. A waiter of its lane is then before the head,
+/// and is granted by the same command.
+#[test]
+fn a_late_floor_counts_at_once() {
+    let mut both = Both::start();
+    let mut ends = of_weight(request("ends"), 2);
+    ends.terms.lease_ms = 1_000;
+    both.acquired(vec![ends, request("stays")]);
+    both.acquired(vec![
+        in_lane("first", "p", 1),
+        of_weight(in_lane("heavy", "q", 1), 3),
+        in_lane("light", "l", 1),
+    ]);
+    both.set_time(both.now_us + 1_100_000);
+    let late = Operation::Acquire { queue_max: 3, requests: vec![above("late", "l", 1)] };
+    let Answers::Acquire(answers) = both.same(&late) else { unreachable!() };
+    assert!(matches!(answers[0], AcquireOutcome::Waiting { .. }), "{answers:?}");
+    let Answers::Renew(answers) = both.same(&renew("light", None)) else { unreachable!() };
+    assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
+}
+
+/// A lane without a limit is not full: a try there is told what it is told without lanes.
+#[test]
+fn a_floor_is_no_reason_of_a_refusal() {
+    let mut both = Both::start();
+    let mut counted = of_weight(above("a", "lane", 1), 3);
+    counted.terms.at_least_ms = 2_000;
+    assert!(is_granted(&both.one(counted)));
+    let refused = |refusal| AcquireOutcome::Refused(refusal);
+    assert_eq!(both.one(tries(above("b", "lane", 1))), refused(Refusal::NoPermits));
+    both.same(&release("a"));
+    assert_eq!(both.one(tries(above("c", "lane", 1))), refused(Refusal::Cooling { remaining_ms: 2_000 }));
+    both.one(above("d", "lane", 1));
+    assert_eq!(both.one(tries(above("e", "lane", 1))), refused(Refusal::NoPermits));
+    // A head of a lane that is not short is not in the way of one that is.
+    assert_eq!(both.one(tries(above("f", "other", 1))), refused(Refusal::Cooling { remaining_ms: 2_000 }));
 }
