@@ -263,9 +263,10 @@ fn taken(scope: &Scope, way: impl Fn(&mut Does<'_>)) -> World {
 
 /// Mutants that one check alone rejects, in the scope of each: without it they would live.
 ///
-/// P4, P5 of one effect, P9 in order, P22 of tries and that of slots have none. A token that falls, a request
-/// with two effects, a withdrawal that waits, a try that is queued and a slot that two have are each seen in a
-/// later step, too: by what is kept, counted or given back. They stay because they name the step that is wrong.
+/// P4, P5 of one effect, P9 in order, P22 of tries and that of slots have none. A token that falls, a
+/// request with two effects, a withdrawal that waits, a try that is queued and a slot that two have are each
+/// seen in a later step, too: by what is kept, counted or given back. They stay because they name the step
+/// that is wrong.
 #[test]
 fn some_mutants_are_rejected_by_one_check_alone() {
     let small = Scope { budget: TWO, ..Scope::small("mutant") };

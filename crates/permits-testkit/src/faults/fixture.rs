@@ -122,8 +122,8 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// Starts all workers. Every other one keeps permits, if there are keepers; holds are `brief`; every other
-    /// worker has `other_prefix`, if that is given.
+    /// Starts all workers. Every other one keeps permits, if there are keepers; holds are `brief`; every
+    /// other worker has `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
         command: fn() -> std::process::Command,

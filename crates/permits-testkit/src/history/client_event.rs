@@ -47,8 +47,8 @@ pub enum ClientEvent {
         /// The most units that the requests of the lane may hold.
         limit: u32,
     },
-    /// The request that was asked is one of a set, or alone, in the line of this semaphore. Without this event
-    /// it is in that of the workers.
+    /// The request that was asked is in the line of this semaphore, as one of a set or alone. Without this
+    /// event it is in the line of the workers' semaphore.
     InLine(String),
     /// An observer of the store saw the request in the queue.
     Enqueued,

@@ -216,8 +216,8 @@ fn a_history_that_makes_no_sense_is_found() {
     }
 }
 
-/// Three requests, of which the first holds: the second waits when the third is sent, and the third is granted
-/// first.
+/// Three requests, of which the first holds: the second waits when the third is sent, and the third is
+/// granted first.
 fn overtaken(lanes: [&str; 3]) -> Vec<Granted> {
     let mut grants = vec![granted(7, 0, 10, 100), granted(9, 1, 60, 100), granted(8, 2, 50, 100)];
     (grants[1].asked, grants[1].enqueued, grants[2].asked) = (20, Some(30), 40);
