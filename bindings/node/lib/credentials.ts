@@ -1,7 +1,7 @@
 // Credentials from a function of the program, for `connect(url, { credentials })`.
 //
-// The native half cannot call JavaScript. So the event loop waits for its questions in the background, calls the function,
-// and hands the answer down, until the client is gone.
+// The native half cannot call JavaScript. So the event loop waits for its questions in the background, calls
+// the function, and hands the answer down, until the client is gone.
 
 import { invalid } from './arguments.js';
 import { native } from './library.js';
