@@ -93,23 +93,12 @@ impl fmt::Display for PermitHandle {
         // Each field is named, so that a new one does not compile until it is in the text, or need not be.
         let Self { semaphore, holder, request, terms, grant: Grant { token, slot }, last_token, counted: _ } =
             self;
-        let PermitTerms {
-            weight,
-            lease_ms,
-            at_least_ms,
-            label: _,
-            keep: _,
-            lane: _,
-            share: _,
-            lane_limit: _,
-            lane_floor: _,
-            supersede: _,
-        } = terms;
+        let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms.of_handle();
         let (semaphore, holder) = (Escaped(semaphore.as_str()), Escaped(holder.as_str()));
         write!(f, "{MARK}{}:{semaphore}:{holder}:{request}:{weight}:{lease_ms}:{token}:{slot}", layout())?;
         match last_token {
             Some(last_token) => write!(f, ":{at_least_ms}:{last_token}"),
-            None if *at_least_ms > 0 => write!(f, ":{at_least_ms}"),
+            None if at_least_ms > 0 => write!(f, ":{at_least_ms}"),
             None => Ok(()),
         }
     }

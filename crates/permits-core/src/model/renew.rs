@@ -2,7 +2,7 @@
 
 use super::execution::Execution;
 use super::state::{Entry, EntryState};
-use crate::protocol::{AdoptRequest, Answers, Grant, PermitTerms, RenewOutcome, RenewRequest};
+use crate::protocol::{AdoptRequest, Answers, Grant, RenewOutcome, RenewRequest};
 
 impl Execution<'_> {
     /// Extends leases, and returns the state of each entry.
@@ -137,20 +137,7 @@ impl Execution<'_> {
     pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
         if !self.state.entries.contains_key(&adopt.holder) {
             let AdoptRequest { holder, request, terms, grant, new_request: _, last_token: _ } = adopt.clone();
-            // A handle's text carries no other terms.
-            let PermitTerms {
-                weight,
-                lease_ms,
-                at_least_ms,
-                label: _,
-                keep: _,
-                lane: _,
-                share: _,
-                lane_limit: _,
-                lane_floor: _,
-                supersede: _,
-            } = terms;
-            let terms = PermitTerms { at_least_ms, ..PermitTerms::new(weight, lease_ms) };
+            let terms = terms.of_handle();
             let renew = RenewRequest {
                 holder,
                 request,

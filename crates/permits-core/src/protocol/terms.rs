@@ -49,6 +49,24 @@ impl PermitTerms {
         }
     }
 
+    /// The terms that the text of a handle carries, and so those of a permit that is adopted. Each field is
+    /// named, so that a new one does not compile until it is in that text and in the command, or need not be.
+    pub fn of_handle(&self) -> Self {
+        let Self {
+            weight,
+            lease_ms,
+            at_least_ms,
+            label: _,
+            keep: _,
+            lane: _,
+            share: _,
+            lane_limit: _,
+            lane_floor: _,
+            supersede: _,
+        } = *self;
+        Self { at_least_ms, ..Self::new(weight, lease_ms) }
+    }
+
     /// Returns true if an entry on these terms has to name its lane and share.
     pub fn is_laned(&self) -> bool {
         self.share != 1 || *self.lane.as_str() != *""

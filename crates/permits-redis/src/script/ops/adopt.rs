@@ -9,27 +9,15 @@ pub(super) const LUA: &[&str] = &[include_str!("../lua/reclaim.lua"), include_st
 pub(super) fn encode(cmd: &mut Cmd, adopt: &AdoptRequest) {
     let AdoptRequest { holder, request, terms, grant: Grant { token, slot }, new_request, last_token } =
         adopt;
-    // A handle's text carries no other terms.
-    let PermitTerms {
-        weight,
-        lease_ms,
-        at_least_ms,
-        label: _,
-        keep: _,
-        lane: _,
-        share: _,
-        lane_limit: _,
-        lane_floor: _,
-        supersede: _,
-    } = terms;
+    let PermitTerms { weight, lease_ms, at_least_ms, .. } = terms.of_handle();
     cmd.arg(holder.as_str())
         .arg(request.as_str())
-        .arg(*weight)
-        .arg(*lease_ms)
+        .arg(weight)
+        .arg(lease_ms)
         .arg(*token)
         .arg(*slot)
         .arg(new_request.as_str())
-        .arg(*at_least_ms)
+        .arg(at_least_ms)
         .arg(last_token.unwrap_or(0));
 }
 
