@@ -440,7 +440,7 @@ fn where_all_lanes_are_full_none_owes() {
 /// that lane.
 #[test]
 fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
-    for (lane_limit, granted) in [(0, 1), (2, 0)] {
+    for (lane_limit, lane_floor, granted) in [(0, 0, 1), (2, 0, 0), (0, 1, 1), (2, 1, 0)] {
         let mut line = Line::new(1);
         line.recovery = Recovery::Strict;
         line.acquire("", 1, 1);
@@ -451,8 +451,9 @@ fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
         let renewal =
             RenewRequest { holder, request, terms, lease_version: 0, grant: None, by_handle: false };
         line.send(Operation::Renew(vec![renewal]));
-        line.acquire_within("a", lane_limit);
-        assert_eq!(line.granted().len(), granted, "in a lane with a limit of {lane_limit}");
+        line.ask("a", PermitTerms { lane_limit, lane_floor, ..PermitTerms::new(1, LEASE_MS) });
+        let bounds = format!("in a lane with a limit of {lane_limit} and a floor of {lane_floor}");
+        assert_eq!(line.granted().len(), granted, "{bounds}");
     }
 }
 
