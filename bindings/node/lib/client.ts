@@ -57,6 +57,11 @@ export interface ConnectOptions {
    * are held are not affected: they last until their deadlines.
    */
   storeTimeout?: number | undefined;
+  /**
+   * A function that returns the password of the server, such as a token, or {@link Credentials}, or a promise of it. It is
+   * called for each new connection, and before its credentials end, for the connections that are open. It has 10 seconds.
+   */
+  credentials?: (() => string | Credentials | Promise<string | Credentials>) | undefined;
 }
 
 /** Options of a semaphore. */

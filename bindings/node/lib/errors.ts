@@ -96,7 +96,7 @@ export interface ErrorDetails {
 }
 
 /** How a permit was lost. */
-export type Loss = 'other';
+export type Loss = 'expired' | 'gone' | 'revoked' | 'held_too_long' | 'closed' | 'forked' | 'session_failed' | 'other';
 
 /** An error of this package. */
 export class PermitsError extends Error {

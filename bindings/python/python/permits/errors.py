@@ -221,8 +221,12 @@ class CancelledError(PermitsError):
 class LostError(PermitsError):
     """The permit is no longer held: another holder may have used the resource meanwhile."""
 
-    cause: Literal["other"]
-    """"""
+    cause: Literal["expired", "gone", "revoked", "held_too_long", "closed", "forked", "session_failed", "other"]
+    """`expired`: The permit could not be renewed before its deadline. `gone`: The store no longer has the permit: its
+    lease ended there, or it was revoked and the message was lost. `revoked`: An operator revoked the permit.
+    `held_too_long`: The permit was held for the longest time that its request allows: `max_hold`. `closed`: The client
+    was closed. `forked`: The process is a forked child of the one that holds the permit. The parent still holds it.
+    `session_failed`: The client has panicked inside, so that the permit is no longer renewed."""
 
     reason: str
     """The reason that the operator gave, if it was revoked."""

@@ -201,8 +201,10 @@ fn python(error: &Error) -> Option<String> {
 fn losses() -> Vec<(String, String)> {
     let documented = documented();
     let is_word = |word: &str| word.starts_with('"') && word.len() > 2 && !word.contains(char::is_uppercase);
-    let failures = read("bindings/common/src/failure.rs");
-    let words = arms(&failures, is_word).into_iter().filter_map(|(variants, _, word)| {
+    let keywords = read("crates/permits/src/session/keywords.rs");
+    let (_, keywords) = keywords.split_once("impl Lost {").expect("its keywords are there");
+    let keywords = keywords.replace("Self::", "Lost::");
+    let words = arms(&keywords, is_word).into_iter().filter_map(|(variants, _, word)| {
         let variant = variants.first().filter(|variant| variant.starts_with("Lost::"))?;
         let (_, text) = documented.iter().find(|(name, _)| name == variant).expect("it is a variant");
         Some((word.trim_matches('"').to_owned(), text.clone()))
@@ -213,6 +215,7 @@ fn losses() -> Vec<(String, String)> {
 /// Compares what the packages and the reference say of losses.
 fn of_losses() -> [Option<String>; 4] {
     let losses = losses();
+    assert!(losses.len() > 3, "losses are not found: {losses:?}");
     let words = |quote: &str, between: &str| {
         let words = losses.iter().map(|(word, _)| word.as_str()).chain(["other"]);
         words.map(|word| format!("{quote}{word}{quote}")).collect::<Vec<_>>().join(between)

@@ -437,7 +437,7 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
         replace(
             "bindings/node/lib/client.ts",
             "export interface ConnectOptions {\n",
-            "}\n",
+            "  /**\n   * A function that returns the password",
             &typescript(&client),
         ),
         replace(
