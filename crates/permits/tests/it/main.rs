@@ -12,3 +12,4 @@ mod layouts;
 #[cfg(target_os = "linux")]
 mod local;
 mod memory;
+mod tenants;
