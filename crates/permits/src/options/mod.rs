@@ -443,7 +443,7 @@ impl AcquireOptions {
     /// let batch = api.acquire_with(AcquireOptions::new().lane("batch"));
     /// let of_tenant = api.acquire_with(AcquireOptions::new().lane("tenant-7").lane_floor(1));
     /// let (batch, of_tenant) = (tokio::spawn(batch), tokio::spawn(of_tenant));
-    /// # while api.inspect(0).await?.waiting < 2 {}
+    /// # while api.inspect().await?.waiting < 2 {}
     /// permit.release().await?;
     /// let first = of_tenant.await??;
     /// assert!(!batch.is_finished(), "tenant 7 held nothing, so it was first");

@@ -10,8 +10,8 @@
 //!
 //! | what a client may do | bound |
 //! |---|---|
-//! | wait in line | [`MAX_WAITING`] requests at once, each for [`MAX_WAIT`](request::MAX_WAIT) |
-//! | send bodies, or send them slowly | see [`body`](super::body) |
+//! | wait in line | [`MAX_WAITING`] requests at once, each for [`MAX_WAIT`] |
+//! | send bodies, or send them slowly | see [`body`] |
 //! | send keys | 10,000, see [`keys`] |
 //! | open connections | [`MAX_WAITING`] more than without `--acquire`, see [`listener`](super::listener) |
 
