@@ -300,7 +300,7 @@ fn passes_what_was_kept(found: Option<&State>, after: Option<&State>) -> Result<
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
 /// place another one of the same batch has taken, or whose lane another one gives another limit, and a try
-/// that only units which cool have kept out, once another one of the batch has a permit that may be recalled.
+/// that was refused, once another one of the batch has a permit that may be recalled.
 fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
@@ -341,9 +341,12 @@ fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), S
             unknown.then_some(()).ok_or_else(|| format!("released twice: {second:?}"))?;
         }
         (Answers::Acquire(first), Answers::Acquire(second)) => {
-            let cools = |outcome: &_| matches!(outcome, AcquireOutcome::Refused(Refusal::Cooling { .. }));
+            let is_refused = |outcome: &_| {
+                use Refusal::{Cooling, LaneFull};
+                matches!(outcome, AcquireOutcome::Refused(Cooling { .. } | LaneFull { .. }))
+            };
             let waits = |outcome: &_| matches!(outcome, AcquireOutcome::Waiting { .. });
-            if first.iter().zip(second).any(|(first, second)| cools(first) && waits(second)) {
+            if first.iter().zip(second).any(|(first, second)| is_refused(first) && waits(second)) {
                 return Ok(());
             }
             // A refused holder may be let in by a later request of the same batch; and a lane that comes
