@@ -92,7 +92,7 @@ const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
 const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..BOUND };
 
-/// As [`ALL`], within each lane. A lane may hold what one request weighs.
+/// As [`ALL`], but the order is judged within each lane, and a lane holds at most 2 units.
 const ALL_IN_LANES: Promise = Promise { lanes: 4, lane_limit: 2, ..ALL };
 
 /// As [`ALL`], of two semaphores.

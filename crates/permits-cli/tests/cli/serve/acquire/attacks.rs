@@ -73,7 +73,7 @@ fn connections_without_a_token_end_no_wait_and_keep_nobody_out() {
     let waiting = waiting(&serve, &store);
     let begun = |head: &str| {
         let mut stream = connect(serve.address);
-        // The server may have closed it already, for one that came later.
+        // The server may have closed this connection already, to make room for a later one.
         let _ = write!(stream, "POST /v1/acquire HTTP/1.1\r\nHost: {}\r\n{head}", serve.address);
         stream
     };
