@@ -13,8 +13,8 @@ export type NotNowCode =
   | 'RECOVERING'
   | 'COOLING'
   | 'PAUSED'
-  | 'TIMED_OUT'
   | 'LANE_FULL'
+  | 'TIMED_OUT'
   | 'LINE_CLOSED'
   | 'QUEUE_FULL'
   | 'ALREADY_HELD'
@@ -24,14 +24,14 @@ export type NotNowCode =
 
 /** Never: this request, or these arguments, cannot succeed. */
 export type NeverCode =
-  | 'INVALID_INPUT'
-  | 'INVALID_URL'
   | 'EXCEEDS_LIMIT'
   | 'EXCEEDS_LANE_LIMIT'
   | 'NO_LIMIT'
   | 'LIMIT_MISMATCH'
+  | 'INVALID_INPUT'
   | 'VERSION_MISMATCH'
-  | 'LIMIT_OUT_OF_RANGE';
+  | 'LIMIT_OUT_OF_RANGE'
+  | 'INVALID_URL';
 
 /** The store refused, or was unreachable for too long. */
 export type StoreCode =
@@ -51,16 +51,15 @@ export type StoreCode =
 /** The request, the permit or the client has ended. */
 export type EndedCode =
   | 'RELEASED'
+  | 'REVOKED'
+  | 'CANCELLED'
+  | 'RETRY_LATER'
+  | 'GONE'
+  | 'NOT_RELEASED'
   | 'CLOSED'
   | 'FORKED'
   | 'SESSION_FAILED'
-  | 'OTHER'
-  | 'RESOURCE'
-  | 'REVOKED'
-  | 'CANCELLED'
-  | 'GONE'
-  | 'NOT_RELEASED'
-  | 'RETRY_LATER';
+  | 'RESOURCE';
 
 /** The values in a message. Which there are depends on the code. */
 export interface ErrorDetails {

@@ -7,7 +7,7 @@
 // The names are those of the Rust library. OpenTelemetry's exporters for Prometheus turn `permits.wait`, in
 // seconds, into `permits_wait_seconds`, and `permits.grants` into `permits_grants_total`.
 
-import { PermitsError, StoreError } from './errors.js';
+import { PermitsError } from './errors.js';
 
 type Attributes = Record<string, string | number>;
 
@@ -102,10 +102,6 @@ function shown(timeout: number | null | undefined): string {
 }
 
 function outcome(error: PermitsError | undefined): string {
-  if (error instanceof StoreError) {
-    return 'store';
-  }
   // Without an error of this package, an `AbortSignal` has ended the wait.
-  const code = error?.code ?? 'CANCELLED';
-  return code === 'INVALID_INPUT' ? 'invalid' : code.toLowerCase();
+  return error?.code.toLowerCase() ?? 'cancelled';
 }

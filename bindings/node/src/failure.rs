@@ -37,7 +37,7 @@ pub(crate) fn json_of(failure: impl Into<Failure>) -> String {
     let failure = failure.into();
     let properties: Map<String, Value> = failure.attributes.iter().map(property).collect();
     let class = class(&failure);
-    json!({ "class": class, "code": failure.code, "message": failure.message, "properties": properties })
+    json!({ "class": class, "code": failure.code(), "message": failure.message, "properties": properties })
         .to_string()
 }
 

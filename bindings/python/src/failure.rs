@@ -1,21 +1,19 @@
 //! [`Failure`] as an exception of Python.
 //!
-//! The exceptions are classes of `permits.errors`, one for each code, because a Python program tells reasons
+//! The exceptions are classes of `permits.errors`, one for each keyword, because a Python program tells reasons
 //! apart by class.
 
-use permits_bindings::{Attribute, Failure, Kind};
+use permits_bindings::{Attribute, Failure};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The class of a failure: the class of its code, unless Python has a word of its own.
+/// The class of a failure: the class of its keyword, unless Python has a word of its own.
 fn class(failure: &Failure) -> String {
-    match failure.code {
-        "OTHER" if failure.kind == Kind::Store => "StoreError".into(),
-        "OTHER" => "PermitsError".into(),
-        "INVALID_URL" => "UrlError".into(),
-        "TIMED_OUT" => "TimeoutError".into(),
-        code => {
-            let words = code.split('_').map(|word| format!("{}{}", &word[..1], word[1..].to_lowercase()));
+    match failure.keyword {
+        "invalid_url" => "UrlError".into(),
+        "timed_out" => "TimeoutError".into(),
+        keyword => {
+            let words = keyword.split('_').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..]));
             words.chain(["Error".to_owned()]).collect()
         }
     }

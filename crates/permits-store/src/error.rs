@@ -102,6 +102,24 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The keyword of the error, such as `no_answer`: for the labels of your own metrics.
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::NoAnswer { .. } => "no_answer",
+            Self::Denied { .. } => "denied",
+            Self::Mismatch { .. } => "mismatch",
+            Self::Tls { .. } => "tls",
+            Self::WrongType { .. } => "wrong_type",
+            Self::OtherLayout { .. } => "other_layout",
+            Self::Unreadable { .. } => "unreadable",
+            Self::OutOfMemory { .. } => "out_of_memory",
+            Self::Unsupported { .. } => "unsupported",
+            Self::Rejected { .. } => "rejected",
+            Self::Malformed { .. } => "malformed",
+        }
+    }
+
     /// Returns true if a retry can succeed. A client that connects retries after these errors only.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })

@@ -21,8 +21,6 @@ from . import errors
 
 # The same bounds as in the store's histogram, in seconds.
 _BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Outcomes whose words are not made from the name of the class.
-_WORDS = {errors.TimeoutError: "timed_out", errors.InvalidInputError: "invalid"}
 
 _tracer: Any = None
 _instruments: Any = None
@@ -118,10 +116,9 @@ def _shown(timeout: float | None) -> str:
 
 
 def _outcome(error: BaseException) -> str:
-    if isinstance(error, errors.StoreError):
-        return "store"
     if not isinstance(error, errors.PermitsError):
         # A task was cancelled, or Ctrl-C was pressed.
         return "cancelled"
-    word = _WORDS.get(type(error))
-    return word or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+    if isinstance(error, errors.TimeoutError):
+        return "timed_out"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()

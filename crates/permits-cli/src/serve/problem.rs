@@ -28,7 +28,7 @@ const AWAY: Duration = Duration::from_secs(5);
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
-    code: Option<&'static str>,
+    keyword: Option<&'static str>,
     retry_after: Option<Duration>,
 }
 
@@ -39,19 +39,19 @@ struct Details<'a> {
     status: u16,
     detail: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'static str>,
+    code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), code: None, retry_after: None }
+        Self { status, detail: detail.into(), keyword: None, retry_after: None }
     }
 
-    /// Adds the code of the packages.
-    pub(super) fn with_code(self, code: &'static str) -> Self {
-        Self { code: Some(code), ..self }
+    /// Adds the keyword of the library, as the code of the packages.
+    pub(super) fn with_keyword(self, keyword: &'static str) -> Self {
+        Self { keyword: Some(keyword), ..self }
     }
 
     /// Adds the time after which the same request may succeed, if it is known.
@@ -62,12 +62,12 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { status, detail, code, retry_after } = self;
+        let Self { status, detail, keyword, retry_after } = self;
         let details = Details {
             title: status.canonical_reason(),
             status: status.as_u16(),
             detail: &detail,
-            code,
+            code: keyword.map(str::to_uppercase),
             retry_after_ms: retry_after.map(milliseconds),
         };
         let mut response =

@@ -11,8 +11,7 @@
 //! - [`engine`]: routes to the semaphores, and closes; [`semaphore`]: one semaphore's acquisitions, batches
 //!   and renewals, each decided by [`crate::acquisition`]; [`single_call`]: calls that are not batched;
 //! - [`sync`]: the primitives of the state that threads share without that lock;
-//! - [`locked`]: the assertion that no code of the program runs under the lock; [`keywords`]: the outcomes,
-//!   as events and metrics name them;
+//! - [`locked`]: the assertion that no code of the program runs under the lock;
 //! - [`permit_state`]: a permit, as the engine and its holder share it, and the watchdog, which ends a permit
 //!   when the session is stuck.
 //!
@@ -24,7 +23,6 @@ pub(crate) mod callers;
 pub(crate) mod driver;
 mod engine;
 mod gathering;
-mod keywords;
 mod locked;
 mod outbox;
 pub(crate) mod pending_acquire;

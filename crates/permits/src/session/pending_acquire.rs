@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::callers::{Message, PermitGuard, Session, Shared};
-use super::keywords;
 use super::outbox::channel;
 use super::spec::{AcquireSpec, Position, Wait};
 use crate::clock::millis;
@@ -207,7 +206,7 @@ impl PendingAcquire {
             return std::mem::forget(span);
         }
         self.meters.stops_waiting(&self.position.waiting);
-        let outcome = result.as_ref().map_or_else(AcquireError::keyword, |_| keywords::GRANTED);
+        let outcome = result.as_ref().map_or_else(AcquireError::keyword, |_| "granted");
         span.record(outcome, self.position.first());
         let (semaphore, holder) = (&self.semaphore, &self.holder);
         match result {

@@ -26,10 +26,14 @@ fn the_page_lists_the_keywords_of_the_code_and_no_others() {
     let section = page.split("\n### Outcomes and reasons\n\n").nth(1).expect("the section is there");
     let mut paragraphs = section.split("\n\n").map(quoted);
 
-    let source = include_str!("../../src/session/keywords.rs");
-    let (outcomes, losses) = source.split_once("impl Lost {").expect("outcomes come first");
-    for part in [outcomes, losses] {
-        let mut keywords: Vec<&str> = part.split('"').skip(1).step_by(2).collect();
+    let source = include_str!("../../src/error/keywords.rs");
+    let of = |name: &str| {
+        let (_, code) = source.split_once(&format!("impl {name} {{")).expect("it is there");
+        let code = code.split("\n}").next().expect("it ends");
+        code.split('"').skip(1).step_by(2).collect::<Vec<_>>()
+    };
+    let outcomes = [of("AcquireError"), of("Ended"), vec!["granted", "invalid_input"]].concat();
+    for mut keywords in [outcomes, of("Lost")] {
         keywords.sort_unstable();
         assert!(keywords.contains(&"forked"), "no keywords: {keywords:?}");
         assert_eq!(paragraphs.next().expect("a paragraph for each part"), keywords);

@@ -1,24 +1,31 @@
 //! What an error means is written once: as the first paragraph of its documentation in Rust. The classes of
-//! Python, the codes of Node and the reference pages are made of it, and of the code that sorts errors: into
-//! codes (`bindings/common/src/failure.rs`) and exit codes (`crates/permits-cli/src/exit.rs`).
+//! Python, the codes of Node and the reference pages are made of it, of the keyword that the error has, and
+//! of its exit code (`crates/permits-cli/src/exit.rs`).
+
+use std::collections::BTreeMap;
 
 use quote::ToTokens as _;
-use syn::Item;
+use syn::visit::Visit;
+use syn::{Expr, ImplItem, Item, Lit, Stmt};
 
 use super::{capital, none, paragraph, put, read, replace, wrapped};
 
-/// The enums of errors that have a code. If several have the same code, the sentence of the first one counts.
-const ENUMS: [(&str, &str); 9] = [
-    ("crates/permits/src/error.rs", "AcquireError"),
-    ("crates/permits/src/error.rs", "AdminError"),
-    ("crates/permits/src/error.rs", "RenewError"),
-    ("crates/permits/src/error.rs", "AdoptError"),
-    ("crates/permits/src/error.rs", "CloseError"),
-    ("crates/permits/src/error.rs", "Ended"),
-    ("crates/permits/src/error.rs", "ConnectError"),
-    ("crates/permits/src/error.rs", "Lost"),
-    ("crates/permits-store/src/error.rs", "StoreError"),
+/// The enums of errors, in the order of the reference, and where each has its keywords. If several errors have
+/// the same keyword, the sentence of the first one counts.
+const ENUMS: [(&str, &str, &str); 8] = [
+    (LIBRARY, KEYWORDS, "AcquireError"),
+    (LIBRARY, KEYWORDS, "AdminError"),
+    (LIBRARY, KEYWORDS, "RenewError"),
+    (LIBRARY, KEYWORDS, "AdoptError"),
+    (LIBRARY, KEYWORDS, "CloseError"),
+    (LIBRARY, KEYWORDS, "Ended"),
+    (LIBRARY, KEYWORDS, "ConnectError"),
+    (STORE, STORE, "StoreError"),
 ];
+
+const LIBRARY: &str = "crates/permits/src/error/mod.rs";
+const KEYWORDS: &str = "crates/permits/src/error/keywords.rs";
+const STORE: &str = "crates/permits-store/src/error.rs";
 
 /// The pages that teach what an error is about.
 const PAGES: [(&str, &str); 10] = [
@@ -38,7 +45,7 @@ const PAGES: [(&str, &str); 10] = [
 #[derive(Debug)]
 struct Error {
     code: String,
-    kind: String,
+    kind: &'static str,
     variants: Vec<String>,
     text: String,
     exit: String,
@@ -54,12 +61,10 @@ impl Error {
     }
 
     fn group(&self) -> &'static str {
-        match (&*self.kind, &*self.code) {
-            ("Lost", _) => "",
-            (_, "OTHER") => "EndedCode",
+        match (self.kind, &*self.code) {
             ("NotNow", _) => "NotNowCode",
             ("Store", _) => "StoreCode",
-            ("Invalid", _) => "NeverCode",
+            (_, "INVALID_INPUT" | "INVALID_URL") => "NeverCode",
             _ if self.text.starts_with("Never: ") => "NeverCode",
             _ => "EndedCode",
         }
@@ -72,36 +77,87 @@ impl Error {
     }
 }
 
-/// The arms of the matches in a file: the variants of [`ENUMS`] that one has, the kind that it names, and the
-/// first of its words that is a value.
-fn arms(text: &str, is_value: impl Fn(&str) -> bool) -> Vec<(Vec<&str>, Option<&str>, &str)> {
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let words = code.flat_map(|line| line.split(|c: char| c.is_whitespace() || "(){},&|".contains(c)));
-    let (mut found, mut variants, mut kind, mut is_pattern) = (Vec::new(), Vec::new(), None, true);
-    for word in words.filter(|word| !word.is_empty()) {
-        if word.split_once("::").is_some_and(|(of, _)| ENUMS.iter().any(|(_, known)| *known == of)) {
-            if !is_pattern {
-                variants.clear();
+/// The body of a method of a type.
+fn method(file: &str, of: &str, name: &str) -> Vec<Stmt> {
+    for item in syn::parse_file(&read(file)).expect("it compiles").items {
+        let Item::Impl(item) = item else { continue };
+        if item.trait_.is_some() || item.self_ty.to_token_stream().to_string() != of {
+            continue;
+        }
+        for item in item.items {
+            match item {
+                ImplItem::Fn(item) if item.sig.ident == name => return item.block.stmts,
+                _ => {}
             }
-            is_pattern = true;
-            variants.push(word);
-        } else if let Some(named) = word.strip_prefix("Kind::") {
-            kind = Some(named);
-        } else if word == "=>" {
-            is_pattern = false;
-        } else if word == "_" && !is_pattern || word.ends_with(';') && !is_value(word) {
-            variants.clear();
-        } else if is_value(word) {
-            found.push((std::mem::take(&mut variants), kind, word));
         }
     }
-    found
+    panic!("{file} has no {of}::{name}")
+}
+
+/// The variants that code names, as `AcquireError::NoPermits`.
+fn variants_of(of: &str, code: &impl quote::ToTokens) -> Vec<String> {
+    let code = code.to_token_stream().to_string();
+    let names = code.split("Self :: ").skip(1).map(|rest| rest.split(|c: char| !c.is_alphanumeric()).next());
+    names.map(|name| format!("{of}::{}", name.unwrap_or_default())).collect()
+}
+
+/// The keywords of an enum, with the variants that have each. A variant that passes on the keyword of its
+/// cause has none.
+fn keywords(file: &str, of: &str) -> Vec<(String, Vec<String>)> {
+    let consts: BTreeMap<String, String> = syn::parse_file(&read(file))
+        .expect("it compiles")
+        .items
+        .into_iter()
+        .filter_map(|item| match item {
+            Item::Const(item) => Some((item.ident.to_string(), literal(&item.expr)?)),
+            _ => None,
+        })
+        .collect();
+    let body = method(file, of, "keyword");
+    let [Stmt::Expr(Expr::Match(body), None)] = &*body else { panic!("{of}::keyword is no match") };
+    let keyword =
+        |expr: &Expr| literal(expr).or_else(|| consts.get(&expr.to_token_stream().to_string()).cloned());
+    let arms = body.arms.iter().filter_map(|arm| Some((keyword(&arm.body)?, variants_of(of, &arm.pat))));
+    arms.collect()
+}
+
+fn literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Lit(expr) => match &expr.lit {
+            Lit::Str(text) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The exit code of each variant that the command names.
+fn exit_codes_of(file: &str) -> Vec<(String, String)> {
+    struct Exits(BTreeMap<String, String>, Vec<(String, String)>);
+    impl<'a> Visit<'a> for Exits {
+        fn visit_arm(&mut self, arm: &'a syn::Arm) {
+            let pattern = arm.pat.to_token_stream().to_string().replace(" :: ", "::");
+            let body = arm.body.to_token_stream().to_string();
+            let variants = pattern.split(' ').filter(|word| word.contains("Error::"));
+            if let Some(number) = self.0.get(body.trim_matches(['{', '}', ' '])) {
+                self.1.extend(variants.map(|variant| (variant.to_owned(), number.clone())));
+            }
+        }
+    }
+    let file = syn::parse_file(&read(file)).expect("it compiles");
+    let numbers = file.items.iter().filter_map(|item| match item {
+        Item::Const(item) => Some((item.ident.to_string(), item.expr.to_token_stream().to_string())),
+        _ => None,
+    });
+    let mut exits = Exits(numbers.collect(), Vec::new());
+    exits.visit_file(&file);
+    exits.1
 }
 
 /// The first paragraph of the documentation of each variant, without links.
 fn documented() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for (file, of) in ENUMS {
+    for (file, _, of) in ENUMS.into_iter().chain([(LIBRARY, KEYWORDS, "Lost")]) {
         for item in syn::parse_file(&read(file)).expect("it compiles").items {
             let Item::Enum(item) = item else { continue };
             for variant in item.variants.iter().filter(|_| item.ident == of) {
@@ -125,50 +181,43 @@ pub(super) fn without_links(text: &str) -> String {
 }
 
 fn errors() -> Vec<Error> {
-    let exits = read("crates/permits-cli/src/exit.rs");
-    let number = |name: &str| {
-        let (_, number) = exits.split_once(&format!("const {name}: u8 = ")).expect("it is there");
-        number.split(';').next().expect("a number").to_owned()
-    };
-    let is_exit = |word: &str| ["USAGE", "UNAVAILABLE", "SYSTEM", "NOT_NOW"].contains(&word);
-    let exits_of = arms(&exits, is_exit);
+    let exits = exit_codes_of("crates/permits-cli/src/exit.rs");
     let documented = documented();
-    let is_code = |word: &str| {
-        let code = word.trim_end_matches(';').strip_prefix('"').and_then(|word| word.strip_suffix('"'));
-        code.is_some_and(|code| code.len() > 2 && code.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
-    };
+    let passing: Vec<String> = ["AcquireError", "AdminError"]
+        .into_iter()
+        .flat_map(|of| {
+            let body = method(LIBRARY, of, "is_not_now");
+            body.iter().flat_map(|code| variants_of(of, code)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(passing.len() > 10 && exits.len() > 10, "the code is read wrongly: {passing:?}, {exits:?}");
     let mut errors: Vec<Error> = Vec::new();
-    let failures = read("bindings/common/src/failure.rs");
-    for (variants, kind, code) in arms(&failures, is_code) {
-        let code = code.trim_matches(['"', ';']);
-        let kind = match variants.first().and_then(|variant| variant.split("::").next()) {
-            Some("StoreError") => "Store",
-            Some("Ended") => "Other",
-            _ => kind.unwrap_or("Other"),
-        };
-        // All of its kinds are one code.
-        let variants = if code == "INVALID_INPUT" { vec!["AcquireError::Invalid"] } else { variants };
-        let of = |variant: &&str| {
-            let found = documented.iter().find(|(name, text)| name == variant && !text.is_empty());
-            found.unwrap_or_else(|| panic!("{variant} has no documentation")).1.clone()
-        };
-        let texts: Vec<String> = variants.iter().map(of).collect();
-        let text = texts.join(" Or: ").replace(" Or: The", " Or: the");
-        let exit = exits_of.iter().find(|(known, ..)| known.iter().any(|known| variants.contains(known)));
-        let exit = match (exit, kind) {
-            (Some((_, _, exit)), _) => number(exit),
-            (None, "NotNow") => number("NOT_NOW"),
-            (None, "Store") => number("UNAVAILABLE"),
-            _ => "–".to_owned(),
-        };
-        let variants = variants.into_iter().map(str::to_owned).collect();
-        let (code, kind) = (code.to_owned(), kind.to_owned());
-        match errors.iter_mut().find(|error| error.code == code) {
-            Some(error) => {
-                error.variants.extend(variants);
-                error.variants.dedup();
+    for (_, file, of) in ENUMS {
+        for (keyword, variants) in keywords(file, of).into_iter().filter(|(keyword, _)| keyword != "lost") {
+            let text = |variant: &String| {
+                let found = documented.iter().find(|(name, text)| name == variant && !text.is_empty());
+                found.unwrap_or_else(|| panic!("{variant} has no documentation")).1.clone()
+            };
+            let text =
+                variants.iter().map(text).collect::<Vec<_>>().join(" Or: ").replace(" Or: The", " Or: the");
+            let kind = match &variants[0] {
+                variant if passing.contains(variant) => "NotNow",
+                variant if variant.starts_with("StoreError::") => "Store",
+                _ => "Other",
+            };
+            let exit = match (exits.iter().find(|(known, _)| variants.contains(known)), kind) {
+                (Some((_, exit)), _) => exit,
+                (None, "NotNow") => "75",
+                (None, "Store") => "69",
+                _ => "–",
+            };
+            let (code, exit) = (keyword.to_uppercase(), exit.to_owned());
+            match errors.iter_mut().find(|error| error.code == code) {
+                // All of its kinds are one code.
+                Some(_) if code == "INVALID_INPUT" => {}
+                Some(error) => error.variants.extend(variants),
+                None => errors.push(Error { code, kind, variants, text, exit }),
             }
-            None => errors.push(Error { code, kind, variants, text, exit }),
         }
     }
     errors
@@ -177,7 +226,7 @@ fn errors() -> Vec<Error> {
 fn table(errors: &[Error], group: &str) -> String {
     let mut made =
         "| what happened | Rust | Python | Node `code` | exit code |\n|---|---|---|---|---|\n".to_owned();
-    for error in errors.iter().filter(|error| error.group() == group && !error.text.is_empty()) {
+    for error in errors.iter().filter(|error| error.group() == group) {
         let page = PAGES.iter().find(|(code, _)| *code == error.code);
         let page = page.map_or_else(String::new, |(_, link)| format!(" ({link})"));
         let rust = error.variants.iter().map(|variant| format!("`{variant}`")).collect::<Vec<_>>().join(", ");
@@ -200,14 +249,9 @@ fn python(error: &Error) -> Option<String> {
 /// The words for the ways in which a permit is lost, with their sentences.
 fn losses() -> Vec<(String, String)> {
     let documented = documented();
-    let is_word = |word: &str| word.starts_with('"') && word.len() > 2 && !word.contains(char::is_uppercase);
-    let keywords = read("crates/permits/src/session/keywords.rs");
-    let (_, keywords) = keywords.split_once("impl Lost {").expect("its keywords are there");
-    let keywords = keywords.replace("Self::", "Lost::");
-    let words = arms(&keywords, is_word).into_iter().filter_map(|(variants, _, word)| {
-        let variant = variants.first().filter(|variant| variant.starts_with("Lost::"))?;
-        let (_, text) = documented.iter().find(|(name, _)| name == variant).expect("it is a variant");
-        Some((word.trim_matches('"').to_owned(), text.clone()))
+    let words = keywords(KEYWORDS, "Lost").into_iter().map(|(word, variants)| {
+        let (_, text) = documented.iter().find(|(name, _)| *name == variants[0]).expect("it is a variant");
+        (word, text.clone())
     });
     words.collect()
 }
@@ -260,10 +304,13 @@ fn every_language_and_the_reference_have_the_errors_of_the_library() {
     )]);
     let node = groups.iter().map(|group| {
         let codes = errors.iter().filter(|error| error.group() == *group);
-        let codes: String = codes.map(|error| format!("  | '{}'\n", error.code)).collect();
+        // A permit that was released is no error of the library: its methods take it.
+        let released = (*group == "EndedCode").then_some("RELEASED");
+        let codes = released.into_iter().chain(codes.map(|error| &*error.code));
+        let codes: String = codes.map(|code| format!("  | '{code}'\n")).collect();
         let made = format!("{};", codes.trim_end());
         replace("bindings/node/lib/errors.ts", &format!("export type {group} =\n"), "\n\n", &made)
     });
-    let python = errors.iter().filter(|error| !error.text.is_empty()).map(python);
+    let python = errors.iter().map(python);
     none(page.chain(node).chain(python).chain(of_losses()).flatten());
 }

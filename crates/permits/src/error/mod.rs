@@ -7,6 +7,8 @@
 //! A message does not repeat its cause, which is the error's `source()`: a report of the whole chain says
 //! everything once.
 
+mod keywords;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -476,6 +478,13 @@ pub enum AdminError {
     /// The store refused or could not be reached.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl AdminError {
+    /// Returns true if the same operation may succeed later.
+    pub fn is_not_now(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Recovering { .. })
+    }
 }
 
 /// The errors of closing a client.
