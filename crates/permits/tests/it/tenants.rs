@@ -55,7 +55,7 @@ fn check(seen: &Inspection) {
 async fn three_tenants(client: Client) {
     let api = client.semaphore("api", UNITS).expect("it is valid");
     let (grants, ends) = (Grants::default(), Arc::new(AtomicBool::new(false)));
-    // While it is locked, nobody releases.
+    // While it is locked, nobody releases, and no release is on its way.
     let releases = Arc::new(RwLock::new(()));
     let mut work = JoinSet::new();
     for tenant in ["a", "b"] {
@@ -66,7 +66,7 @@ async fn three_tenants(client: Client) {
                 while !ends.load(Ordering::Relaxed) {
                     let permit = acquire(&api, tenant, &grants).await;
                     tokio::time::sleep(Duration::from_millis(1 + number % 4)).await;
-                    let _ = releases.read().await;
+                    let _releasing = releases.read().await;
                     permit.release().await.expect("it is held");
                 }
             });
