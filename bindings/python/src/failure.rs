@@ -1,7 +1,7 @@
 //! [`Failure`] as an exception of Python.
 //!
-//! The exceptions are classes of `permits.errors`, one for each keyword, because a Python program tells reasons
-//! apart by class.
+//! The exceptions are classes of `permits.errors`, one for each keyword, because a Python program tells
+//! reasons apart by class.
 
 use permits_bindings::{Attribute, Failure};
 use pyo3::prelude::*;

@@ -10,8 +10,8 @@ use syn::{Expr, ImplItem, Item, Lit, Stmt};
 
 use super::{capital, none, paragraph, put, read, replace, wrapped};
 
-/// The enums of errors, in the order of the reference, and where each has its keywords. If several errors have
-/// the same keyword, the sentence of the first one counts.
+/// The enums of errors, in the order of the reference, and where each has its keywords. If several errors
+/// have the same keyword, the sentence of the first one counts.
 const ENUMS: [(&str, &str, &str); 8] = [
     (LIBRARY, KEYWORDS, "AcquireError"),
     (LIBRARY, KEYWORDS, "AdminError"),
