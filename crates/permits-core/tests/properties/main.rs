@@ -299,8 +299,9 @@ fn passes_what_was_kept(found: Option<&State>, after: Option<&State>) -> Result<
 ///
 /// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
 /// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
-/// place another one of the same batch has taken, or whose lane another one gives another limit, and a try
-/// that was refused, once another one of the batch has a permit that may be recalled.
+/// place another one of the same batch has taken, or whose lane another one gives another limit. A try that
+/// was refused may wait for a recall, once another one of the batch has a permit that may be recalled, or is
+/// the head of the queue, for which the recall has just begun.
 fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());
@@ -342,11 +343,14 @@ fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), S
         }
         (Answers::Acquire(first), Answers::Acquire(second)) => {
             let is_refused = |outcome: &_| {
-                use Refusal::{Cooling, LaneFull};
-                matches!(outcome, AcquireOutcome::Refused(Cooling { .. } | LaneFull { .. }))
+                use Refusal::{Cooling, LaneFull, NoPermits};
+                matches!(outcome, AcquireOutcome::Refused(Cooling { .. } | LaneFull { .. } | NoPermits))
             };
             let waits = |outcome: &_| matches!(outcome, AcquireOutcome::Waiting { .. });
-            if first.iter().zip(second).any(|(first, second)| is_refused(first) && waits(second)) {
+            let may_recall = server.now_us < 1000 * after.kept_until_ms;
+            if may_recall
+                && first.iter().zip(second).any(|(first, second)| is_refused(first) && waits(second))
+            {
                 return Ok(());
             }
             // A refused holder may be let in by a later request of the same batch; and a lane that comes
@@ -378,7 +382,10 @@ fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), S
     let counts = |counts: Counts| Counts { refused: after.counts.refused, ..counts };
     let second = state.map(|state| State { sequence: after.sequence, counts: counts(state.counts), ..state });
     if !events.is_empty() || second.as_ref() != Some(&after) {
-        return Err(format!("the second time did something: {events:?}\n{after:?}\n{second:?}"));
+        let (first, again) = (&step.reply.answers, &reply.answers);
+        return Err(format!(
+            "{first:?}, and the second time {again:?} and {events:?}, which did something:\n{after:?}\n{second:?}"
+        ));
     }
     Ok(())
 }
