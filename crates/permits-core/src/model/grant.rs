@@ -26,14 +26,10 @@ impl Execution<'_> {
     }
 
     /// Returns true if its lane allows a newcomer on these terms to be granted now: nobody waits there, and
-    /// the limit is not reached. While the store recovers, nothing is granted in a lane with a limit: holders
-    /// that the store forgot may be of that lane.
+    /// the limit is not reached.
     pub(super) fn fits_lane(&self, terms: &PermitTerms) -> bool {
         let bounded = self.state.lane_bounds(terms);
-        bounded.is_none_or(|bounded| {
-            let is_unsure = bounded.limit > 0 && self.is_recovering();
-            !is_unsure && !bounded.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane)
-        })
+        bounded.is_none_or(|bounded| !bounded.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane))
     }
 
     /// Returns true if a waiter is before a newcomer on these terms: one that is in line, unless the lane of
@@ -55,7 +51,8 @@ impl Execution<'_> {
     }
 
     /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier
-    /// than the limit, or that of its lane, is refused, and every head while the line is closed.
+    /// than the limit, or that of its lane, is refused, and every head while the line is closed. While the
+    /// store recovers, nothing is granted in a lane with a limit: holders that the store forgot may be of it.
     pub(super) fn promote(&mut self) {
         self.state.settle();
         if let Some(reason) = self.state.closed.clone() {

@@ -19,7 +19,7 @@ local function judge(limit, k, in_force)
   if weight > limit then return false, 'exceeds_limit' end
   local bounded, lane = bounds_for(named[k], given[k], in_force)
   if bounded and bounded.limit > 0 and weight > bounded.limit then return false, 'exceeds_lane_limit', bounded.limit end
-  local is_in_lane = bounded and (bounded.limit > 0 and s.recovering or is_full_for(bounded, weight) or waits_in(lane))
+  local is_in_lane = bounded and (is_full_for(bounded, weight) or waits_in(lane))
   if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not is_behind(bounded, weight) then return true end
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
