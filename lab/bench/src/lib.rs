@@ -8,6 +8,7 @@ mod capacity;
 mod core_page;
 mod faults;
 mod hold;
+mod lanes;
 mod local_bench;
 mod observation;
 mod scale;
@@ -19,7 +20,7 @@ use permits_bench::{Failure, driver};
 
 /// The commands that [`run`] takes.
 pub const COMMANDS: &str =
-    "capacity | core | faults | hold | local | observation | scale | soak | startup | windows";
+    "capacity | core | faults | hold | lanes | local | observation | scale | soak | startup | windows";
 
 /// Runs a command of the program; `None` if there is no such command.
 pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
@@ -29,6 +30,8 @@ pub fn run(words: &[&str]) -> Option<Result<(), Failure>> {
         ["scale", options @ ..] => scale::run(options),
         ["startup"] => startup::run(),
         ["hold", options @ ..] => hold::run(options),
+        ["lanes"] => lanes::run(false),
+        ["lanes", "--quick"] => lanes::run(true),
         ["local"] => local_bench::run(),
         ["observation", directory] => observation::run(directory),
         ["faults", arguments @ ..] => faults::run(arguments),

@@ -79,6 +79,7 @@ fn work(limit: u32) -> Work {
         lease: None,
         lanes: 0,
         lane_limit: 0,
+        lane_floor: 0,
         sets: false,
         wait: Mix(vec![
             (8, Wait::Granted),
@@ -163,8 +164,8 @@ impl Fixture {
             let millis = Duration::from_millis;
             work.hold = Mix(vec![(1, millis(2000)..millis(4500)), (3000, millis(0)..millis(3))]);
         }
-        let Promise { lanes, lane_limit, sets, .. } = self.promise;
-        worker.work(&Work { lanes, lane_limit, sets, ..work });
+        let Promise { lanes, lane_limit, lane_floor, sets, .. } = self.promise;
+        worker.work(&Work { lanes, lane_limit, lane_floor, sets, ..work });
         worker
     }
 

@@ -65,13 +65,23 @@ pub struct Promise {
     lanes: u32,
     /// The limit of each lane; 0: none.
     lane_limit: u32,
+    /// The floor of every second lane; 0: none.
+    lane_floor: u32,
     /// Workers acquire this semaphore and [`OTHER`] at once, or one of them.
     sets: bool,
 }
 
 /// The queue may break, because a client is away for longer than the lease.
-const BOUND: Promise =
-    Promise { bound: true, order: false, success: true, keep: None, lanes: 0, lane_limit: 0, sets: false };
+const BOUND: Promise = Promise {
+    bound: true,
+    order: false,
+    success: true,
+    keep: None,
+    lanes: 0,
+    lane_limit: 0,
+    lane_floor: 0,
+    sets: false,
+};
 
 /// Everything holds, and no connected client loses a permit.
 const ALL: Promise = Promise { order: true, ..BOUND };
@@ -92,8 +102,9 @@ const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
 const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..BOUND };
 
-/// As [`ALL`], but the order is judged within each lane, and a lane holds at most 2 units.
-const ALL_IN_LANES: Promise = Promise { lanes: 4, lane_limit: 2, ..ALL };
+/// As [`ALL`], but the order is judged within each lane, a lane holds at most 2 units, and every second one has
+/// a floor.
+const ALL_IN_LANES: Promise = Promise { lanes: 4, lane_limit: 2, lane_floor: 1, ..ALL };
 
 /// As [`ALL`], of two semaphores.
 const ALL_IN_SETS: Promise = Promise { sets: true, ..ALL };

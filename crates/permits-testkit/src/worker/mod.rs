@@ -121,6 +121,8 @@ pub struct Work {
     pub lanes: u32,
     /// The limit of each lane; 0: none.
     pub lane_limit: u32,
+    /// The floor of every second lane; 0: none.
+    pub lane_floor: u32,
     /// Every other turn acquires all semaphores of the worker at once.
     pub sets: bool,
     /// The ways of waiting.
@@ -143,6 +145,7 @@ impl Work {
             lease: None,
             lanes: 0,
             lane_limit: 0,
+            lane_floor: 0,
             sets: false,
             wait: Mix::all(Wait::Granted),
             hold: Mix::all(times.clone()),

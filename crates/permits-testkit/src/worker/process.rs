@@ -262,6 +262,9 @@ async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastran
         if work.lane_limit > 0 {
             options = options.lane_limit(work.lane_limit);
         }
+        if lane % 2 == 0 {
+            options = options.lane_floor(work.lane_floor);
+        }
     }
     let wait = work.wait.draw(random).clone();
     let held_times = work.hold.draw(random);

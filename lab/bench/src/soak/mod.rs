@@ -65,6 +65,7 @@ fn work(tasks: usize) -> Work {
         lease: Some(Mix(leases.into())),
         lanes: 0,
         lane_limit: 0,
+        lane_floor: 0,
         sets: false,
         wait: Mix(vec![
             (7, Wait::Granted),
