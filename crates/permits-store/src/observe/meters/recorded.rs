@@ -190,8 +190,9 @@ impl SemaphoreMeters {
     pub fn stops_holding(&self, held: &Counted, held_for: Duration) {
         if held.end() {
             self.record(|semaphore| {
-                semaphore.held.decrement(1.0);
+                // Before the gauge: who sees that the permit has ended finds its time.
                 semaphore.hold.record(held_for.as_secs_f64());
+                semaphore.held.decrement(1.0);
             });
         }
     }
