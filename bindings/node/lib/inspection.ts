@@ -68,8 +68,15 @@ export interface LaneInfo {
   lane: string | null;
   /** The number of waiters in the lane. */
   waiting: number;
-  /** The units that the listed holders of the lane hold. */
+  /**
+   * The units that the lane holds and that count for its limit and floor. Without these, the units of its
+   * listed holders.
+   */
   held: number;
+  /** The most units that the lane may hold; `null` without a limit of its own. */
+  limit: number | null;
+  /** The units up to which the lane is served before others; 0 without a floor. */
+  floor: number;
 }
 
 /** A change by an operator. */
@@ -156,8 +163,8 @@ export interface Inspection {
   /** The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. */
   waiters: WaiterInfo[];
   /**
-   * The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters first.
-   * Empty if no request names a lane.
+   * The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first, then
+   * those with the most units. Empty if no request names a lane.
    */
   lanes: LaneInfo[];
   /**

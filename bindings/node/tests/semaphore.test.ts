@@ -211,11 +211,16 @@ for (const [store, url] of Object.entries(STORES)) {
           order.push(lane);
           return permit.release();
         };
-        running.push(semaphore.acquire({ weight: 2, lane, share: lane === 'a' ? 2 : 1 }).then(granted));
+        const of = lane === 'a' ? { share: 2, laneLimit: 2 } : {};
+        running.push(semaphore.acquire({ weight: 2, lane, ...of }).then(granted));
         await waiters(semaphore, running.length);
       }
       const { lanes } = await semaphore.inspect();
-      assert.deepEqual(lanes.map(({ lane, waiting }) => [lane, waiting]).sort(), [['a', 4], ['b', 2], [null, 0]].sort());
+      assert.deepEqual(lanes, [
+        { lane: 'a', waiting: 4, held: 0, limit: 2, floor: 0 },
+        { lane: 'b', waiting: 2, held: 0, limit: null, floor: 0 },
+        { lane: null, waiting: 0, held: 2, limit: null, floor: 0 },
+      ]);
       await held.release();
       await Promise.all(running);
       assert.ok(order.slice(0, 3).includes('b') && order.slice(0, 3).includes('a'), order.join());

@@ -120,7 +120,7 @@ def test_lanes_take_turns(client: permits.Client, name: str) -> None:
         with semaphore.acquire(lane=lane, share=share if lane else None):
             order.append(lane or "")
 
-    first = semaphore.acquire(lane="a").wait()
+    first = semaphore.acquire(lane="a", lane_limit=1, lane_floor=1).wait()
     threads = []
     lanes = [("batch", 1), ("batch", 1), ("batch", 1), (None, 1), ("interactive", 100), ("interactive", 100)]
     for number, (lane, share) in enumerate(lanes):
@@ -128,10 +128,10 @@ def test_lanes_take_turns(client: permits.Client, name: str) -> None:
         waiters(semaphore, number + 1)
     found = semaphore.inspect()
     assert found.lanes == (
-        permits.LaneInfo(lane="batch", waiting=3, held=0),
-        permits.LaneInfo(lane="interactive", waiting=2, held=0),
-        permits.LaneInfo(lane=None, waiting=1, held=0),
-        permits.LaneInfo(lane="a", waiting=0, held=1),
+        permits.LaneInfo(lane="batch", waiting=3, held=0, limit=None, floor=0),
+        permits.LaneInfo(lane="interactive", waiting=2, held=0, limit=None, floor=0),
+        permits.LaneInfo(lane=None, waiting=1, held=0, limit=None, floor=0),
+        permits.LaneInfo(lane="a", waiting=0, held=1, limit=1, floor=1),
     )
     assert (found.holders[0].lane, {waiter.lane for waiter in found.waiters}) == ("a", {"batch", None, "interactive"})
     first.release()

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{INSPECT_LANES_MAX, PAUSED};
+use crate::model::PAUSED;
 use crate::protocol::{
     Alert, Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits, in_one_unit,
 };
@@ -65,8 +65,8 @@ pub struct Inspection {
     /// The JSON also has the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::waiters"))]
     pub waiters: Vec<WaiterInfo>,
-    /// The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters first.
-    /// Empty if no request names a lane.
+    /// The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first, then
+    /// those with the most units. Empty if no request names a lane.
     pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
     /// closed line, the alert, a revocation) at least the last one.
@@ -148,10 +148,20 @@ pub struct LaneInfo {
     pub lane: Option<String>,
     /// The number of waiters in the lane.
     pub waiting: u64,
-    /// The units that the listed holders of the lane hold.
+    /// The units that the lane holds and that count for its limit and floor. Without these, the units of its
+    /// listed holders.
     ///
-    /// At most 1,000 holders are listed: see [`Inspection::holders`].
+    /// What the lane was granted before a request named a limit or a floor does not count. At most 1,000
+    /// holders are listed: see [`Inspection::holders`].
     pub held: u64,
+    /// The most units that the lane may hold; `None` without a limit of its own.
+    ///
+    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_limit).
+    pub limit: Option<u32>,
+    /// The units up to which the lane is served before others; 0 without a floor.
+    ///
+    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_floor).
+    pub floor: u32,
 }
 
 /// A change by an operator, in an [`Inspection`].
@@ -446,7 +456,6 @@ impl Inspection {
             label: text(holder.label.as_str()),
             lane: text(holder.lane.as_str()),
         });
-        let holders: Vec<HolderInfo> = holders.collect();
         let waiters = listed.waiters.into_iter().enumerate().map(|(position, waiter)| WaiterInfo {
             holder: waiter.holder.to_string(),
             weight: waiter.weight,
@@ -454,6 +463,9 @@ impl Inspection {
             age: Duration::from_micros(reply.now_us.saturating_sub(waiter.queued_us)),
             label: text(waiter.label.as_str()),
             lane: text(waiter.lane.as_str()),
+        });
+        let lanes = listed.lanes.into_iter().map(|InspectedLane { lane, waiting, held, limit, floor }| {
+            LaneInfo { lane: text(lane.as_str()), waiting, held, limit: (limit > 0).then_some(limit), floor }
         });
         let changes = listed.changes.into_iter().map(|ChangeRecord { origin, at_us, effect }| ChangeInfo {
             change: OperatorChange::new(effect, at_us),
@@ -481,34 +493,12 @@ impl Inspection {
             recovering: Duration::from_millis(reply.recovering_ms),
             counts: listed.counts,
             waits: listed.waits,
-            lanes: lanes(&listed.lanes, &holders),
-            holders,
+            holders: holders.collect(),
             waiters: waiters.collect(),
+            lanes: lanes.collect(),
             changes: changes.collect(),
         })
     }
-}
-
-/// The lanes of waiters and of holders; empty if no request names a lane.
-fn lanes(waiting: &[InspectedLane], holders: &[HolderInfo]) -> Vec<LaneInfo> {
-    let mut lanes: Vec<LaneInfo> = waiting
-        .iter()
-        .map(|lane| LaneInfo { lane: text(lane.lane.as_str()), waiting: lane.waiting, held: 0 })
-        .collect();
-    for holder in holders {
-        match lanes.iter_mut().find(|lane| lane.lane == holder.lane) {
-            Some(lane) => lane.held += u64::from(holder.weight),
-            None => {
-                lanes.push(LaneInfo { lane: holder.lane.clone(), waiting: 0, held: holder.weight.into() })
-            }
-        }
-    }
-    if lanes.iter().all(|lane| lane.lane.is_none()) {
-        return Vec::new();
-    }
-    lanes.sort_by(|a, b| (b.waiting, b.held).cmp(&(a.waiting, a.held)).then_with(|| a.lane.cmp(&b.lane)));
-    lanes.truncate(INSPECT_LANES_MAX);
-    lanes
 }
 
 /// A label or a lane as it is shown: `None` if it is empty.

@@ -79,7 +79,12 @@ class LaneInfo:
     waiting: int
     """The number of waiters in the lane."""
     held: int
-    """The units that the listed holders of the lane hold."""
+    """The units that the lane holds and that count for its limit and floor. Without these, the units of
+    its listed holders."""
+    limit: Optional[int]
+    """The most units that the lane may hold; `None` without a limit of its own."""
+    floor: int
+    """The units up to which the lane is served before others; 0 without a floor."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +164,8 @@ class Inspection:
     waiters: Tuple[WaiterInfo, ...]
     """The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give."""
     lanes: Tuple[LaneInfo, ...]
-    """The lanes of the waiters and of the listed holders: up to 32, the lanes with the most waiters
-    first. Empty if no request names a lane."""
+    """The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first,
+    then those with the most units. Empty if no request names a lane."""
     changes: Tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
     a closed line, the alert, a revocation) at least the last one."""

@@ -1,16 +1,21 @@
-//! The list of holders and waiters, and of changes by operators.
+//! The list of holders and waiters, of their lanes, and of changes by operators.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use super::execution::Execution;
+use super::lanes::LaneBounds;
 use super::state::{Entry, ServerClock, State, signed};
 use crate::protocol::{
     Answers, Command, Holder, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter,
-    Reply,
+    LaneName, Reply,
 };
 
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
 
-/// The most lanes that one command lists, of the first [`INSPECT_MAX`] ones.
+/// The most lanes that one command lists: of the first [`INSPECT_MAX`] that wait, and of those of listed
+/// holders.
 pub const INSPECT_LANES_MAX: usize = 32;
 
 /// The most expired entries that an inspection passes over. The next ones count as if they were alive, and
@@ -45,15 +50,13 @@ impl Execution<'_> {
                 lane: entry.terms.lane.clone(),
             })
         });
+        let holders: Vec<InspectedHolder> = holders.collect();
         let waiters = state.waiters(max).into_iter().map(|(_, holder)| {
             let Entry { terms, .. } = &state.entries[holder];
             let queued_us = state.queued_us(holder);
             let (label, lane) = (terms.label.clone(), terms.lane.clone());
             InspectedWaiter { holder: holder.clone(), weight: terms.weight, queued_us, label, lane }
         });
-        let mut lanes = if max > 0 { state.lanes_waiting(INSPECT_MAX as usize) } else { Vec::new() };
-        lanes.sort_by(|(lane, waiting), (other, more)| more.cmp(waiting).then_with(|| lane.cmp(other)));
-        let lanes = lanes.into_iter().take(INSPECT_LANES_MAX);
         Answers::Inspect(Box::new(Inspected {
             held: state.held,
             cooling: state.cooling,
@@ -66,10 +69,37 @@ impl Execution<'_> {
             alert: state.alert,
             counts: state.counts,
             waits: state.waits,
-            holders: holders.collect(),
             waiters: waiters.collect(),
-            lanes: lanes.map(|(lane, waiting)| InspectedLane { lane, waiting }).collect(),
+            lanes: if max > 0 { self.lanes(&holders) } else { Vec::new() },
+            holders,
             changes: state.last_changes(max),
         }))
+    }
+
+    /// The lanes of waiters and of these holders. A lane that only holds what was granted before it had
+    /// bounds has none any more.
+    fn lanes(&self, holders: &[InspectedHolder]) -> Vec<InspectedLane> {
+        let waiting = self.state.lanes_waiting(INSPECT_MAX as usize);
+        let mut lanes: BTreeMap<LaneName, (u64, u64)> =
+            waiting.into_iter().map(|(lane, waiting)| (lane, (waiting, 0))).collect();
+        for InspectedHolder { lane, weight, .. } in holders {
+            lanes.entry(lane.clone()).or_default().1 += u64::from(*weight);
+        }
+        if lanes.keys().all(|lane| lane.as_str().is_empty()) {
+            return Vec::new();
+        }
+        let listed = lanes.into_iter().map(|(lane, (waiting, held))| {
+            let bounded = self.state.lanes.bounded().get(&lane);
+            let LaneBounds { limit, floor, held } = match bounded {
+                Some(bounded) if waiting + bounded.held > 0 => *bounded,
+                _ => LaneBounds { held, ..LaneBounds::default() },
+            };
+            InspectedLane { lane, waiting, held, limit, floor }
+        });
+        let mut listed: Vec<_> = listed.collect();
+        // Stable: lanes that are alike stay in the order of their names.
+        listed.sort_by_key(|lane| Reverse((lane.waiting, lane.held)));
+        listed.truncate(INSPECT_LANES_MAX);
+        listed
     }
 }

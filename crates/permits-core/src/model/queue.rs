@@ -169,8 +169,12 @@ impl State {
         listed.into_iter().take(max).map(|(_, waiter)| waiter).collect()
     }
 
-    /// The first `max` lanes that have waiters, with their numbers of waiters.
+    /// The first `max` lanes that have waiters, with their numbers of waiters. Where no waiter has named a
+    /// lane, all are in the lane without a name.
     pub(super) fn lanes_waiting(&self, max: usize) -> Vec<(LaneName, u64)> {
+        if self.lanes.in_order().is_empty() && !self.queue.is_empty() {
+            return vec![(LaneName::default(), self.queue.len() as u64)];
+        }
         let waiting = |(_, _, number, lane): &Place| {
             (lane.clone(), self.queue.range(tickets(lane, *number)).count() as u64)
         };

@@ -240,7 +240,8 @@ pub struct Inspected {
     /// Waiters, in the order in which they are to be granted, as far as it is known: see
     /// [`State::waiters`](crate::model::State::waiters).
     pub waiters: Vec<InspectedWaiter>,
-    /// The lanes with the most waiters, the largest first; empty while no waiter has named a lane.
+    /// The lanes of waiters and of listed holders: those with the most waiters first, then those with the
+    /// most units; empty if none of these names a lane.
     pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
     pub changes: Vec<ChangeRecord>,
@@ -400,13 +401,19 @@ pub struct InspectedPause {
     pub reason: Arc<str>,
 }
 
-/// A lane with waiters, listed.
+/// A lane, listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedLane {
     /// Its name.
     pub lane: LaneName,
     /// The number of its waiters.
     pub waiting: u64,
+    /// The units that count for its limit and floor. If it has neither: those of its listed holders.
+    pub held: u64,
+    /// The most units that it may hold; 0 without a limit.
+    pub limit: u32,
+    /// The units up to which it is served before others; 0 without a floor.
+    pub floor: u32,
 }
 
 #[cfg(test)]

@@ -88,6 +88,7 @@ pub(crate) const SMALL: &[&str] = &[
     "delete: InUse",
     "delete: Recovering",
     "inspect",
+    "inspect: a lane with bounds",
     "event: Granted",
     "event: Revoked",
     "event: Refused",
@@ -210,7 +211,11 @@ impl Coverage {
             }
             (_, Answers::Revoke(was)) => self.count_answer("revoke", was),
             (_, Answers::Delete(deleted)) => self.count_answer("delete", deleted),
-            (_, Answers::Inspect(_)) => self.count("inspect"),
+            (_, Answers::Inspect(seen)) => {
+                self.count("inspect");
+                let has_bounds = seen.lanes.iter().any(|lane| lane.limit > 0 || lane.floor > 0);
+                self.add(has_bounds, "inspect: a lane with bounds");
+            }
             (operation, answers) => panic!("{answers:?} is no answer to {operation:?}"),
         }
     }

@@ -1,10 +1,12 @@
-//! The limits and floors of lanes: what counts for them, and what a request is told. The limit of all is 3.
+//! The limits and floors of lanes: what counts for them, what a request is told, and what an inspection
+//! shows. The limit of all is 3, unless a test sets another.
 
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Operation, Refusal, RenewOutcome, RequestKey,
+    AcquireOutcome, AcquireRequest, Answers, InspectedLane, LimitChange, Operation, Refusal, RenewOutcome,
+    RequestKey,
 };
 
-use crate::fixture::{Both, holder, id, in_lane, release, renew, request};
+use crate::fixture::{Both, change_limit, holder, id, in_lane, release, renew, request};
 
 /// A request of one unit in a lane with this limit.
 fn within(name: &str, lane: &str, lane_limit: u32) -> AcquireRequest {
@@ -32,6 +34,15 @@ fn tries(asked: AcquireRequest) -> AcquireRequest {
 impl Both {
     fn one(&mut self, asked: AcquireRequest) -> AcquireOutcome {
         self.acquired(vec![asked]).remove(0)
+    }
+
+    /// The lanes that an inspection lists: name, waiters, units, limit and floor.
+    fn listed(&mut self, max: u32) -> Vec<(String, u64, u64, u32, u32)> {
+        let lanes = self.seen(max).lanes.into_iter();
+        let fields = |InspectedLane { lane, waiting, held, limit, floor }| {
+            (lane.as_str().to_owned(), waiting, held, limit, floor)
+        };
+        lanes.map(fields).collect()
     }
 
     fn has_limits(&self) -> bool {
@@ -193,4 +204,76 @@ fn a_floor_is_no_reason_of_a_refusal() {
     assert_eq!(both.one(tries(above("e", "lane", 1))), refused(Refusal::NoPermits));
     // A head of a lane that is not short is not in the way of one that is.
     assert_eq!(both.one(tries(above("f", "other", 1))), refused(Refusal::Cooling { remaining_ms: 2_000 }));
+}
+
+fn listed(lanes: &[(&str, u64, u64, u32, u32)]) -> Vec<(String, u64, u64, u32, u32)> {
+    lanes
+        .iter()
+        .map(|&(lane, waiting, held, limit, floor)| (lane.into(), waiting, held, limit, floor))
+        .collect()
+}
+
+/// A lease that has ended does not count any more, although no command has written that.
+#[test]
+fn an_inspection_has_the_bounds_of_lanes_as_they_are_now() {
+    let mut both = Both::start();
+    both.acquired(vec![within("a", "full", 1), within("b", "full", 1), above("c", "short", 2)]);
+    both.one(in_lane("d", "plain", 1));
+    let before = [("full", 1, 1, 1, 0), ("plain", 0, 1, 0, 0), ("short", 0, 1, 0, 2)];
+    assert_eq!(both.listed(9), listed(&before));
+    assert_eq!(both.listed(1), listed(&before[..1]), "of one holder");
+    assert_eq!(both.listed(0), []);
+    both.set_time(both.now_us + 1_500_000);
+    for alive in ["b", "d"] {
+        both.same(&renew(alive, None));
+    }
+    both.set_time(both.now_us + 1_500_000);
+    assert_eq!(both.listed(9), listed(&[("full", 1, 0, 1, 0), ("plain", 0, 1, 0, 0)]));
+    both.set_time(both.now_us + 1_500_000);
+    assert_eq!(both.listed(9), []);
+}
+
+/// What was granted before the lane had a limit is listed, and does not count. It is all that is left.
+#[test]
+fn a_lane_that_holds_nothing_which_counts_is_listed_without_bounds() {
+    let mut both = Both::start();
+    both.one(in_lane("before", "lane", 1));
+    both.one(within("a", "lane", 2));
+    assert_eq!(both.listed(9), listed(&[("lane", 0, 1, 2, 0)]));
+    both.set_time(both.now_us + 1_500_000);
+    both.same(&renew("before", None));
+    both.set_time(both.now_us + 1_500_000);
+    assert_eq!(both.listed(9), listed(&[("lane", 0, 1, 0, 0)]));
+}
+
+#[test]
+fn what_cools_is_among_the_units_of_a_lane_that_is_listed() {
+    let mut both = Both::start();
+    let mut counted = within("a", "lane", 2);
+    counted.terms.at_least_ms = 60_000;
+    both.acquired(vec![counted, request("unnamed")]);
+    both.set_time(both.now_us + 3_000_000);
+    assert_eq!(both.listed(9), listed(&[("lane", 0, 1, 2, 0)]));
+    both.set_time(both.now_us + 60_000_000);
+    assert_eq!(both.listed(9), []);
+}
+
+/// Also a lane of which no waiter has named a lane.
+#[test]
+fn the_lanes_with_the_most_waiters_and_then_units_are_listed() {
+    let mut both = Both::start();
+    both.same(&change_limit("l1", LimitChange::Set(200)));
+    let lanes: Vec<(String, u32)> =
+        (0..40).map(|number| (format!("lane{number:02}"), 1 + number % 3)).collect();
+    let requests = lanes.iter().map(|(lane, weight)| of_weight(within(lane, lane, 9), *weight));
+    both.acquired(requests.collect());
+    both.acquired(vec![of_weight(request("most"), 120), of_weight(request("waits"), 120)]);
+    let all = both.listed(1_000);
+    assert_eq!((&all[0], all.len()), (&("".into(), 1, 120, 0, 0), 32));
+    let mut heaviest: Vec<_> =
+        lanes.into_iter().map(|(lane, weight)| (lane, 0, weight.into(), 9, 0)).collect();
+    heaviest.sort_by_key(|(_, _, weight, ..)| std::cmp::Reverse(*weight));
+    assert_eq!(all[1..], heaviest[..31]);
+    both.acquired(vec![in_lane("w1", "lane00", 1), in_lane("w2", "lane00", 1)]);
+    assert_eq!(both.listed(1)[0], ("lane00".into(), 2, 1, 9, 0));
 }

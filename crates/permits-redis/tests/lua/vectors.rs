@@ -115,6 +115,12 @@ fn made() -> String {
             panic!("it holds: {state:?}")
         };
         let operation = operations(held).swap_remove(number);
+        if matches!(operation, Operation::Inspect { .. }) {
+            let mut bounded = in_lane("lane", "tenant-7", 2);
+            (bounded.terms.lane_limit, bounded.terms.lane_floor) = (5, 2);
+            both.acquired(vec![bounded]);
+            messages(&mut both, &mut subscribed);
+        }
         let words = call_with_fixed_clock(PREFIX, &both.command(&operation));
         let reply = exchange(&mut server, &words);
         assert!(decode_reply(&reply, &operation, &name()).is_ok(), "{operation:?}: {}", text(&reply));

@@ -20,7 +20,7 @@ impl Both {
         self.set_time(self.now_us + LEASE_US);
     }
 
-    fn seen(&mut self, max: u32) -> Box<Inspected> {
+    pub(crate) fn seen(&mut self, max: u32) -> Box<Inspected> {
         let Answers::Inspect(seen) = self.same(&Operation::Inspect { max }) else { unreachable!() };
         seen
     }
@@ -110,7 +110,7 @@ fn lanes_are_those_of_waiters_whose_leases_run() {
     let seen = both.seen(9);
     assert_eq!(waiters(&seen), ["w3", "w2", "w6"]);
     let lanes = seen.lanes.iter().map(|lane| (lane.lane.as_str(), lane.waiting));
-    assert_eq!(lanes.collect::<Vec<_>>(), [("y", 2), ("x", 1)]);
+    assert_eq!(lanes.collect::<Vec<_>>(), [("y", 2), ("x", 1), ("", 0)]);
     for max in [1, 2] {
         assert_eq!(waiters(&both.seen(max)), ["w3", "w2"][..max as usize]);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, InvalidInput, Permit, Semaphore};
+use permits::{AcquireError, AcquireOptions, Client, InvalidInput, LaneInfo, Permit, Semaphore};
 use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::timeout;
@@ -168,6 +168,35 @@ pub(crate) async fn an_inspection_shows_lanes(fixture: &Fixture) {
     let order = [("b1", Some("b \u{fc}")), ("a1", Some("a")), ("none", None), ("b2", Some("b \u{fc}"))];
     assert_eq!(waiters, order);
     assert_eq!(line.served().await, ["b1", "a1", "none", "b2"]);
+}
+
+/// Of a lane at its limit, of one below its floor, and of one that holds and has no waiters.
+pub(crate) async fn an_inspection_shows_the_bounds_of_lanes(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 4);
+    let (full, short) = (|| lane("full").lane_limit(1), || lane("short").lane_floor(2));
+    let quiet = lane("quiet").lane_limit(3).lane_floor(1).at_least(Duration::from_secs(20));
+    let mut held = Vec::new();
+    for options in [full(), short(), lane("plain"), quiet] {
+        held.push(semaphore.acquire_with(options).succeeds().await);
+    }
+    let waiters = [fixture.queued(&semaphore, full()).await, fixture.queued(&semaphore, short()).await];
+    let named = |name: &str, [waiting, held]: [u64; 2], limit, floor| {
+        let lane = Some(name.to_owned());
+        LaneInfo { lane, waiting, held, limit, floor }
+    };
+    let quiet = named("quiet", [0, 1], Some(3), 1);
+    let [full, short] = [named("full", [1, 1], Some(1), 0), named("short", [1, 1], None, 2)];
+    let all = [full, short, named("plain", [0, 1], None, 0), quiet.clone()];
+    assert_eq!(fixture.inspect(&semaphore).await.lanes, all);
+    for permit in held {
+        permit.release().succeeds().await;
+    }
+    for waiter in waiters {
+        waiter.permit().await.release().succeeds().await;
+    }
+    assert_eq!(fixture.inspect(&semaphore).await.lanes, [quiet], "its unit cools");
+    client.close().succeeds().await;
 }
 
 pub(crate) async fn several_semaphores_are_acquired_in_lanes(fixture: &Fixture) {

@@ -101,6 +101,7 @@ macro_rules! every_case {
                 a_lane_whose_waiters_give_up_pays_nothing: real_time,
                 a_lane_that_comes_back_gains_nothing: anything,
                 an_inspection_shows_lanes: anything,
+                an_inspection_shows_the_bounds_of_lanes: units,
                 a_lane_keeps_to_its_limit_and_stops_nobody_else: units,
                 a_lane_below_its_floor_is_before_others: units,
                 several_semaphores_are_acquired_in_lanes: anything,

@@ -8,10 +8,10 @@
 --           grants, refused, expired, revoked, 7 numbers of waits as in
 --           waits.lua, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
 --           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
---           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 2 a
---           lane: name, waiters
+--           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 5 a
+--           lane: name, waiters, units held, limit and floor or 0
 -- Idempotent.
--- Cost      about 9 calls; O(listed)
+-- Cost      about 10 calls; O(listed)
 
 local max = math.min(tonumber(ARGV[8]), $INSPECT_MAX)
 local listed = 0
@@ -40,11 +40,13 @@ local function list_all(scored, each)
 end
 
 if max > 0 then
+  local held_in = {}
   list_all(holders_alive(max),
     function(holder, deadline, token, slot, weight, _, _, _, label, _, _, keeps, lane)
       local tab = string.find(holder, '\t', 1, true)
       local name = tab and string.sub(holder, 1, tab - 1) or holder
       list(name, weight, token, slot, math.max(0, deadline - now_ms), (tab and 1 or 0) + (keeps and 2 or 0), label, lane)
+      held_in[lane] = (held_in[lane] or 0) + weight
     end)
   reply[NUMBERS], listed = listed, 0
   local followed = {}
@@ -54,11 +56,13 @@ if max > 0 then
     followed[part] = true
   end
   reply[NUMBERS + 1], listed = listed, 0
-  local waiters, lanes = waiters_in_order(max)
+  local waiters, waiting_in = waiters_in_order(max)
   list_all(waiters, function(holder, ticket, _, _, weight, _, _, _, label, _, _, _, lane, share, _, queued)
     list(holder, weight, (lane ~= '' or share ~= 1) and queued or ticket, label, lane)
   end)
   reply[NUMBERS + 2] = listed
-  for k = 1, math.min(#lanes, $INSPECT_LANES_MAX) do list(lanes[k].name, lanes[k].waiting) end
+  for k, lane in ipairs(lanes_in_order(waiting_in, held_in)) do
+    if k <= $INSPECT_LANES_MAX then list(lane.name, lane.waiting, lane.held, lane.limit or 0, lane.floor or 0) end
+  end
 end
 return reply

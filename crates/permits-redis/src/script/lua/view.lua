@@ -3,12 +3,13 @@
 
 -- The most entries that are passed over, and how many are read at once.
 local AT_ONCE = 1000
--- The entries that have ended; how many waiters among them, in all and in each lane; and the holders that
--- cool from then on: their names and the ms at which that ends.
-local ended, waiters_ended, ended_in, cooled = {}, 0, {}, {}
+-- The entries that have ended; how many waiters among them, in all and in each lane; the units of holders
+-- among them that counted for the bounds of each lane; and the holders that cool from then on: their names
+-- and the ms at which that ends.
+local ended, waiters_ended, ended_in, freed_in, cooled = {}, 0, {}, {}, {}
 
 local function pass_over(holder)
-  local token, slot, weight, _, _, _, _, at_least, _, keeps, lane = parts(holder, known[holder])
+  local token, slot, weight, _, _, _, _, at_least, _, keeps, lane, _, _, _, of_lane = parts(holder, known[holder])
   local tab = string.find(holder, '\t', 1, true)
   local until_ms = tab and 0 or counts_until(token, at_least)
   ended[holder] = true
@@ -19,6 +20,7 @@ local function pass_over(holder)
     known[cooling], cooled[#cooled + 1], s.cooling = known[holder], { cooling, until_ms }, s.cooling + weight
   elseif token > 0 then
     s.held, s.cooling = s.held - weight, s.cooling - (tab and weight or 0)
+    if of_lane then freed_in[lane] = (freed_in[lane] or 0) + weight end
   else
     waiters_ended, ended_in[lane] = waiters_ended + 1, (ended_in[lane] or 0) + 1
   end

@@ -1,10 +1,10 @@
 -- The waiters and lanes that inspect lists.
 
 -- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
--- after the other. And the lanes with their numbers of waiters, the largest first.
+-- after the other. And the lanes with their numbers of waiters.
 local function waiters_in_order(max)
   if s.waiting == 0 then return {}, {} end
-  if lanes == 0 then return alive(redis.call('ZRANGE', queue_key, 0, max + waiters_ended - 1, 'WITHSCORES'), max), {} end
+  if lanes == 0 then return alive(redis.call('ZRANGE', queue_key, 0, max + waiters_ended - 1, 'WITHSCORES'), max), { { name = '', waiting = s.waiting } } end
   local members = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'LIMIT', 0, $INSPECT_MAX + waiters_ended)
   local of_each, rounds, listed, waiters = math.ceil(max / math.min(lanes, max)), {}, {}, {}
   for _, member in ipairs(members) do
@@ -27,6 +27,29 @@ local function waiters_in_order(max)
       if #waiters < 2 * max then waiters[#waiters + 1] = value end
     end
   end
-  table.sort(listed, function(a, b) return a.waiting > b.waiting or a.waiting == b.waiting and a.name < b.name end)
   return waiters, listed
+end
+
+-- These lanes, which have waiters, and those in `held`, the units of listed holders by lane: the lanes with
+-- the most waiters first, then those with the most units. A lane with bounds has them, and the units that
+-- count for them. One that only holds what was granted before it had bounds has none any more.
+local function lanes_in_order(listed, held)
+  for _, lane in ipairs(listed) do lane.held, held[lane.name] = held[lane.name] or 0, nil end
+  for name, units in pairs(held) do listed[#listed + 1] = { name = name, waiting = 0, held = units } end
+  if not listed[2] and (not listed[1] or listed[1].name == '') then return {} end
+  local fields = {}
+  for k, lane in ipairs(listed) do fields[k] = string.format('\t#%s', lane.name) end
+  for k, found in ipairs(s.bounded > 0 and redis.call('HMGET', state_key, unpack(fields)) or {}) do
+    local lane = listed[k]
+    if found then
+      local limit, floor, counted = struct.unpack('<ddd', found)
+      counted = counted - (freed_in[lane.name] or 0)
+      if lane.waiting + counted > 0 then lane.limit, lane.floor, lane.held = limit, floor, counted end
+    end
+  end
+  table.sort(listed, function(a, b)
+    if a.waiting ~= b.waiting then return a.waiting > b.waiting end
+    return a.held > b.held or a.held == b.held and a.name < b.name
+  end)
+  return listed
 end

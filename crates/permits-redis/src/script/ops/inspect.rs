@@ -53,8 +53,14 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
             lane: fields.lane()?,
         })
     })?;
-    let lanes = fields.each(fields.left() / 2, |fields| {
-        Ok(InspectedLane { lane: fields.lane()?, waiting: fields.number()? })
+    let lanes = fields.each(fields.left() / 5, |fields| {
+        Ok(InspectedLane {
+            lane: fields.lane()?,
+            waiting: fields.number()?,
+            held: fields.number()?,
+            limit: fields.number()?,
+            floor: fields.number()?,
+        })
     })?;
     Ok(Inspected {
         held,
