@@ -198,13 +198,23 @@ pub(crate) fn describe(inspection: &Inspection, columns: usize) -> Described {
         all.add_rows(&table.print(columns), waiters.len(), unlisted_waiters(inspection), "waiting");
     }
     if !lanes.is_empty() {
+        let has_floors = lanes.iter().any(|info| info.floor > 0);
+        let has_limits = has_floors || lanes.iter().any(|info| info.limit.is_some());
+        // A column that is empty in all rows is left out.
+        let bound = |units: Option<u32>, is_shown| match units {
+            Some(units) => units.to_string(),
+            None => if is_shown { "-" } else { "" }.to_owned(),
+        };
         let row = |info: &LaneInfo| {
+            let name = info.lane.clone().unwrap_or_else(|| "(none)".to_owned());
             let [waiting, held] = [info.waiting, info.held].map(|n| n.to_string());
-            let cells = [info.lane.clone().unwrap_or_else(|| "(none)".to_owned()), waiting, held];
-            Row { cells, text: Text::default() }
+            let limit = bound(info.limit, has_limits);
+            let floor = bound(Some(info.floor).filter(|floor| *floor > 0), has_floors);
+            Row { cells: [name, waiting, held, limit, floor], text: Text::default() }
         };
         let rows = lanes.iter().map(row).collect();
-        let table = Table { head: ["LANE", "WAITING", "HELD"], essential: 3, text: "", rows };
+        let head = ["LANE", "WAITING", "HELD", "LIMIT", "FLOOR"];
+        let table = Table { head, essential: 3, text: "", rows };
         all.add(&table.print(columns));
     }
     if !inspection.changes.is_empty() {

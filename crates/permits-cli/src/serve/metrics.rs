@@ -22,23 +22,33 @@ pub(super) enum Format {
     OpenMetrics,
 }
 
-/// A metric with a value for each of the largest lanes of a semaphore.
+/// A metric with a value for each of the largest lanes of a semaphore that has one.
 struct LaneMetric {
     name: &'static str,
     help: &'static str,
-    value: fn(&LaneInfo) -> u64,
+    value: fn(&LaneInfo) -> Option<u64>,
 }
 
-const LANE_METRICS: [LaneMetric; 2] = [
+const LANE_METRICS: [LaneMetric; 4] = [
     LaneMetric {
         name: "permits_lane_waiting",
         help: "Requests of a lane that wait in the queue; of the ten largest lanes of a semaphore.",
-        value: |lane| lane.waiting,
+        value: |lane| Some(lane.waiting),
     },
     LaneMetric {
         name: "permits_lane_held",
-        help: "Units that are held by the first 1,000 holders, of a lane; of the ten largest lanes of a semaphore.",
-        value: |lane| lane.held,
+        help: "Units that a lane holds, of those that count for its limit and floor, or of the first 1,000 holders; of the ten largest lanes of a semaphore.",
+        value: |lane| Some(lane.held),
+    },
+    LaneMetric {
+        name: "permits_lane_limit",
+        help: "Units that a lane may hold; absent if it has no limit of its own.",
+        value: |lane| lane.limit.map(u64::from),
+    },
+    LaneMetric {
+        name: "permits_lane_floor",
+        help: "Units up to which a lane is served before others; absent if it has no floor.",
+        value: |lane| Some(lane.floor.into()).filter(|floor| *floor > 0),
     },
 ];
 
@@ -224,9 +234,10 @@ fn shared(snapshot: &StoreSnapshot, max: usize, format: Format) -> String {
         head(&mut text, name, help, format);
         for (semaphore, row) in named(snapshot, max) {
             for info in &row.lanes {
+                let Some(value) = value(info) else { continue };
                 let (semaphore, lane) =
                     (escaped(semaphore), escaped(info.lane.as_deref().unwrap_or_default()));
-                let _ = writeln!(text, "{name}{{semaphore=\"{semaphore}\",lane=\"{lane}\"}} {}", value(info));
+                let _ = writeln!(text, "{name}{{semaphore=\"{semaphore}\",lane=\"{lane}\"}} {value}");
             }
         }
     }

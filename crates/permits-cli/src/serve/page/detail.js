@@ -46,6 +46,11 @@ function fillHolder(cell, item) {
 
 const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} before it`]);
 
+function fillLane(cell, item) {
+  const bounds = [item.limit === null ? "" : `limit ${item.limit}`, item.floor ? `floor ${item.floor}` : ""].filter(Boolean).join(", ");
+  fillParts(cell, [["label", item.lane ?? "(none)"], ["columns", bounds]]);
+}
+
 // The lane in brackets, and the label.
 const note = (item) => [item.lane === null ? "" : `[${item.lane}]`, item.label ?? ""].filter(Boolean).join(" ");
 
@@ -62,8 +67,9 @@ export class Detail {
     this.waiters = table("waiters", [{ title: "Waiters", fill: fillWaiter }, WEIGHT, number("Before", "place", (item) => item.position), AGE, revoke], {
       caption: "Waiters", empty: () => "No request waits.",
     });
-    const lane = { title: "Lanes", fill: (cell, item) => setLong(cell, item.lane ?? "(none)") };
-    this.lanes = table("lanes", [lane, number("Waiting", "units", (item) => item.waiting), number("Held", "units", (item) => item.held)], {
+    const counts = [number("Waiting", "units", (item) => item.waiting), number("Held", "units", (item) => item.held)];
+    const bounds = [number("Limit", "units bound", (item) => item.limit ?? ""), number("Floor", "units bound", (item) => item.floor || "")];
+    this.lanes = table("lanes", [{ title: "Lanes", fill: fillLane }, ...counts, ...bounds], {
       caption: "Lanes", keyOf: (item) => JSON.stringify(item.lane), empty: () => "",
     });
     const by = { title: "Operator", className: "operator", fill: (cell, item) => setLong(cell, item.by) };
@@ -158,6 +164,7 @@ export class Detail {
       table.setItems(items);
     }
     elements.lanes.hidden = status.lanes.length === 0;
+    elements.lanes.classList.toggle("bounded", status.lanes.some((item) => item.limit !== null || item.floor > 0));
     this.lanes.setItems(status.lanes);
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;

@@ -329,14 +329,20 @@ fn the_ten_largest_lanes_of_a_semaphore_have_numbers() {
     let held =
         lanes.iter().zip(1..).map(|(lane, weight)| in_lane(lane, if weight > 10 { 10 } else { 1 }).wait());
     let held: Vec<_> = held.map(|permit| permit.expect("it is free")).collect();
-    let _waiter = waiter(&store, "api", "--lane tenant\\00 --weight 30", (12, 1));
+    let _waiter =
+        waiter(&store, "api", "--lane tenant\\00 --weight 29 --lane-limit 29 --lane-floor 3", (12, 1));
     let serve = Serve::start(&store, &[]);
     let metrics = Metrics::parse(&serve.read("/metrics").body, "");
-    let of = |lane: &str| ["waiting", "held"].map(|name| metrics.of_lane(name, "api", lane));
-    assert_eq!(of(&lanes[0]), [Some(1.0), Some(1.0)]);
-    assert_eq!(of(&lanes[11]), [Some(0.0), Some(10.0)]);
-    let count = |name: &str| metrics.samples.keys().filter(|(metric, _)| metric == name).count();
-    assert_eq!((count("permits_lane_waiting"), count("permits_lane_held")), (10, 10));
+    let of =
+        |lane: &str| ["waiting", "held", "limit", "floor"].map(|name| metrics.of_lane(name, "api", lane));
+    // What the lane held before it had a limit does not count.
+    assert_eq!(of(&lanes[0]), [Some(1.0), Some(0.0), Some(29.0), Some(3.0)]);
+    assert_eq!(of(&lanes[11]), [Some(0.0), Some(10.0), None, None]);
+    let count = |name: &str| {
+        let name = format!("permits_lane_{name}");
+        metrics.samples.keys().filter(|(metric, _)| *metric == name).count()
+    };
+    assert_eq!(["waiting", "held", "limit", "floor"].map(count), [10, 10, 1, 1]);
     drop(held);
 }
 
@@ -344,7 +350,7 @@ fn the_ten_largest_lanes_of_a_semaphore_have_numbers() {
 #[track_caller]
 pub(crate) fn in_use(store: &dyn Store, name: &str) -> Metrics {
     let _holder = Holder::start(store, name, "--limit 1");
-    let _waiter = waiter(store, name, "--lane a", (1, 1));
+    let _waiter = waiter(store, name, "--lane a --lane-limit 1 --lane-floor 1", (1, 1));
     let alert = ["alert", name, "--wait", "90s", "--waiting", "7"];
     output(&mut permits(&store.url(), alert)).ends(0);
     let serve = Serve::start(store, &[]);

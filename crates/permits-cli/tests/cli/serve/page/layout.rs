@@ -14,15 +14,22 @@ const HOSTILE: &str = r#"<img src=x onerror="window.harmed=1"><script>window.har
 #[test]
 fn lanes_are_beside_the_labels_and_in_a_list() {
     let store = Local::new();
-    let _holder = Holder::start(&store, "api", "--limit 1 --lane tenant-1 --label nightly");
+    let _holder = Holder::start(&store, "api", "--limit 1 --lane tenant-1 --lane-limit 1 --label nightly");
     let _other = Holder::start(&store, "other", "--limit 1");
-    let _waiter = waiter(&store, "api", "--lane tenant-7=10", (1, 1));
+    let _waiter = waiter(&store, "api", "--lane tenant-7=10 --lane-floor 1", (1, 1));
     let Some((_serve, browser)) = opened(&store, "#/api") else { return };
     browser.until("document.querySelector('#holders tr.row')?.innerText.includes('[tenant-1] nightly')");
     browser.until("document.querySelector('#waiters tr.row')?.innerText.includes('[tenant-7]')");
+    browser.emulate(1920, 1080, "light");
     let rows = "[...document.querySelectorAll('#lanes tr.row')].map((row) => [...row.cells].map((cell) => cell.innerText))";
-    let expected = json!([["tenant-7", "1", "0"], ["tenant-1", "0", "1"]]);
+    let expected = json!([["tenant-7", "1", "0", "", "1"], ["tenant-1", "0", "1", "1", ""]]);
     assert_eq!(browser.script(&format!("return {rows}")), expected);
+    browser.emulate(360, 800, "light");
+    let shown =
+        "return [...document.querySelectorAll('#lanes tr.row .columns')].map((part) => part.innerText)";
+    assert_eq!(browser.script(shown), json!(["floor 1", "limit 1"]));
+    let is_column = "return document.querySelector('#lanes td.bound').offsetParent !== null";
+    assert_eq!(browser.script(is_column), false);
     browser.script("location.hash = '#/other'");
     browser.until("document.querySelector('#lanes').hidden");
     assert_eq!(browser.complaints(), [""; 0]);

@@ -86,6 +86,7 @@ fn no_text_is_cut_without_a_sign_and_no_number_at_all() {
         let semaphore = client.named(name, u32::MAX);
         let short: String = name.chars().take(40).collect();
         let options = permits::AcquireOptions::new().weight(u32::MAX).label(short.clone()).lane(short);
+        let options = options.lane_limit(u32::MAX).lane_floor(u32::MAX);
         held.push(semaphore.acquire_with(options).wait().expect("it is free"));
     }
     let _waiter = waiter(&server, names[0], "--holder x", (1, 1));
