@@ -21,6 +21,7 @@ type request struct {
 	Share        *int     `json:"share,omitempty"`
 	LaneLimit    *int     `json:"lane_limit,omitempty"`
 	LaneFloor    *int     `json:"lane_floor,omitempty"`
+	LaneWaiters  *int     `json:"lane_waiters,omitempty"`
 	Lease        *float64 `json:"lease_ms,omitempty"`
 	AtLeast      *float64 `json:"at_least_ms,omitempty"`
 	MaxHold      *float64 `json:"max_hold_ms,omitempty"`
@@ -81,6 +82,10 @@ func LaneLimit(units int) Option { return func(r *request) { r.LaneLimit = &unit
 //
 // It needs Lane.
 func LaneFloor(units int) Option { return func(r *request) { r.LaneFloor = &units } }
+
+// LaneWaiters is the most requests of the lane that wait, this one included, at least 1; without bound unless
+// set. The next one is refused, so one tenant cannot fill the line for all.
+func LaneWaiters(count int) Option { return func(r *request) { r.LaneWaiters = &count } }
 
 // Lease is the lease: how long a permit, or a place in line, stays valid if your process dies and nothing
 // renews it. 100 ms to 1 day.

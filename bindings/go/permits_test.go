@@ -105,6 +105,7 @@ func TestErrorsSayWhetherALaterAttemptMaySucceed(t *testing.T) {
 		"share":             {Share(2)},
 		"lane limit":        {LaneLimit(2)},
 		"lane floor":        {LaneFloor(2)},
+		"lane waiters":      {LaneWaiters(2)},
 		"UTF-8":             {Holder("\xff")},
 		"holder":            {Holder(strings.Repeat("h", 201))},
 		"too long":          {Label(strings.Repeat("l", maxLine))},

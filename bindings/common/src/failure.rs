@@ -162,7 +162,10 @@ impl From<AcquireError> for Failure {
             }
             AcquireError::LaneFull { lane, .. } => failure.text("lane", lane),
             AcquireError::LineClosed { reason } => failure.text("reason", reason),
-            AcquireError::QueueFull { max } => failure.number("max", *max),
+            AcquireError::QueueFull { max, lane } => {
+                let failure = failure.number("max", *max);
+                lane.iter().fold(failure, |failure, lane| failure.text("lane", lane))
+            }
             AcquireError::AlreadyHeld { holder } => failure.text("holder", holder),
             AcquireError::Superseded { key } => failure.text("key", key),
             AcquireError::NotReplicated { confirmed, wanted } => {

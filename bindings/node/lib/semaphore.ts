@@ -54,6 +54,11 @@ export interface AcquireOptions {
    */
   laneFloor?: number | undefined;
   /**
+   * The most requests of the lane that wait, this one included, at least 1; without bound unless set. The next one is
+   * refused, so one tenant cannot fill the line for all.
+   */
+  laneWaiters?: number | undefined;
+  /**
    * The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms to
    * 1 day; the client's unless set.
    */

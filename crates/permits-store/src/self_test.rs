@@ -190,6 +190,7 @@ impl SelfTest {
             request: id(request),
             terms: terms(),
             wait: true,
+            lane_waiters: 0,
             supersedes: false,
         };
         match self.execute(Operation::Acquire { queue_max: 10, requests: vec![acquire] }).await? {

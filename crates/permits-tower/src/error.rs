@@ -28,7 +28,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///     }
 /// }
 ///
-/// let source = AcquireError::QueueFull { max: 10 };
+/// let source = AcquireError::QueueFull { max: 10, lane: None };
 /// let full = PermitError::Acquire { semaphore: "exports".into(), source };
 /// assert_eq!(status(&full), 429);
 /// ```

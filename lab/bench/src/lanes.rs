@@ -1,6 +1,6 @@
 //! `permits-lab lanes`: what bounds of lanes cost. One unit goes round among 5,000 lanes with a waiter each,
-//! beside 5,000 lanes that hold a unit and have a waiter, too: with and without a limit, and with a floor. The
-//! figures are the work of the server for a grant, and in `memory:` that of the process. They go to
+//! beside 5,000 lanes that hold a unit and have a waiter, too: with and without a limit, and with a floor.
+//! The figures are the work of the server for a grant, and in `memory:` that of the process. They go to
 //! `lab/performance.md`.
 
 use std::path::Path;

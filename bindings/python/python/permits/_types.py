@@ -65,6 +65,9 @@ class AcquireOptions(TypedDict, total=False):
     """The units up to which the lane is served before others, at most the limits of the lane and of the semaphore; 0
     unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the same floor for all
     requests of a lane: the latest counts."""
+    lane_waiters: Optional[int]
+    """The most requests of the lane that wait, this one included, at least 1; without bound unless set. The next one is
+    refused, so one tenant cannot fill the line for all."""
     lease: Optional[Seconds]
     """The lease: how long a permit, or a place in line, stays valid if your process dies and nothing renews it. 100 ms
     to 1 day; the client's unless set."""

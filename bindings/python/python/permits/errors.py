@@ -130,7 +130,7 @@ class LineClosedError(NotNowError):
 
 
 class QueueFullError(NotNowError):
-    """The line is at its maximum."""
+    """The line is at its maximum, or the lane of the request has as many waiters as the request allows."""
 
     max: int
 

@@ -68,6 +68,11 @@ pub(crate) struct Request {
     #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_floor)]
     pub(crate) lane_floor: Option<u32>,
 
+    /// The most requests of the lane that wait, this one included, at least 1; without bound unless set. The
+    /// next one is refused, so one tenant cannot fill the line for all.
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_waiters)]
+    pub(crate) lane_waiters: Option<u32>,
+
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
     /// now, or refused.
     // Of the flag:
@@ -138,6 +143,7 @@ impl Request {
             lane,
             lane_limit,
             lane_floor,
+            lane_waiters,
             wait,
             no_wait,
             holder,
@@ -174,6 +180,9 @@ impl Request {
         }
         if let (Some(units), None) = (lane_floor, also) {
             options = options.lane_floor(*units);
+        }
+        if let (Some(count), None) = (lane_waiters, also) {
+            options = options.lane_waiters(*count);
         }
         if let Some(lease) = lease {
             options = options.lease(*lease);

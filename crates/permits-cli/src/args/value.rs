@@ -130,6 +130,11 @@ pub(super) fn lane_floor(text: &str) -> Result<u32, String> {
     checked(json!({ "lane": "any", "lane_floor": floor })).map(|()| units(&floor))
 }
 
+pub(super) fn lane_waiters(text: &str) -> Result<u32, String> {
+    let waiters = number(text);
+    checked(json!({ "lane": "any", "lane_waiters": waiters })).map(|()| units(&waiters))
+}
+
 pub(super) fn count(text: &str) -> Result<u32, String> {
     whole(text, 0, u32::MAX)
 }

@@ -78,6 +78,7 @@ fn every_option_has_a_method() {
                 "share" => options.share(number()),
                 "lane_limit" => options.lane_limit(number()),
                 "lane_floor" => options.lane_floor(number()),
+                "lane_waiters" => options.lane_waiters(number()),
                 "lease_ms" => options.lease(time()),
                 "at_least_ms" => options.at_least(time()),
                 "max_hold_ms" => options.max_hold(time()),

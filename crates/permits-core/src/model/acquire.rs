@@ -71,7 +71,6 @@ impl Execution<'_> {
 
     /// The reason of a refusal, if a request of a new holder can be neither granted nor queued under `limit`.
     fn refusal(&self, limit: u32, queue_max: u32, request: &AcquireRequest) -> Option<Refusal> {
-        let waiting = self.state.queue.len() as u64;
         if request.terms.weight > limit {
             Some(Refusal::ExceedsLimit)
         } else if let Some(bounded) = self.state.lane_bounds(&request.terms)
@@ -81,17 +80,29 @@ impl Execution<'_> {
             Some(Refusal::ExceedsLaneLimit(bounded.limit))
         } else if self.is_next(limit, &request.terms) {
             None
-        } else if !request.wait && (!self.waits_for_recall() || waiting >= u64::from(queue_max)) {
+        } else if !request.wait
+            && (!self.waits_for_recall() || self.no_place(queue_max, request, None).is_some())
+        {
             Some(self.not_now(limit, &request.terms))
         } else {
-            let superseded = self.waiter_of_key(request);
-            let stay = waiting - u64::from(superseded.is_some());
-            match superseded {
+            match self.waiter_of_key(request) {
                 Some(_) if !request.supersedes => Some(Refusal::Superseded),
-                _ if stay >= u64::from(queue_max) => Some(Refusal::QueueFull),
-                _ => None,
+                superseded => self.no_place(queue_max, request, superseded),
             }
         }
+    }
+
+    /// The reason why the queue has no place for one more waiter, if the one that it supersedes leaves.
+    fn no_place(&self, queue_max: u32, request: &AcquireRequest, leaves: Option<&Holder>) -> Option<Refusal> {
+        let stay = self.state.queue.len() as u64 - u64::from(leaves.is_some());
+        if stay >= u64::from(queue_max) {
+            return Some(Refusal::QueueFull);
+        }
+        let most = request.lane_waiters as usize;
+        let lane = &request.terms.lane;
+        let leaves_lane = leaves.is_some_and(|holder| self.state.entries[holder].terms.lane == *lane);
+        let is_full = most > 0 && self.state.waiting_in(lane, most + 1) - usize::from(leaves_lane) >= most;
+        is_full.then_some(Refusal::LaneQueueFull)
     }
 
     /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who
@@ -250,7 +261,8 @@ impl Execution<'_> {
         }
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
         let (key, superseded) = (request.terms.supersede.clone(), self.waiter_of_key(request).cloned());
-        let AcquireRequest { holder, request, terms, wait: _, supersedes: _ } = request.clone();
+        let AcquireRequest { holder, request, terms, wait: _, lane_waiters: _, supersedes: _ } =
+            request.clone();
         let (session, place) = (self.command.session.clone(), EntryState::Waiting(ticket));
         let entry = Entry { request, session, terms, lease_version: 0, deadline: 0, place, queued_us };
         self.state.entries.insert(holder.clone(), entry);

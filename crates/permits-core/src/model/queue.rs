@@ -219,6 +219,14 @@ impl State {
         matches!(self.lanes.known().get(lane), Some(Lane::Waits { .. }))
     }
 
+    /// The number of requests that wait in a lane, up to `max`.
+    pub(super) fn waiting_in(&self, lane: &LaneName, max: usize) -> usize {
+        match self.lanes.known().get(lane) {
+            Some(Lane::Waits { number, .. }) => self.queue.range(tickets(lane, *number)).take(max).count(),
+            _ => 0,
+        }
+    }
+
     /// Puts the lanes with bounds that have changed into their places: those that are short before all
     /// others, those that are full behind all others, and those that no longer are full behind the first one.
     pub(super) fn settle(&mut self) {

@@ -324,6 +324,8 @@ pub struct AcquireRequest {
     pub terms: PermitTerms,
     /// True if the request joins the queue when it cannot be granted at once.
     pub wait: bool,
+    /// The most waiters in its lane, this one included; 0 without a bound.
+    pub lane_waiters: u32,
     /// True if the request supersedes the one that waits with the same key. False if it has no key, or may be
     /// older than the waiting one: then it is refused. A request with a key always waits.
     pub supersedes: bool,

@@ -118,6 +118,12 @@ pub enum InvalidInput {
     /// A limit of a lane without a lane.
     #[error("a lane limit is that of a lane: name the lane")]
     LimitOfNoLane,
+    /// A number of waiters of a lane of 0.
+    #[error("the number of waiters of the lane is 0: it must be at least 1")]
+    ZeroLaneWaiters,
+    /// A number of waiters without a lane.
+    #[error("lane waiters are those of a lane: name the lane")]
+    WaitersOfNoLane,
     /// A floor without a lane.
     #[error("a lane floor is that of a lane: name the lane")]
     FloorOfNoLane,

@@ -139,6 +139,8 @@ pub enum Refusal {
     Superseded,
     /// The queue is at its maximum.
     QueueFull,
+    /// As many requests of the lane wait as the request allows.
+    LaneQueueFull,
     /// No limit is stored and none was declared.
     NoLimit,
     /// The stored limit is not the required one.

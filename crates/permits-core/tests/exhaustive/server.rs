@@ -52,7 +52,8 @@ impl World {
                 let entry = self.clients[client].entry.as_ref();
                 let supersedes = entry.is_none_or(|entry| entry.acquisition.last_answer_us == 0);
                 let wait = !scope.tries.contains(&client);
-                let requests = vec![AcquireRequest { holder, request, terms, wait, supersedes }];
+                let requests =
+                    vec![AcquireRequest { holder, request, terms, wait, lane_waiters: 0, supersedes }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew | Kind::Confirm => {

@@ -276,6 +276,7 @@ impl Line {
             request: request.clone(),
             terms,
             wait: true,
+            lane_waiters: 0,
             supersedes: false,
         };
         let (reply, events) = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] });

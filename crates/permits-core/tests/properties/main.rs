@@ -207,6 +207,7 @@ impl<'a> Run<'a> {
             request: request.clone(),
             terms: PermitTerms::new(1, 100),
             wait: true,
+            lane_waiters: 0,
             supersedes: false,
         };
         let came = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] })?;

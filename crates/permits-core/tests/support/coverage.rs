@@ -39,6 +39,7 @@ pub(crate) const SMALL: &[&str] = &[
     "acquire: AlreadyHeld",
     "acquire: Superseded",
     "acquire: QueueFull",
+    "acquire: LaneQueueFull",
     "acquire: NoLimit",
     "acquire: LineClosed",
     "acquire: LimitMismatch",

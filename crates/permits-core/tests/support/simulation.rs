@@ -252,7 +252,9 @@ impl Simulation {
                 let RenewRequest { holder, request, terms, .. } = self.named(&Naming::Known(pick)).renewal;
                 let terms = PermitTerms { label: label(0), ..terms };
                 let wait = wait || terms.is_keyed();
-                AcquireRequest { holder, request, terms, wait, supersedes: pick.is_multiple_of(2) }
+                let lane_waiters = lane_waiters(&terms, pick as u64);
+                let supersedes = pick.is_multiple_of(2);
+                AcquireRequest { holder, request, terms, wait, lane_waiters, supersedes }
             }
         }
     }
@@ -277,7 +279,8 @@ impl Simulation {
             self.known.push(Known { session, renewal });
         }
         let terms = PermitTerms { label: label(self.made), ..terms };
-        AcquireRequest { holder, request, supersedes: terms.is_keyed(), terms, wait }
+        let lane_waiters = lane_waiters(&terms, self.made);
+        AcquireRequest { holder, request, supersedes: terms.is_keyed(), terms, wait, lane_waiters }
     }
 
     fn fresh(&mut self) -> RequestId {
@@ -479,6 +482,14 @@ fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     };
     let floor = if limit > 0 { limit.min(floor) } else { floor };
     (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { [0, 0] } else { [limit, floor] })
+}
+
+/// Returns the most waiters in the lane for some requests that name one, otherwise 0.
+fn lane_waiters(terms: &PermitTerms, number: u64) -> u32 {
+    match (number / 32 % 8, number % 4) {
+        (1, 1) if !terms.lane.as_str().is_empty() => 1 + u32::from(number.is_multiple_of(3)),
+        _ => 0,
+    }
 }
 
 /// Returns, for some permits that may be kept, a token that the session has used.

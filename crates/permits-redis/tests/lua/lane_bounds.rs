@@ -3,7 +3,7 @@
 
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, InspectedLane, LimitChange, Operation, Refusal, RenewOutcome,
-    RequestKey,
+    RequestKey, SupersedeKey,
 };
 
 use crate::fixture::{Both, change_limit, holder, id, in_lane, release, renew, request};
@@ -29,6 +29,11 @@ fn of_weight(mut asked: AcquireRequest, weight: u32) -> AcquireRequest {
 
 fn tries(asked: AcquireRequest) -> AcquireRequest {
     AcquireRequest { wait: false, ..asked }
+}
+
+/// A request of one unit in a lane, which is one of at most so many waiters.
+fn beside(name: &str, lane: &str, lane_waiters: u32) -> AcquireRequest {
+    AcquireRequest { lane_waiters, ..in_lane(name, lane, 1) }
 }
 
 impl Both {
@@ -84,6 +89,41 @@ fn what_cools_counts_for_its_lane_and_a_try_is_told_until_when() {
 }
 
 #[test]
+fn a_lane_has_as_many_waiters_as_a_request_allows() {
+    let mut both = Both::start();
+    let refused = AcquireOutcome::Refused(Refusal::LaneQueueFull);
+    assert!(is_granted(&both.one(of_weight(request("all"), 3))));
+    // In one batch, and in the next: before the first waiter of the lane, and behind it.
+    let batch = both.acquired(vec![beside("a", "lane", 1), beside("b", "lane", 1), beside("c", "other", 1)]);
+    assert!(matches!(batch[0], AcquireOutcome::Waiting { .. }), "{batch:?}");
+    assert_eq!(batch[1], refused);
+    assert!(matches!(batch[2], AcquireOutcome::Waiting { .. }), "{batch:?}");
+    assert_eq!(both.one(beside("b", "lane", 1)), refused);
+    assert!(matches!(both.one(beside("b", "lane", 2)), AcquireOutcome::Waiting { .. }));
+    // Known requests stay, whatever they allow.
+    assert!(matches!(both.one(beside("a", "lane", 1)), AcquireOutcome::Waiting { .. }));
+    both.same(&release("a"));
+    both.same(&release("b"));
+    assert!(matches!(both.one(beside("d", "lane", 1)), AcquireOutcome::Waiting { .. }));
+}
+
+#[test]
+fn a_waiter_that_leaves_for_its_newer_one_makes_room_in_its_own_lane() {
+    let mut both = Both::start();
+    let keyed = |asked: AcquireRequest| {
+        let mut keyed = AcquireRequest { supersedes: true, ..asked };
+        keyed.terms.supersede = SupersedeKey::new("key").expect("it is valid");
+        keyed
+    };
+    assert!(is_granted(&both.one(of_weight(request("all"), 3))));
+    both.one(keyed(beside("a", "lane", 1)));
+    assert!(matches!(both.one(keyed(beside("b", "lane", 1))), AcquireOutcome::Waiting { .. }));
+    both.one(beside("c", "other", 1));
+    let refused = AcquireOutcome::Refused(Refusal::LaneQueueFull);
+    assert_eq!(both.one(keyed(beside("d", "other", 1))), refused, "who leaves is in another lane");
+}
+
+#[test]
 fn units_that_are_counted_or_given_back_count_for_the_lane() {
     let mut both = Both::start();
     let mut counted = within("a", "lane", 2);
@@ -108,14 +148,7 @@ fn a_waiter_that_is_heavier_than_a_lowered_limit_is_refused() {
     assert!(!is_granted(&both.one(heavy)));
     let low = both.one(within("low", "lane", 1));
     assert!(!is_granted(&low), "{low:?}");
-    let refused = both.one(AcquireRequest {
-        wait: true,
-        ..{
-            let mut again = within("again", "lane", 1);
-            again.terms.weight = 2;
-            again
-        }
-    });
+    let refused = both.one(of_weight(within("again", "lane", 1), 2));
     assert_eq!(refused, AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(1)));
     let Answers::Renew(answers) = both.same(&renew("heavy", None)) else { unreachable!() };
     assert_eq!(answers, [RenewOutcome::RetryLater], "its next acquire tells it the reason");

@@ -36,6 +36,7 @@ pub(crate) fn request(name: &str) -> AcquireRequest {
         request: id(name),
         terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
         wait: true,
+        lane_waiters: 0,
         supersedes: false,
     }
 }

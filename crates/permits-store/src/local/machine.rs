@@ -154,6 +154,7 @@ mod tests {
             request: RequestId::new("session.1").expect("valid"),
             terms: PermitTerms::new(1, 3_600_000),
             wait: false,
+            lane_waiters: 0,
             supersedes: false,
         };
         let command = Command {

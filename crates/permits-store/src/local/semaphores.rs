@@ -318,6 +318,7 @@ mod tests {
                 request: self.request(),
                 terms: PermitTerms::new(1, 1000),
                 wait: false,
+                lane_waiters: 0,
                 supersedes: false,
             };
             match self.execute(Operation::Acquire { queue_max: 0, requests: vec![request] }) {

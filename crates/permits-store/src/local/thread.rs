@@ -354,6 +354,7 @@ mod tests {
             request: name(RequestId::new(&format!("session.{holder}"))),
             terms: PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) },
             wait: true,
+            lane_waiters: 0,
             supersedes: !key.is_empty(),
         }];
         Operation::Acquire { queue_max: 10_000, requests }

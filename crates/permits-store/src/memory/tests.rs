@@ -29,6 +29,7 @@ fn acquire(holder: &str, key: &str) -> Operation {
         request: RequestId::new(holder).expect("it is plain"),
         terms: PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) },
         wait: true,
+        lane_waiters: 0,
         supersedes: !key.is_empty(),
     }];
     Operation::Acquire { queue_max: 10_000, requests }

@@ -102,8 +102,8 @@ const KEEPING: Promise = Promise { keep: Some(Duration::from_secs(10)), ..BOUND 
 /// The store loses state, and is away for a while: a failover takes as long as several leases.
 const KEEPING_LOSING: Promise = Promise { keep: Some(Duration::from_secs(20)), ..BOUND };
 
-/// As [`ALL`], but the order is judged within each lane, a lane holds at most 2 units, and every second one has
-/// a floor.
+/// As [`ALL`], but the order is judged within each lane, a lane holds at most 2 units, and every second one
+/// has a floor.
 const ALL_IN_LANES: Promise = Promise { lanes: 4, lane_limit: 2, lane_floor: 1, ..ALL };
 
 /// As [`ALL`], of two semaphores.

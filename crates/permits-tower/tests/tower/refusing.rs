@@ -62,7 +62,10 @@ async fn a_line_that_is_full_refuses() {
     let waiting = tokio::spawn(exports.acquire());
     settles(&exports, 1, 1).await;
 
-    assert_eq!(refusal(&exports, AcquireOptions::new()).await, AcquireError::QueueFull { max: 1 });
+    assert_eq!(
+        refusal(&exports, AcquireOptions::new()).await,
+        AcquireError::QueueFull { max: 1, lane: None }
+    );
     waiting.abort();
     held.release().succeeds().await;
     settles(&exports, 0, 0).await;

@@ -145,11 +145,14 @@ pub enum AcquireError {
         /// The reason that the operator gave.
         reason: Arc<str>,
     },
-    /// Not now: the line is at its maximum.
-    #[error("the line is full: {max} requests wait already")]
+    /// Not now: the line is at its maximum, or the lane of the request has as many waiters as the
+    /// [request allows](crate::AcquireOptions::lane_waiters).
+    #[error("{} is full: {max} requests wait already", line_of(lane))]
     QueueFull {
         /// The maximum of waiters.
         max: u32,
+        /// The lane whose line is full, if it is not the whole line.
+        lane: Option<String>,
     },
     /// Not now: this holder holds or waits already, by another request.
     #[error("holder {holder:?} holds or waits for a permit already")]
@@ -529,6 +532,11 @@ impl From<Ended> for Lost {
             Ended::SessionFailed => Self::SessionFailed,
         }
     }
+}
+
+/// Names the line that is full.
+fn line_of(lane: &Option<String>) -> String {
+    lane.as_ref().map_or_else(|| "the line".to_owned(), |lane| format!("the line of lane {lane:?}"))
 }
 
 /// Writes the time that is left as the end of a sentence; empty if it is not known.

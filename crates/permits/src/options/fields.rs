@@ -24,6 +24,7 @@ impl AcquireOptions {
         "share",
         "lane_limit",
         "lane_floor",
+        "lane_waiters",
         "lease_ms",
         "at_least_ms",
         "max_hold_ms",
@@ -41,6 +42,7 @@ impl AcquireOptions {
             "share" => self.share = Some(value.whole(field, 1..=1_000)?),
             "lane_limit" => self.lane_limit = Some(value.whole(field, 1..=u32::MAX.into())?),
             "lane_floor" => self.lane_floor = Some(value.whole(field, 0..=u32::MAX.into())?),
+            "lane_waiters" => self.client.lane_waiters = Some(value.whole(field, 1..=u32::MAX.into())?),
             "lease_ms" => self.lease = Some(value.time(field)?),
             "at_least_ms" => self.at_least = value.time(field)?,
             "max_hold_ms" => self.client.max_hold = Some(value.time(field)?),
@@ -94,7 +96,7 @@ impl Serialize for AcquireOptions {
             supersede,
             client,
         } = self;
-        let ClientTerms { wait, auto_renew, max_hold } = client;
+        let ClientTerms { wait, auto_renew, max_hold, lane_waiters } = client;
         let timeout = match wait {
             Wait::No => Some(Duration::ZERO),
             Wait::AtMost(limit) => Some(*limit),
@@ -114,6 +116,7 @@ impl Serialize for AcquireOptions {
         put("share", share.map(|share| Value::Whole(share.into())))?;
         put("lane_limit", lane_limit.map(|limit| Value::Whole(limit.into())))?;
         put("lane_floor", lane_floor.map(|floor| Value::Whole(floor.into())))?;
+        put("lane_waiters", lane_waiters.map(|count| Value::Whole(count.into())))?;
         put("lease_ms", lease.map(Value::of_time))?;
         put("at_least_ms", (!at_least.is_zero()).then(|| Value::of_time(*at_least)))?;
         put("max_hold_ms", max_hold.map(Value::of_time))?;

@@ -112,7 +112,7 @@ impl AcquireOptions {
             supersede,
             client,
         } = self;
-        let ClientTerms { wait, auto_renew: _, max_hold } = client;
+        let ClientTerms { wait, auto_renew: _, max_hold, lane_waiters: _ } = client;
         if *weight == 0 {
             return Err(InvalidInput::ZeroWeight);
         }
@@ -151,7 +151,11 @@ impl AcquireOptions {
             (.., Some(limit), Some(floor)) if floor > limit => {
                 Err(InvalidInput::FloorAboveLimit { floor, limit, what: "its limit" })
             }
-            _ => Ok(()),
+            _ => match (self.lane.as_deref(), self.client.lane_waiters) {
+                (None, Some(_)) => Err(InvalidInput::WaitersOfNoLane),
+                (_, Some(0)) => Err(InvalidInput::ZeroLaneWaiters),
+                _ => Ok(()),
+            },
         }
     }
 
@@ -182,7 +186,7 @@ impl AcquireOptions {
             supersede: _,
             client,
         } = self;
-        let ClientTerms { wait: _, auto_renew, max_hold } = client;
+        let ClientTerms { wait: _, auto_renew, max_hold, lane_waiters: _ } = client;
         holder.is_none() && *auto_renew && at_least.is_zero() && max_hold.is_none()
     }
 
@@ -419,6 +423,38 @@ impl AcquireOptions {
     #[must_use]
     pub fn lane_limit(mut self, units: u32) -> Self {
         self.lane_limit = Some(units);
+        self
+    }
+
+    /// The most requests of the lane that wait, this one included, at least 1; without bound unless set. The
+    /// next one is refused, so one tenant cannot fill the line for all.
+    ///
+    /// The error is [`AcquireError::QueueFull`](crate::AcquireError::QueueFull) with the lane. Each request
+    /// brings its own number. The line as a whole has
+    /// [`max_waiters`](crate::ClientBuilder::max_waiters).
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::{AcquireError, AcquireOptions};
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 1)?;
+    /// let permit = api.acquire().await?;
+    /// let of_tenant = AcquireOptions::new().lane("tenant-7").lane_waiters(1);
+    /// let first = tokio::spawn(api.acquire_with(of_tenant.clone()));
+    /// # while api.inspect().await?.waiting < 1 {}
+    /// let second = api.acquire_with(of_tenant).await;
+    /// assert!(matches!(second, Err(AcquireError::QueueFull { max: 1, .. })));
+    /// permit.release().await?;
+    /// # first.await??.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn lane_waiters(mut self, count: u32) -> Self {
+        self.client.lane_waiters = Some(count);
         self
     }
 

@@ -81,7 +81,7 @@ impl AcquireSpec {
     }
 }
 
-/// The terms of a request that the client applies itself: the store does not know them.
+/// The terms of a request that are no part of its permit: the store does not keep them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClientTerms {
     pub(crate) wait: Wait,
@@ -89,11 +89,13 @@ pub(crate) struct ClientTerms {
     pub(crate) auto_renew: bool,
     /// The longest time for which the permit is held.
     pub(crate) max_hold: Option<Duration>,
+    /// The most requests of the lane that wait, this one included.
+    pub(crate) lane_waiters: Option<u32>,
 }
 
 impl Default for ClientTerms {
     fn default() -> Self {
-        Self { wait: Wait::Forever, auto_renew: true, max_hold: None }
+        Self { wait: Wait::Forever, auto_renew: true, max_hold: None, lane_waiters: None }
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) async fn a_full_queue_refuses_more(fixture: &Fixture) {
     let first = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let second = fixture.queued(&semaphore, AcquireOptions::new()).await;
     let error = semaphore.acquire().await.expect_err("2 wait already");
-    assert_eq!(error, AcquireError::QueueFull { max: 2 });
+    assert_eq!(error, AcquireError::QueueFull { max: 2, lane: None });
     assert!(error.is_not_now());
     fixture.settles(&semaphore, 1, 2).await;
     permit.release().succeeds().await;

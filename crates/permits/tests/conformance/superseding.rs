@@ -114,7 +114,7 @@ pub(crate) async fn a_place_is_taken_in_a_full_queue(fixture: &Fixture) {
     let held = semaphore.acquire().succeeds().await;
     let first = fixture.queued(&semaphore, of("main")).await;
     let refused = semaphore.acquire_with(of("other")).await.expect_err("1 waits");
-    assert_eq!(refused, AcquireError::QueueFull { max: 1 });
+    assert_eq!(refused, AcquireError::QueueFull { max: 1, lane: None });
     let second = Waiter::start(&semaphore, of("main"));
     is_superseded(first, "main").await;
     held.release().succeeds().await;

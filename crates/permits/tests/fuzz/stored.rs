@@ -55,6 +55,7 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
             ..PermitTerms::new(1, 15_000)
         },
         wait: true,
+        lane_waiters: 0,
         supersedes: true,
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }

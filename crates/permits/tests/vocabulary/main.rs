@@ -65,6 +65,13 @@ const REQUEST: &[Row] = &[
         "at most the limits",
         "[lanes](../use/lanes.md#a-floor-for-each-lane)",
     ),
+    Row(
+        "lane_waiters",
+        Kind::Whole,
+        "`--lane-waiters`",
+        "at least 1",
+        "[lanes](../use/lanes.md#a-bound-for-the-line-of-a-lane)",
+    ),
     Row("lease_ms", Kind::Time, "`--lease`", "100 ms to 1 day", "[losing](../use/losing.md)"),
     Row("at_least_ms", Kind::Time, "`--at-least`", "up to 1 day", "[rates](../use/rates.md)"),
     Row(

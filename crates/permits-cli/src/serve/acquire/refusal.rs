@@ -84,7 +84,7 @@ mod tests {
             AcquireError::Cooling { remaining },
             AcquireError::LaneFull { lane: lane.clone(), remaining: None },
             AcquireError::TimedOut { waited: remaining, inspection: None, retry_after: None },
-            AcquireError::QueueFull { max: 1 },
+            AcquireError::QueueFull { max: 1, lane: None },
             AcquireError::Paused { remaining: None },
             AcquireError::Recovering { remaining },
             AcquireError::LineClosed { reason: "".into() },

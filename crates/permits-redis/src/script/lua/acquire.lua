@@ -2,8 +2,9 @@
 -- counts if it lets one of the requests in, since a refused request changes nothing.
 -- KEYS      as in read.lua
 -- ARGV      8 the most waiters; 9 of each request 0 if it may not wait, 1 if it may, 2 if it has a key and
---           supersedes the waiter with that, 3 if it is refused for that waiter; then 10… 2 a request:
---           holder, entry of a waiter as in entries.lua
+--           supersedes the waiter with that, 3 if it is refused for that waiter; behind these, if a request
+--           names it, of each as <I4 the most waiters in its lane, this one included, or 0;
+--           then 10… 2 a request: holder, entry of a waiter as in entries.lua
 -- Returns   3 a request: 'granted' token slot | 'waiting' position 0 | 'line_closed' reason 0 | 'cooling'
 --           ms 0 | 'paused' or 'lane_full' ms, or -1, 0 | 'exceeds_lane_limit' limit 0 | the reason of a
 --           refusal, 0, 0

@@ -3,7 +3,7 @@
 local leases_before, free, refused_before, free_slots, wanted
 local granted_free, queued, soonest = 0, 0, math.huge
 local leases, tickets, new = { nil, nil }, {}, nil   -- flat, as ZADD takes them; and with lanes, the numbers of those that wait
-if ordinary and (lanes > 0) == knows_lanes and stored == 0 and (waiting == 0 or held >= limit) then
+if ordinary and (lanes > 0) == knows_lanes and stored == 0 and #ARGV[9] == count and (waiting == 0 or held >= limit) then
   local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
   leases_before, free, refused_before, new = holders + waiting, slots_made - holders, refused, lanes > 0 and {}
   -- The free slots that may be granted. A range of several is left to the general course.

@@ -1,4 +1,7 @@
--- The refusal of a request that cannot wait: when time alone lets it in. Before declare.
+-- The refusal of a request that cannot wait: when time alone lets it in; or whose lane has waiters enough.
+-- Before declare.
+
+local waits = ARGV[9]
 
 -- The grants that cool, of those that end first, with their ends; and true if all grants do: no session keeps
 -- any of them.
@@ -17,6 +20,16 @@ end
 -- Returns true if a request waits in this lane.
 local function waits_in(name)
   return lanes > 0 and record_of(name) ~= nil
+end
+
+-- Returns true if as many requests of the lane wait as request `k` allows, without the waiter `superseded`.
+local function is_crowded(k, superseded)
+  local most = #waits > count and struct.unpack('<I4', waits, count + 4 * k - 3) or 0
+  local lane = lane_of(given[k])
+  local record = most > 0 and lanes > 0 and record_of(lane)
+  if not record then return false end
+  local leaves = superseded and lane_of(known[superseded]) == lane
+  return record.waiting - (leaves and 1 or 0) >= most
 end
 
 -- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units

@@ -29,14 +29,17 @@ pub(super) const LUA: &[&str] = &[
 
 pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, queue_max: u32, requests: &[AcquireRequest]) {
     let wait = |request: &AcquireRequest| match (request.wait, request.terms.is_keyed(), request.supersedes) {
-        (false, ..) => '0',
-        (true, false, _) => '1',
-        (true, true, true) => '2',
-        (true, true, false) => '3',
+        (false, ..) => b'0',
+        (true, false, _) => b'1',
+        (true, true, true) => b'2',
+        (true, true, false) => b'3',
     };
-    let waits: String = requests.iter().map(wait).collect();
+    let mut waits: Vec<u8> = requests.iter().map(wait).collect();
+    if requests.iter().any(|request| request.lane_waiters > 0) {
+        waits.extend(requests.iter().flat_map(|request| request.lane_waiters.to_le_bytes()));
+    }
     cmd.arg(queue_max).arg(waits);
-    for AcquireRequest { holder, request, terms, wait: _, supersedes: _ } in requests {
+    for AcquireRequest { holder, request, terms, wait: _, lane_waiters: _, supersedes: _ } in requests {
         let entry = Entry { request, session, terms, lease_version: 0, grant: None };
         cmd.arg(holder.as_str()).arg(entry::pack(holder, &entry));
     }
@@ -74,6 +77,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
         "superseded" => AcquireOutcome::Refused(Refusal::Superseded),
         "queue_full" => AcquireOutcome::Refused(Refusal::QueueFull),
+        "lane_queue_full" => AcquireOutcome::Refused(Refusal::LaneQueueFull),
         "no_limit" => AcquireOutcome::Refused(Refusal::NoLimit),
         "limit_mismatch" => AcquireOutcome::Refused(Refusal::LimitMismatch),
         other => return Err(unknown_answer("acquire", other)),

@@ -209,6 +209,7 @@ impl SemaphoreSession {
                 request: spec.request.clone(),
                 terms: spec.terms.clone(),
                 wait: spec.client.wait != Wait::No,
+                lane_waiters: spec.client.lane_waiters.unwrap_or(0),
                 // A request that has lost its place may have lost it to a later request with its key.
                 supersedes: spec.terms.is_keyed() && entry.acquisition.last_answer_us == 0,
             });

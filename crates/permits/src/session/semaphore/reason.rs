@@ -59,7 +59,11 @@ impl SemaphoreSession {
             }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
             Refusal::Superseded => spec.superseded(),
-            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max },
+            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max, lane: None },
+            Refusal::LaneQueueFull => {
+                let max = spec.client.lane_waiters.unwrap_or_default();
+                AcquireError::QueueFull { max, lane: Some(spec.terms.lane.as_str().to_owned()) }
+            }
             Refusal::NoLimit => AcquireError::NoLimit { semaphore },
             Refusal::LimitMismatch => {
                 let required = spec.limit.limit().unwrap_or_default();
