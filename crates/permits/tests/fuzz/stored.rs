@@ -144,7 +144,7 @@ async fn connect(path: &Path) -> Result<Client, ConnectError> {
 /// A number of a header: its file, its place in words of four bytes, true in the second header, its value.
 type Number = (usize, usize, bool, u64);
 
-/// Makes the checksums in both headers of a file right. `docs/inside/protocol.md` has their places.
+/// Makes the checksums in both headers of a file right. `record.rs` of permits-store has their places.
 fn mend_checksums(bytes: &mut [u8]) {
     for place in [0, 512] {
         let Some(header) = bytes.get(place..place + 80) else { return };

@@ -142,7 +142,7 @@ pub(crate) fn state(directory: &Path, semaphore: &str) -> PathBuf {
     directory.join(format!("permits:{semaphore}.state"))
 }
 
-/// Makes a file look as if written in another boot. `docs/inside/protocol.md` has the places in its two
+/// Makes a file look as if written in another boot. `record.rs` of permits-store has the places in its two
 /// headers.
 pub(crate) fn from_another_boot(path: &Path, ahead_us: i64) {
     let mut bytes = fs::read(path).expect("it is there");
