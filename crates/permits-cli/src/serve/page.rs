@@ -44,8 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_below_100_kb() {
+    fn the_page_is_below_100_kib() {
         let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
-        assert!(bytes < 100_000, "{bytes}");
+        assert!(bytes < 100 * 1024, "{bytes}");
     }
 }
