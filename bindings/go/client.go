@@ -119,7 +119,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.end() })
+	stop := context.AfterFunc(ctx, func() { conn.stop() })
 	err = conn.hello()
 	if !stop() {
 		err = ended(ctx, "starting the command")
@@ -130,7 +130,7 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 		err = ErrClosed
 	}
 	if err != nil {
-		conn.end()
+		conn.stop()
 		return nil, err
 	}
 	c.conn = conn
@@ -155,6 +155,34 @@ func (c *Client) present() (*conn, error) {
 	return nil, nil
 }
 
+// permit makes a request for a permit.
+func (c *Client) permit(ctx context.Context, semaphore string, request fields) (*Permit, error) {
+	id := c.ids.Add(1)
+	request["id"] = id
+	line, err := request.line(semaphore)
+	if err != nil {
+		return nil, err
+	}
+	for isRetry := false; ; isRetry = true {
+		conn, err := c.connection(ctx)
+		if err != nil {
+			return nil, err
+		}
+		call := &call{id: id, semaphore: semaphore, conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
+		call.waiting = fmt.Sprintf("waiting for %q", semaphore)
+		atLeast, _ := request["at_least_ms"].(float64)
+		call.counts = atLeast > 0
+		grant, err := call.answer(ctx, line)
+		if err == nil {
+			return call.permit(ctx, grant), nil
+		}
+		// The command may have been dying when the call began, so try its successor once.
+		if err != errDied || isRetry {
+			return nil, err
+		}
+	}
+}
+
 // Close releases all permits, ends all waits, and ends the command. Permits that are still held are
 // lost: their contexts end. It takes no longer than 10 seconds, and no goroutine is left afterwards.
 func (c *Client) Close() error {
@@ -172,7 +200,7 @@ func (c *Client) Close() error {
 	case <-conn.gone:
 		return nil
 	case <-time.After(closeTimeout):
-		conn.end()
+		conn.stop()
 		<-conn.gone
 		return unavailable("the command did not end in time: what it has of this program ends with the lease")
 	}

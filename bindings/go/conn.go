@@ -19,40 +19,63 @@ const maxQueued = 64 * 1024
 // maxEvent is the length of the longest event that is read, in bytes.
 const maxEvent = 1 << 20
 
+// A Grant is what the store has granted of one semaphore.
+type Grant struct {
+	Semaphore string `json:"name"`
+	Holder    string `json:"holder"` // The name under which operators see the permit.
+	Weight    int    `json:"weight"` // The number of units.
+	Slot      int    `json:"slot"`   // See [Permit.Slot].
+	Token     int64  `json:"token"`  // See [Permit.Token].
+}
+
 // An event is a line of the command. Unknown events and fields are ignored, so that a later command may have
 // more of them.
 type event struct {
-	ID           *int64 `json:"id"`
-	Event        string `json:"event"`
-	Holder       string `json:"holder"`
-	Weight       int    `json:"weight"`
-	Token        int64  `json:"token"`
-	Slot         int    `json:"slot"`
-	RemainingMS  int64  `json:"remaining_ms"`
-	Reason       string `json:"reason"`
-	ExitCode     int    `json:"exit_code"`
-	RetryAfterMS *int64 `json:"retry_after_ms"`
-	StandsStill  bool   `json:"stands_still"`
-	Lines        int    `json:"lines"`
-	Permits      string `json:"permits"`
+	ID    *int64 `json:"id"`
+	Event string `json:"event"`
+	Grant
+	Also         []Grant `json:"also"`
+	Reason       string  `json:"reason"`
+	ExitCode     int     `json:"exit_code"`
+	RetryAfterMS *int64  `json:"retry_after_ms"`
+	StandsStill  bool    `json:"stands_still"`
+	Lines        int     `json:"lines"`
+	Permits      string  `json:"permits"`
 }
 
 // A call is a request from its line to its last event.
 type call struct {
-	id        int64
-	semaphore string
-	counts    bool // The grant counts for some time.
-	conn      *conn
-	reply     chan *event   // The grant.
-	done      chan struct{} // Closed after the last event.
+	id      int64
+	waiting string // What it does before its first event, for people.
+	counts  bool   // The grant counts for some time.
+	conn    *conn
+	reply   chan *event   // The grant.
+	done    chan struct{} // Closed after the last event.
 	// The result of the request, which is set before done is closed. It is nil if the program has released the
 	// permit.
 	err error
 
 	// The mutex of conn guards the fields below.
+	semaphore string
 	isGranted bool
 	isEnded   bool // The program has asked for the end.
 	cancel    context.CancelCauseFunc
+}
+
+// answer begins the call, and waits for its first event. The error is errDied if the command dies before.
+func (c *call) answer(ctx context.Context, line []byte) (*event, error) {
+	if err := c.conn.begin(ctx, c, line); err != nil {
+		return nil, err
+	}
+	select {
+	case answer := <-c.reply:
+		return answer, nil
+	case <-c.done:
+		return nil, c.err
+	case <-ctx.Done():
+		c.conn.release(c)
+		return nil, ended(ctx, c.waiting)
+	}
 }
 
 // permit makes the permit of a grant. The permit may already be lost.
@@ -101,7 +124,7 @@ type conn struct {
 	in      io.Writer
 	out     *bufio.Scanner
 	closeIn func() error  // Tells the command that no more lines come.
-	end     func() string // Ends the command at once, and returns why it has ended. It may be called again.
+	stop    func() string // Ends the command at once, and returns why it has ended. It may be called again.
 	wake    chan struct{} // Has a value when something is queued.
 	dead    chan struct{} // Closed when the command has ended: nothing is held any more.
 	gone    chan struct{} // Closed when both goroutines have ended.
@@ -114,11 +137,11 @@ type conn struct {
 	isHungUp bool          // The client is closed.
 }
 
-func newConn(in io.Writer, out io.Reader, closeIn func() error, end func() string) *conn {
+func newConn(in io.Writer, out io.Reader, closeIn func() error, stop func() string) *conn {
 	scanner := bufio.NewScanner(out)
 	scanner.Buffer(nil, maxEvent)
 	return &conn{
-		in: in, out: scanner, closeIn: closeIn, end: end, calls: map[int64]*call{},
+		in: in, out: scanner, closeIn: closeIn, stop: stop, calls: map[int64]*call{},
 		wake: make(chan struct{}, 1), dead: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
@@ -127,7 +150,7 @@ func newConn(in io.Writer, out io.Reader, closeIn func() error, end func() strin
 func (c *conn) hello() error {
 	var hello event
 	if !c.out.Scan() {
-		return unavailable("the command has ended: " + c.end())
+		return unavailable("the command has ended: " + c.stop())
 	}
 	if err := json.Unmarshal(c.out.Bytes(), &hello); err != nil {
 		return unavailable(fmt.Sprintf("the command is not permits, or too old: it has written %.100q", c.out.Bytes()))
@@ -158,7 +181,7 @@ func (c *conn) run() {
 	// Tell the callers before waiting for the process, because other holders may work soon.
 	c.die()
 	c.closeIn()
-	c.end()
+	c.stop()
 	<-written
 	close(c.gone)
 }
@@ -174,16 +197,16 @@ func (c *conn) take(e *event) {
 	switch e.Event {
 	case "granted":
 		if !call.isGranted {
-			call.isGranted = true
+			call.isGranted, call.semaphore = true, e.Semaphore
 			call.reply <- e
 		}
-	case "released", "lost", "failed":
-		c.finish(call, e)
 	case "invalid":
 		// An event after the grant answers a line about the permit, which stays held.
 		if !call.isGranted {
 			c.finish(call, e)
 		}
+	case "released", "lost", "failed":
+		c.finish(call, e)
 	}
 }
 
@@ -239,7 +262,7 @@ func (c *conn) begin(ctx context.Context, call *call, line []byte) error {
 		c.mu.Lock()
 	}
 	if ctx.Err() != nil {
-		return ended(ctx, fmt.Sprintf("waiting for %q", call.semaphore))
+		return ended(ctx, call.waiting)
 	}
 	if c.err == nil {
 		c.calls[call.id] = call

@@ -13,11 +13,15 @@ import (
 // imports has what the blocks of the page may import.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "permits": "github.com/permits-rs/permits/bindings/go",
+	"time": "time",
 }
 
 // around has the declarations that a block of the page may use without making them.
 const around = `
-var exports *permits.Semaphore
+var (
+	client  *permits.Client
+	exports *permits.Semaphore
+)
 
 func upload(ctx context.Context) error { return ctx.Err() }
 

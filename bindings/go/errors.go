@@ -1,6 +1,7 @@
 package permits
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -27,7 +28,8 @@ const codeInvalid, codeNotNow, codeLost = 64, 75, 76
 // An Error says why there is no permit, or why its release is not confirmed. It is one of ErrNotNow,
 // ErrInvalid and ErrUnavailable: use [errors.Is].
 type Error struct {
-	// Semaphore is the name of the semaphore. It is empty if the client has failed.
+	// Semaphore is the name of the semaphore. It is empty if the client has failed. If several were requested,
+	// it is the first one, and Reason names the one that is meant.
 	Semaphore string
 	// Reason says why, for people.
 	Reason string
@@ -69,7 +71,7 @@ func unavailable(reason string) *Error { return &Error{Reason: reason, kind: Err
 // failure makes the error from the last event of a request.
 func failure(semaphore string, e *event) error {
 	if e.Event == "lost" || e.ExitCode == codeLost {
-		return &LostError{Semaphore: semaphore, Reason: e.Reason}
+		return &LostError{Semaphore: cmp.Or(e.Semaphore, semaphore), Reason: e.Reason}
 	}
 	err := &Error{Semaphore: semaphore, Reason: e.Reason, StandsStill: e.StandsStill, kind: ErrUnavailable}
 	switch {

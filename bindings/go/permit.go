@@ -13,7 +13,7 @@ type Permit struct {
 }
 
 // Semaphore returns the name of the semaphore.
-func (p *Permit) Semaphore() string { return p.call.semaphore }
+func (p *Permit) Semaphore() string { return p.grant.Semaphore }
 
 // Holder returns the name under which operators see the permit.
 func (p *Permit) Holder() string { return p.grant.Holder }
@@ -28,6 +28,9 @@ func (p *Permit) Slot() int { return p.grant.Slot }
 // which must refuse any token smaller than the greatest that it has seen.
 func (p *Permit) Token() int64 { return p.grant.Token }
 
+// Also returns what was granted of the other semaphores, if there are some: see [Semaphore.Also].
+func (p *Permit) Also() []Grant { return p.grant.Also }
+
 // Context returns a context that ends when the permit is lost, with a [*LostError] as its cause, or when it
 // is released, with [ErrReleased]. It has the values of the context with which the permit was acquired, but
 // not its deadline or its end.
@@ -39,7 +42,7 @@ func (p *Permit) Context() context.Context { return p.ctx }
 func (p *Permit) Count(units int) error {
 	if !p.call.counts || units < 0 {
 		reason := "a count is a number of units, of a permit that was acquired with AtLeast"
-		return &Error{Semaphore: p.call.semaphore, Reason: reason, kind: ErrInvalid}
+		return &Error{Semaphore: p.Semaphore(), Reason: reason, kind: ErrInvalid}
 	}
 	conn := p.call.conn
 	conn.mu.Lock()
@@ -62,7 +65,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	case <-p.call.done:
 		return p.call.err
 	case <-ctx.Done():
-		return ended(ctx, fmt.Sprintf("releasing %q, which goes on", p.call.semaphore))
+		return ended(ctx, fmt.Sprintf("releasing %q, which goes on", p.Semaphore()))
 	}
 }
 

@@ -2,23 +2,22 @@ package permits
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // StoredLimit is the limit of a [Semaphore] whose limit is set somewhere else: by another program, or by
 // "permits limit NAME N".
 const StoredLimit = 0
 
-// maxLine is how long a line may be. The command does not read longer ones.
-const maxLine = 8 * 1024
-
 // A Semaphore is a name with a limit. You need not close it.
 type Semaphore struct {
-	client *Client
-	name   string
-	limit  int
+	client  *Client
+	name    string
+	limit   int
+	options []Option
+	others  []*Semaphore // They are acquired with it.
 }
 
 // Semaphore returns the semaphore of this name, of which at most limit units are held at once. All programs
@@ -28,44 +27,47 @@ func (c *Client) Semaphore(name string, limit int) *Semaphore {
 	return &Semaphore{client: c, name: name, limit: limit}
 }
 
+// With returns the semaphore with options for each of its requests, before those that a request has itself.
+func (s *Semaphore) With(options ...Option) *Semaphore {
+	with := *s
+	with.options = slices.Concat(s.options, options)
+	return &with
+}
+
+// Also returns a semaphore whose requests are for a permit of each of these semaphores too, all or none:
+//
+//	both := exports.Also(minute.With(permits.AtLeast(time.Minute)))
+//	err := both.Do(ctx, work)
+//
+// The permits are acquired, released and lost together. They are requested one after the other in an order
+// that all programs share, so no two programs wait for each other. The options of a request are those of s,
+// and the shortest [Timeout] covers the whole wait. The semaphores have to be of the same client.
+func (s *Semaphore) Also(others ...*Semaphore) *Semaphore {
+	set := *s
+	set.others = slices.Clone(s.others)
+	for _, other := range others {
+		if other.client != s.client {
+			panic("permits: Also needs semaphores of one client")
+		}
+		set.others = append(append(set.others, other), other.others...)
+	}
+	return &set
+}
+
 // Acquire waits in line until the permit is granted. Release the permit.
 //
 // The error is an [*Error]. Or it is the error of ctx, if ctx ends first: then the request has left the line,
 // or the permit is released.
 func (s *Semaphore) Acquire(ctx context.Context, options ...Option) (*Permit, error) {
-	request, line, err := s.request(options)
-	if err != nil {
-		return nil, err
-	}
-	for isRetry := false; ; isRetry = true {
-		conn, err := s.client.connection(ctx)
-		if err != nil {
-			return nil, err
+	line := s.fields(options)
+	if len(s.others) > 0 {
+		var others []fields
+		for _, other := range s.others {
+			others = append(others, other.fields(nil))
 		}
-		permit, err := s.acquire(ctx, conn, request, line)
-		// The command may have been dying when the call began, so try its successor once.
-		if err != errDied || isRetry {
-			return permit, err
-		}
+		line["also"] = others
 	}
-}
-
-// acquire acquires by this command. The error is errDied if the command dies before the grant.
-func (s *Semaphore) acquire(ctx context.Context, conn *conn, request *request, line []byte) (*Permit, error) {
-	call := &call{id: request.ID, semaphore: s.name, conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
-	call.counts = request.AtLeast != nil && *request.AtLeast > 0
-	if err := conn.begin(ctx, call, line); err != nil {
-		return nil, err
-	}
-	select {
-	case grant := <-call.reply:
-		return call.permit(ctx, grant), nil
-	case <-call.done:
-		return nil, call.err
-	case <-ctx.Done():
-		conn.release(call)
-		return nil, ended(ctx, fmt.Sprintf("waiting for %q", s.name))
-	}
+	return s.client.permit(ctx, s.name, line)
 }
 
 // TryAcquire acquires a permit if one is free now and nobody waits. If not, the error is [ErrNotNow].
@@ -95,20 +97,16 @@ func (s *Semaphore) Do(ctx context.Context, work func(ctx context.Context) error
 	return err
 }
 
-// request returns a request, and its line.
-func (s *Semaphore) request(options []Option) (*request, []byte, error) {
-	request := &request{ID: s.client.ids.Add(1), Acquire: s.name, Limit: s.limit}
-	for _, option := range options {
+// fields returns a request for a permit of this semaphore alone.
+func (s *Semaphore) fields(options []Option) fields {
+	request := fields{"acquire": s.name}
+	if s.limit != StoredLimit {
+		request["limit"] = s.limit
+	}
+	for _, option := range slices.Concat(s.options, options) {
 		option(request)
 	}
-	if err := request.check(); err != nil {
-		return nil, nil, err
-	}
-	line, err := json.Marshal(request)
-	if err != nil || len(line) >= maxLine {
-		return nil, nil, &Error{Semaphore: s.name, Reason: "the request is too long", kind: ErrInvalid}
-	}
-	return request, append(line, '\n'), nil
+	return request
 }
 
 // ended returns the error of a context that has ended, with its cause if that says more.

@@ -15,12 +15,9 @@ import (
 	permits "github.com/permits-rs/permits/bindings/go"
 )
 
-// A line makes a request, or says something about an earlier one.
-type line struct {
-	ID           int      `json:"id"`
+// A wanted permit is what a line, or one of its "also", asks for.
+type wanted struct {
 	Acquire      string   `json:"acquire"`
-	Release      bool     `json:"release"`
-	Count        *int     `json:"count"`
 	Limit        int      `json:"limit"`
 	RequireLimit bool     `json:"require_limit"`
 	Weight       *int     `json:"weight"`
@@ -29,15 +26,27 @@ type line struct {
 	Label        *string  `json:"label"`
 	Lane         *string  `json:"lane"`
 	Share        *int     `json:"share"`
+	LaneLimit    *int     `json:"lane_limit"`
+	LaneFloor    *int     `json:"lane_floor"`
+	LaneWaiters  *int     `json:"lane_waiters"`
 	Lease        *float64 `json:"lease_ms"`
 	AtLeast      *float64 `json:"at_least_ms"`
 	MaxHold      *float64 `json:"max_hold_ms"`
 	Supersede    *string  `json:"supersede"`
 }
 
+// A line makes a request, or says something about an earlier request.
+type line struct {
+	ID int `json:"id"`
+	wanted
+	Also    []wanted `json:"also"`
+	Release bool     `json:"release"`
+	Count   *int     `json:"count"`
+}
+
 var has = []string{
-	"acquire", "release", "count", "limit", "require_limit", "weight", "timeout_ms", "holder", "label", "lane", "share",
-	"lease_ms", "at_least_ms", "max_hold_ms", "supersede",
+	"acquire", "also", "release", "count", "limit", "require_limit", "weight", "timeout_ms", "holder", "label", "lane", "share",
+	"lane_limit", "lane_floor", "lane_waiters", "lease_ms", "at_least_ms", "max_hold_ms", "supersede",
 }
 
 // with adds an option if the line has its field.
@@ -48,17 +57,22 @@ func with[T any](options []permits.Option, value *T, option func(T) permits.Opti
 	return options
 }
 
+func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
 func milliseconds(option func(time.Duration) permits.Option) func(float64) permits.Option {
-	return func(ms float64) permits.Option { return option(time.Duration(ms * float64(time.Millisecond))) }
+	return func(ms float64) permits.Option { return option(duration(ms)) }
 }
 
-func (l *line) options() (options []permits.Option) {
+func (l *wanted) options() (options []permits.Option) {
 	options = with(options, l.Weight, permits.Weight)
 	options = with(options, l.Timeout, milliseconds(permits.Timeout))
 	options = with(options, l.Holder, permits.Holder)
 	options = with(options, l.Label, permits.Label)
 	options = with(options, l.Lane, permits.Lane)
 	options = with(options, l.Share, permits.Share)
+	options = with(options, l.LaneLimit, permits.LaneLimit)
+	options = with(options, l.LaneFloor, permits.LaneFloor)
+	options = with(options, l.LaneWaiters, permits.LaneWaiters)
 	options = with(options, l.Lease, milliseconds(permits.Lease))
 	options = with(options, l.AtLeast, milliseconds(permits.AtLeast))
 	options = with(options, l.MaxHold, milliseconds(permits.MaxHold))
@@ -67,6 +81,10 @@ func (l *line) options() (options []permits.Option) {
 		options = append(options, permits.RequireLimit())
 	}
 	return options
+}
+
+func (l *wanted) semaphore(client *permits.Client) *permits.Semaphore {
+	return client.Semaphore(l.Acquire, l.Limit).With(l.options()...)
 }
 
 // A request waits, or its permit is held.
@@ -102,7 +120,7 @@ func (d *driver) write(id int, name string, fields event) {
 }
 
 func (d *driver) acquire(ctx context.Context, request *request, line *line) {
-	permit, err := d.client.Semaphore(line.Acquire, line.Limit).Acquire(ctx, line.options()...)
+	permit, err := d.granted(ctx, line)
 	if err != nil {
 		d.fail(line.ID, err)
 		return
@@ -110,13 +128,26 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 	d.mu.Lock()
 	request.permit = permit
 	d.mu.Unlock()
+	also := []event{}
+	for _, grant := range permit.Also() {
+		also = append(also, event{"name": grant.Semaphore, "holder": grant.Holder, "weight": grant.Weight, "slot": grant.Slot, "token": grant.Token})
+	}
 	d.write(line.ID, "granted", event{
 		"name": permit.Semaphore(), "holder": permit.Holder(), "weight": permit.Weight(), "slot": permit.Slot(), "token": permit.Token(),
+		"also": also,
 	})
 	<-permit.Context().Done()
 	if cause := context.Cause(permit.Context()); !errors.Is(cause, permits.ErrReleased) {
 		d.fail(line.ID, cause)
 	}
+}
+
+func (d *driver) granted(ctx context.Context, line *line) (*permits.Permit, error) {
+	semaphore := line.semaphore(d.client)
+	for _, other := range line.Also {
+		semaphore = semaphore.Also(other.semaphore(d.client))
+	}
+	return semaphore.Acquire(ctx)
 }
 
 // fail writes the event of an error.
@@ -125,7 +156,7 @@ func (d *driver) fail(id int, err error) {
 	var refused *permits.Error
 	switch {
 	case errors.As(err, &lost):
-		d.write(id, "lost", event{"reason": lost.Reason})
+		d.write(id, "lost", event{"name": lost.Semaphore, "reason": lost.Reason})
 	case errors.Is(err, context.Canceled), errors.Is(err, permits.ErrClosed):
 		d.write(id, "released", event{})
 	default:
@@ -143,36 +174,33 @@ func (d *driver) fail(id int, err error) {
 }
 
 func (d *driver) take(line *line) {
-	ctx, leave := context.WithCancel(context.Background())
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	known := d.requests[line.ID]
-	if line.Acquire != "" {
+	switch {
+	case line.Acquire != "":
+		ctx, leave := context.WithCancel(context.Background())
 		known = &request{leave: leave}
 		d.requests[line.ID] = known
-		d.mu.Unlock()
 		go d.acquire(ctx, known, line)
-		return
-	}
-	var permit *permits.Permit
-	if known != nil {
-		permit = known.permit
-	}
-	d.mu.Unlock()
-	leave()
-	switch {
 	case known == nil:
-		d.write(line.ID, "invalid", event{"reason": "the id is free"})
-	case permit == nil:
+		go d.write(line.ID, "invalid", event{"reason": "the id is free"})
+	case known.permit == nil:
 		known.leave()
 	default:
-		if line.Count != nil {
-			if err := permit.Count(*line.Count); err != nil {
-				d.write(line.ID, "invalid", event{"reason": err.Error()})
-			}
+		d.operate(known.permit, line)
+	}
+}
+
+// operate does what a line says about a permit.
+func (d *driver) operate(permit *permits.Permit, line *line) {
+	if line.Count != nil {
+		if err := permit.Count(*line.Count); err != nil {
+			go d.write(line.ID, "invalid", event{"reason": err.Error()})
 		}
-		if line.Release {
-			go d.release(line.ID, permit)
-		}
+	}
+	if line.Release {
+		go d.release(line.ID, permit)
 	}
 }
 

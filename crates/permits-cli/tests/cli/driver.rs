@@ -99,6 +99,7 @@ fn go_driver(directory: &TempDir, file: &str, from: &str, to: &str) -> PathBuf {
         "errors.go",
         "options.go",
         "permit.go",
+        "request.go",
         "semaphore.go",
         "internal/driver/main.go",
     ] {
@@ -138,7 +139,7 @@ struct Fault {
     step: &'static str,
 }
 
-const FAULTS: [Fault; 5] = [
+const FAULTS: [Fault; 6] = [
     // A lost wake-up: a grant that comes beside another request wakes nobody.
     Fault {
         file: "conn.go",
@@ -173,11 +174,19 @@ const FAULTS: [Fault; 5] = [
     },
     // A refused request that is made again.
     Fault {
-        file: "semaphore.go",
+        file: "client.go",
         from: "if err != errDied || isRetry {",
-        to: "if err == nil || isRetry {",
+        to: "if isRetry {",
         case: "a try on a full one is refused for now",
         step: r#"until s {"refused":2}"#,
+    },
+    // A set of which only the first permit is requested.
+    Fault {
+        file: "semaphore.go",
+        from: "line[\"also\"] = others",
+        to: "_ = others",
+        case: "a set is acquired completely or not at all",
+        step: r#"a< {"id":1,"event":"failed","exit_code":75}"#,
     },
 ];
 

@@ -1,6 +1,6 @@
 //! What an option means is written once: as the first paragraph of its documentation in Rust. The types of
-//! the packages for Python and Node, the comments of that for Go, the help of the command's flags, the schema
-//! of the lines and the reference page are made of it.
+//! the packages for Python and Node, the options of that for Go, the help of the command's flags, the schema of
+//! the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
 //! this file does not know fails the test, and so does one without documentation. The other modules do the
@@ -341,11 +341,49 @@ fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
     helps.iter().filter_map(replaced).collect()
 }
 
-fn go((Row(name, ..), text): &(&Row, String)) -> Option<String> {
-    let name = capital(&camel_case(name.trim_end_matches("_ms")));
-    let text = text[..1].to_lowercase() + &text[1..];
-    let item = format!("func {name}(");
-    replace_comment("bindings/go/options.go", &[&item], "// ", &text, &format!("{name} is "))
+/// What Go says of an option beside its sentence, or in place of what that says of the default.
+const GO: [(&str, &str); 8] = [
+    ("timeout_ms", "The error is then [ErrNotNow]. The end of the context ends the wait, too."),
+    ("holder", "The second request gets the error [ErrNotNow]."),
+    ("label", "The label is the text of [WithLabel] unless set."),
+    ("share", "It needs [Lane]."),
+    ("lane_limit", "It needs [Lane]."),
+    ("lane_floor", "It needs [Lane]."),
+    ("lane_waiters", "It needs [Lane]."),
+    ("lease_ms", "15 s unless set."),
+];
+
+/// The file of Go's options: those that a flag sets.
+fn go(rows: &[(&Row, String)]) -> Option<String> {
+    let option = |(Row(name, kind, ..), text): &(&Row, String)| {
+        let function = capital(&camel_case(name.trim_end_matches("_ms")));
+        let own = GO.iter().find(|(option, _)| option == name).map(|(_, own)| *own);
+        let is_default = own.is_some_and(|own| own.contains("unless set"));
+        let text = if is_default { without_default(text).0 } else { text.clone() };
+        let text = format!("{function} is {}", text[..1].to_lowercase() + &text[1..]);
+        let own = own.map_or_else(String::new, |own| format!("//\n{}\n", wrapped_at(110, "// ", own, "// ")));
+        let argument = camel_case(name.trim_end_matches("_ms"));
+        let (of, value) = match kind {
+            Kind::Whole => ("int", argument.clone()),
+            Kind::Time => ("time.Duration", format!("milliseconds({argument})")),
+            Kind::Text => ("string", argument.clone()),
+            Kind::Flag | Kind::Recovery => panic!("{name} has no form in Go"),
+        };
+        format!(
+            "\n{}\n{own}func {function}({argument} {of}) Option {{\n\treturn func(f fields) {{ f[\"{name}\"] = {value} }}\n}}\n",
+            wrapped_at(110, "// ", &text, "// ")
+        )
+    };
+    let options = rows.iter().filter(|(row, _)| row.2 != "–").map(option).collect::<String>();
+    whole_go("options", &format!("import \"time\"\n{options}"))
+}
+
+/// Compares a file of the package for Go that is generated as a whole.
+fn whole_go(name: &str, made: &str) -> Option<String> {
+    let file = format!("bindings/go/{name}.go");
+    let code = read(&file);
+    let what = "Code generated from the documentation of the library by the test vocabulary. DO NOT EDIT.";
+    put(&file, &code, 0..code.len(), &format!("// {what}\n\npackage permits\n\n{made}"))
 }
 
 /// Replaces the comment before an item, which is found by the texts of `path`, up to a line that begins
@@ -460,9 +498,8 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
             &page(&client),
         ),
     ];
-    // The package for Go sets only what a flag sets.
-    let go = request.iter().filter(|(row, _)| row.2 != "–").map(go);
     let differences =
-        differences.into_iter().chain(schemas(&request)).chain([openapi(&request)]).chain(go).flatten();
+        differences.into_iter().chain(schemas(&request)).chain([openapi(&request), go(&request)]);
+    let differences = differences.flatten();
     none(differences.chain(flags(&[&request, &client])));
 }
