@@ -211,7 +211,7 @@ func TestCloseFollowsWhatIsQueued(t *testing.T) {
 		if err := permit.Count(1); err != nil {
 			t.Error(err)
 		}
-		permit.release()
+		permit.leave("release")
 		if err := other.Close(); err != nil {
 			t.Error(err)
 		}

@@ -156,29 +156,37 @@ func (c *Client) present() (*conn, error) {
 }
 
 // permit makes a request for a permit.
-func (c *Client) permit(ctx context.Context, semaphore string, request fields) (*Permit, error) {
+func (c *Client) permit(ctx context.Context, semaphore string, line fields) (*Permit, error) {
+	call, grant, err := c.call(ctx, semaphore, line, true)
+	if err != nil {
+		return nil, err
+	}
+	return call.permit(ctx, grant), nil
+}
+
+// call makes a request, and returns its first event. If ctx ends first, what is granted is released.
+func (c *Client) call(ctx context.Context, semaphore string, request fields, mayRepeat bool) (*call, *event, error) {
 	id := c.ids.Add(1)
 	request["id"] = id
 	line, err := request.line(semaphore)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for isRetry := false; ; isRetry = true {
 		conn, err := c.connection(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		call := &call{id: id, semaphore: semaphore, conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
-		call.waiting = fmt.Sprintf("waiting for %q", semaphore)
+		if call.waiting = "waiting for the store"; semaphore != "" {
+			call.waiting = fmt.Sprintf("waiting for %q", semaphore)
+		}
 		atLeast, _ := request["at_least_ms"].(float64)
 		call.counts = atLeast > 0
-		grant, err := call.answer(ctx, line)
-		if err == nil {
-			return call.permit(ctx, grant), nil
-		}
+		answer, err := call.answer(ctx, line)
 		// The command may have been dying when the call began, so try its successor once.
-		if err != errDied || isRetry {
-			return nil, err
+		if err != errDied || isRetry || !mayRepeat {
+			return call, answer, err
 		}
 	}
 }

@@ -16,8 +16,8 @@ var errDied = unavailable("the command has ended")
 // never waits, so there may be one more line for each request.
 const maxQueued = 64 * 1024
 
-// maxEvent is the length of the longest event that is read, in bytes.
-const maxEvent = 1 << 20
+// maxEvent is the length of the longest event that is read, in bytes. Only the list of all names may be long.
+const maxEvent = 1 << 30
 
 // A Grant is what the store has granted of one semaphore.
 type Grant struct {
@@ -34,13 +34,18 @@ type event struct {
 	ID    *int64 `json:"id"`
 	Event string `json:"event"`
 	Grant
-	Also         []Grant `json:"also"`
-	Reason       string  `json:"reason"`
-	ExitCode     int     `json:"exit_code"`
-	RetryAfterMS *int64  `json:"retry_after_ms"`
-	StandsStill  bool    `json:"stands_still"`
-	Lines        int     `json:"lines"`
-	Permits      string  `json:"permits"`
+	Also         []Grant         `json:"also"`
+	Answers      string          `json:"answers"`
+	Reason       string          `json:"reason"`
+	ExitCode     int             `json:"exit_code"`
+	RetryAfterMS *int64          `json:"retry_after_ms"`
+	StandsStill  bool            `json:"stands_still"`
+	Lines        int             `json:"lines"`
+	Permits      string          `json:"permits"`
+	Handle       string          `json:"handle"`
+	Names        []string        `json:"names"`
+	Inspection   json.RawMessage `json:"inspection"`
+	Changed
 }
 
 // A call is a request from its line to its last event.
@@ -49,17 +54,25 @@ type call struct {
 	waiting string // What it does before its first event, for people.
 	counts  bool   // The grant counts for some time.
 	conn    *conn
-	reply   chan *event   // The grant.
+	reply   chan *event   // The grant, or the only event.
 	done    chan struct{} // Closed after the last event.
-	// The result of the request, which is set before done is closed. It is nil if the program has released the
-	// permit.
-	err error
+	// The result of the request, and its handle if it was handed over. They are set before done is closed. The
+	// error is nil if the program has ended the permit.
+	err    error
+	handle string
 
 	// The mutex of conn guards the fields below.
-	semaphore string
-	isGranted bool
-	isEnded   bool // The program has asked for the end.
-	cancel    context.CancelCauseFunc
+	semaphore  string
+	isGranted  bool
+	isEnded    bool // The program has asked for the end.
+	cancel     context.CancelCauseFunc
+	operations []operation // The first one is written, and not answered yet.
+}
+
+// An operation is a line about a permit that stays held.
+type operation struct {
+	line   []byte
+	answer chan *event
 }
 
 // answer begins the call, and waits for its first event. The error is errDied if the command dies before.
@@ -73,7 +86,7 @@ func (c *call) answer(ctx context.Context, line []byte) (*event, error) {
 	case <-c.done:
 		return nil, c.err
 	case <-ctx.Done():
-		c.conn.release(c)
+		c.conn.end(c, "release")
 		return nil, ended(ctx, c.waiting)
 	}
 }
@@ -103,7 +116,7 @@ func (c *call) result() error {
 // outcome returns the result that the last event tells. The caller has locked the mutex of conn.
 func (c *call) outcome(last *event) error {
 	switch {
-	case last.Event == "released" && c.isEnded:
+	case last.Event == "handed_over", last.Event == "released" && c.isEnded:
 		return nil
 	case c.conn.isHungUp && !c.isGranted:
 		return ErrClosed
@@ -200,20 +213,53 @@ func (c *conn) take(e *event) {
 			call.isGranted, call.semaphore = true, e.Semaphore
 			call.reply <- e
 		}
+	case "inspected", "listed", "changed":
+		delete(c.calls, call.id)
+		call.reply <- e
+	case "held", "unsure":
+		if e.Answers != "" {
+			c.answered(call, e)
+		}
 	case "invalid":
-		// An event after the grant answers a line about the permit, which stays held.
-		if !call.isGranted {
+		if call.isGranted {
+			c.answered(call, e)
+		} else {
 			c.finish(call, e)
 		}
-	case "released", "lost", "failed":
+	case "released", "lost", "failed", "handed_over":
 		c.finish(call, e)
 	}
+}
+
+// answered ends the first operation of a permit, and begins the next one. The caller has locked the mutex.
+func (c *conn) answered(call *call, e *event) {
+	if len(call.operations) == 0 {
+		return // The line that is invalid has crossed an event.
+	}
+	call.operations[0].answer <- e
+	call.operations = call.operations[1:]
+	if len(call.operations) > 0 {
+		c.put(call.operations[0].line)
+	}
+}
+
+// operate queues a line about a permit, and returns where its answer comes. One that comes after the end of
+// the permit has none.
+func (c *conn) operate(call *call, line []byte) <-chan *event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer := make(chan *event, 1)
+	call.operations = append(call.operations, operation{line, answer})
+	if len(call.operations) == 1 && !call.isEnded {
+		c.put(line)
+	}
+	return answer
 }
 
 // finish ends a call with its last event. The caller has locked the mutex.
 func (c *conn) finish(call *call, last *event) {
 	delete(c.calls, call.id)
-	call.err = call.outcome(last)
+	call.err, call.handle = call.outcome(last), last.Handle
 	close(call.done)
 	if call.cancel != nil && call.err != nil {
 		call.cancel(call.err)
@@ -271,13 +317,13 @@ func (c *conn) begin(ctx context.Context, call *call, line []byte) error {
 	return c.err
 }
 
-// release asks for the end of a call, once.
-func (c *conn) release(call *call) {
+// end asks for the end of a call, once: "release" or "hand_over".
+func (c *conn) end(call *call, how string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !call.isEnded && c.calls[call.id] == call {
 		call.isEnded = true
-		c.put(fmt.Appendf(nil, "{\"id\":%d,\"release\":true}\n", call.id))
+		c.put(fmt.Appendf(nil, "{\"id\":%d,%q:true}\n", call.id, how))
 	}
 }
 

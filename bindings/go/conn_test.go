@@ -37,10 +37,10 @@ func TestAReleaseIsWrittenOnceAndNoneAfterTheEnd(t *testing.T) {
 	conn, call := alone(t)
 	call.told("granted")
 	permit := call.permit(context.Background(), <-call.reply)
-	permit.release()
-	permit.release()
+	permit.leave("release")
+	permit.leave("release")
 	call.told("released")
-	permit.release()
+	permit.leave("release")
 	if lines := string(conn.queue); lines != "begin\n{\"id\":7,\"release\":true}\n" {
 		t.Errorf("%q", lines)
 	}
@@ -69,7 +69,7 @@ func TestACommandThatDiesDuringAReleaseLeavesItUnconfirmed(t *testing.T) {
 	conn, call := alone(t)
 	call.told("granted")
 	permit := call.permit(context.Background(), <-call.reply)
-	permit.release()
+	permit.leave("release")
 	conn.die()
 	var lost *LostError
 	if err := permit.Release(context.Background()); !errors.Is(err, ErrUnavailable) || errors.As(err, &lost) {

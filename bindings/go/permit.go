@@ -1,8 +1,10 @@
 package permits
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 )
 
 // A Permit is held until it is released or lost. Its methods may be called by any number of goroutines.
@@ -19,7 +21,11 @@ func (p *Permit) Semaphore() string { return p.grant.Semaphore }
 func (p *Permit) Holder() string { return p.grant.Holder }
 
 // Weight returns the number of units.
-func (p *Permit) Weight() int { return p.grant.Weight }
+func (p *Permit) Weight() int {
+	p.call.conn.mu.Lock()
+	defer p.call.conn.mu.Unlock()
+	return p.grant.Weight
+}
 
 // Slot returns a number from 0 to limit - 1 that no other live permit of the semaphore has.
 func (p *Permit) Slot() int { return p.grant.Slot }
@@ -41,14 +47,84 @@ func (p *Permit) Context() context.Context { return p.ctx }
 // without [AtLeast].
 func (p *Permit) Count(units int) error {
 	if !p.call.counts || units < 0 {
-		reason := "a count is a number of units, of a permit that was acquired with AtLeast"
-		return &Error{Semaphore: p.Semaphore(), Reason: reason, kind: ErrInvalid}
+		return p.invalid("a count is a number of units, of a permit that was acquired with AtLeast")
 	}
 	conn := p.call.conn
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.put(fmt.Appendf(nil, "{\"id\":%d,\"count\":%d}\n", p.call.id, units))
 	return nil
+}
+
+// Renew renews the permit now, and so confirms that it is held. The error is [ErrUnavailable] if the store
+// does not confirm it: the permit may still be held, and its context ends if it is lost.
+func (p *Permit) Renew(ctx context.Context) error { return p.operate(ctx, "renew", true) }
+
+// SetLease gives the permit another lease, and renews it as Renew does. Of several semaphores it is about the
+// first.
+func (p *Permit) SetLease(ctx context.Context, lease time.Duration) error {
+	return p.operate(ctx, "set_lease_ms", milliseconds(lease))
+}
+
+// ReleasePart releases some of the units, and keeps at least one. The next in line is granted in the same
+// moment. The error is that of Renew: then the store learns of it by the next renewal. Of several semaphores
+// it is about the first.
+func (p *Permit) ReleasePart(ctx context.Context, units int) error {
+	conn := p.call.conn
+	conn.mu.Lock()
+	isPart := 0 < units && units < p.grant.Weight
+	if isPart {
+		p.grant.Weight -= units
+	}
+	conn.mu.Unlock()
+	if !isPart {
+		return p.invalid("a part of the units is at least 1, and leaves at least 1")
+	}
+	return p.operate(ctx, "release_part", units)
+}
+
+// operate does something to the permit that stays held. If ctx ends first, it is done nevertheless.
+func (p *Permit) operate(ctx context.Context, field string, value any) error {
+	line, err := fields{"id": p.call.id, field: value}.line(p.Semaphore())
+	if err != nil {
+		return err
+	}
+	select {
+	case answer := <-p.call.conn.operate(p.call, line):
+		switch answer.Event {
+		case "held":
+			return nil
+		case "unsure":
+			return &Error{Semaphore: p.Semaphore(), Reason: "the store does not confirm that the permit is held", kind: ErrUnavailable}
+		}
+		return failure(p.Semaphore(), answer)
+	case <-p.call.done:
+		return cmp.Or(p.call.err, ErrReleased)
+	case <-ctx.Done():
+		return ended(ctx, fmt.Sprintf("renewing %q, which goes on", p.Semaphore()))
+	}
+}
+
+// HandOver ends the permit here, and returns a handle for [Client.Adopt], by which another process has the
+// permit from then on. It must adopt the permit within a lease. The handle is a secret: who has it has the
+// permit. If ctx ends first, the handle is lost, and the permit ends with its lease.
+func (p *Permit) HandOver(ctx context.Context) (string, error) {
+	if len(p.grant.Also) > 0 {
+		return "", p.invalid("permits of several semaphores cannot be handed over")
+	}
+	if err := p.end(ctx, "hand_over"); err != nil {
+		return "", err
+	}
+	if p.call.handle == "" {
+		return "", ErrReleased
+	}
+	return p.call.handle, nil
+}
+
+// Adopt continues the permit of a handle: of [Permit.HandOver] in any language, or of "permits acquire". A
+// handle is good once: the error is a [*LostError] if the permit has ended, or somebody has adopted it.
+func (c *Client) Adopt(ctx context.Context, handle string) (*Permit, error) {
+	return c.permit(ctx, "", fields{"adopt": handle})
 }
 
 // Release releases the permit, and waits until the store has confirmed that. The next in line is granted in
@@ -59,8 +135,11 @@ func (p *Permit) Count(units int) error {
 //
 // The error is a [*LostError] if the permit was lost before, so that another holder may have worked at
 // the same time, and it is [ErrUnavailable] if the store did not confirm the release.
-func (p *Permit) Release(ctx context.Context) error {
-	p.release()
+func (p *Permit) Release(ctx context.Context) error { return p.end(ctx, "release") }
+
+// end asks for the end, and waits for it.
+func (p *Permit) end(ctx context.Context, how string) error {
+	p.leave(how)
 	select {
 	case <-p.call.done:
 		return p.call.err
@@ -69,8 +148,12 @@ func (p *Permit) Release(ctx context.Context) error {
 	}
 }
 
-// release asks for the release, once, and ends the context.
-func (p *Permit) release() {
-	p.call.conn.release(p.call)
+// leave asks for the end, once, and ends the context.
+func (p *Permit) leave(how string) {
+	p.call.conn.end(p.call, how)
 	p.call.cancel(ErrReleased)
+}
+
+func (p *Permit) invalid(reason string) error {
+	return &Error{Semaphore: p.Semaphore(), Reason: reason, kind: ErrInvalid}
 }

@@ -85,7 +85,7 @@ func (s *Semaphore) Do(ctx context.Context, work func(ctx context.Context) error
 	if err != nil {
 		return err
 	}
-	defer permit.release()
+	defer permit.leave("release")
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(permit.ctx, func() { cancel(context.Cause(permit.ctx)) })

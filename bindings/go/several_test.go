@@ -25,6 +25,9 @@ func TestASetIsAcquiredReleasedAndCancelledAsAWhole(t *testing.T) {
 	if _, err := both.TryAcquire(ctx); !errors.Is(err, ErrNotNow) {
 		t.Error(err)
 	}
+	if _, err := permit.HandOver(ctx); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
 	release(t, permit)
 	until(t, serverURL, minute.name, state{})
 	until(t, serverURL, exports.name, state{})

@@ -35,18 +35,36 @@ type wanted struct {
 	Supersede    *string  `json:"supersede"`
 }
 
-// A line makes a request, or says something about an earlier request.
+// A line makes a request or a call, or says something about an earlier request.
 type line struct {
 	ID int `json:"id"`
 	wanted
-	Also    []wanted `json:"also"`
-	Release bool     `json:"release"`
-	Count   *int     `json:"count"`
+	Also        []wanted `json:"also"`
+	Adopt       string   `json:"adopt"`
+	Release     bool     `json:"release"`
+	Count       *int     `json:"count"`
+	Renew       bool     `json:"renew"`
+	ReleasePart *int     `json:"release_part"`
+	SetLease    *float64 `json:"set_lease_ms"`
+	HandOver    bool     `json:"hand_over"`
+	Inspect     string   `json:"inspect"`
+	List        bool     `json:"list"`
+	Change      string   `json:"change"`
+	Name        string   `json:"name"`
+	IfVersion   *int64   `json:"if_version"`
+	By          int      `json:"by"`
+	Reason      string   `json:"reason"`
+	Time        float64  `json:"time_ms"`
+	Wait        float64  `json:"wait_ms"`
+	Waiting     int      `json:"waiting"`
+	Token       int64    `json:"token"`
+	Unreadable  bool     `json:"unreadable"`
 }
 
 var has = []string{
-	"acquire", "also", "release", "count", "limit", "require_limit", "weight", "timeout_ms", "holder", "label", "lane", "share",
-	"lane_limit", "lane_floor", "lane_waiters", "lease_ms", "at_least_ms", "max_hold_ms", "supersede",
+	"acquire", "also", "adopt", "release", "count", "renew", "release_part", "set_lease_ms", "hand_over", "inspect", "list", "change",
+	"limit", "require_limit", "weight", "timeout_ms", "holder", "label", "lane", "share", "lane_limit", "lane_floor", "lane_waiters",
+	"lease_ms", "at_least_ms", "max_hold_ms", "supersede",
 }
 
 // with adds an option if the line has its field.
@@ -87,6 +105,26 @@ func (l *wanted) semaphore(client *permits.Client) *permits.Semaphore {
 	return client.Semaphore(l.Acquire, l.Limit).With(l.options()...)
 }
 
+// change returns the change of a line, or nil.
+func (l *line) change() permits.Change {
+	var holder string
+	if l.Holder != nil {
+		holder = *l.Holder
+	}
+	return map[string]permits.Change{
+		"set_limit":    permits.SetLimit{Limit: l.Limit, IfVersion: l.IfVersion},
+		"adjust_limit": permits.AdjustLimit{By: l.By},
+		"unpin":        permits.Unpin{},
+		"pause":        permits.Pause{Time: duration(l.Time), Reason: l.Reason},
+		"resume":       permits.Resume{},
+		"close_line":   permits.CloseLine{Reason: l.Reason},
+		"open_line":    permits.OpenLine{},
+		"set_alert":    permits.SetAlert{Wait: duration(l.Wait), Waiting: l.Waiting},
+		"revoke":       permits.Revoke{Holder: holder, Token: l.Token, Reason: l.Reason},
+		"delete":       permits.Delete{Unreadable: l.Unreadable},
+	}[l.Change]
+}
+
 // A request waits, or its permit is held.
 type request struct {
 	leave  context.CancelFunc
@@ -113,7 +151,9 @@ func (d *driver) write(id int, name string, fields event) {
 	if err != nil {
 		panic(err)
 	}
-	if name != "granted" && name != "invalid" {
+	switch name {
+	case "granted", "invalid", "held", "unsure":
+	default:
 		delete(d.requests, id)
 	}
 	fmt.Printf("%s\n", text)
@@ -121,6 +161,11 @@ func (d *driver) write(id int, name string, fields event) {
 
 func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 	permit, err := d.granted(ctx, line)
+	var gone *permits.LostError
+	if errors.As(err, &gone) {
+		d.write(line.ID, "failed", event{"exit_code": 76, "reason": gone.Reason})
+		return
+	}
 	if err != nil {
 		d.fail(line.ID, err)
 		return
@@ -143,6 +188,9 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 }
 
 func (d *driver) granted(ctx context.Context, line *line) (*permits.Permit, error) {
+	if line.Adopt != "" {
+		return d.client.Adopt(ctx, line.Adopt)
+	}
 	semaphore := line.semaphore(d.client)
 	for _, other := range line.Also {
 		semaphore = semaphore.Also(other.semaphore(d.client))
@@ -178,41 +226,94 @@ func (d *driver) take(line *line) {
 	defer d.mu.Unlock()
 	known := d.requests[line.ID]
 	switch {
-	case line.Acquire != "":
+	case line.Acquire != "" || line.Adopt != "":
 		ctx, leave := context.WithCancel(context.Background())
 		known = &request{leave: leave}
 		d.requests[line.ID] = known
 		go d.acquire(ctx, known, line)
+	case line.Inspect != "" || line.List || line.Change != "":
+		go d.call(context.Background(), line)
 	case known == nil:
 		go d.write(line.ID, "invalid", event{"reason": "the id is free"})
 	case known.permit == nil:
 		known.leave()
 	default:
-		d.operate(known.permit, line)
+		d.operate(context.Background(), known.permit, line)
+	}
+}
+
+// call asks the store, and writes its answer.
+func (d *driver) call(ctx context.Context, line *line) {
+	var err error
+	switch change := line.change(); {
+	case line.Inspect != "":
+		var inspection *permits.Inspection
+		if inspection, err = d.client.Semaphore(line.Inspect, permits.StoredLimit).Inspect(ctx); err == nil {
+			d.write(line.ID, "inspected", event{"inspection": inspection})
+		}
+	case line.List:
+		var names []string
+		if names, err = d.client.List(ctx); err == nil {
+			d.write(line.ID, "listed", event{"names": names})
+		}
+	default:
+		var changed permits.Changed
+		if changed, err = d.client.Semaphore(line.Name, permits.StoredLimit).Change(ctx, change); err == nil {
+			d.write(line.ID, "changed", event{"found": changed.Found, "limit": changed.Limit, "limit_version": changed.LimitVersion})
+		}
+	}
+	if err != nil {
+		d.fail(line.ID, err)
 	}
 }
 
 // operate does what a line says about a permit.
-func (d *driver) operate(permit *permits.Permit, line *line) {
+func (d *driver) operate(ctx context.Context, permit *permits.Permit, line *line) {
+	id := line.ID
+	held := func(kind string, operation func() error) {
+		go func() {
+			err := operation()
+			switch {
+			case errors.Is(err, permits.ErrInvalid):
+				d.write(id, "invalid", event{"reason": err.Error()})
+			case errors.Is(err, permits.ErrUnavailable):
+				d.write(id, "unsure", event{"answers": kind})
+			case err == nil:
+				d.write(id, "held", event{"answers": kind})
+			} // Otherwise the permit has ended, which has its own event.
+		}()
+	}
 	if line.Count != nil {
 		if err := permit.Count(*line.Count); err != nil {
-			go d.write(line.ID, "invalid", event{"reason": err.Error()})
+			go d.write(id, "invalid", event{"reason": err.Error()})
 		}
 	}
-	if line.Release {
-		go d.release(line.ID, permit)
+	switch {
+	case line.Renew:
+		held("renew", func() error { return permit.Renew(ctx) })
+	case line.ReleasePart != nil:
+		held("release_part", func() error { return permit.ReleasePart(ctx, *line.ReleasePart) })
+	case line.SetLease != nil:
+		held("set_lease_ms", func() error { return permit.SetLease(ctx, duration(*line.SetLease)) })
+	case line.HandOver:
+		go func() {
+			handle, err := permit.HandOver(ctx)
+			d.end(id, err, "handed_over", event{"handle": handle})
+		}()
+	case line.Release:
+		go func() { d.end(id, permit.Release(ctx), "released", event{}) }()
 	}
 }
 
-func (d *driver) release(id int, permit *permits.Permit) {
-	err := permit.Release(context.Background())
+// end writes the last event of a permit.
+func (d *driver) end(id int, err error, name string, fields event) {
 	var lost *permits.LostError
 	switch {
 	case errors.As(err, &lost): // It is told by the permit's context.
 	case err != nil:
 		d.fail(id, err)
 	default:
-		d.write(id, "released", event{})
+		d.write(id, name, fields)
 	}
 }
 

@@ -1,6 +1,7 @@
 //! What a change by an operator does is written once: as the first paragraph of its method's documentation
 //! in Rust, and what its fields are as that of the fields of `Change`. The methods of Python and Node, the
-//! schema of the lines, the page about HTTP and the help of the command's flags are made of it.
+//! types of Go, the schema of the lines, the page about HTTP and the help of the command's flags are made of
+//! it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,10 @@ use quote::ToTokens as _;
 use syn::{Field, Fields, Item};
 
 use super::errors::without_links;
-use super::{camel_case, documented, none, paragraph, put, read, replace, replace_comment, wrapped};
+use super::{
+    camel_case, capital, documented, none, paragraph, put, read, replace, replace_comment, whole_go, wrapped,
+    wrapped_at,
+};
 
 /// The flags that are a field of a change: the struct of the verb, its field, the change and the field.
 const FLAGS: [(&str, &str, &str, &str); 6] = [
@@ -108,6 +112,54 @@ fn node(method: &str, text: &str) -> Option<String> {
     put(file, &code, begin..end, &made)
 }
 
+/// The sentences of a method that are about a change, and not about what the method returns.
+fn of_the_change(text: &str) -> String {
+    let sentences = text.split_inclusive(". ").filter(|sentence| !sentence.starts_with("Returns "));
+    sentences.collect::<String>().trim_end().to_owned()
+}
+
+/// The file of Go's changes: a type for each, whose fields have the zero value if they are not set.
+fn go(changes: &[Described], method: impl Fn(&str) -> String) -> Option<String> {
+    let is_change = |name: &str| changes.iter().any(|(change, _)| change == name);
+    let documented = |indent: &str, before: &str, text: &str| {
+        let part = |(index, part): (usize, &str)| match (index % 2, part.rsplit("::").next()) {
+            (1, Some(name)) if is_change(name) => format!("[{}]", capital(&camel_case(name))),
+            _ => part.to_owned(),
+        };
+        let text = text.split('`').enumerate().map(part).collect::<String>();
+        let comment = format!("{indent}// ");
+        wrapped_at(110, &comment, &format!("{before}{text}"), &comment) + "\n"
+    };
+    let mut made = "import \"time\"\n".to_owned();
+    for (change, fields) in changes {
+        let kind = capital(&camel_case(change));
+        let text = of_the_change(&method(change));
+        let text = text[..1].to_lowercase() + &text[1..];
+        let open = if fields.is_empty() { "struct{" } else { "struct {\n" };
+        made += &format!("\n{}type {kind} {open}", documented("", &format!("{kind} "), &text));
+        let mut values = format!("\"change\": \"{change}\"");
+        for (name, text) in fields {
+            let field = capital(&camel_case(name.trim_end_matches("_ms")));
+            let value = format!("c.{field}");
+            let (kind, value) = match &**name {
+                "limit" | "by" => ("int", value),
+                "if_version" => ("*int64", value),
+                "waiting" => ("int", format!("orNull({value})")),
+                "token" => ("int64", format!("orNull({value})")),
+                "time_ms" | "wait_ms" => ("time.Duration", format!("orNull(milliseconds({value}))")),
+                "holder" | "reason" => ("string", value),
+                "unreadable" => ("bool", value),
+                _ => panic!("{name} has no type in Go"),
+            };
+            made += &format!("{}\t{field} {kind}\n", documented("\t", "", text));
+            values += &format!(", \"{name}\": {value}");
+        }
+        let receiver = if fields.is_empty() { kind } else { format!("c {kind}") };
+        made += &format!("}}\n\nfunc ({receiver}) fields() fields {{\n\treturn fields{{{values}}}\n}}\n");
+    }
+    whole_go("changes", &made)
+}
+
 #[test]
 fn every_language_and_the_reference_have_the_changes_of_the_library() {
     let changes = fields("crates/permits/src/semaphore/change/mod.rs", "Change");
@@ -124,9 +176,7 @@ fn every_language_and_the_reference_have_the_changes_of_the_library() {
     for (name, fields) in &changes {
         let fields: Vec<String> = fields.iter().map(|(name, text)| format!("`{name}`: {text}")).collect();
         // The reply of HTTP is the state.
-        let text = method(name);
-        let text = text.split_inclusive(". ").filter(|sentence| !sentence.starts_with("Returns "));
-        let text = renamed(text.collect::<String>().trim_end(), str::to_owned);
+        let text = renamed(&of_the_change(&method(name)), str::to_owned);
         let _ = writeln!(page, "| `{name}` | {text} | {} |", fields.join(" "));
     }
     let page =
@@ -159,5 +209,6 @@ fn every_language_and_the_reference_have_the_changes_of_the_library() {
         let item = format!("    pub(crate) {flag}: ");
         replace_comment("crates/permits-cli/src/args/mod.rs", &[&verb, &item], "    /// ", &text, "")
     });
-    none(of_methods.chain([page, enumerated, allowed]).chain(described).chain(flags).flatten());
+    let go = go(&changes, method);
+    none(of_methods.chain([go, page, enumerated, allowed]).chain(described).chain(flags).flatten());
 }

@@ -1,6 +1,6 @@
 //! What an option means is written once: as the first paragraph of its documentation in Rust. The types of
-//! the packages for Python and Node, the options of that for Go, the help of the command's flags, the schema of
-//! the lines and the reference page are made of it.
+//! the packages for Python and Node, the options of that for Go, the help of the command's flags, the schema
+//! of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
 //! this file does not know fails the test, and so does one without documentation. The other modules do the
