@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	permits "github.com/permits-rs/permits/bindings/go"
@@ -89,41 +87,4 @@ func ExampleLostError() {
 	var lost *permits.LostError
 	fmt.Println(errors.As(err, &lost))
 	// Output: true
-}
-
-// This middleware lets all replicas together handle at most n requests at once. A request waits in line for
-// as long as its client does.
-func limited(semaphore *permits.Semaphore, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		permit, err := semaphore.Acquire(r.Context(), permits.Timeout(5*time.Second))
-		if err != nil {
-			var refused *permits.Error
-			if errors.As(err, &refused) && refused.RetryAfter > 0 {
-				w.Header().Set("Retry-After", fmt.Sprint(int(refused.RetryAfter/time.Second)+1))
-			}
-			http.Error(w, "busy", http.StatusServiceUnavailable)
-			return
-		}
-		defer permit.Release(context.WithoutCancel(r.Context()))
-		ctx, cancel := context.WithCancelCause(r.Context())
-		defer cancel(nil)
-		defer context.AfterFunc(permit.Context(), func() { cancel(context.Cause(permit.Context())) })()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-func Example_middleware() {
-	client := connect()
-	defer client.Close()
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "done") })
-	server := httptest.NewServer(limited(client.Semaphore("reports", 2), handler))
-	defer server.Close()
-
-	response, err := http.Get(server.URL)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer response.Body.Close()
-	fmt.Println(response.Status)
-	// Output: 200 OK
 }
