@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Write as _};
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -43,6 +44,32 @@ pub(crate) fn real_time_signals() -> Vec<Signal> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn real_time_signals() -> Vec<Signal> {
     Vec::new()
+}
+
+/// Takes a listening stream socket that the parent has handed over, and hides it from children. Call it once.
+/// `None` if the descriptor is something else.
+pub(crate) fn inherited_listener(number: RawFd) -> Option<OwnedFd> {
+    let option = |name| {
+        let (mut value, mut size) = (0, 4);
+        // SAFETY: the value is written to a place that is ours and has this size.
+        let result = unsafe {
+            libc::getsockopt(
+                number,
+                libc::SOL_SOCKET,
+                name,
+                ptr::from_mut::<i32>(&mut value).cast(),
+                &mut size,
+            )
+        };
+        (result == 0).then_some(value)
+    };
+    let listens = option(libc::SO_ACCEPTCONN) == Some(1) && option(libc::SO_TYPE) == Some(libc::SOCK_STREAM);
+    // SAFETY: the call has no effect on memory.
+    if !listens || unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return None;
+    }
+    // SAFETY: it is open, and nothing else here owns it: this process itself has made no socket that listens.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// The signals below 64 that came from processes, a bit each, of those of [`note_senders`].

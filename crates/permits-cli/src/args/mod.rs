@@ -13,7 +13,6 @@ mod tip;
 pub(crate) mod value;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -28,6 +27,7 @@ pub(crate) use request::{Others, Request};
 pub(crate) use serve::Serve;
 pub(crate) use tip::with_tip;
 pub(crate) use value::{Also, Handle};
+use value::{Group, Listen};
 
 /// A distributed semaphore: at most N at once, first come, first served
 #[derive(Debug, Parser)]
@@ -164,10 +164,14 @@ pub(crate) struct Hold {
     pub(crate) many: bool,
 
     /// Do so for all programs that connect to a Unix socket, in place of standard input and output. Written
-    /// unix:PATH; only this user can connect
+    /// unix:PATH; only this user can connect. Or systemd, for the socket that a .socket unit hands over
     #[arg(long, value_name = "ADDRESS", value_parser = value::socket)]
     #[arg(conflicts_with_all = ["name", "Request", "Others"])]
-    pub(crate) listen: Option<PathBuf>,
+    pub(crate) listen: Option<Listen>,
+
+    /// Let the members of this group connect, too (mode 0660): its name, or its number
+    #[arg(long, value_name = "NAME", value_parser = value::group, requires = "listen")]
+    pub(crate) group: Option<Group>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! Parsers of the values of arguments, by the rules of the library.
 
 use std::fmt::Display;
+use std::fs;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -83,12 +84,49 @@ pub(super) fn handle(text: &str) -> Result<Handle, InvalidInput> {
     }
 }
 
-/// Parses `unix:PATH`, the address of a Unix socket.
-pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
+/// Where `permits hold` listens.
+#[derive(Debug, Clone)]
+pub(crate) enum Listen {
+    /// On a Unix socket that it makes.
+    At(PathBuf),
+    /// On the socket that systemd hands over.
+    Systemd,
+}
+
+/// The database of groups. Groups that come from elsewhere, such as a directory service, have numbers only.
+const GROUPS: &str = "/etc/group";
+
+/// A group of users.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// Its name, or its number, as it was given.
+    pub(crate) name: String,
+    pub(crate) id: u32,
+}
+
+/// Finds the group of a name or of a number.
+pub(super) fn group(text: &str) -> Result<Group, String> {
+    let groups = fs::read_to_string(GROUPS).unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    match named.or_else(|| text.parse().ok()) {
+        Some(id) => Ok(Group { name: text.to_owned(), id }),
+        None => Err(format!("{GROUPS} has no such group: make it with groupadd, or give its number")),
+    }
+}
+
+/// Parses `unix:PATH`, the address of a Unix socket, or `systemd`.
+pub(super) fn socket(text: &str) -> Result<Listen, String> {
+    if text == "systemd" {
+        return Ok(Listen::Systemd);
+    }
     let path = text.strip_prefix("unix:").filter(|path| !path.is_empty());
-    let path = path.ok_or("write unix: and the path of a socket, such as unix:/run/permits/socket")?;
+    let path =
+        path.ok_or("write unix: and the path of a socket, such as unix:/run/permits/socket; or systemd")?;
     match SocketAddr::from_pathname(path) {
-        Ok(_) => Ok(path.into()),
+        Ok(_) => Ok(Listen::At(path.into())),
         Err(_) => Err(format!("the path has {} bytes, too many for the address of a socket", path.len())),
     }
 }

@@ -142,9 +142,10 @@ Many permits:
   permits share one connection to the store. Up to 100,000 requests at
   once. The schema of the lines is docs/reference/hold-many.schema.json.
   With --listen unix:/run/permits/socket, any number of programs do so over
-  a Unix socket, which only this user can connect to (mode 0600). The end
-  of a connection releases its permits. The socket of a process that has
-  died is replaced.
+  a Unix socket, which only this user can connect to (mode 0600), and with
+  --group NAME the members of that group (mode 0660). The end of a
+  connection releases its permits. The socket of a process that has died
+  is replaced. --listen systemd takes the socket of a .socket unit.
 
 Signals:
   TERM releases the permit. INT, HUP and QUIT do so only if standard input

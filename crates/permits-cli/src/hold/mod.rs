@@ -30,7 +30,6 @@ mod outbox;
 mod request;
 mod socket;
 
-use std::path::Path;
 use std::rc::Rc;
 
 use tokio::net::UnixStream;
@@ -39,6 +38,7 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::timeout;
 
 use crate::acquire::{Caller, LEAVE_TIMEOUT, Requested, close, connect};
+use crate::args::value::{Group, Listen};
 use crate::args::{Common, Hold};
 use crate::exit::{self, Failure};
 use crate::output::Output;
@@ -59,7 +59,7 @@ use socket::Socket;
 pub(crate) async fn hold(common: &Common, options: &Hold) -> Result<u8, Failure> {
     let caller = Caller::Verb("hold");
     match (&options.listen, &options.name) {
-        (Some(path), _) => listen(common, path, caller.label(None)?).await,
+        (Some(at), _) => listen(common, at, options.group.as_ref(), caller.label(None)?).await,
         (None, None) => many(common, caller.label(None)?).await,
         (None, Some(name)) => {
             one(Requested::new(common, name, &options.request, &options.others.also, caller)?).await
@@ -116,18 +116,28 @@ async fn many(common: &Common, label: String) -> Result<u8, Failure> {
     Ok(end.code())
 }
 
-/// Holds permits for the programs that connect to the socket at `path`.
-async fn listen(common: &Common, path: &Path, label: String) -> Result<u8, Failure> {
+/// Holds permits for the programs that connect to a socket.
+async fn listen(common: &Common, at: &Listen, group: Option<&Group>, label: String) -> Result<u8, Failure> {
     let mut signals = Signals::ending().map_err(Failure::system)?;
-    // The socket is bound while there is no other thread, which may make files: its mode is set by the umask.
-    let start = async { Ok::<_, Failure>((Socket::bind(path).await?, connect(common, label, None).await?)) };
+    let start = async {
+        let socket = match (at, group) {
+            (Listen::Systemd, None) => Socket::inherited()?,
+            (Listen::Systemd, Some(_)) => {
+                let reason = "--group is for a socket that permits makes: the .socket unit has SocketGroup= and SocketMode=";
+                return Err(Failure::new(exit::USAGE, reason));
+            }
+            // It is bound while there is no other thread, which may make files: its mode is set by the umask.
+            (Listen::At(path), group) => Socket::bind(path, group).await?,
+        };
+        Ok((socket, connect(common, label, None).await?))
+    };
     let (socket, client) = tokio::select! {
         biased;
         signal = signals.next() => return Ok(End::Signal(signal).code()),
         started = start => started?,
     };
     let form = Form::Many(client.clone(), Rc::default());
-    exit::print(format!("listening on unix:{}\n", path.display()));
+    exit::print(format!("listening on {socket}\n"));
     let serve = async {
         let (ending, _) = watch::channel(None);
         let mut connections = JoinSet::new();

@@ -1,13 +1,20 @@
 //! The Unix socket on which programs connect.
 //!
-//! Only its user can connect, from the moment at which it exists: it is made under a umask of 177. A socket
-//! that a dead process has left is replaced, any other file is refused. Processes that start at the same time
-//! exclude each other by a lock of the directory, so none takes the fresh socket of another for a dead one.
+//! Only its user can connect, from the moment at which it exists: it is made under a umask of 177. Then
+//! `--group` lets the members of a group connect, too. A socket that a dead process has left is replaced,
+//! any other file is refused. Processes that start at the same time exclude each other by a lock of the
+//! directory, so none takes the fresh socket of another for a dead one.
+//!
+//! Or systemd has made the socket, and hands it over. It stays there when this process ends.
 
-use std::fs::{self, File};
+use std::env;
+use std::fmt;
+use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, lchown};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, flock};
@@ -16,7 +23,9 @@ use rustix::process::umask;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
+use crate::args::value::Group;
 use crate::exit::{self, Failure};
+use crate::posix;
 
 /// The most connections at once. Further ones get a `failed` event, and are closed.
 const MAX_CONNECTIONS: usize = 256;
@@ -34,20 +43,61 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after the system had no connection to give, say because there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that this process listens on. Dropped, it is removed.
+/// A socket that this process listens on. Dropped, it is removed, if this process has made it.
 pub(super) struct Socket {
     listener: UnixListener,
     path: PathBuf,
-    /// The device and the number of the file.
-    file: (u64, u64),
+    /// The device and the number of the file that this process has made.
+    file: Option<(u64, u64)>,
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix:{}", self.path.display())
+    }
 }
 
 impl Socket {
-    /// Listens at `path`.
+    /// Takes the socket that systemd has made for a unit: see sd_listen_fds(3).
+    ///
+    /// # Errors
+    /// A failure if there is none, there are several, or it is another kind of socket.
+    pub(super) fn inherited() -> Result<Self, Failure> {
+        let refused = |reason: String| {
+            let what = "start permits by a .socket unit of systemd, or write --listen unix:PATH";
+            Failure::new(exit::SYSTEM, format!("no socket was handed over: {reason}. To mend it, {what}"))
+        };
+        let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        let (Some(pid), Some(sockets)) = (number("LISTEN_PID"), number("LISTEN_FDS")) else {
+            return Err(refused("LISTEN_PID and LISTEN_FDS are not set".to_owned()));
+        };
+        if pid != process::id() {
+            let reason = "is the process that systemd has started: a shell in between has to use exec";
+            return Err(refused(format!("LISTEN_PID is {pid}, and this is {}. It {reason}", process::id())));
+        }
+        if sockets != 1 {
+            return Err(refused(format!("LISTEN_FDS is {sockets}, and one ListenStream= is expected")));
+        }
+        let because = |error: io::Error| refused(format!("descriptor 3 cannot be used: {error}"));
+        let Some(descriptor) = posix::inherited_listener(3) else {
+            return Err(refused(
+                "descriptor 3 does not listen: the unit needs ListenStream=, and Accept=no".to_owned(),
+            ));
+        };
+        let listener = net::UnixListener::from(descriptor);
+        let Ok(address) = listener.local_addr() else {
+            return Err(refused("descriptor 3 is no Unix socket: ListenStream= needs a path".to_owned()));
+        };
+        listener.set_nonblocking(true).map_err(because)?;
+        let path = address.as_pathname().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { listener: UnixListener::from_std(listener).map_err(because)?, path, file: None })
+    }
+
+    /// Listens at `path`, for this user and for a group.
     ///
     /// # Errors
     /// A failure if another process listens there, the file is no socket, or the system refuses it.
-    pub(super) async fn bind(path: &Path) -> Result<Self, Failure> {
+    pub(super) async fn bind(path: &Path, group: Option<&Group>) -> Result<Self, Failure> {
         let refused = |reason: String| {
             Failure::new(exit::SYSTEM, format!("cannot listen on unix:{}: {reason}", path.display()))
         };
@@ -82,7 +132,10 @@ impl Socket {
         umask(before);
         let listener = listener.map_err(because)?;
         let file = identity(path).map_err(because)?;
-        Ok(Self { listener, path: path.to_owned(), file })
+        // From here on the file is removed if anything fails.
+        let socket = Self { listener, path: path.to_owned(), file: Some(file) };
+        group.map_or(Ok(()), |group| admit(group, path)).map_err(refused)?;
+        Ok(socket)
     }
 
     /// The next connection, while there are so many. Cancel safe.
@@ -105,10 +158,23 @@ impl Socket {
 impl Drop for Socket {
     /// Removes the file, unless another one is there.
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|file| file == self.file) {
+        if self.file.is_some() && identity(&self.path).ok() == self.file {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Lets the members of a group connect to the socket at `path`, which only its user can do yet.
+fn admit(group: &Group, path: &Path) -> Result<(), String> {
+    let Group { name, id } = group;
+    lchown(path, None, Some(*id)).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "this user cannot give it to the group {name}: make the user a member of the group, or start as root"
+        ),
+        _ => format!("the group {name} cannot have it: {error}"),
+    })?;
+    let mode = Permissions::from_mode(0o660);
+    fs::set_permissions(path, mode).map_err(|error| format!("its mode cannot be set: {error}"))
 }
 
 /// Locks the directory, once no other process has it locked.

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,7 +17,7 @@ use crate::support::{
     Local, Running, Store, against_schema, counts, on_a_server, output, permits, prepare, until_counts,
     without_home,
 };
-use permits_testkit::HANGS;
+use permits_testkit::{HANGS, skip};
 
 on_a_server! {
     programs_share_the_command_and_have_ids_of_their_own,
@@ -164,6 +166,122 @@ fn only_the_user_can_connect() {
     assert_eq!(file.permissions().mode() & 0o7777, 0o600);
     running.signal(Signal::TERM);
     running.finish().ends(143);
+}
+
+#[test]
+fn the_members_of_a_group_can_connect() {
+    let (store, directory) = (Local::new(), TempDir::new().expect("a directory"));
+    let path = directory.path().join("socket");
+    let own = fs::metadata(directory.path()).expect("it is there").gid();
+    let running =
+        Running::until(listen(&store, &path).args(["--group", &own.to_string()]), "listening on unix:");
+    let file = fs::symlink_metadata(&path).expect("it is there");
+    assert_eq!((file.permissions().mode() & 0o7777, file.gid()), (0o660, own));
+    running.signal(Signal::TERM);
+    running.finish().ends(143);
+
+    // The group has a name, too, unless it comes from elsewhere.
+    let groups = fs::read_to_string("/etc/group").expect("there are groups");
+    let has_id = |line: &&str| line.split(':').nth(2) == Some(&*own.to_string());
+    if let Some(name) = groups.lines().find(has_id).and_then(|line| line.split(':').next()) {
+        let running = Running::until(listen(&store, &path).args(["--group", name]), "listening on unix:");
+        assert_eq!(fs::symlink_metadata(&path).expect("it is there").gid(), own);
+        running.signal(Signal::TERM);
+        running.finish().ends(143);
+    }
+    let unknown = output(listen(&store, &path).args(["--group", "no-such-group"]));
+    unknown.ends(64);
+    assert!(unknown.stderr.contains("no such group: make it with groupadd"), "{}", unknown.stderr);
+    let without = output(&mut permits(&store.url(), ["hold", "--many", "--group", "0"]));
+    without.ends(64);
+    assert!(without.stderr.contains("--listen"), "{}", without.stderr);
+}
+
+/// Root may give a socket to any group, so it loses that capability.
+#[test]
+fn a_socket_is_given_only_to_a_group_of_the_user() {
+    let program = "setpriv";
+    if skip::without_program(program) {
+        return;
+    }
+    let (store, directory) = (Local::new(), TempDir::new().expect("a directory"));
+    let path = directory.path().join("socket");
+    let mut command = Command::new(program);
+    command.arg("--bounding-set=-chown");
+    if !rustix::process::geteuid().is_root() {
+        command = Command::new("env");
+    }
+    command.arg(env!("CARGO_BIN_EXE_permits")).args(["hold", "--group", "54321", "--listen"]);
+    command.arg(format!("unix:{}", path.display())).env("PERMITS_URL", store.url());
+    let refused = output(without_home(&mut command));
+    refused.ends(71);
+    assert!(refused.stderr.contains("make the user a member of the group"), "{}", refused.stderr);
+    assert!(!path.exists(), "the socket is removed");
+}
+
+/// `permits hold` as systemd starts it: a program has bound the socket, which is descriptor 3, sets the
+/// variables, and becomes `permits`.
+fn activated(store: &dyn Store, listener: impl Into<OwnedFd>, variables: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{variables} exec \"$0\" hold --listen systemd 3<&0 </dev/null")]);
+    shell.arg(env!("CARGO_BIN_EXE_permits")).env("PERMITS_URL", store.url()).stdin(listener.into());
+    without_home(&mut shell);
+    shell
+}
+
+#[test]
+fn systemd_may_make_the_socket_and_keeps_it() {
+    let (store, directory) = (Local::new(), TempDir::new().expect("a directory"));
+    prepare(&store, "x");
+    let path = directory.path().join("socket");
+    let listener = UnixListener::bind(&path).expect("it can be bound");
+    // A program that connects before the command is started waits.
+    let stream = UnixStream::connect(&path).expect("it is bound");
+    stream.set_read_timeout(Some(HANGS)).expect("it is not zero");
+    let mut early = Program { stream: BufReader::new(stream) };
+    for _ in 0..2 {
+        let listener = listener.try_clone().expect("it can be shared");
+        let mut command = activated(&store, listener, "LISTEN_PID=$$ LISTEN_FDS=1");
+        let running = Running::until(&mut command, &format!("listening on unix:{}", path.display()));
+        assert_eq!(early.read()["event"], "hello");
+        early.expect(&json!({"id": 1, "acquire": "x", "limit": 1}), "granted");
+        running.signal(Signal::TERM);
+        assert_eq!(early.read()["event"], "released");
+        running.finish().ends(143);
+        assert!(path.exists(), "the socket is there for the next start");
+        let stream = UnixStream::connect(&path).expect("it is still bound");
+        stream.set_read_timeout(Some(HANGS)).expect("it is not zero");
+        early = Program { stream: BufReader::new(stream) };
+    }
+}
+
+#[test]
+fn what_is_no_socket_of_systemd_is_refused() {
+    let (store, directory) = (Local::new(), TempDir::new().expect("a directory"));
+    let refused = |listener: OwnedFd, variables: &str, reason: &str| {
+        let refused = output(&mut activated(&store, listener, variables));
+        refused.ends(71);
+        let said = &refused.stderr;
+        assert!(said.contains(reason) && said.contains("--listen unix:PATH"), "{said}");
+    };
+    let bound = |name: &str| -> OwnedFd {
+        UnixListener::bind(directory.path().join(name)).expect("it can be bound").into()
+    };
+    refused(bound("a"), "", "LISTEN_PID and LISTEN_FDS are not set");
+    refused(bound("b"), "LISTEN_PID=1 LISTEN_FDS=1", "LISTEN_PID is 1, and this is ");
+    refused(bound("c"), "LISTEN_PID=$$ LISTEN_FDS=2", "LISTEN_FDS is 2");
+    let (connected, _other) = UnixStream::pair().expect("a pair");
+    refused(connected.into(), "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3 does not listen");
+    let datagrams = UnixDatagram::bind(directory.path().join("d")).expect("it can be bound");
+    refused(datagrams.into(), "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3 does not listen");
+    let file = File::open("/dev/null").expect("it is there");
+    refused(file.into(), "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3 does not listen");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("it can be bound");
+    refused(tcp.into(), "LISTEN_PID=$$ LISTEN_FDS=1", "descriptor 3 is no Unix socket");
+
+    let grouped = output(&mut permits(&store.url(), ["hold", "--listen", "systemd", "--group", "0"]));
+    grouped.ends(64);
+    assert!(grouped.stderr.contains("SocketGroup="), "{}", grouped.stderr);
 }
 
 #[test]
