@@ -262,7 +262,7 @@ async fn take_turn(shared: &Shared, work: &Work, tag: &str, random: &mut fastran
         if work.lane_limit > 0 {
             options = options.lane_limit(work.lane_limit);
         }
-        if lane % 2 == 0 {
+        if lane.is_multiple_of(2) {
             options = options.lane_floor(work.lane_floor);
         }
     }
