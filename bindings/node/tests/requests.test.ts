@@ -95,6 +95,7 @@ test('every option has a type', () => {
     share: 1,
     laneLimit: 1,
     laneFloor: 1,
+    laneWaiters: 1,
     lease: 100,
     atLeast: 1,
     maxHold: 100,

@@ -101,8 +101,8 @@ impl Execution<'_> {
         let most = request.lane_waiters as usize;
         let lane = &request.terms.lane;
         let leaves_lane = leaves.is_some_and(|holder| self.state.entries[holder].terms.lane == *lane);
-        let is_full = most > 0 && self.state.waiting_in(lane, most + 1) - usize::from(leaves_lane) >= most;
-        is_full.then_some(Refusal::LaneQueueFull)
+        let full = most + usize::from(leaves_lane);
+        (most > 0 && self.state.waiting_in(lane, full) >= full).then_some(Refusal::LaneQueueFull)
     }
 
     /// Returns true if a newcomer on these terms is granted under `limit`: it fits, and overtakes nobody who

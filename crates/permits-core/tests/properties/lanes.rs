@@ -184,7 +184,10 @@ fn in_lane(mut command: Command, name: &str) -> Command {
         (terms.lane_limit, terms.lane_floor) = (0, 0);
     };
     match &mut command.operation {
-        Operation::Acquire { requests, .. } => requests.iter_mut().for_each(|asked| set(&mut asked.terms)),
+        Operation::Acquire { requests, .. } => requests.iter_mut().for_each(|asked| {
+            set(&mut asked.terms);
+            asked.lane_waiters = 0;
+        }),
         Operation::Renew(renewals) => renewals.iter_mut().for_each(|renewal| set(&mut renewal.terms)),
         Operation::Adopt(adopt) => set(&mut adopt.terms),
         _ => {}
