@@ -44,6 +44,7 @@ impl Shares {
     /// Judges one command.
     pub(crate) fn note(&mut self, step: &Step) -> Result<(), String> {
         let mut granted: BTreeMap<&LaneName, f64> = BTreeMap::new();
+        let mut units: BTreeMap<&LaneName, u64> = BTreeMap::new();
         for Event { holder, kind, .. } in &step.events {
             let Some(entry) = step.before.as_ref().and_then(|before| before.entries.get(holder)) else {
                 continue;
@@ -51,6 +52,7 @@ impl Shares {
             if let EventKind::Granted(_) = kind {
                 let cost = f64::from(entry.terms.weight) / f64::from(entry.terms.share);
                 *granted.entry(&entry.terms.lane).or_default() += cost;
+                *units.entry(&entry.terms.lane).or_default() += u64::from(entry.terms.weight);
                 let largest = self.largest.entry(entry.terms.lane.clone()).or_default();
                 *largest = largest.max(cost);
             }
@@ -66,7 +68,10 @@ impl Shares {
             [None, None] => true,
             [Some((before, was)), Some((after, is))] => {
                 let is_same = (before, was.limit, was.floor) == (after, is.limit, is.floor);
-                is_same && after != Side::Full && (is.floor == 0 || was.held == is.held)
+                // The least that it held was after the releases of the command and before its grants.
+                let least = is.held.saturating_sub(units.get(*lane).copied().unwrap_or_default());
+                let floor = u64::from(is.floor);
+                is_same && after != Side::Full && (least >= floor || was.held.max(is.held) < floor)
             }
             _ => false,
         });

@@ -375,9 +375,12 @@ fn no_herd(step: &Step) -> Result<(), String> {
             // The entry came and went with this command.
             continue;
         }
-        // The lease of a holder may have ended with this command, which asks for it again.
-        let has_ended =
-            |entry: &Entry| entry.place.taken().is_some() && entry.deadline.unsigned_abs() <= step.now_ms();
+        // The lease of a holder may have ended with this command, which asks for it again. If too many have
+        // ended at once, some are still there, and may be revoked.
+        let has_ended = |entry: &Entry| {
+            let is_over = entry.place.taken().is_some() && entry.deadline.unsigned_abs() <= step.now_ms();
+            is_over && !matches!(event.kind, EventKind::Revoked(_))
+        };
         let before = step.entry_before(&event.holder);
         let before = before.filter(|entry| entry.request == event.request && !has_ended(entry));
         let (session, terms, place) = match (before, superseding(step, &event.holder)) {
