@@ -88,6 +88,33 @@ func (c SetAlert) fields() fields {
 	return fields{"change": "set_alert", "wait_ms": orNull(milliseconds(c.Wait)), "waiting": orNull(c.Waiting)}
 }
 
+// SetLane sets the limit and the floor of a lane, and pins them: from now on those that requests name are
+// ignored, until [UnpinLane]. They replace the earlier ones, so one that you do not give is removed. All that
+// the lane holds counts for them. The store keeps them as it keeps a pinned limit.
+type SetLane struct {
+	// The lane, 1 to 120 bytes.
+	Lane string
+	// The most units that the lane may hold, at least 1. None unless set.
+	Limit int
+	// The units up to which the lane is served before others, at most the limits. None unless set.
+	Floor int
+}
+
+func (c SetLane) fields() fields {
+	return fields{"change": "set_lane", "lane": c.Lane, "limit": orNull(c.Limit), "floor": orNull(c.Floor)}
+}
+
+// UnpinLane lets requests name the limit and the floor of a lane again. Those of the lane stay until a
+// request of it names others, or none holds or waits in it.
+type UnpinLane struct {
+	// The lane, 1 to 120 bytes.
+	Lane string
+}
+
+func (c UnpinLane) fields() fields {
+	return fields{"change": "unpin_lane", "lane": c.Lane}
+}
+
 // Revoke revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
 type Revoke struct {
 	// The holder or waiter, 1 to 200 bytes.
@@ -103,7 +130,7 @@ func (c Revoke) fields() fields {
 	return fields{"change": "revoke", "holder": c.Holder, "token": orNull(c.Token), "reason": c.Reason}
 }
 
-// Delete forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
+// Delete forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a
 // pause, a closed line, and an alert. Refused while units are held or cool, or requests wait.
 type Delete struct {
 	// Whether to delete the semaphore even if it cannot be read. False unless set.

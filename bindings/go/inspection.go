@@ -73,6 +73,8 @@ type LaneInfo struct {
 	Limit *int `json:"limit"`
 	// The units up to which the lane is served before others; 0 without a floor.
 	Floor int `json:"floor"`
+	// True if an operator has set the limit and the floor, so that requests do not change them.
+	Pinned bool `json:"pinned"`
 }
 
 // ChangeInfo is a change by an operator.
@@ -146,10 +148,10 @@ type Inspection struct {
 	Holders []HolderInfo `json:"holders"`
 	// The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give.
 	Waiters []WaiterInfo `json:"waiters"`
-	// The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first, then
-	// those with the most units. Empty if no request names a lane.
+	// The lanes of the waiters and of the listed holders: up to 32, and all that are pinned; those with the most
+	// waiters first, then those with the most units. Empty if there is only the lane without a name.
 	Lanes []LaneInfo `json:"lanes"`
 	// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-	// closed line, the alert, a revocation) at least the last one.
+	// closed line, the alert, lanes, a revocation) at least the last one.
 	Changes []ChangeInfo `json:"changes"`
 }

@@ -130,6 +130,11 @@ func TestEveryChangeIsMade(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	changed(t, semaphore, OpenLine{})
+	changed(t, semaphore, SetLane{Lane: "tenant-7", Limit: 2, Floor: 1})
+	if lanes := inspected(t, semaphore).Lanes; !lanes[len(lanes)-1].Pinned || *lanes[len(lanes)-1].Limit != 2 {
+		t.Errorf("%+v", lanes)
+	}
+	changed(t, semaphore, UnpinLane{Lane: "tenant-7"})
 	if _, err := semaphore.Change(ctx, Delete{}); !errors.Is(err, ErrNotNow) {
 		t.Error(err)
 	}
@@ -149,7 +154,7 @@ func TestEveryChangeIsMade(t *testing.T) {
 	if found := changed(t, semaphore, Delete{Unreadable: true}); found.Found {
 		t.Errorf("%+v", found)
 	}
-	for _, change := range []Change{SetLimit{}, SetLimit{Limit: -1}, Pause{Time: -time.Second}, Revoke{}, AdjustLimit{By: 1}} {
+	for _, change := range []Change{SetLimit{}, SetLimit{Limit: -1}, Pause{Time: -time.Second}, Revoke{}, AdjustLimit{By: 1}, SetLane{Lane: "a"}, UnpinLane{}} {
 		if _, err := semaphore.Change(ctx, change); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", change, err)
 		}

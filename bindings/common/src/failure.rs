@@ -220,6 +220,9 @@ impl From<AdminError> for Failure {
                 failure.with("retry_after", Attribute::Time(*remaining))
             }
             AdminError::LimitOutOfRange { limit } => failure.number("limit", *limit),
+            AdminError::TooManyPins { semaphore, most } => {
+                failure.text("semaphore", semaphore).number("most", *most)
+            }
             AdminError::Ended(ended) => (*ended).into(),
             AdminError::Invalid(invalid) => invalid.clone().into(),
             AdminError::Store(store) => store.clone().into(),

@@ -30,6 +30,7 @@ export type NeverCode =
   | 'LIMIT_MISMATCH'
   | 'INVALID_INPUT'
   | 'VERSION_MISMATCH'
+  | 'TOO_MANY_PINS'
   | 'LIMIT_OUT_OF_RANGE'
   | 'INVALID_URL';
 

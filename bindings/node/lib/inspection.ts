@@ -77,12 +77,14 @@ export interface LaneInfo {
   limit: number | null;
   /** The units up to which the lane is served before others; 0 without a floor. */
   floor: number;
+  /** True if an operator has set the limit and the floor, so that requests do not change them. */
+  pinned: boolean;
 }
 
 /** A change by an operator. */
 export interface ChangeInfo {
   /** The change. */
-  change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'alert_set' | 'alert_removed' | 'revoked';
+  change: 'limit_set' | 'unpinned' | 'paused' | 'resumed' | 'line_closed' | 'line_opened' | 'alert_set' | 'alert_removed' | 'lane_pinned' | 'lane_unpinned' | 'revoked';
   /** The label of the client that made it, else its host name and process id. */
   by: string;
   /** The change as a text for people, such as: set the limit to 4. */
@@ -163,13 +165,13 @@ export interface Inspection {
   /** The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give. */
   waiters: WaiterInfo[];
   /**
-   * The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first, then
-   * those with the most units. Empty if no request names a lane.
+   * The lanes of the waiters and of the listed holders: up to 32, and all that are pinned; those with the
+   * most waiters first, then those with the most units. Empty if there is only the lane without a name.
    */
   lanes: LaneInfo[];
   /**
    * The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-   * closed line, the alert, a revocation) at least the last one.
+   * closed line, the alert, lanes, a revocation) at least the last one.
    */
   changes: ChangeInfo[];
 }

@@ -235,6 +235,26 @@ export class Semaphore {
   }
 
   /**
+   * Sets the limit and the floor of a lane, and pins them: from now on those that requests name are ignored, until
+   * `unpinLane`. They replace the earlier ones, so one that you do not give is removed. All that the lane holds counts
+   * for them. The store keeps them as it keeps a pinned limit.
+   */
+  async setLane(
+    lane: string,
+    bounds: { limit?: number | undefined; floor?: number | undefined },
+  ): Promise<void> {
+    await this.#change('set_lane', { lane }, bounds);
+  }
+
+  /**
+   * Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of it names
+   * others, or none holds or waits in it.
+   */
+  async unpinLane(lane: string): Promise<void> {
+    await this.#change('unpin_lane', { lane });
+  }
+
+  /**
    * Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns whether
    * the semaphore had either.
    */
@@ -251,8 +271,8 @@ export class Semaphore {
   }
 
   /**
-   * Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, a closed
-   * line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was one.
+   * Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a pause, a
+   * closed line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was one.
    */
   async delete(): Promise<boolean> {
     return (await this.#change('delete')).found;

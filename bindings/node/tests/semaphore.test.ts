@@ -217,9 +217,9 @@ for (const [store, url] of Object.entries(STORES)) {
       }
       const { lanes } = await semaphore.inspect();
       assert.deepEqual(lanes, [
-        { lane: 'a', waiting: 4, held: 0, limit: 2, floor: 0 },
-        { lane: 'b', waiting: 2, held: 0, limit: null, floor: 0 },
-        { lane: null, waiting: 0, held: 2, limit: null, floor: 0 },
+        { lane: 'a', waiting: 4, held: 0, limit: 2, floor: 0, pinned: false },
+        { lane: 'b', waiting: 2, held: 0, limit: null, floor: 0, pinned: false },
+        { lane: null, waiting: 0, held: 2, limit: null, floor: 0, pinned: false },
       ]);
       await held.release();
       await Promise.all(running);
@@ -324,6 +324,11 @@ for (const [store, url] of Object.entries(STORES)) {
       await semaphore.setAlert({ wait: 30_000, waiting: 100 });
       assert.deepEqual((await semaphore.inspect()).alert, { waitMs: 30_000, waiting: 100 });
       await semaphore.setAlert();
+      await semaphore.setLane('tenant-7', { limit: 3, floor: 1 });
+      assert.deepEqual((await semaphore.inspect()).lanes, [{ lane: 'tenant-7', waiting: 0, held: 0, limit: 3, floor: 1, pinned: true }]);
+      await assert.rejects(semaphore.setLane('tenant-8', { floor: 6 }), { code: 'INVALID_INPUT' });
+      await semaphore.unpinLane('tenant-7');
+      assert.deepEqual((await semaphore.inspect()).lanes, []);
       await semaphore.openLine();
       const { changes, ...state } = await semaphore.inspect({ max: 10 });
       assert.deepEqual([state.paused, state.closed, state.pinned, state.refused > 0], [false, null, false, true]);

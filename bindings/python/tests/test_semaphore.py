@@ -128,10 +128,10 @@ def test_lanes_take_turns(client: permits.Client, name: str) -> None:
         waiters(semaphore, number + 1)
     found = semaphore.inspect()
     assert found.lanes == (
-        permits.LaneInfo(lane="batch", waiting=3, held=0, limit=None, floor=0),
-        permits.LaneInfo(lane="interactive", waiting=2, held=0, limit=None, floor=0),
-        permits.LaneInfo(lane=None, waiting=1, held=0, limit=None, floor=0),
-        permits.LaneInfo(lane="a", waiting=0, held=1, limit=1, floor=1),
+        permits.LaneInfo(lane="batch", waiting=3, held=0, limit=None, floor=0, pinned=False),
+        permits.LaneInfo(lane="interactive", waiting=2, held=0, limit=None, floor=0, pinned=False),
+        permits.LaneInfo(lane=None, waiting=1, held=0, limit=None, floor=0, pinned=False),
+        permits.LaneInfo(lane="a", waiting=0, held=1, limit=1, floor=1, pinned=False),
     )
     assert (found.holders[0].lane, {waiter.lane for waiter in found.waiters}) == ("a", {"batch", None, "interactive"})
     first.release()
@@ -526,6 +526,13 @@ def test_operators_pause_close_and_delete(client: permits.Client, name: str) -> 
     semaphore.resume()
     semaphore.set_alert(30, waiting=100)
     assert semaphore.inspect().alert == permits.Alert(wait=30.0, waiting=100)
+    semaphore.set_lane("tenant-7", limit=1)
+    assert semaphore.inspect().lanes[-1] == permits.LaneInfo("tenant-7", waiting=0, held=0, limit=1, floor=0, pinned=True)
+    assert str(semaphore.inspect().changes[0].text) == "pinned a limit of 1 of lane tenant-7"
+    with pytest.raises(permits.InvalidInputError, match="it must be at most 1, the limit of the semaphore"):
+        semaphore.set_lane("tenant-8", floor=2)
+    semaphore.unpin_lane("tenant-7")
+    assert semaphore.inspect().lanes == ()
     permit = waiting.result()
     with pytest.raises(permits.InUseError) as in_use:
         semaphore.delete()

@@ -1,11 +1,11 @@
-//! `permits limit`, `alert`, `pause`, `resume`, `close`, `open` and `delete`: an operator's changes.
+//! `permits limit`, `alert`, `lane`, `pause`, `resume`, `close`, `open` and `delete`: an operator's changes.
 //!
 //! A call that finds its change already made succeeds, except a deletion. Each verb prints a line for each
 //! semaphore, with its state after the change.
 
-use permits::{AdminError, Change, Client, Inspection, Semaphore};
+use permits::{AdminError, Change, Client, Inspection, LaneInfo, Semaphore};
 
-use crate::args::{Changed, Chosen, Common, Delete, SetAlert, SetLimit};
+use crate::args::{Changed, Chosen, Common, Delete, SetAlert, SetLane, SetLimit};
 use crate::exit::{self, Failure};
 use crate::status::{MAX_LISTED, alerts, closed, usage};
 use crate::text::paused;
@@ -70,6 +70,7 @@ fn state(change: &Change, inspection: &Inspection) -> String {
         }
         Change::OpenLine => "open".to_owned(),
         Change::SetAlert(_) => return alert_of(inspection),
+        Change::SetLane { lane, .. } | Change::UnpinLane { lane } => return lane_of(lane, inspection),
         _ => return limit_of(inspection),
     };
     format!("{state}, {}", usage(inspection))
@@ -81,7 +82,7 @@ pub(crate) async fn limit(common: &Common, options: SetLimit) -> Result<u8, Fail
     match limit {
         Some(limit) if declare => declare_limit(common, &changed, limit).await,
         Some(limit) => change(common, &changed, limit).await,
-        None => show(common, &changed, limit_of).await,
+        None => show(common, &changed, 0, limit_of).await,
     }
 }
 
@@ -109,19 +110,29 @@ pub(crate) async fn alert(common: &Common, options: SetAlert) -> Result<u8, Fail
         .map_err(|invalid| Failure::new(exit::USAGE, invalid.to_string()))?;
     match off || alert.is_set() {
         true => change(common, &changed, Change::SetAlert(alert)).await,
-        false => show(common, &changed, alert_of).await,
+        false => show(common, &changed, 0, alert_of).await,
     }
 }
 
-/// Prints a part of the state.
+/// Sets and pins the bounds of a lane, unpins them, or shows them.
+pub(crate) async fn lane(common: &Common, options: SetLane) -> Result<u8, Failure> {
+    let (changed, lane, lane_change) = options.settled()?;
+    match lane_change {
+        Some(lane_change) => change(common, &changed, lane_change).await,
+        None => show(common, &changed, MAX_LISTED, |inspection| lane_of(&lane, inspection)).await,
+    }
+}
+
+/// Prints a part of the state, of which so much is listed.
 async fn show(
     common: &Common,
     changed: &Changed,
+    max: u32,
     part: impl Fn(&Inspection) -> String,
 ) -> Result<u8, Failure> {
     let chosen = changed.targets.names.chosen()?;
     let client = connect::operator(common).await?;
-    let inspections = each::inspect(&client, chosen, 0).await?;
+    let inspections = each::inspect(&client, chosen, max).await?;
     let lines: String = inspections.iter().map(|inspection| line(inspection, &part)).collect();
     let code = exit::print_lines(&lines);
     match chosen {
@@ -140,6 +151,17 @@ fn limit_of(Inspection { limit, limit_version, pinned, .. }: &Inspection) -> Str
 
 fn alert_of(inspection: &Inspection) -> String {
     format!("{}, {}", alerts(inspection.alert), usage(inspection))
+}
+
+fn lane_of(lane: &str, inspection: &Inspection) -> String {
+    let known = inspection.lanes.iter().find(|info| info.lane.as_deref() == Some(lane));
+    let Some(LaneInfo { waiting, held, limit, floor, pinned, .. }) = known else {
+        return format!("lane {lane}: no limit, no floor, not pinned");
+    };
+    let limit = limit.map_or_else(|| "no limit".to_owned(), |limit| format!("limit {limit}"));
+    let floor = if *floor > 0 { format!("floor {floor}") } else { "no floor".to_owned() };
+    let pinned = if *pinned { "pinned" } else { "not pinned" };
+    format!("lane {lane}: {limit}, {floor}, {pinned}, {held} held, {waiting} waiting")
 }
 
 /// Forgets a semaphore.

@@ -21,7 +21,7 @@ pub(crate) const NO_MATCH: u8 = 1;
 pub(crate) const UNHEALTHY: u8 = 1;
 /// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
-/// No program has used the semaphore lately (`status`, `limit`, `delete`, `revoke`).
+/// No program has used the semaphore lately (`status`, `limit`, `lane`, `delete`, `revoke`).
 pub(crate) const UNKNOWN: u8 = 66;
 /// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
@@ -115,7 +115,8 @@ impl From<AdminError> for Failure {
             AdminError::Invalid(_)
             | AdminError::NoLimit { .. }
             | AdminError::LimitMismatch { .. }
-            | AdminError::LimitOutOfRange { .. } => USAGE,
+            | AdminError::LimitOutOfRange { .. }
+            | AdminError::TooManyPins { .. } => USAGE,
             AdminError::VersionMismatch { .. } | AdminError::InUse { .. } | AdminError::Recovering { .. } => {
                 NOT_NOW
             }

@@ -169,6 +169,7 @@ async fn dispatch(args: Args) -> Result<u8, Failure> {
         Verb::Serve(options) => serve::serve(common, options).await,
         Verb::Limit(options) => administer::limit(common, options).await,
         Verb::Alert(options) => administer::alert(common, options).await,
+        Verb::Lane(options) => administer::lane(common, options).await,
         Verb::Pause(Pause { changed, time, reason }) => {
             administer::change(common, &changed, Change::Pause { time, reason }).await
         }

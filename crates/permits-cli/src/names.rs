@@ -45,8 +45,9 @@ pub(crate) async fn under(client: &Client, prefix: &str) -> Result<Vec<String>, 
 
 /// False for a semaphore that the store does not know, or that has ended since it was listed.
 pub(crate) fn is_used(inspection: &Inspection) -> bool {
-    let Inspection { limit, held, waiting, paused, pinned, ref closed, alert, .. } = *inspection;
-    limit.is_some() || held > 0 || waiting > 0 || paused || pinned || closed.is_some() || alert.is_set()
+    let Inspection { limit, held, waiting, paused, pinned, ref closed, alert, ref lanes, .. } = *inspection;
+    let is_pinned = pinned || lanes.iter().any(|lane| lane.pinned);
+    limit.is_some() || held > 0 || waiting > 0 || paused || is_pinned || closed.is_some() || alert.is_set()
 }
 
 /// True if the store knows the semaphore.

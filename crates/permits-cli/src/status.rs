@@ -210,7 +210,8 @@ pub(crate) fn describe(inspection: &Inspection, columns: usize) -> Described {
             let [waiting, held] = [info.waiting, info.held].map(|n| n.to_string());
             let limit = bound(info.limit, has_limits);
             let floor = bound(Some(info.floor).filter(|floor| *floor > 0), has_floors);
-            Row { cells: [name, waiting, held, limit, floor], text: Text::default() }
+            let text = if info.pinned { "pinned" } else { "" };
+            Row { cells: [name, waiting, held, limit, floor], text: text.to_owned().into() }
         };
         let rows = lanes.iter().map(row).collect();
         let head = ["LANE", "WAITING", "HELD", "LIMIT", "FLOOR"];

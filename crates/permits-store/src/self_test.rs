@@ -21,8 +21,8 @@ use crate::finding::Finding;
 use crate::open::open;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, LimitChange, LimitOutcome, Name, Operation, PermitTerms, Recovery,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
+    EventKind, Grant, Holder, LaneName, LaneOutcome, LimitChange, LimitOutcome, Name, Operation, PermitTerms,
+    Recovery, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
 };
 use crate::sys::entropy;
 use crate::timing::renew_every;
@@ -162,6 +162,9 @@ impl SelfTest {
         self.expect("opening the line", open, Answers::Changed).await?;
         let alert = Operation::SetAlert { origin: id("h").into(), alert: Alert::default() };
         self.expect("removing the alert", alert, Answers::Changed).await?;
+        let lane = LaneName::new("lane").expect("it is valid");
+        let unpin = Operation::SetLane { origin: id("i").into(), lane, pin: None };
+        self.expect("unpinning a lane", unpin, Answers::SetLane(LaneOutcome::Done)).await?;
         self.expect(
             "deleting",
             Operation::Delete { unreadable: false },

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::model::PAUSED;
 use crate::protocol::{
-    Alert, Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, Name, Reply, Waits, in_one_unit,
+    Alert, Answers, ChangeEffect, ChangeRecord, Counts, InspectedLane, LanePin, Name, Reply, Waits,
+    in_one_unit,
 };
 
 /// The state of a semaphore, returned by [`Semaphore::inspect`](crate::Semaphore::inspect).
@@ -65,11 +66,11 @@ pub struct Inspection {
     /// The JSON also has the number of [`oldest_waiter_age`](Self::oldest_waiter_age).
     #[cfg_attr(feature = "serde", serde(flatten, serialize_with = "as_json::waiters"))]
     pub waiters: Vec<WaiterInfo>,
-    /// The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first, then
-    /// those with the most units. Empty if no request names a lane.
+    /// The lanes of the waiters and of the listed holders: up to 32, and all that are pinned; those with the
+    /// most waiters first, then those with the most units. Empty if there is only the lane without a name.
     pub lanes: Vec<LaneInfo>,
     /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-    /// closed line, the alert, a revocation) at least the last one.
+    /// closed line, the alert, lanes, a revocation) at least the last one.
     ///
     /// The store forgets the changes with the semaphore. Calls without an effect are left out, such as a
     /// pause of a paused semaphore.
@@ -151,17 +152,23 @@ pub struct LaneInfo {
     /// The units that the lane holds and that count for its limit and floor. Without these, the units of its
     /// listed holders.
     ///
-    /// What the lane was granted before a request named a limit or a floor does not count. At most 1,000
-    /// holders are listed: see [`Inspection::holders`].
+    /// What the lane was granted before a request named a limit or a floor does not count, unless they are
+    /// pinned. At most 1,000 holders are listed: see [`Inspection::holders`].
     pub held: u64,
     /// The most units that the lane may hold; `None` without a limit of its own.
     ///
-    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_limit).
+    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_limit), or the pinned
+    /// one.
     pub limit: Option<u32>,
     /// The units up to which the lane is served before others; 0 without a floor.
     ///
-    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_floor).
+    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_floor), or the pinned
+    /// one.
     pub floor: u32,
+    /// True if an operator has set the limit and the floor, so that requests do not change them.
+    ///
+    /// [`Semaphore::set_lane`](crate::Semaphore::set_lane).
+    pub pinned: bool,
 }
 
 /// A change by an operator, in an [`Inspection`].
@@ -210,6 +217,17 @@ pub enum OperatorChange {
     AlertSet(Alert),
     /// The alert was removed.
     AlertRemoved,
+    /// The limit and the floor of a lane were set, and pinned.
+    LanePinned {
+        /// The lane.
+        lane: String,
+        /// The limit of the lane; `None` if it has no limit of its own.
+        limit: Option<u32>,
+        /// The floor of the lane; 0 without one.
+        floor: u32,
+    },
+    /// The pin of a lane's limit and floor was lifted.
+    LaneUnpinned(String),
     /// A holder's permit was revoked, or a waiter's request, or a grant that cooled was freed.
     Revoked {
         /// The holder or waiter.
@@ -236,6 +254,11 @@ impl OperatorChange {
             ChangeEffect::Open => Self::LineOpened,
             ChangeEffect::Alert(alert) if alert.is_set() => Self::AlertSet(alert),
             ChangeEffect::Alert(_) => Self::AlertRemoved,
+            ChangeEffect::Lane { lane, pin: Some(LanePin { limit, floor }) } => {
+                let (lane, limit) = (lane.as_str().to_owned(), Some(limit).filter(|limit| *limit > 0));
+                Self::LanePinned { lane, limit, floor }
+            }
+            ChangeEffect::Lane { lane, pin: None } => Self::LaneUnpinned(lane.as_str().to_owned()),
             ChangeEffect::Revoke { holder, waited, reason } => {
                 Self::Revoked { holder: holder.to_string(), waited, reason: reason.to_string() }
             }
@@ -243,7 +266,7 @@ impl OperatorChange {
     }
 
     /// The change as a keyword: `limit_set`, `unpinned`, `paused`, `resumed`, `line_closed`, `line_opened`,
-    /// `alert_set`, `alert_removed` or `revoked`.
+    /// `alert_set`, `alert_removed`, `lane_pinned`, `lane_unpinned` or `revoked`.
     pub fn keyword(&self) -> &'static str {
         match self {
             Self::LimitSet(_) => "limit_set",
@@ -254,6 +277,8 @@ impl OperatorChange {
             Self::LineOpened => "line_opened",
             Self::AlertSet(_) => "alert_set",
             Self::AlertRemoved => "alert_removed",
+            Self::LanePinned { .. } => "lane_pinned",
+            Self::LaneUnpinned(_) => "lane_unpinned",
             Self::Revoked { .. } => "revoked",
         }
     }
@@ -266,6 +291,7 @@ impl OperatorChange {
             Self::LineClosed(_) | Self::LineOpened => 2,
             Self::Revoked { .. } => 3,
             Self::AlertSet(_) | Self::AlertRemoved => 4,
+            Self::LanePinned { .. } | Self::LaneUnpinned(_) => 5,
         }
     }
 
@@ -312,6 +338,11 @@ impl fmt::Display for OperatorChange {
             Self::LineOpened => f.write_str("opened the line"),
             Self::AlertSet(alert) => write!(f, "set the alert to {alert}"),
             Self::AlertRemoved => f.write_str("removed the alert"),
+            Self::LanePinned { lane, limit, floor } => {
+                let pin = LanePin { limit: limit.unwrap_or(0), floor: *floor };
+                write!(f, "pinned {pin} of lane {lane}")
+            }
+            Self::LaneUnpinned(lane) => write!(f, "unpinned lane {lane}"),
             Self::Revoked { holder, waited: false, .. } => write!(f, "revoked the holder {holder}"),
             Self::Revoked { holder, waited: true, .. } => write!(f, "revoked the waiter {holder}"),
         }?;
@@ -464,8 +495,10 @@ impl Inspection {
             label: text(waiter.label.as_str()),
             lane: text(waiter.lane.as_str()),
         });
-        let lanes = listed.lanes.into_iter().map(|InspectedLane { lane, waiting, held, limit, floor }| {
-            LaneInfo { lane: text(lane.as_str()), waiting, held, limit: (limit > 0).then_some(limit), floor }
+        let lanes = listed.lanes.into_iter().map(|lane| {
+            let InspectedLane { lane, waiting, held, limit, floor, pinned } = lane;
+            let (lane, limit) = (text(lane.as_str()), (limit > 0).then_some(limit));
+            LaneInfo { lane, waiting, held, limit, floor, pinned }
         });
         let changes = listed.changes.into_iter().map(|ChangeRecord { origin, at_us, effect }| ChangeInfo {
             change: OperatorChange::new(effect, at_us),

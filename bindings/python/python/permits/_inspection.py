@@ -85,13 +85,15 @@ class LaneInfo:
     """The most units that the lane may hold; `None` without a limit of its own."""
     floor: int
     """The units up to which the lane is served before others; 0 without a floor."""
+    pinned: bool
+    """True if an operator has set the limit and the floor, so that requests do not change them."""
 
 
 @dataclass(frozen=True)
 class ChangeInfo:
     """A change by an operator."""
 
-    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "alert_set", "alert_removed", "revoked"]
+    change: Literal["limit_set", "unpinned", "paused", "resumed", "line_closed", "line_opened", "alert_set", "alert_removed", "lane_pinned", "lane_unpinned", "revoked"]
     """The change."""
     by: str
     """The label of the client that made it, else its host name and process id."""
@@ -164,8 +166,9 @@ class Inspection:
     waiters: Tuple[WaiterInfo, ...]
     """The first 1,000 waiters, in order; of a line with lanes, in the order that equal shares give."""
     lanes: Tuple[LaneInfo, ...]
-    """The lanes of the waiters and of the listed holders: up to 32, those with the most waiters first,
-    then those with the most units. Empty if no request names a lane."""
+    """The lanes of the waiters and of the listed holders: up to 32, and all that are pinned; those with
+    the most waiters first, then those with the most units. Empty if there is only the lane without a
+    name."""
     changes: Tuple[ChangeInfo, ...]
     """The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause,
-    a closed line, the alert, a revocation) at least the last one."""
+    a closed line, the alert, lanes, a revocation) at least the last one."""

@@ -219,6 +219,25 @@ class Semaphore(Unheld):
         """As `set_alert`, on asyncio."""
         await self._achanged("set_alert", wait=wait, waiting=waiting)
 
+    def set_lane(self, lane: str, limit: int | None = None, floor: int | None = None) -> None:
+        """Sets the limit and the floor of a lane, and pins them: from now on those that requests name are ignored,
+        until `unpin_lane`. They replace the earlier ones, so one that you do not give is removed. All that the lane
+        holds counts for them. The store keeps them as it keeps a pinned limit."""
+        self._changed("set_lane", lane=lane, limit=limit, floor=floor)
+
+    async def aset_lane(self, lane: str, limit: int | None = None, floor: int | None = None) -> None:
+        """As `set_lane`, on asyncio."""
+        await self._achanged("set_lane", lane=lane, limit=limit, floor=floor)
+
+    def unpin_lane(self, lane: str) -> None:
+        """Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of it
+        names others, or none holds or waits in it."""
+        self._changed("unpin_lane", lane=lane)
+
+    async def aunpin_lane(self, lane: str) -> None:
+        """As `unpin_lane`, on asyncio."""
+        await self._achanged("unpin_lane", lane=lane)
+
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns
         whether the semaphore had either.
@@ -241,7 +260,7 @@ class Semaphore(Unheld):
         return (await self._achanged("revoke", holder=holder, token=token)).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
-        """Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a pause, a
+        """Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a pause, a
         closed line, and an alert. Refused while units are held or cool, or requests wait. Returns whether there was
         one.
 

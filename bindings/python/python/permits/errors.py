@@ -52,6 +52,7 @@ __all__ = [
     "SupersededError",
     "TimeoutError",
     "TlsError",
+    "TooManyPinsError",
     "UnreachableError",
     "UnreadableError",
     "UnsupportedError",
@@ -198,6 +199,13 @@ class LimitOutOfRangeError(PermitsError):
     """The adjusted limit would be below 1 or above 4,294,967,295."""
 
     limit: int
+
+
+class TooManyPinsError(PermitsError):
+    """As many lanes are pinned as a semaphore may have."""
+
+    semaphore: str
+    most: int
 
 
 class VersionMismatchError(PermitsError):

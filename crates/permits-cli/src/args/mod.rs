@@ -103,6 +103,8 @@ pub(crate) enum Verb {
     Limit(SetLimit),
     /// Set the wait and the waiters beyond which a semaphore needs a look; or show them
     Alert(SetAlert),
+    /// Set the limit and the floor of a lane, and pin them; or show them
+    Lane(SetLane),
     /// Stop granting; holders keep their permits
     Pause(Pause),
     /// Grant again, starting with the head of the line
@@ -298,6 +300,54 @@ pub(crate) struct SetLimit {
     /// Declare N as a program does, in place of pinning it
     #[arg(long, conflicts_with = "unpin")]
     pub(crate) declare: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = help::LANE)]
+#[command(
+    override_usage = "permits lane [OPTIONS] <NAME|--under PREFIX> <LANE> [--limit N] [--floor N]|[--unpin]"
+)]
+pub(crate) struct SetLane {
+    #[command(flatten)]
+    pub(crate) changed: Changed,
+
+    /// The lane, 1 to 120 bytes
+    #[arg(value_parser = value::lane_name, allow_negative_numbers = true)]
+    pub(crate) lane: Option<String>,
+
+    /// The most units that the lane may hold, at least 1. None unless set.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::lane_limit)]
+    pub(crate) limit: Option<u32>,
+
+    /// The units up to which the lane is served before others, at most the limits. None unless set.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::lane_floor)]
+    pub(crate) floor: Option<u32>,
+
+    /// Let requests name the limit and the floor again
+    #[arg(long, conflicts_with_all = ["limit", "floor"])]
+    pub(crate) unpin: bool,
+}
+
+impl SetLane {
+    /// The lane, and the change of it, if it is to be changed. With a prefix, the parser has taken LANE for
+    /// NAME.
+    pub(crate) fn settled(self) -> Result<(Changed, String, Option<Change>), Failure> {
+        let Self { mut changed, lane, limit, floor, unpin } = self;
+        let wrong = |why: String| Failure::new(exit::USAGE, why);
+        let Names { name, under } = &mut changed.targets.names;
+        let word = if under.is_some() && lane.is_none() { name.take() } else { None };
+        let lane = match word {
+            Some(word) => Some(value::lane_name(&word).map_err(wrong)?),
+            None => lane,
+        };
+        let lane = lane.ok_or_else(|| wrong("the lane is missing: <LANE>".to_owned()))?;
+        let change = match (unpin, limit, floor) {
+            (true, ..) => Some(Change::UnpinLane { lane: lane.clone() }),
+            (false, None, None) => None,
+            _ => Some(Change::SetLane { lane: lane.clone(), limit, floor }.checked()?),
+        };
+        Ok((changed, lane, change))
+    }
 }
 
 impl SetLimit {

@@ -158,6 +158,10 @@ pub(super) fn weight(text: &str) -> Result<u32, String> {
     checked(json!({ "weight": weight })).map(|()| units(&weight))
 }
 
+pub(super) fn lane_name(text: &str) -> Result<String, String> {
+    checked(json!({ "lane": text })).map(|()| text.to_owned())
+}
+
 pub(super) fn lane_limit(text: &str) -> Result<u32, String> {
     let limit = number(text);
     checked(json!({ "lane": "any", "lane_limit": limit })).map(|()| units(&limit))

@@ -63,6 +63,29 @@ Thresholds:
     )
 );
 
+pub(crate) const LANE: &str = concat!(
+    "\
+Examples:
+  permits lane api tenant-7
+  permits lane api tenant-7 --limit 10 --floor 2
+  permits lane api tenant-7 --unpin
+  permits lane --under api/ tenant-7 --limit 5 --yes
+
+Pinned:
+  A limit and a floor that are set here override those that requests name
+  (run --lane-limit, --lane-floor) until --unpin. Both are set together:
+  one that is not given is removed. All that the lane holds counts for
+  them. A higher limit grants at once, and a lower one revokes no permit.
+  After --unpin they stay until a request of the lane names others, or
+  none holds or waits in it. At most 1,000 lanes of a semaphore are
+  pinned.",
+    unknown_names!(),
+    exit_codes!(
+        "    0  they are set, unpinned or shown\n    1  the question was answered with no\n",
+        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
+    )
+);
+
 pub(crate) const PAUSE: &str = concat!(
     "\
 Examples:
@@ -124,10 +147,10 @@ Examples:
   permits limit old 2 --declare && permits delete old
 
 Deleted:
-  The limit is forgotten, and so are its pin, a pause, a closed line and an
-  alert. A program that acquires declares its limit again. An idle
-  semaphore is forgotten within minutes by itself, unless it is pinned,
-  paused or closed, or has an alert.
+  The limit is forgotten, and so are its pin and those of lanes, a pause, a
+  closed line and an alert. A program that acquires declares its limit
+  again. An idle semaphore is forgotten within minutes by itself, unless it
+  or a lane of it is pinned, or it is paused or closed, or has an alert.
   --force deletes also a semaphore that is damaged or of another layout,
   even if it is in use. If a holder of it is alive, more than the limit may
   be held until its lease ends.

@@ -72,8 +72,9 @@ Environment:
 
 Several semaphores:
   With --under PREFIX in place of NAME, the verbs list, status, watch,
-  limit, alert, pause, resume, close, open and revoke --all work on all
-  semaphores whose names begin with PREFIX: those that permits list shows.
+  limit, alert, lane, pause, resume, close, open and revoke --all work on
+  all semaphores whose names begin with PREFIX: those that permits list
+  shows.
   A change of more than one asks on a terminal; --yes answers. * is a plain
   character.
 

@@ -53,7 +53,16 @@ pub(super) fn differ(before: &Inspection, now: &Inspection) -> bool {
         let holders = seen.holders.iter().map(|info| (info.token, info.weight, info.cooling));
         let waiters: Vec<_> = seen.waiters.iter().map(|info| (info.holder.clone(), info.weight)).collect();
         let texts = (seen.pause_reason.clone(), seen.closed.clone(), seen.alert);
-        (settings, texts, holders.collect::<BTreeSet<_>>(), waiters, (seen.held, seen.waiting, seen.counts))
+        let pinned = seen.lanes.iter().filter(|lane| lane.pinned);
+        let pins: BTreeSet<_> = pinned.map(|info| (info.lane.clone(), info.limit, info.floor)).collect();
+        (
+            settings,
+            texts,
+            pins,
+            holders.collect::<BTreeSet<_>>(),
+            waiters,
+            (seen.held, seen.waiting, seen.counts),
+        )
     };
     state(before) != state(now)
 }

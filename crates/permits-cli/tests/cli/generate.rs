@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{CLOSED_PORT, output, permits};
 
-const VERBS: &str = "run hold acquire renew release status list top watch serve limit alert pause resume close open \
+const VERBS: &str = "run hold acquire renew release status list top watch serve limit alert lane pause resume close open \
     revoke delete doctor completions man";
 
 /// The output of a call that asks no store.
@@ -40,7 +40,7 @@ fn bash_completes_verbs_options_and_values() {
         printf '%s\n' "${COMPREPLY[@]}""#;
     for (words, expected) in [
         (&["permits", "ru"][..], &["run"][..]),
-        (&["permits", "l"], &["list", "limit"]),
+        (&["permits", "l"], &["list", "limit", "lane"]),
         (&["permits", "limit", "x", "--unp"], &["--unpin"]),
         (&["permits", "limit", "x", "3", "--de"], &["--declare"]),
         (&["permits", "run", "x", "--no"], &["--no-wait"]),

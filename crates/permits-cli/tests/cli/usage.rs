@@ -89,6 +89,22 @@ fn wrong_usage_is_64_and_says_why() {
         (&["pause"], "<NAME|--under <PREFIX>>"),
         (&["pause", "x", "y"], "unexpected argument 'y'"),
         (&["pause", "x", "--for", "-1"], "such as 500ms, 1.5s, 15s or 1h30m"),
+        (&["lane", "x"], "the lane is missing: <LANE>"),
+        (&["lane", "--under", "x"], "the lane is missing: <LANE>"),
+        (&["lane", "x", ""], "the lane is empty: give it 1 to 120 bytes"),
+        (&["lane", "--under", "x", ""], "the semaphore's name is empty"),
+        (&["lane", "x", "a", "--limit", "0"], "the limit of the lane is 0: it must be at least 1"),
+        (&["lane", "x", "a", "--limit", "-1"], "lane_limit is a whole number from"),
+        (
+            &["lane", "x", "a", "--floor", "0"],
+            "neither a limit nor a floor of the lane is given: name one of them",
+        ),
+        (
+            &["lane", "x", "a", "--limit", "1", "--floor", "2"],
+            "the floor of the lane is 2: it must be at most 1",
+        ),
+        (&["lane", "x", "a", "--unpin", "--floor", "2"], "cannot be used with"),
+        (&["lane", "x", "a", "--under", "y", "--unpin"], "the name \"x\" cannot be used with --under"),
         (&["alert", "x", "--wait", "-1"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["alert", "x", "--waiting", "-1"], "it must be a whole number from 1 to 4294967295"),
         (&["resume"], "<NAME|--under <PREFIX>>"),
@@ -139,7 +155,7 @@ fn without_arguments_the_verbs_are_shown() {
     let output = output(&mut permits("redis://:secret@127.0.0.1:1/", [""; 0]));
     output.prints(64, "");
     assert!(output.stderr.contains("Usage: permits [OPTIONS] <VERB>"), "{}", output.stderr);
-    assert!(output.stderr.lines().count() < 48, "{}", output.stderr);
+    assert!(output.stderr.lines().count() < 49, "{}", output.stderr);
     assert!(!output.stderr.contains("secret"), "{}", output.stderr);
 }
 

@@ -76,6 +76,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     waiter.finish().ends(75);
     holder.release();
     until(&watch, "state", &[("held", json!(0)), ("revoked", json!(1))]);
+    let lane = json!({ "lane": "a", "waiting": 0, "held": 0, "limit": 2, "floor": 0, "pinned": true });
     let operations: &[(&[&str], &str, Value)] = &[
         (&["pause", name, "--reason", "deploy"], "pause_reason", json!("deploy")),
         (&["resume", name], "paused", json!(false)),
@@ -84,6 +85,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
         (&["limit", name, "5"], "limit", json!(5)),
         (&["limit", name, "--unpin"], "limit_version", json!(4)),
         (&["alert", name, "--wait", "1h"], "alert", json!({ "wait_ms": 3_600_000, "waiting": null })),
+        (&["lane", name, "a", "--limit", "2"], "lanes", json!([lane])),
     ];
     for (arguments, field, value) in operations {
         output(&mut permits(&store.url(), *arguments)).ends(0);
@@ -94,7 +96,17 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
     let changes: Vec<Value> = changed.map(|event| event["change"].clone()).collect();
     assert_eq!(
         changes,
-        ["revoked", "paused", "resumed", "line_closed", "line_opened", "limit_set", "unpinned", "alert_set"],
+        [
+            "revoked",
+            "paused",
+            "resumed",
+            "line_closed",
+            "line_opened",
+            "limit_set",
+            "unpinned",
+            "alert_set",
+            "lane_pinned"
+        ],
         "once each, in order"
     );
     // Every grant is counted, whether a read saw its permit or not.
@@ -109,7 +121,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
         let times = ["age", "lease_remaining", "at_ms", "pause_remaining"];
         let of = |state: &Value| {
             let fields = state.as_object().expect("an object").iter();
-            let lasting = fields.filter(|(_, value)| !value.is_array());
+            let lasting = fields.filter(|(name, value)| name.as_str() == "lanes" || !value.is_array());
             let lasting = lasting.filter(|(name, _)| !times.iter().any(|time| name.contains(time)));
             lasting.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
         };

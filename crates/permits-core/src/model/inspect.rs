@@ -14,8 +14,8 @@ use crate::protocol::{
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
 
-/// The most lanes that one command lists: of the first [`INSPECT_MAX`] that wait, and of those of listed
-/// holders.
+/// The most lanes that one command lists, beside those that are pinned: of the first [`INSPECT_MAX`] that
+/// wait, and of those of listed holders.
 pub const INSPECT_LANES_MAX: usize = 32;
 
 /// The most expired entries that an inspection passes over. The next ones count as if they were alive, and
@@ -76,8 +76,8 @@ impl Execution<'_> {
         }))
     }
 
-    /// The lanes of waiters and of these holders. A lane that only holds what was granted before it had
-    /// bounds has none any more.
+    /// The lanes of waiters and of these holders, and all that are pinned. A lane that only holds what was
+    /// granted before it had bounds has none any more.
     fn lanes(&self, holders: &[InspectedHolder]) -> Vec<InspectedLane> {
         let waiting = self.state.lanes_waiting(INSPECT_MAX as usize);
         let mut lanes: BTreeMap<LaneName, (u64, u64)> =
@@ -85,21 +85,24 @@ impl Execution<'_> {
         for InspectedHolder { lane, weight, .. } in holders {
             lanes.entry(lane.clone()).or_default().1 += u64::from(*weight);
         }
+        for (lane, _) in self.state.lanes.bounded().iter().filter(|(_, bounded)| bounded.pinned) {
+            lanes.entry(lane.clone()).or_default();
+        }
         if lanes.keys().all(|lane| lane.as_str().is_empty()) {
             return Vec::new();
         }
         let listed = lanes.into_iter().map(|(lane, (waiting, held))| {
             let bounded = self.state.lanes.bounded().get(&lane);
-            let LaneBounds { limit, floor, held } = match bounded {
-                Some(bounded) if waiting + bounded.held > 0 => *bounded,
+            let LaneBounds { limit, floor, held, pinned } = match bounded {
+                Some(bounded) if waiting + bounded.held > 0 || bounded.pinned => *bounded,
                 _ => LaneBounds { held, ..LaneBounds::default() },
             };
-            InspectedLane { lane, waiting, held, limit, floor }
+            InspectedLane { lane, waiting, held, limit, floor, pinned }
         });
         let mut listed: Vec<_> = listed.collect();
         // Stable: lanes that are alike stay in the order of their names.
         listed.sort_by_key(|lane| Reverse((lane.waiting, lane.held)));
-        listed.truncate(INSPECT_LANES_MAX);
-        listed
+        let is_listed = |(k, lane): &(usize, InspectedLane)| *k < INSPECT_LANES_MAX || lane.pinned;
+        listed.into_iter().enumerate().filter(is_listed).map(|(_, lane)| lane).collect()
     }
 }

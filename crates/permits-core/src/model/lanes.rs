@@ -24,6 +24,9 @@
 //! is full. Where none is in line, none owes anything: the next one in line begins with the furthest progress
 //! of all.
 //!
+//! The latest request says the bounds, unless an operator has *pinned* them. A pinned lane is known although
+//! it neither holds nor waits, and all that it holds counts, also what it was granted before.
+//!
 //! A lane that holds less than its floor is *short*: it stands before all lanes that are not, and gets the
 //! next units. What it is granted so is not charged to its share, or a tenant that used its floor for an hour
 //! would get no more than that for the hours that follow. So a lane has two progresses, one on each side of
@@ -97,6 +100,9 @@ pub struct Lanes {
     known: BTreeMap<LaneName, Lane>,
     /// The lanes with a limit or a floor.
     bounded: BTreeMap<LaneName, LaneBounds>,
+    /// The number of those that are pinned.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pins: usize,
     /// The lanes that wait, in their order: each of thousands is looked up in it.
     #[cfg_attr(feature = "serde", serde(skip))]
     order: VecDeque<Place>,
@@ -115,6 +121,8 @@ pub struct LaneBounds {
     pub floor: u32,
     /// The units that they hold.
     pub held: u64,
+    /// True if an operator has set limit and floor, so that requests do not change them.
+    pub pinned: bool,
 }
 
 impl LaneBounds {
@@ -221,7 +229,8 @@ impl Lanes {
         let mut order: Vec<Place> =
             known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
         order.sort_unstable();
-        Self { last, known, bounded, order: order.into(), changed: BTreeSet::new() }
+        let pins = bounded.values().filter(|bounded| bounded.pinned).count();
+        Self { last, known, bounded, pins, order: order.into(), changed: BTreeSet::new() }
     }
 
     /// The lanes that wait or owe.
@@ -229,17 +238,32 @@ impl Lanes {
         &self.known
     }
 
-    /// The lanes with a limit or a floor: those that hold units for it, or wait.
+    /// The lanes with a limit or a floor: those that hold units for it, or wait, or are pinned.
     pub fn bounded(&self) -> &BTreeMap<LaneName, LaneBounds> {
         &self.bounded
     }
 
+    /// The number of lanes that an operator has pinned.
+    pub fn pins(&self) -> usize {
+        self.pins
+    }
+
     /// Sets what is known of the bounds of a lane.
     pub(super) fn set_bounded(&mut self, name: &LaneName, bounded: Option<LaneBounds>) {
-        match bounded {
-            Some(bounded) => drop(self.bounded.insert(name.clone(), bounded)),
-            None => drop(self.bounded.remove(name)),
-        }
+        let is_pinned = bounded.is_some_and(|bounded| bounded.pinned);
+        let before = match bounded {
+            Some(bounded) => self.bounded.insert(name.clone(), bounded),
+            None => self.bounded.remove(name),
+        };
+        let was_pinned = before.is_some_and(|before| before.pinned);
+        self.pins = self.pins + usize::from(is_pinned) - usize::from(was_pinned);
+    }
+
+    /// Forgets all but the pins of operators.
+    pub(super) fn clear(&mut self) {
+        let pinned = std::mem::take(&mut self.bounded).into_iter().filter(|(_, bounded)| bounded.pinned);
+        let pinned = pinned.map(|(name, bounded)| (name, LaneBounds { held: 0, ..bounded }));
+        *self = Self::new(0, BTreeMap::new(), pinned.collect());
     }
 
     /// Notes that a lane has another head, holds more or less, or has other bounds.

@@ -1,7 +1,10 @@
-//! The limit: declared by programs, changed by operators.
+//! The limit: declared by programs, changed by operators; and the bounds of lanes that operators pin.
 
 use super::execution::Execution;
-use crate::protocol::{Answers, ChangeEffect, ChangeOrigin, Declaration, LimitChange, LimitOutcome, Refusal};
+use crate::protocol::{
+    Answers, ChangeEffect, ChangeOrigin, Declaration, LANE_PINS_MAX, LaneName, LaneOutcome, LanePin,
+    LimitChange, LimitOutcome, Refusal,
+};
 
 impl Execution<'_> {
     /// The limit by which the command's declaration replaces the stored one, if it does.
@@ -76,5 +79,37 @@ impl Execution<'_> {
             );
         }
         LimitOutcome::Done { limit, version: self.state.limit_version }
+    }
+
+    /// Pins the bounds of a lane for an operator, or lifts that pin.
+    pub(super) fn set_lane(
+        &mut self,
+        origin: &ChangeOrigin,
+        lane: &LaneName,
+        pin: Option<LanePin>,
+    ) -> Answers {
+        let changed = match self.state.change_made(&origin.request) {
+            Some(_) => LaneOutcome::Done,
+            None => self.change_lane(origin, lane, pin),
+        };
+        self.promote();
+        Answers::SetLane(changed)
+    }
+
+    fn change_lane(&mut self, origin: &ChangeOrigin, lane: &LaneName, pin: Option<LanePin>) -> LaneOutcome {
+        let state = &mut self.state;
+        let found = state.lanes.bounded().get(lane).filter(|bounded| bounded.pinned);
+        let before = found.map(|bounded| LanePin { limit: bounded.limit, floor: bounded.floor });
+        if pin.is_some_and(|pin| state.limit > 0 && pin.floor > state.limit) {
+            return LaneOutcome::FloorAboveLimit;
+        }
+        if pin.is_some() && before.is_none() && state.lanes.pins() >= LANE_PINS_MAX as usize {
+            return LaneOutcome::TooMany;
+        }
+        if before != pin {
+            state.pin_lane(lane, pin);
+            self.remember(origin, ChangeEffect::Lane { lane: lane.clone(), pin });
+        }
+        LaneOutcome::Done
     }
 }

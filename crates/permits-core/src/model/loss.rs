@@ -1,6 +1,5 @@
 //! Losses of state: some parts have vanished, or no entry can be alive.
 
-use super::lanes::Lanes;
 use super::state::{Damage, Entry, EntryState, KEPT_TOKENS, Part, State};
 use crate::protocol::Command;
 
@@ -71,7 +70,7 @@ impl State {
         self.slots_made = 0;
         self.entries.clear();
         self.queue.clear();
-        self.lanes = Lanes::default();
+        self.lanes.clear();
         self.by_key.clear();
         self.leases.clear();
         self.free.clear();

@@ -42,6 +42,7 @@ pub use self::execution::{REAP_MAX, TURNS_MAX};
 pub use self::grant::PROMOTE_MAX;
 pub use self::inspect::{INSPECT_LANES_MAX, INSPECT_MAX, VIEW_MAX};
 pub use self::lanes::{FORGIVEN_MAX, LANES_MAX, Lane, LaneBounds, Lanes, Progress, Side};
+pub use self::queue::COUNTED_MAX;
 pub use self::recovery::{IDENTITY_EVERY_US, PARTLY_LOST};
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,
@@ -67,6 +68,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::Pause { origin, pause } => execution.pause(origin, pause.as_ref()),
         Operation::CloseLine { origin, reason } => execution.close_line(origin, reason.as_ref()),
         Operation::SetAlert { origin, alert } => execution.set_alert(origin, *alert),
+        Operation::SetLane { origin, lane, pin } => execution.set_lane(origin, lane, *pin),
         Operation::Revoke { origin, holder, cooling, reason } => {
             execution.revoke(origin, holder, *cooling, reason)
         }

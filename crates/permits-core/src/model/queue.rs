@@ -6,7 +6,11 @@ use super::lanes::{
     FORGIVES_EVERY, LANES_MAX, Lane, LaneBounds, Place, Progress, Side, TICKETS, cost, tickets,
 };
 use super::state::{Entry, EntryState, State};
-use crate::protocol::{Holder, LaneName, PermitTerms};
+use crate::protocol::{Holder, LaneName, LanePin, PermitTerms};
+
+/// The most grants that are looked through when a lane is pinned, for those that did not count for its
+/// bounds.
+pub const COUNTED_MAX: usize = 10_000;
 
 impl State {
     /// The ticket of the head of the queue: the first waiter whose lane is not full.
@@ -181,18 +185,20 @@ impl State {
         self.lanes.in_order().iter().take(max).map(waiting).collect()
     }
 
-    /// The bounds of a lane and what it holds, for a request on these terms: those that it names count.
+    /// The bounds of a lane and what it holds, for a request on these terms: those that it names count,
+    /// unless an operator has pinned others.
     pub(super) fn lane_bounds(&self, terms: &PermitTerms) -> Option<LaneBounds> {
         let bounded = self.lanes.bounded().get(&terms.lane).copied();
-        if !terms.names_bounds() {
+        if !terms.names_bounds() || bounded.is_some_and(|bounded| bounded.pinned) {
             return bounded;
         }
-        let LaneBounds { limit, floor, held } = bounded.unwrap_or_default();
+        let LaneBounds { limit, floor, held, pinned } = bounded.unwrap_or_default();
         let named = |units: u32, otherwise| if units > 0 { units } else { otherwise };
         Some(LaneBounds {
             limit: named(terms.lane_limit, limit),
             floor: named(terms.lane_floor, floor),
             held,
+            pinned,
         })
     }
 
@@ -202,6 +208,43 @@ impl State {
             self.lanes.set_bounded(&terms.lane, self.lane_bounds(terms));
             self.lanes.note_change(&terms.lane);
         }
+    }
+
+    /// Pins the bounds of a lane, which all that it holds counts for from now on, or lifts the pin.
+    pub(super) fn pin_lane(&mut self, lane: &LaneName, pin: Option<LanePin>) {
+        let bounded = self.lanes.bounded().get(lane).copied().unwrap_or_default();
+        let pinned = pin.is_some();
+        let LanePin { limit, floor } = pin.unwrap_or(LanePin { limit: bounded.limit, floor: bounded.floor });
+        let bounded = LaneBounds { limit, floor, pinned, ..bounded };
+        self.lanes.set_bounded(lane, Some(bounded));
+        self.lanes.note_change(lane);
+        if pinned {
+            self.count_held(lane);
+        }
+    }
+
+    /// Counts the grants of a lane that did not count for its bounds: of the [`COUNTED_MAX`] whose leases end
+    /// first. As a later grant, such an entry gets the bounds, so that its end is counted, too.
+    fn count_held(&mut self, lane: &LaneName) {
+        let holders = self.leases.range((0, Holder::min())..).take(COUNTED_MAX);
+        let is_uncounted = |holder: &&Holder| {
+            let terms = &self.entries[*holder].terms;
+            terms.lane == *lane && !terms.names_bounds()
+        };
+        let uncounted: Vec<Holder> =
+            holders.map(|(_, holder)| holder).filter(is_uncounted).cloned().collect();
+        uncounted.iter().for_each(|holder| self.count_grant(holder));
+    }
+
+    /// Counts a grant for the bounds of its lane, if that has any, also one that does not name them.
+    pub(super) fn count_grant(&mut self, holder: &Holder) {
+        let Some(entry) = self.entries.get_mut(holder) else { return };
+        let Some(bounded) = self.lanes.bounded().get(&entry.terms.lane) else { return };
+        if !entry.terms.names_bounds() {
+            (entry.terms.lane_limit, entry.terms.lane_floor) = (bounded.limit, bounded.floor);
+        }
+        let terms = entry.terms.clone();
+        self.count_in_lane(&terms, 0, terms.weight);
     }
 
     /// Counts that a grant on these terms, which counts for the bounds of its lane, has `after` units in
@@ -266,11 +309,11 @@ impl State {
     }
 
     /// The same after the reaping, and at the end of a command. It also forgets the bounds of lanes that
-    /// neither hold nor wait.
+    /// neither hold nor wait, and are not pinned.
     pub(super) fn settle_all(&mut self) {
         self.settle();
         for name in std::mem::take(&mut self.lanes.changed) {
-            if self.lanes.bounded().get(&name).is_some_and(|bounded| bounded.held == 0) {
+            if self.lanes.bounded().get(&name).is_some_and(|bounded| bounded.held == 0 && !bounded.pinned) {
                 self.lanes.set_bounded(&name, None);
             }
         }
@@ -293,7 +336,7 @@ impl State {
             .iter()
             .all(|(lane, held)| self.lanes.bounded().get(lane).is_some_and(|bounded| bounded.held == *held));
         let is_sound = |(lane, bounded): (&LaneName, &LaneBounds)| {
-            let is_used = bounded.held > 0 || self.waits_in(lane);
+            let is_used = bounded.held > 0 || bounded.pinned || self.waits_in(lane);
             let is_known = bounded.held == held.get(lane).copied().unwrap_or_default();
             is_used && is_known && (bounded.limit > 0 || bounded.floor > 0) && !lane.as_str().is_empty()
         };

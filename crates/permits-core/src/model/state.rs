@@ -265,10 +265,12 @@ impl State {
         self.changes[at + 1..].iter().any(|later| later.effect.is_on_same_part(effect))
     }
 
-    /// Returns true if the state does not expire, because an operator has pinned the limit, paused it without
-    /// an end, closed the line, or set an alert. During a pause with an end it does not expire either.
+    /// Returns true if the state does not expire, because an operator has pinned the limit or a lane, paused
+    /// it without an end, closed the line, or set an alert. During a pause with an end it does not expire
+    /// either.
     pub fn never_expires(&self) -> bool {
-        self.pinned || self.paused_until_ms == PAUSED || self.closed.is_some() || self.alert.is_set()
+        let is_pinned = self.pinned || self.lanes.pins() > 0;
+        is_pinned || self.paused_until_ms == PAUSED || self.closed.is_some() || self.alert.is_set()
     }
 
     /// Returns true if granting is stopped. The command that comes after the end of a pause ends it.
@@ -333,14 +335,7 @@ impl State {
             entry.place = EntryState::Holding(grant);
             entry.queued_us = 0;
             self.held += u64::from(entry.terms.weight);
-            if let Some(bounded) = self.lanes.bounded().get(&entry.terms.lane) {
-                if !entry.terms.names_bounds() {
-                    // The grant counts for the bounds of its lane, although the request did not name any.
-                    (entry.terms.lane_limit, entry.terms.lane_floor) = (bounded.limit, bounded.floor);
-                }
-                let terms = entry.terms.clone();
-                self.count_in_lane(&terms, 0, terms.weight);
-            }
+            self.count_grant(holder);
         }
     }
 

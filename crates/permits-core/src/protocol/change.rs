@@ -1,15 +1,18 @@
-//! Changes by operators: of the limit, of a pause, of a closed line, of the alert, and revocations. A store
-//! remembers the last ones.
+//! Changes by operators: of the limit, of a lane, of a pause, of a closed line, of the alert, and
+//! revocations. A store remembers the last ones.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::names::{Holder, InvalidInput, Label, RequestId, in_range};
+use super::names::{Holder, InvalidInput, Label, LaneName, RequestId, in_range};
 
 /// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for
 /// which a store remembers a change at least.
 pub const CHANGE_RETRIED_MS: u64 = 60_000;
+
+/// The most lanes of a semaphore that are pinned: each of them is kept although nobody uses it.
+pub const LANE_PINS_MAX: u32 = 1_000;
 
 /// The origin of a change by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +128,27 @@ pub fn in_one_unit(time: Duration) -> String {
     }
 }
 
+/// The bounds of a lane that an operator pins; at least one of them is not 0. The text is such as
+/// `a limit of 10 and a floor of 2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
+pub struct LanePin {
+    /// The most units that the requests of the lane may hold; 0 without a limit.
+    pub limit: u32,
+    /// The units up to which the lane is served before others; 0 without a floor.
+    pub floor: u32,
+}
+
+impl fmt::Display for LanePin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self { limit, floor: 0 } => write!(f, "a limit of {limit}"),
+            Self { limit: 0, floor } => write!(f, "a floor of {floor}"),
+            Self { limit, floor } => write!(f, "a limit of {limit} and a floor of {floor}"),
+        }
+    }
+}
+
 /// The effect of a [`ChangeRecord`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -158,6 +182,13 @@ pub enum ChangeEffect {
     Open,
     /// The alert was set to these thresholds, or removed.
     Alert(Alert),
+    /// The bounds of a lane were pinned, or that pin was lifted.
+    Lane {
+        /// The lane.
+        lane: LaneName,
+        /// The bounds; `None` if the pin was lifted.
+        pin: Option<LanePin>,
+    },
     /// A holder or waiter was removed, or a grant that cooled was freed.
     Revoke {
         /// The holder.
@@ -183,6 +214,7 @@ impl ChangeEffect {
             Self::Close(_) | Self::Open => 2,
             Self::Revoke { .. } => 3,
             Self::Alert(_) => 4,
+            Self::Lane { .. } => 5,
         }
     }
 }

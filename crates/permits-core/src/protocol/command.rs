@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::change::{Alert, ChangeOrigin};
-use super::names::{Holder, Name, RequestId, SessionId};
+use super::change::{Alert, ChangeOrigin, LanePin};
+use super::names::{Holder, LaneName, Name, RequestId, SessionId};
 use super::reply::Grant;
 use super::terms::PermitTerms;
 
@@ -193,6 +193,15 @@ pub enum Operation {
         /// The thresholds, in place of those before; without any, the alert is removed.
         alert: Alert,
     },
+    /// Pin the bounds of a lane, or lift that pin.
+    SetLane {
+        /// Who makes the change, and its id.
+        origin: ChangeOrigin,
+        /// The lane; not empty.
+        lane: LaneName,
+        /// The bounds, in place of those before. Without them, the pin is lifted.
+        pin: Option<LanePin>,
+    },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
         /// Who makes the change, and its id.
@@ -249,6 +258,7 @@ operation_kinds! {
     Pause "pause",
     CloseLine "close_line",
     SetAlert "set_alert",
+    SetLane "set_lane",
     Revoke "revoke",
     Delete "delete",
     Inspect "inspect",
@@ -266,6 +276,7 @@ impl Operation {
             Self::Pause { .. } => OperationKind::Pause,
             Self::CloseLine { .. } => OperationKind::CloseLine,
             Self::SetAlert { .. } => OperationKind::SetAlert,
+            Self::SetLane { .. } => OperationKind::SetLane,
             Self::Revoke { .. } => OperationKind::Revoke,
             Self::Delete { .. } => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
@@ -279,6 +290,7 @@ impl Operation {
             | Self::Pause { origin, .. }
             | Self::CloseLine { origin, .. }
             | Self::SetAlert { origin, .. }
+            | Self::SetLane { origin, .. }
             | Self::Revoke { origin, .. } => Some(origin),
             Self::Acquire { .. } | Self::Release(_) | Self::Renew(_) | Self::Adopt(_) => None,
             Self::Delete { .. } | Self::Inspect { .. } => None,

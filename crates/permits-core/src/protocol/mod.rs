@@ -15,7 +15,9 @@ mod names;
 mod reply;
 mod terms;
 
-pub use self::change::{Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord, in_one_unit};
+pub use self::change::{
+    Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord, LANE_PINS_MAX, LanePin, in_one_unit,
+};
 pub use self::command::{
     AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
     Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
@@ -31,7 +33,7 @@ pub use self::names::{
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,
-    InspectedPause, InspectedWaiter, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply, WAIT_BOUNDS,
-    Waits,
+    InspectedPause, InspectedWaiter, LaneOutcome, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply,
+    WAIT_BOUNDS, Waits,
 };
 pub use self::terms::PermitTerms;

@@ -137,6 +137,9 @@ pub enum InvalidInput {
         /// What it is the limit of, in a message.
         what: &'static str,
     },
+    /// A lane that is to be pinned without a limit and a floor.
+    #[error("neither a limit nor a floor of the lane is given: name one of them")]
+    PinsNoBound,
     /// A request with a key by which it supersedes, and that does not wait.
     #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
     SupersedesNow,

@@ -57,6 +57,8 @@ pub enum Answers {
     Adopt(bool),
     /// The answer to [`Operation::SetLimit`](super::Operation::SetLimit).
     SetLimit(LimitOutcome),
+    /// The answer to [`Operation::SetLane`](super::Operation::SetLane).
+    SetLane(LaneOutcome),
     /// The change by an operator is made. For changes without an answer of their own.
     Changed,
     /// The answer to [`Operation::Revoke`](super::Operation::Revoke).
@@ -200,6 +202,17 @@ pub enum LimitOutcome {
     OutOfRange,
 }
 
+/// The answer to [`Operation::SetLane`](super::Operation::SetLane).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneOutcome {
+    /// The change is made, now or by an earlier call of the same request.
+    Done,
+    /// The floor is above the limit of the semaphore.
+    FloorAboveLimit,
+    /// As many lanes are pinned as may be: [`LANE_PINS_MAX`](super::LANE_PINS_MAX).
+    TooMany,
+}
+
 /// The answer to [`Operation::Delete`](super::Operation::Delete).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteOutcome {
@@ -242,8 +255,8 @@ pub struct Inspected {
     /// Waiters, in the order in which they are to be granted, as far as it is known: see
     /// [`State::waiters`](crate::model::State::waiters).
     pub waiters: Vec<InspectedWaiter>,
-    /// The lanes of waiters and of listed holders: those with the most waiters first, then those with the
-    /// most units; empty if none of these names a lane.
+    /// The lanes of waiters and of listed holders, and those that are pinned: those with the most waiters
+    /// first, then those with the most units; empty if none of these has a name.
     pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
     pub changes: Vec<ChangeRecord>,
@@ -416,6 +429,8 @@ pub struct InspectedLane {
     pub limit: u32,
     /// The units up to which it is served before others; 0 without a floor.
     pub floor: u32,
+    /// True if an operator has pinned limit and floor.
+    pub pinned: bool,
 }
 
 #[cfg(test)]

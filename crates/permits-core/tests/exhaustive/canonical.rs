@@ -266,7 +266,7 @@ impl Writer<'_> {
         self.put(state.lease_max_ms / TICK_MS);
         // The expiry of a semaphore in use is extended again and again, so only its end counts.
         let expires = state.expires_ms.min(self.world.now_ms() + 2 * state.lease_max_ms);
-        self.until(if state.pinned { 0 } else { expires });
+        self.until(if state.pinned || state.lanes.pins() > 0 { 0 } else { expires });
         self.flag(state.server == format!("run{}", self.world.run));
         self.until(state.recovering_until_ms);
         self.until(state.kept_until_ms);
@@ -286,7 +286,20 @@ impl Writer<'_> {
             self.put(*last);
         }
         self.entries(state);
+        if self.scope.changes.contains(&Change::PinLane) {
+            self.bounds(&state.lanes);
+        }
         self.lanes(&state.lanes);
+    }
+
+    /// The bounds of lanes, where not all requests of a lane name the same.
+    fn bounds(&mut self, lanes: &Lanes) {
+        self.put(lanes.bounded().len());
+        for bounds in lanes.bounded().values() {
+            self.put(bounds.limit);
+            self.put(bounds.held);
+            self.flag(bounds.pinned);
+        }
     }
 
     /// The lanes that wait, and those that owe more than the first one's progress.

@@ -30,6 +30,14 @@ fn paused(name: &'static str, budget: Budget) -> Scope {
     Scope { changes, budget: Budget { operators: 2, ..budget }, ..scope(name, 0) }
 }
 
+/// An operator pins the lane of two clients to one of two units, and may lift the pin.
+fn pinned_lane(name: &'static str, operators: u8, budget: Budget) -> Scope {
+    let lanes = &[("a", 1), ("a", 1), ("b", 1)];
+    let changes = &[Change::PinLane, Change::UnpinLane];
+    let budget = Budget { operators, ..budget };
+    Scope { weights: &[1, 1, 1], lanes, limit: 2, changes, lease: 1, budget, ..scope(name, 0) }
+}
+
 /// A client that does not wait, beside one that does.
 fn tries(name: &'static str, budget: Budget) -> Scope {
     Scope { tries: &[1], budget, ..scope(name, 0) }
@@ -97,6 +105,11 @@ fn pauses_break_nothing() {
 }
 
 #[test]
+fn a_pinned_lane_breaks_nothing() {
+    holds_in(pinned_lane("a pinned lane", 1, THREE), 1);
+}
+
+#[test]
 fn tries_break_nothing() {
     holds_in(tries("tries", Budget { losses: 1, ..TWO }), 1);
 }
@@ -143,6 +156,7 @@ pub(crate) fn long() -> Vec<Scope> {
         revoked("revoked, losses, three", Budget { losses: 1, ..THREE }),
         closed("closed, losses", Budget { losses: 1, ..TWO }),
         paused("paused, losses", Budget { losses: 1, ..TWO }),
+        pinned_lane("a lane that is pinned and unpinned", 2, THREE),
         tries("tries, three", Budget { losses: 1, delays: 1, ..THREE }),
         replicas("replicas, losses", Budget { losses: 1, ..TWO }),
         leases("a shorter lease, late", 2, Budget { losses: 1, delays: 2, ..TWO }),

@@ -49,6 +49,9 @@ pub(crate) enum Change {
     /// A pause of one tick.
     PauseForTick,
     Resume,
+    /// Pins a limit of one unit of the lane of the first client.
+    PinLane,
+    UnpinLane,
 }
 
 pub(crate) const ENDLESS: u8 = u8::MAX;

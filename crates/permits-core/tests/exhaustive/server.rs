@@ -7,8 +7,8 @@ use std::sync::Arc;
 use permits_core::model::{ServerClock, State, keepable_limit, recalls};
 use permits_core::protocol::{
     AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, Grant,
-    Holder, LaneName, Name, Operation, Pause, PermitTerms, ReleaseOutcome, RenewOutcome, RenewRequest,
-    Reply as StoreReply, RequestId, RequestKey, SessionId, SupersedeKey,
+    Holder, LaneName, LanePin, Name, Operation, Pause, PermitTerms, ReleaseOutcome, RenewOutcome,
+    RenewRequest, Reply as StoreReply, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 use permits_testkit::history::step::Step;
 
@@ -159,6 +159,11 @@ impl World {
             Change::Pause => Operation::Pause { origin, pause: pause(None) },
             Change::PauseForTick => Operation::Pause { origin, pause: pause(Some(TICK_MS)) },
             Change::Resume => Operation::Pause { origin, pause: None },
+            Change::PinLane | Change::UnpinLane => {
+                let lane = LaneName::new(scope.lane(0).0).expect("it is valid");
+                let pin = LanePin { limit: 1, floor: 0 };
+                Operation::SetLane { origin, lane, pin: (change == Change::PinLane).then_some(pin) }
+            }
             Change::Revoke(client) => {
                 let Some((holder, request, grant)) = self.revocable(client) else { return };
                 let revoke = Operation::Revoke { origin, holder, cooling: None, reason: "revoked".into() };

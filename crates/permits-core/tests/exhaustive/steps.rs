@@ -99,6 +99,8 @@ impl World {
                 Change::Pause => state.paused_until_ms < PAUSED,
                 Change::PauseForTick => !state.is_paused(),
                 Change::Resume => state.is_paused(),
+                Change::PinLane => state.lanes.pins() == 0,
+                Change::UnpinLane => state.lanes.pins() > 0,
             };
             actions.extend(scope.changes.iter().filter(has_effect).map(|change| Action::Operate(*change)));
         }

@@ -23,7 +23,7 @@ const MOST: usize = 4_000;
 const OTHERS: usize = 3;
 
 /// The mutants that histories of a few holders show, each with the check that rejects it.
-const OF_FEW: [(&str, Store); 24] = [
+const OF_FEW: [(&str, Store); 25] = [
     ("P1", model::one_too_many),
     ("P4", model::old_tokens),
     ("P4, kept", passes_no_kept_tokens),
@@ -37,6 +37,7 @@ const OF_FEW: [(&str, Store); 24] = [
     ("P10", model::loses_a_unit),
     ("P10, at rest", model::never_reaps),
     ("P11", model::ignores_the_pin),
+    ("P11", model::ignores_the_pins_of_lanes),
     ("P13", model::shortens_others),
     ("P15", model::publishes_twice),
     ("P17", model::forgets_the_time),

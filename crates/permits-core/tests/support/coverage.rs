@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use permits_core::model::{Damage, REAP_MAX, State};
 use permits_core::protocol::{
-    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitOutcome, Operation,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
+    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LaneOutcome, LimitOutcome,
+    Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
 };
 
 use super::ideas::{self, Pairs};
@@ -80,6 +80,12 @@ pub(crate) const SMALL: &[&str] = &[
     "set_alert",
     "set_alert: done before",
     "set_alert: none",
+    "set_lane: pinned",
+    "set_lane: done before",
+    "set_lane: unpinned",
+    "set_lane: FloorAboveLimit",
+    "set_lane: counts earlier grants",
+    "keys lost, not the pins",
     "open_line",
     "revoke: Held",
     "revoke: Waiting",
@@ -152,6 +158,13 @@ impl Coverage {
         if let Some(before) = before {
             self.add(expired > 0 && !before.queue.is_empty(), "expiry with a queue");
             self.add(before.server != after.server, "new era with its data");
+            let pins_left = before.damage == Some(Damage::OtherLost) && before.lanes.pins() > 0;
+            self.add(pins_left && after.lanes.pins() > 0, "keys lost, not the pins");
+            if let Operation::SetLane { lane, .. } = &command.operation {
+                let held = |state: &State| state.lanes.bounded().get(lane).map_or(0, |bounded| bounded.held);
+                let granted = events.iter().any(|event| matches!(event.kind, EventKind::Granted(_)));
+                self.add(held(after) > held(before) && !granted, "set_lane: counts earlier grants");
+            }
             self.note_slots(before, after);
         }
         let head = after.waiters(1).first().map(|(_, holder)| u64::from(after.entries[*holder].terms.weight));
@@ -205,6 +218,15 @@ impl Coverage {
                     (true, _) => "set_alert: done before",
                     (false, true) => "set_alert",
                     (false, false) => "set_alert: none",
+                });
+            }
+            (Operation::SetLane { origin, pin, .. }, Answers::SetLane(changed)) => {
+                self.count(match (is_made(before, origin), changed, pin) {
+                    (true, ..) => "set_lane: done before",
+                    (false, LaneOutcome::Done, Some(_)) => "set_lane: pinned",
+                    (false, LaneOutcome::Done, None) => "set_lane: unpinned",
+                    (false, LaneOutcome::FloorAboveLimit, _) => "set_lane: FloorAboveLimit",
+                    (false, LaneOutcome::TooMany, _) => "set_lane: TooMany",
                 });
             }
             (Operation::Revoke { origin, .. }, Answers::Revoke(_)) if is_made(before, origin) => {

@@ -8,12 +8,13 @@
 use permits_core::model::{ServerClock, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, ChangeOrigin, Command, Declaration, Event,
-    EventKind, Grant, Holder, Label, LaneName, MAX_BATCH, Name, Operation, Pause, PermitTerms,
+    EventKind, Grant, Holder, Label, LaneName, LanePin, MAX_BATCH, Name, Operation, Pause, PermitTerms,
     ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 
 use super::steps::{
-    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, NAMES, Naming, SESSIONS, Step, Version, parts,
+    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, LANES, NAMES, Naming, SESSIONS, Step, Version,
+    parts,
 };
 
 /// 2100-01-01: late enough that no real key expires by the real clock.
@@ -46,8 +47,8 @@ pub(crate) struct Simulation {
     made: u64,
     known: Vec<Known>,
     ended: Vec<Known>,
-    /// The requests of changes by operators: of limits, revocations, pauses, and of the line.
-    changes: [Vec<RequestId>; 5],
+    /// The requests of changes by operators: of limits, revocations, pauses, the line, alerts, and lanes.
+    changes: [Vec<RequestId>; 6],
     /// Clients know at once what has ended by time.
     pub(crate) knows_ends: bool,
 }
@@ -232,6 +233,11 @@ impl Simulation {
             Action::SetAlert { alert: (wait_ms, waiting), again } => {
                 let origin = self.change(4, *again);
                 Operation::SetAlert { origin, alert: Alert::of(*wait_ms, *waiting) }
+            }
+            Action::SetLane { lane, pin, again } => {
+                let lane = LaneName::new(LANES[*lane]).expect("it is valid");
+                let pin = pin.map(|(limit, floor)| LanePin { limit, floor });
+                Operation::SetLane { origin: self.change(5, *again), lane, pin }
             }
             Action::Delete => Operation::Delete { unreadable: self.now_us.is_multiple_of(2) },
             Action::Inspect { max } => Operation::Inspect { max: *max },
@@ -465,9 +471,9 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
 fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),
-        (_, 1..4) => ("b", 1),
-        (_, 4) => ("c d %s", 3),
-        _ => ("ä", 1),
+        (_, 1..4) => (LANES[0], 1),
+        (_, 4) => (LANES[1], 3),
+        _ => (LANES[2], 1),
     };
     let limit = match (number / 48 % 4, number % 11) {
         (0, _) | (_, 0) => 0,

@@ -29,6 +29,9 @@ pub(crate) fn parts(bits: u8) -> Vec<Part> {
 /// Few holders, so that they meet.
 pub(crate) const HOLDERS: [&str; 6] = ["web-1", "web-2", "a b", " c ", "\u{fc}%s-1", "{7}"];
 
+/// The lanes of requests.
+pub(crate) const LANES: [&str; 3] = ["b", "c d %s", "\u{e4}"];
+
 /// A whole history.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
@@ -155,6 +158,13 @@ pub(crate) enum Action {
     /// Set the alert to these thresholds, 0 for none.
     SetAlert {
         alert: (u64, u32),
+        again: bool,
+    },
+    /// Pin the limit and the floor of the lane with this index in [`LANES`], or lift its pin; limited to what
+    /// a program may ask for. 0 names none.
+    SetLane {
+        lane: usize,
+        pin: Option<(u32, u32)>,
         again: bool,
     },
     /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
@@ -423,6 +433,8 @@ fn actions() -> BoxedStrategy<Action> {
             .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
         1 => (select(vec![(0, 0), (30_000, 0), (0, 100), (1, u32::MAX)]), prop::bool::weighted(0.2))
             .prop_map(|(alert, again)| Action::SetAlert { alert, again }),
+        2 => (0..LANES.len(), option::weighted(0.6, pins()), prop::bool::weighted(0.2))
+            .prop_map(|(lane, pin, again)| Action::SetLane { lane, pin, again }),
         3 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
@@ -435,6 +447,11 @@ fn actions() -> BoxedStrategy<Action> {
 fn pausing() -> impl Strategy<Value = Pausing> {
     let for_ms = prop_oneof![1 => Just(None), 2 => (1_u64..5_000).prop_map(Some), 1 => (5_000_u64..90_000).prop_map(Some)];
     (for_ms, select(vec!["", "429, 100 %s", "\u{fc}"]))
+}
+
+/// The bounds of a pin: some have a floor above the limit of the semaphore.
+fn pins() -> impl Strategy<Value = (u32, u32)> {
+    select(vec![(1, 0), (2, 0), (3, 0), (0, 1), (0, 2), (2, 2), (3, 1), (0, 6), (u32::MAX, 1)])
 }
 
 fn reasons() -> impl Strategy<Value = Option<&'static str>> {

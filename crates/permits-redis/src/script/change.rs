@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use super::values::{Decoded, Fields, Malformed};
 use crate::protocol::{
-    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Holder, Label, RequestId, check_reason,
+    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Holder, Label, LaneName, LanePin, RequestId,
+    check_reason,
 };
 
 /// Reads a line.
@@ -25,6 +26,17 @@ fn parse(line: &str) -> Option<ChangeRecord> {
         ("line", "close") => ChangeEffect::Close(reason),
         ("line", "open") => ChangeEffect::Open,
         ("alert", "set") => ChangeEffect::Alert(Alert::of(number(one)?, number(other)?)),
+        ("lane", "pin" | "unpin") => {
+            let bounds = one.split_once(' ');
+            let pin = match (what, bounds) {
+                ("pin", Some((limit, floor))) => {
+                    Some(LanePin { limit: number(limit)?, floor: number(floor)? })
+                }
+                ("unpin", None) => None,
+                _ => return None,
+            };
+            ChangeEffect::Lane { lane: LaneName::new(other).ok()?, pin }
+        }
         ("revoke", "revoke") => {
             let waited = match one {
                 "held" => false,

@@ -5,10 +5,10 @@
 //! have 200, it costs nothing when the script runs.
 
 use crate::model::{
-    CHANGES_MAX, CHANGES_MIN, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX, KEPT_TOKENS,
-    LANES_MAX, PARTLY_LOST, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_MAX, VIEW_MAX,
+    CHANGES_MAX, CHANGES_MIN, COUNTED_MAX, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX,
+    KEPT_TOKENS, LANES_MAX, PARTLY_LOST, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_MAX, VIEW_MAX,
 };
-use crate::protocol::{CHANGE_RETRIED_MS, MAX_BATCH, layout};
+use crate::protocol::{CHANGE_RETRIED_MS, LANE_PINS_MAX, MAX_BATCH, layout};
 
 /// The numbers of a packed state that any command may change. Not in the model: the numbers of holders and
 /// waiters, which show that another key has vanished, and `earliest`, before which no lease ends.
@@ -30,9 +30,10 @@ const CHANGING: [&str; 14] = [
 ];
 
 /// The numbers that an ordinary command reads as well. `pin` is 1 if the limit is pinned, plus 2 if there is
-/// an alert: in both cases the state does not expire. `pause` is the end of a pause, 0 without a pause, and
-/// [`PAUSED`] for a pause without an end. While the line is closed, it is -1 minus that. From `cools_until`
-/// on no unit cools; the model has no such number. `bounded` is the number of lanes with a limit or a floor.
+/// an alert, plus 4 for each pinned lane: in all cases the state does not expire. `pause` is the end of a
+/// pause, 0 without a pause, and [`PAUSED`] for a pause without an end. While the line is closed, it is -1
+/// minus that. From `cools_until` on no unit cools; the model has no such number. `bounded` is the number of
+/// lanes with a limit or a floor.
 const READ: [&str; 9] = [
     "limit",
     "limit_version",
@@ -127,6 +128,7 @@ fn state() -> Vec<(&'static str, String)> {
         ("STATE_FIELD", r"\tstate".to_owned()),
         ("CHANGES", r"\tchanges".to_owned()),
         ("REASON", r"\treason".to_owned()),
+        ("PINS", r"\tpins".to_owned()),
         ("CHANGING", CHANGING.join(", ")),
         ("ORDINARY", ordinary.join(", ")),
         ("ORDINARY_LOCALS", locals.join(", ")),
@@ -173,10 +175,11 @@ fn entry() -> Vec<(&'static str, String)> {
     texts
 }
 
-fn bounds() -> [(&'static str, String); 17] {
+fn bounds() -> [(&'static str, String); 19] {
     [
         ("CHANGES_MAX", CHANGES_MAX as u64),
         ("CHANGES_MIN", CHANGES_MIN as u64),
+        ("COUNTED_MAX", COUNTED_MAX as u64),
         ("FORGIVEN_MAX", FORGIVEN_MAX as u64),
         ("IDENTITY_EVERY_US", IDENTITY_EVERY_US),
         ("PARTLY_LOST", PARTLY_LOST),
@@ -185,6 +188,7 @@ fn bounds() -> [(&'static str, String); 17] {
         ("KEPT_TOKENS", KEPT_TOKENS),
         ("LANES_MAX", LANES_MAX),
         ("PAUSED", PAUSED),
+        ("PINS_MAX", LANE_PINS_MAX.into()),
         ("PROMOTE_MAX", PROMOTE_MAX),
         ("REAP_MAX", REAP_MAX as u64),
         ("REFUSE_MAX", MAX_BATCH as u64),

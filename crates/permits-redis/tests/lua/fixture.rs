@@ -15,8 +15,8 @@ use tokio::runtime::Runtime;
 use crate::dump;
 use crate::operations::name;
 pub(crate) use crate::operations::{
-    acquire, acquire_among, change_limit, close_line, every_operation, holder, id, in_lane, pause, release,
-    release_all, renew, renewal, request,
+    acquire, acquire_among, change_limit, close_line, every_operation, holder, id, in_lane, pause, pin,
+    release, release_all, renew, renewal, request,
 };
 
 /// A semaphore's past.
@@ -116,7 +116,7 @@ impl Both {
 
     /// Executes `operation` on both, and demands equal replies and states.
     pub(crate) fn same(&mut self, operation: &Operation) -> Answers {
-        let clock = ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: self.uptime_ms };
+        let clock = self.clock();
         let command = self.command(operation);
         let (wanted, _) = model::apply(&mut self.state, &clock, &command);
         self.refuse_writes(command.only_looks());
@@ -128,6 +128,10 @@ impl Both {
             self.unchanged();
         }
         got.answers
+    }
+
+    pub(crate) fn clock(&self) -> ServerClock<'static> {
+        ServerClock { now_us: self.now_us, run_id: self.run_id, uptime_ms: self.uptime_ms }
     }
 
     pub(crate) fn acquired(&mut self, requests: Vec<AcquireRequest>) -> Vec<AcquireOutcome> {

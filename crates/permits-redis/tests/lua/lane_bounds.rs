@@ -37,14 +37,14 @@ fn beside(name: &str, lane: &str, lane_waiters: u32) -> AcquireRequest {
 }
 
 impl Both {
-    fn one(&mut self, asked: AcquireRequest) -> AcquireOutcome {
+    pub(crate) fn one(&mut self, asked: AcquireRequest) -> AcquireOutcome {
         self.acquired(vec![asked]).remove(0)
     }
 
     /// The lanes that an inspection lists: name, waiters, units, limit and floor.
     fn listed(&mut self, max: u32) -> Vec<(String, u64, u64, u32, u32)> {
         let lanes = self.seen(max).lanes.into_iter();
-        let fields = |InspectedLane { lane, waiting, held, limit, floor }| {
+        let fields = |InspectedLane { lane, waiting, held, limit, floor, pinned: _ }| {
             (lane.as_str().to_owned(), waiting, held, limit, floor)
         };
         lanes.map(fields).collect()

@@ -10,6 +10,7 @@ mod fixture;
 mod foreign_keys;
 mod handles;
 mod lane_bounds;
+mod lane_pins;
 mod lanes;
 mod memory;
 #[path = "../support/operations.rs"]

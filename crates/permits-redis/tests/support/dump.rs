@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use permits_core::model::{Entry, EntryState, Lane, LaneBounds, Lanes, Progress, Side, State};
 use permits_core::protocol::{
-    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, PermitTerms,
-    RequestId, SessionId, SupersedeKey, Waits,
+    Alert, ChangeEffect, ChangeOrigin, ChangeRecord, Counts, Grant, Holder, Label, LaneName, LanePin,
+    PermitTerms, RequestId, SessionId, SupersedeKey, Waits,
 };
 use permits_testkit::{Connection, Resp};
 
@@ -88,6 +88,7 @@ pub(crate) fn decode(
     let records = text("records")?;
     let by_key = decode_keys(text("keys")?)?;
     let limits = decode_limits(text("limits")?)?;
+    let pins = text("pins")?;
     let reason: Arc<str> = text("reason")?.into();
     let paused: i64 = number(text("paused")?)?;
     let closed = (paused < 0).then_some(reason);
@@ -98,8 +99,8 @@ pub(crate) fn decode(
     let mut field = |name: &str| number::<u64>(text(name)?);
     let waiting = u32::try_from(field("alert_waiting")?).map_err(|error| error.to_string())?;
     let (pin, alert) = (field("pin")?, Alert::of(field("alert_wait")?, waiting));
-    if pin / 2 != u64::from(alert.is_set()) {
-        return Err(format!("the pin {pin} with the alert {alert}"));
+    if pin / 2 % 2 != u64::from(alert.is_set()) || pin / 4 != check_pins(pins, &limits)? {
+        return Err(format!("the pin {pin} with the alert {alert} and the pinned lanes {pins:?}"));
     }
     let decoded = State {
         limit: u32::try_from(field("limit")?).map_err(|error| error.to_string())?,
@@ -236,12 +237,28 @@ fn decode_keys(text: &str) -> Result<BTreeMap<SupersedeKey, Holder>, String> {
 /// The limits and floors of lanes, with what they hold: one in each line.
 fn decode_limits(text: &str) -> Result<BTreeMap<LaneName, LaneBounds>, String> {
     let decode = |line: &str| {
-        let words: Vec<&str> = line.splitn(4, '\t').collect();
-        let &[limit, floor, held, name] = &words[..] else { return Err(format!("the limit {line:?}")) };
-        let name = LaneName::new(name).map_err(|error| format!("{name:?}: {error}"))?;
-        Ok((name, LaneBounds { limit: number(limit)?, floor: number(floor)?, held: number(held)? }))
+        let words: Vec<&str> = line.splitn(5, '\t').collect();
+        let &[limit, floor, held, pinned, name] = &words[..] else {
+            return Err(format!("the limit {line:?}"));
+        };
+        let pinned = flag(number(pinned)?)?;
+        let name = lane(name)?;
+        Ok((name, LaneBounds { limit: number(limit)?, floor: number(floor)?, held: number(held)?, pinned }))
     };
     text.lines().map(decode).collect()
+}
+
+/// Checks that the names of pinned lanes are those of the lanes that are pinned. Returns their number.
+fn check_pins(pins: &str, limits: &BTreeMap<LaneName, LaneBounds>) -> Result<u64, String> {
+    let mut named: Vec<&str> = pins.lines().collect();
+    named.sort_unstable();
+    let pinned = limits.iter().filter(|(_, bounds)| bounds.pinned);
+    let pinned: Vec<&str> = pinned.map(|(name, _)| name.as_str()).collect();
+    if named == pinned {
+        Ok(named.len() as u64)
+    } else {
+        Err(format!("{named:?} are named, and {pinned:?} pinned"))
+    }
 }
 
 /// The lanes by their progress, and their records as the state has them: one in each line.
@@ -326,6 +343,12 @@ fn decode_changes(text: &str) -> Result<Vec<ChangeRecord>, String> {
             ["alert", "set", wait_ms, waiting, "", by] => {
                 (ChangeEffect::Alert(Alert::of(number(wait_ms)?, number(waiting)?)), by)
             }
+            ["lane", "pin", bounds, name, "", by] => {
+                let (limit, floor) = bounds.split_once(' ').ok_or_else(malformed)?;
+                let pin = LanePin { limit: number(limit)?, floor: number(floor)? };
+                (ChangeEffect::Lane { lane: lane(name)?, pin: Some(pin) }, by)
+            }
+            ["lane", "unpin", "", name, "", by] => (ChangeEffect::Lane { lane: lane(name)?, pin: None }, by),
             ["revoke", "revoke", was, name, reason, by] => {
                 let waited = was == "waiting";
                 (ChangeEffect::Revoke { holder: holder(name)?, waited, reason: reason.into() }, by)
@@ -397,6 +420,10 @@ fn holder(text: &str) -> Result<Holder, String> {
     let (name, token) = text.split_once('\t').map_or((text, None), |(name, token)| (name, Some(token)));
     let holder = Holder::new(name).map_err(|error| format!("{text:?}: {error}"))?;
     token.map_or(Ok(holder.clone()), |token| Ok(holder.cooling(number(token)?)))
+}
+
+fn lane(text: &str) -> Result<LaneName, String> {
+    LaneName::new(text).map_err(|error| format!("{text:?}: {error}"))
 }
 
 fn id(text: &str) -> Result<RequestId, String> {

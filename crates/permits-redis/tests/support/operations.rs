@@ -1,8 +1,8 @@
 //! Operations on the semaphore `exports`, by their holders: the request of a holder has its name as its id.
 
 use permits_core::protocol::{
-    AcquireRequest, AdoptRequest, Alert, Grant, Holder, Label, LaneName, LimitChange, Name, Operation,
-    OperationKind, Pause, PermitTerms, RenewRequest, RequestId, RequestKey,
+    AcquireRequest, AdoptRequest, Alert, Grant, Holder, Label, LaneName, LanePin, LimitChange, Name,
+    Operation, OperationKind, Pause, PermitTerms, RenewRequest, RequestId, RequestKey,
 };
 
 pub(crate) fn id(text: &str) -> RequestId {
@@ -86,6 +86,13 @@ pub(crate) fn close_line(request: &str, reason: Option<&str>) -> Operation {
     Operation::CloseLine { origin: id(request).into(), reason: reason.map(Into::into) }
 }
 
+/// Pins this limit and this floor of a lane, or lifts the pin.
+pub(crate) fn pin(request: &str, lane: &str, bounds: Option<(u32, u32)>) -> Operation {
+    let lane = LaneName::new(lane).expect("it is valid");
+    let pin = bounds.map(|(limit, floor)| LanePin { limit, floor });
+    Operation::SetLane { origin: id(request).into(), lane, pin }
+}
+
 /// An operation of each kind.
 pub(crate) fn every_operation() -> Vec<Operation> {
     let operations = vec![
@@ -104,6 +111,7 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         pause("p1", true),
         close_line("c1", Some("moved")),
         Operation::SetAlert { origin: id("a1").into(), alert: Alert::of(30_000, 100) },
+        pin("i1", "lane", Some((2, 1))),
         Operation::Revoke { origin: id("r1").into(), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Delete { unreadable: false },
         Operation::Inspect { max: 10 },

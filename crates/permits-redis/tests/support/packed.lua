@@ -67,7 +67,7 @@ local function record(name, other, number, next, waiting)
 end
 
 local fields, seen, changes, reason, lanes = redis.call('HGETALL', KEYS[1]), false, '', nil, {}
-local keys, limits = {}, {}
+local keys, limits, pins = {}, {}, ''
 local fault
 for f = 1, #fields, 2 do
   local name, value = fields[f], fields[f + 1]
@@ -78,11 +78,14 @@ for f = 1, #fields, 2 do
     changes = value
   elseif name == '\treason' then
     reason = value
+  elseif name == '\tpins' then
+    pins = value
   elseif string.find(name, '^\t:') then
     local other = #value > 24 and struct.unpack('<d', value, 25) or 1
     lanes[#lanes + 1] = record(string.sub(name, 3), other, struct.unpack('<ddd', value))
   elseif string.find(name, '^\t#') then
-    limits[#limits + 1] = string.format('%.0f\t%.0f\t%.0f\t', struct.unpack('<ddd', value)) .. string.sub(name, 3)
+    if #value > 25 then fault = 'more than the bounds of a lane' end
+    limits[#limits + 1] = string.format('%.0f\t%.0f\t%.0f\t', struct.unpack('<ddd', value)) .. #value - 24 .. '\t' .. string.sub(name, 3)
   elseif string.find(name, '^\t=') then
     keys[#keys + 1] = string.sub(name, 3) .. '\t' .. value
   elseif string.find(name, '%c') and not string.find(name, '^%C+\t%d+$') then
@@ -102,6 +105,8 @@ if seen and ARGV[1] == 'state' then
   read[#read + 1] = table.concat(lanes, '\n')
   read[#read + 1] = 'keys'
   read[#read + 1] = table.concat(keys, '\n')
+  read[#read + 1] = 'pins'
+  read[#read + 1] = pins
   read[#read + 1] = 'limits'
   read[#read + 1] = table.concat(limits, '\n')
 end

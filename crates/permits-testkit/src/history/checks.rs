@@ -323,9 +323,15 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
         // After the entry left, another of the same name may have come.
         let after = step.entry_after(holder).filter(|after| after.request == before.request).cloned();
         let reaped = ended && published.is_none() && after.is_none();
-        // A grant counts for the bounds of its lane, also if it did not name them.
+        // A grant counts for the bounds of its lane, also if it did not name them. One that was made before
+        // does from its pin on.
+        let pinned = match &step.command.operation {
+            Operation::SetLane { lane, pin: Some(_), .. } => Some(lane),
+            _ => None,
+        };
         let after = after.map(|mut after| {
-            if !before.terms.names_bounds() && before.place != after.place {
+            let is_counted = before.place != after.place || pinned == Some(&before.terms.lane);
+            if !before.terms.names_bounds() && is_counted {
                 (after.terms.lane_limit, after.terms.lane_floor) = (0, 0);
             }
             after

@@ -1,21 +1,38 @@
-//! Checks of what operators change: the limit, a pause, the line, the alert, and the memory of that.
+//! Checks of what operators change: the limit, lanes, a pause, the line, the alert, and the memory of that.
 
-use permits_core::model::{CHANGES_MAX, Damage, State};
+use std::collections::BTreeMap;
+
+use permits_core::model::{CHANGES_MAX, Damage, LaneBounds, State};
 use permits_core::protocol::{
-    AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, Operation, RenewOutcome,
+    AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, LaneName, LanePin, Operation,
+    RenewOutcome,
 };
 
 use super::step::Step;
 
-/// P11: a declaration never changes a limit that an operator pinned, nor does a refused request; and the
-/// version counts every change. A waiter that a lowered limit shuts out for good learns so from its renewal,
-/// also behind others.
+/// The bounds of lanes that an operator has pinned.
+fn pins(state: &State) -> BTreeMap<LaneName, LanePin> {
+    let pinned = state.lanes.bounded().iter().filter(|(_, bounds)| bounds.pinned);
+    let pin = |(lane, LaneBounds { limit, floor, .. }): (&LaneName, &LaneBounds)| {
+        (lane.clone(), LanePin { limit: *limit, floor: *floor })
+    };
+    pinned.map(pin).collect()
+}
+
+/// P11: a declaration never changes a limit that an operator pinned, nor the bounds of a lane, nor does a
+/// refused request change the limit; and the version counts every change. A waiter that a lowered limit shuts
+/// out for good learns so from its renewal, also behind others.
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
     let operator = matches!(step.command.operation, Operation::SetLimit { .. });
     if before.pinned && !operator && !is_same {
         return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
+    }
+    let is_there = before.damage != Some(Damage::StateLost);
+    let sets_lanes = matches!(step.command.operation, Operation::SetLane { .. });
+    if is_there && !sets_lanes && pins(before) != pins(after) {
+        return Err(format!("the pinned lanes {:?} became {:?}", pins(before), pins(after)));
     }
     // A change at a version makes a new version, for any limit.
     let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
@@ -81,17 +98,17 @@ pub(super) fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P21: a pause, a pin, a closed line and an alert have the command that made them as the last change, and of
-/// each part of the state the last change stays.
+/// P21: a pause, a pin, also of a lane, a closed line and an alert have the command that made them as the
+/// last change, and of each part of the state the last change stays.
 pub(super) fn changes_are_remembered(step: &Step) -> Result<(), String> {
     let found = |state: &&State| state.damage != Some(Damage::StateLost) && !state.is_expired(step.now_ms());
     let (Some(after), before) = (&step.after, step.before.as_ref().filter(found)) else { return Ok(()) };
     // The end of a pause is not an operator's change.
     let paused = |state: &State| Some(state.paused_until_ms).filter(|until| *until > step.now_ms());
-    let stops = |state: &State| (paused(state), state.pinned, state.closed.clone(), state.alert);
+    let stops = |state: &State| (paused(state), state.pinned, state.closed.clone(), state.alert, pins(state));
     let origin = step.command.operation.origin();
     let last = after.changes.last();
-    if before.map_or((None, false, None, Alert::default()), stops) != stops(after)
+    if before.map_or((None, false, None, Alert::default(), BTreeMap::new()), stops) != stops(after)
         && last.map(|change| (&change.origin, change.at_us)) != origin.map(|origin| (origin, step.now_us))
     {
         return Err(format!(

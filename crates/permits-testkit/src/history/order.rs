@@ -70,7 +70,7 @@ fn bounds(state: &State, lane: &LaneName) -> Option<LaneBounds> {
 }
 
 /// The side on which a lane stands that holds so much, with a first waiter of this weight.
-fn side_of(LaneBounds { limit, floor, held }: LaneBounds, weight: u32) -> Side {
+fn side_of(LaneBounds { limit, floor, held, pinned: _ }: LaneBounds, weight: u32) -> Side {
     if weight <= limit && held + u64::from(weight) > limit.into() {
         Side::Full
     } else if held < floor.into() {
@@ -109,25 +109,38 @@ fn may_be_short(step: &Step, requests: &[AcquireRequest]) -> bool {
     let floors = of_lane.clone().map(|asked| asked.terms.lane_floor).chain(before.map(|before| before.floor));
     let is_held = |asked: &&AcquireRequest| {
         let entry = step.entry_after(&asked.holder).filter(|entry| entry.request == asked.request);
-        entry.is_some_and(|entry| entry.place.taken().is_some()) && step.entry_before(&asked.holder).is_none()
+        // The lease of an earlier permit of the holder may have ended with this command.
+        let is_new = step
+            .entry_before(&asked.holder)
+            .is_none_or(|before| before.deadline.unsigned_abs() <= step.now_ms());
+        entry.is_some_and(|entry| entry.place.taken().is_some()) && is_new
     };
     let granted: u64 = of_lane.by_ref().filter(is_held).map(|asked| u64::from(asked.terms.weight)).sum();
     after.held.saturating_sub(granted) < floors.fold(after.floor, u32::max).into()
 }
 
 /// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command
-/// was executed.
+/// was executed. If it is pinned, that is the pinned one, which what the lane held before counts for, too.
 pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for lane in after.lanes.bounded().keys() {
-        let LaneBounds { limit, held, .. } = bounds(after, lane).unwrap_or_default();
-        let before = step.before.as_ref().and_then(|before| bounds(before, lane));
+        let LaneBounds { limit, held, pinned, .. } = bounds(after, lane).unwrap_or_default();
+        let mut before = step.before.as_ref().and_then(|before| bounds(before, lane));
+        if let Operation::SetLane { lane: set, pin: Some(_), .. } = &step.command.operation
+            && set == lane
+        {
+            let of_lane = |(_, entry): &(&Holder, &Entry)| entry.terms.lane == *lane;
+            let taken =
+                step.entries_before().filter(of_lane).filter(|(_, entry)| entry.place.taken().is_some());
+            let held = taken.map(|(_, entry)| u64::from(entry.terms.weight)).sum();
+            before = Some(LaneBounds { limit, held, ..before.unwrap_or_default() });
+        }
         // What is granted before the first limit of a batch may be more.
         if limit == 0 || before.is_some_and(|before| before.limit == 0) {
             continue;
         }
         let asked = match &step.command.operation {
-            Operation::Acquire { requests, .. } => &requests[..],
+            Operation::Acquire { requests, .. } if !pinned => &requests[..],
             _ => &[],
         };
         let asked = asked.iter().filter(|asked| asked.terms.lane == *lane);

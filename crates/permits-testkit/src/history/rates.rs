@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use permits_core::model::{Entry, EntryState, Side, State};
+use permits_core::model::{Entry, EntryState, LaneBounds, Side, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Declaration, EventKind, Holder, LaneName, Operation,
     PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
@@ -216,24 +216,26 @@ impl<'a> Met<'a> {
     /// Returns true if a waiter is before a request: one of a lane that is short, if that of the request is,
     /// too.
     fn waits(&self, terms: &PermitTerms) -> bool {
-        let bounded = self.after.lanes.bounded().get(&terms.lane);
-        let (floor, held) = bounded.map_or((0, 0), |bounded| (bounded.floor, bounded.held));
-        let floor = if terms.lane_floor > 0 { terms.lane_floor } else { floor };
+        let LaneBounds { floor, held, .. } = self.lane_of(terms);
         let is_full = self.lane_fits_at(terms) != Some(self.now_ms);
         let behind = if held < floor.into() && !is_full { Side::Short } else { Side::Fair };
         self.first.is_some_and(|first| first <= behind)
     }
 
+    /// The bounds of its lane: those that the request names, unless others are pinned.
+    fn lane_of(&self, terms: &PermitTerms) -> LaneBounds {
+        let found = self.after.lanes.bounded().get(&terms.lane).copied().unwrap_or_default();
+        let named = |units: u32, otherwise| if units > 0 && !found.pinned { units } else { otherwise };
+        let (limit, floor) = (named(terms.lane_limit, found.limit), named(terms.lane_floor, found.floor));
+        LaneBounds { limit, floor, ..found }
+    }
+
     /// The time at which it fits its lane.
     fn lane_fits_at(&self, terms: &PermitTerms) -> Option<u64> {
-        let bounded = self.after.lanes.bounded().get(&terms.lane);
-        let (limit, held) = match (terms.lane_limit, bounded) {
-            (0, bounded) => match bounded.filter(|bounded| bounded.limit > 0) {
-                None => return Some(self.now_ms),
-                Some(bounded) => (bounded.limit, bounded.held),
-            },
-            (limit, bounded) => (limit, bounded.map_or(0, |bounded| bounded.held)),
-        };
+        let LaneBounds { limit, held, .. } = self.lane_of(terms);
+        if limit == 0 {
+            return Some(self.now_ms);
+        }
         if self.after.queue.values().any(|holder| self.after.entries[holder].terms.lane == terms.lane) {
             return None;
         }

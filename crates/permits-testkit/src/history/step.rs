@@ -140,6 +140,7 @@ impl Step {
             | Operation::Pause { .. }
             | Operation::CloseLine { .. }
             | Operation::SetAlert { .. }
+            | Operation::SetLane { .. }
             | Operation::Delete { .. }
             | Operation::Inspect { .. } => BTreeSet::new(),
         }

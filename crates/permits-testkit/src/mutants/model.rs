@@ -239,6 +239,29 @@ pub fn ignores_the_pin(state: &mut Option<State>, server: &Clock<'_>, command: &
     outcome
 }
 
+/// Lets requests change the limit and the floor of a pinned lane.
+pub fn ignores_the_pins_of_lanes(
+    state: &mut Option<State>,
+    server: &Clock<'_>,
+    command: &Command,
+) -> Outcome {
+    if !matches!(command.operation, Operation::Acquire { .. }) {
+        return apply(state, server, command);
+    }
+    let before = state.as_ref().map(|state| state.lanes.bounded().clone()).unwrap_or_default();
+    let was_pinned = |name: &LaneName| before.get(name).is_some_and(|lane| lane.pinned);
+    let set = |state: &mut State, pinned| {
+        let mut bounded = state.lanes.bounded().clone();
+        let pinned_before = bounded.iter_mut().filter(|(name, _)| was_pinned(name));
+        pinned_before.for_each(|(_, lane)| lane.pinned = pinned);
+        state.lanes = Lanes::new(state.lanes.last, state.lanes.known().clone(), bounded);
+    };
+    change(state, |state| set(state, false));
+    let outcome = apply(state, server, command);
+    change(state, |state| set(state, true));
+    outcome
+}
+
 /// Publishes every event twice.
 pub fn publishes_twice(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let (reply, mut events) = apply(state, server, command);

@@ -70,6 +70,7 @@ impl AdminError {
             Self::LimitMismatch { .. } => "limit_mismatch",
             Self::InUse { .. } => "in_use",
             Self::Recovering { .. } => "recovering",
+            Self::TooManyPins { .. } => "too_many_pins",
             Self::LimitOutOfRange { .. } => "limit_out_of_range",
             Self::Invalid(_) => INVALID,
             Self::Ended(ended) => ended.keyword(),

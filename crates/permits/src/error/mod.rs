@@ -466,6 +466,14 @@ pub enum AdminError {
         /// The rest of the recovery window.
         remaining: Duration,
     },
+    /// Never: as many lanes are pinned as a semaphore may have.
+    #[error("semaphore {semaphore:?} has {most} pinned lanes, the most that it may have: unpin one")]
+    TooManyPins {
+        /// The semaphore.
+        semaphore: String,
+        /// The most lanes that may be pinned.
+        most: u32,
+    },
     /// Never: the adjusted limit would be below 1 or above 4,294,967,295.
     #[error("the limit is {limit}: adjusted so, it would not be between 1 and 4294967295")]
     LimitOutOfRange {

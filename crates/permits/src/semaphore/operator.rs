@@ -177,6 +177,50 @@ impl Semaphore {
         self.change(Change::SetAlert(alert)).map(drop)
     }
 
+    /// Sets the limit and the floor of a lane, and pins them: from now on those that requests name are
+    /// ignored, until `unpin_lane`. They replace the earlier ones, so one that you do not give is removed.
+    /// All that the lane holds counts for them. The store keeps them as it keeps a pinned limit.
+    ///
+    /// A higher limit grants at once, and a lower one revokes no permit. A waiter for more units than its
+    /// lane may hold is refused when it comes to the head of its lane. A floor of 0 is none. What the lane
+    /// holds is counted in the first 10,000 permits whose leases end; beyond these, only later grants count.
+    ///
+    /// # Errors
+    /// [`AdminError::Invalid`] if the lane is empty, its limit is 0, neither bound is given, or the floor is
+    /// above the limit of the lane or of the semaphore; [`AdminError::TooManyPins`] if 1,000 lanes are
+    /// pinned; [`AdminError`].
+    ///
+    /// # Cancel safety
+    /// If you drop the reply before it is ready, the change may have been made.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use permits::AcquireOptions;
+    ///
+    /// # let client = permits::Client::connect("memory:").await?;
+    /// let api = client.semaphore("api", 20)?;
+    /// api.set_lane("tenant-7", Some(1), None).await?;
+    /// let of_7 = AcquireOptions::new().lane("tenant-7").lane_limit(5);
+    /// let _held = api.acquire_with(of_7.clone()).await?;
+    /// assert!(api.try_acquire_with(of_7).await.is_err(), "the pinned limit counts");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_lane(&self, lane: &str, limit: Option<u32>, floor: Option<u32>) -> Reply<(), AdminError> {
+        self.change(Change::SetLane { lane: lane.to_owned(), limit, floor }).map(drop)
+    }
+
+    /// Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of
+    /// it names others, or none holds or waits in it.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn unpin_lane(&self, lane: &str) -> Reply<(), AdminError> {
+        self.change(Change::UnpinLane { lane: lane.to_owned() }).map(drop)
+    }
+
     /// Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes).
     /// Returns whether the semaphore had either.
     ///
@@ -204,12 +248,12 @@ impl Semaphore {
         self.change(change).map(|changed| changed.found)
     }
 
-    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pin, a
+    /// Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a
     /// pause, a closed line, and an alert. Refused while units are held or cool, or requests wait. Returns
     /// whether there was one.
     ///
-    /// The store also forgets an idle semaphore by itself, unless it is pinned, paused or closed, or has an
-    /// alert.
+    /// The store also forgets an idle semaphore by itself, unless it or a lane of it is pinned, or it is
+    /// paused or closed, or has an alert.
     ///
     /// A call whose reply was lost is sent again, and returns true if the semaphore is gone by then. The
     /// tokens of a later semaphore of this name are higher than those before, because a token is the time of

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use permits::{AcquireError, AcquireOptions, Client, InvalidInput, LaneInfo, Permit, Semaphore};
+use permits::{
+    AcquireError, AcquireOptions, AdminError, Client, InvalidInput, LaneInfo, Limit, OperatorChange, Permit,
+    Semaphore,
+};
 use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use tokio::time::timeout;
@@ -183,7 +186,7 @@ pub(crate) async fn an_inspection_shows_the_bounds_of_lanes(fixture: &Fixture) {
     let waiters = [fixture.queued(&semaphore, full()).await, fixture.queued(&semaphore, short()).await];
     let named = |name: &str, [waiting, held]: [u64; 2], limit, floor| {
         let lane = Some(name.to_owned());
-        LaneInfo { lane, waiting, held, limit, floor }
+        LaneInfo { lane, waiting, held, limit, floor, pinned: false }
     };
     let quiet = named("quiet", [0, 1], Some(3), 1);
     let [full, short] = [named("full", [1, 1], Some(1), 0), named("short", [1, 1], None, 2)];
@@ -280,5 +283,72 @@ pub(crate) async fn a_lane_below_its_floor_is_before_others(fixture: &Fixture) {
     let of_lane = semaphore.acquire_with(above(2).lane_limit(1)).await.expect_err("it may hold one");
     let what = "its limit";
     assert_eq!(of_lane, AcquireError::Invalid(InvalidInput::FloorAboveLimit { floor: 2, limit: 1, what }));
+    client.close().succeeds().await;
+}
+
+/// Requests do not change pinned bounds, all that the lane holds counts for them, and a change grants at
+/// once.
+pub(crate) async fn an_operator_pins_the_bounds_of_a_lane(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = fixture.semaphore(&client, 3);
+    let operator = fixture.connect(fixture.builder().label("dana")).await;
+    let administered = operator.named(fixture.name(), Limit::Stored);
+    let held = semaphore.acquire_with(lane("a")).succeeds().await;
+    for _ in 0..2 {
+        administered.set_lane("a", Some(1), None).succeeds().await;
+    }
+    let naming = || lane("a").lane_limit(3).lane_floor(3);
+    let full = semaphore.acquire_with(naming().no_wait()).await.expect_err("one is held");
+    assert_eq!(full, AcquireError::LaneFull { lane: "a".to_owned(), remaining: None });
+    let heavy = semaphore.acquire_with(naming().weight(2)).await.expect_err("it can never fit");
+    assert_eq!(heavy, AcquireError::ExceedsLaneLimit { weight: 2, lane: "a".to_owned(), limit: 1 });
+    let waiter = fixture.queued(&semaphore, naming()).await;
+    semaphore.acquire_with(lane("b").no_wait()).succeeds().await.release().succeeds().await;
+    administered.set_lane("a", Some(2), Some(1)).succeeds().await;
+    let second = waiter.permit().await;
+    let seen = fixture.inspect(&semaphore).await;
+    let (lane_name, limit) = ("a".to_owned(), Some(2));
+    let info = LaneInfo { lane: Some(lane_name.clone()), waiting: 0, held: 2, limit, floor: 1, pinned: true };
+    assert_eq!(seen.lanes.first(), Some(&info));
+    let texts: Vec<String> = seen.changes.iter().map(|info| info.change.to_string()).collect();
+    assert_eq!(
+        texts[..2],
+        ["pinned a limit of 2 and a floor of 1 of lane a", "pinned a limit of 1 of lane a"]
+    );
+    let pinned = OperatorChange::LanePinned { lane: lane_name, limit, floor: 1 };
+    assert_eq!((&seen.changes[0].change, &*seen.changes[0].by), (&pinned, "dana"));
+    for permit in [held, second] {
+        permit.release().succeeds().await;
+    }
+    let idle = LaneInfo { held: 0, ..info };
+    assert_eq!(fixture.inspect(&semaphore).await.lanes, [idle], "it stays although nobody uses it");
+    administered.unpin_lane("a").succeeds().await;
+    let seen = fixture.inspect(&semaphore).await;
+    assert_eq!((&seen.lanes[..], &*seen.changes[0].change.to_string()), (&[][..], "unpinned lane a"));
+    semaphore.acquire_with(lane("a").weight(3).no_wait()).succeeds().await.release().succeeds().await;
+    client.close().succeeds().await;
+}
+
+pub(crate) async fn a_pin_that_makes_no_sense_is_refused(fixture: &Fixture) {
+    let client = fixture.client().await;
+    let semaphore = client.named("pinned", 2);
+    semaphore.declare().succeeds().await;
+    let above = |limit, what| InvalidInput::FloorAboveLimit { floor: 9, limit, what };
+    for (name, limit, floor, refused) in [
+        ("", Some(1), None, InvalidInput::Empty { what: "the lane", max: 120 }),
+        ("a", Some(0), None, InvalidInput::ZeroLaneLimit),
+        ("a", None, None, InvalidInput::PinsNoBound),
+        ("a", None, Some(0), InvalidInput::PinsNoBound),
+        ("a", Some(1), Some(9), above(1, "its limit")),
+        ("a", Some(9), Some(9), above(2, "the limit of the semaphore")),
+    ] {
+        assert_eq!(semaphore.set_lane(name, limit, floor).await, Err(AdminError::Invalid(refused)));
+    }
+    assert_eq!(semaphore.inspect().succeeds().await.changes, []);
+    semaphore.set_lane("a", Some(9), Some(2)).succeeds().await;
+    semaphore.unpin_lane("never pinned").succeeds().await;
+    assert_eq!(semaphore.delete().await, Ok(true), "a pin does not keep it from that");
+    let seen = semaphore.inspect().succeeds().await;
+    assert_eq!((seen.lanes, seen.changes), (Vec::new(), Vec::new()));
     client.close().succeeds().await;
 }

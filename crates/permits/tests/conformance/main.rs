@@ -105,6 +105,8 @@ macro_rules! every_case {
                 a_lane_keeps_to_its_limit_and_stops_nobody_else: units,
                 a_lane_below_its_floor_is_before_others: units,
                 several_semaphores_are_acquired_in_lanes: anything,
+                an_operator_pins_the_bounds_of_a_lane: units,
+                a_pin_that_makes_no_sense_is_refused: anything,
             }
             limits {
                 a_raised_limit_grants_at_once: anything,

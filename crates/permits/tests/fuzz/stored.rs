@@ -9,8 +9,8 @@ use std::path::Path;
 use permits::{AdminError, Client, ConnectError, StoreError};
 use permits_core::model::{self, ServerClock, State};
 use permits_core::protocol::{
-    AcquireRequest, Alert, Command, Declaration, Holder, Label, LaneName, LimitChange, Name, Operation,
-    PermitTerms, Recovery, RenewRequest, RequestId, RequestKey, SessionId, SupersedeKey,
+    AcquireRequest, Alert, Command, Declaration, Holder, Label, LaneName, LanePin, LimitChange, Name,
+    Operation, PermitTerms, Recovery, RenewRequest, RequestId, RequestKey, SessionId, SupersedeKey,
 };
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait::{HOUR, SILENCE, in_time};
@@ -101,6 +101,11 @@ fn use_all(state: &State) {
         Operation::Delete { unreadable: false },
         Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },
         Operation::SetAlert { origin: id("s.0").into(), alert: Alert::of(1, 1) },
+        Operation::SetLane {
+            origin: id("s.0").into(),
+            lane: LaneName::new("lane").expect("it is valid"),
+            pin: Some(LanePin { limit: 1, floor: 1 }),
+        },
         Operation::Pause { origin: id("s.8").into(), pause: None },
         Operation::Revoke {
             origin: id("s.9").into(),

@@ -42,6 +42,7 @@ fn everything_is_refused(semaphore: &Semaphore, found: u32, supported: u32) {
         semaphore.close_line("closed").wait(),
         semaphore.open_line().wait(),
         semaphore.set_alert(Alert::default()).wait(),
+        semaphore.set_lane("lane", Some(1), None).wait(),
         semaphore.revoke("this", "").wait().map(drop),
         semaphore.delete().wait().map(drop),
         semaphore.inspect().wait().map(drop),

@@ -16,9 +16,11 @@ use super::{
 };
 
 /// The flags that are a field of a change: the struct of the verb, its field, the change and the field.
-const FLAGS: [(&str, &str, &str, &str); 6] = [
+const FLAGS: [(&str, &str, &str, &str); 8] = [
     ("SetAlert", "wait", "set_alert", "wait_ms"),
     ("SetAlert", "waiting", "set_alert", "waiting"),
+    ("SetLane", "limit", "set_lane", "limit"),
+    ("SetLane", "floor", "set_lane", "floor"),
     ("Pause", "time", "pause", "time_ms"),
     ("Pause", "reason", "pause", "reason"),
     ("Close", "reason", "close_line", "reason"),
@@ -142,12 +144,13 @@ fn go(changes: &[Described], method: impl Fn(&str) -> String) -> Option<String> 
             let field = capital(&camel_case(name.trim_end_matches("_ms")));
             let value = format!("c.{field}");
             let (kind, value) = match &**name {
+                "limit" if change == "set_lane" => ("int", format!("orNull({value})")),
                 "limit" | "by" => ("int", value),
                 "if_version" => ("*int64", value),
-                "waiting" => ("int", format!("orNull({value})")),
+                "waiting" | "floor" => ("int", format!("orNull({value})")),
                 "token" => ("int64", format!("orNull({value})")),
                 "time_ms" | "wait_ms" => ("time.Duration", format!("orNull(milliseconds({value}))")),
-                "holder" | "reason" => ("string", value),
+                "holder" | "reason" | "lane" => ("string", value),
                 "unreadable" => ("bool", value),
                 _ => panic!("{name} has no type in Go"),
             };
@@ -190,7 +193,7 @@ fn every_language_and_the_reference_have_the_changes_of_the_library() {
     let allowed = replace(schema, begin, "]", &known.join(", "));
     // A request has the others, too.
     let described =
-        Change::FIELDS[1..].iter().filter(|name| !["limit", "holder"].contains(name)).map(|name| {
+        Change::FIELDS[1..].iter().filter(|name| !["limit", "holder", "lane"].contains(name)).map(|name| {
             let has = |(change, fields): &Described| {
                 Some((change.clone(), fields.iter().find(|(field, _)| field == name)?.1.clone()))
             };

@@ -77,6 +77,15 @@ const ACTS = {
     }),
     body: ({ wait, waiting }) => ({ wait_ms: milliseconds(wait), waiting: Number(waiting) || null }),
   },
+  set_lane: {
+    words: "Lane…", shows: () => true,
+    question: ({ status }) => ({
+      title: `Lane of ${status.name}`, done: "Set and pin",
+      text: "Limit and floor are set together, and those that requests name are ignored. With neither, they count again.",
+      fields: [{ name: "lane", label: "Lane", required: true, maxLength: 120 }, ...["limit", "floor"].map((name) => ({ name, label: `Its ${name}. Empty: none`, type: "number", required: false, min: 1, max: 4294967295 }))],
+    }),
+    body: ({ lane, limit, floor }) => (limit || floor ? { lane, limit: Number(limit) || null, floor: Number(floor) || null } : { change: "unpin_lane", lane }),
+  },
   delete: {
     words: "Delete…", shows: () => true, isOff: (status) => status.held > 0 || status.waiting > 0,
     question: ({ status }) => ({

@@ -48,7 +48,7 @@ const fillWaiter = (cell, item) => fillPlace(cell, item, [], [`${item.position} 
 
 function fillLane(cell, item) {
   const bounds = [item.limit === null ? "" : `limit ${item.limit}`, item.floor ? `floor ${item.floor}` : ""].filter(Boolean).join(", ");
-  fillParts(cell, [["label", item.lane ?? "(none)"], ["columns", bounds]]);
+  fillParts(cell, [["label", item.lane ?? "(none)"], ["name", item.pinned ? "pinned" : ""], ["columns", bounds]]);
 }
 
 // The lane in brackets, and the label.

@@ -19,7 +19,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, bounded = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, bounded = 0, pins = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, alert_wait = 0, alert_waiting = 0, existed = false,
     waits = string.rep('\0', $WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
@@ -28,6 +28,8 @@ local function new_state()
     deleted = false, -- the command has deleted the keys
     prolonged = false, -- the command has set when the state expires
     never_expires = false, -- the keys had no expiry
+    pins_left = nil, -- the records of pinned lanes that a loss has left
+    pin_names = nil, -- the names of pinned lanes to write
     created = {},    -- keys that may have been created
     by_key = {},     -- what this command changes: the waiter with each key, false if there is none
     foremost = nil,  -- the lowest position of a request of the command that waits
@@ -41,6 +43,7 @@ if packed then
   if s.pause < 0 then
     s.paused, s.reason, s.reason_stored = -1 - s.pause, redis.call('HGET', state_key, '$REASON') or '', true
   end
+  s.pins = (s.pin - s.pin % 4) / 4
   s.existed, s.never_expires = true, s.pin > 0 or s.paused == $PAUSED or s.reason ~= nil
   if s.paused <= now_ms then s.paused = 0 end
   if not s.never_expires and now_ms >= s.expires then

@@ -1,8 +1,7 @@
 -- The last changes by operators: for operators to read, and so that a change that is sent again has one
--- effect and one answer. Before set_limit, pause, close_line, set_alert, revoke and
--- inspect. One line for each change,
--- oldest first: request, µs of the change, part of the state, what was done, two words of it, reason, label
--- of the session; with tabs between them.
+-- effect and one answer. Before set_limit, pause, close_line, set_alert, set_lane, revoke and inspect. One
+-- line for each change, oldest first: request, µs of the change, part of the state, what was done, two words
+-- of it, reason, label of the session; with tabs between them.
 
 local change_request, changed_by = ARGV[8], ARGV[9]
 local changes = {}

@@ -1,4 +1,4 @@
--- The limit: what it allows, and how a program declares it. Before promote.
+-- The limit and the bounds of lanes: what the limit allows, and how programs declare them. Before promote.
 
 -- The most units that may be held after this command, under `limit`.
 local function capacity(limit)
@@ -17,4 +17,26 @@ end
 
 local function replace_limit(limit)
   s.replaced, s.limit, s.limit_version = s.limit, limit, s.limit_version + 1
+end
+
+-- The bounds that count for a request: those that it names, unless those in force count or are pinned, or
+-- those of its lane, with what that holds; nil without any. And the lane.
+local function bounds_for(holder, entry, in_force)
+  if s.bounded == 0 and not names_bounds(entry) then return end
+  local _, _, _, _, _, _, _, _, _, _, lane, _, _, _, of_lane = parts(holder, entry)
+  local bounded = bounds_of(lane)
+  if of_lane and not (bounded and (in_force or bounded.pinned)) then
+    local limit, floor = struct.unpack('<I4I4', of_lane)
+    local was = bounded or { limit = 0, floor = 0, held = 0 }
+    bounded = { limit = limit > 0 and limit or was.limit, floor = floor > 0 and floor or was.floor, held = was.held }
+  end
+  return bounded, lane
+end
+
+-- Puts the bounds that a request names in force.
+local function declare_lane(holder, entry)
+  if not names_bounds(entry) then return end
+  local wanted, lane = bounds_for(holder, entry)
+  if not bounds_of(lane) then s.bounded = s.bounded + 1 end
+  bounds.of[lane], bounds.changed[lane], bounds.unsettled[lane] = wanted, true, true
 end

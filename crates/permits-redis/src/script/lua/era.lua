@@ -16,11 +16,16 @@ if s.lost then
   -- The holders are alive, and renew as ever: nothing makes them reconnect. They come by then, by what is
   -- left of them: in the state their leases, else their deadlines.
   local lease, forgotten_until = 0, 0
+  s.bounded, s.pins_left = s.pins, {}
   local fields = s.existed and redis.call('HGETALL', state_key) or {}
   for i = 1, #fields, 2 do
     if not string.find(fields[i], '\t', 1, true) and #fields[i + 1] > 8 then
       local flags, _, of = struct.unpack('<BI4I4', fields[i + 1])
       if flags % 2 == 1 then lease = math.max(lease, of) end
+    elseif fields[i] == '$PINS' then
+      s.pin_names = fields[i + 1]
+    elseif string.sub(fields[i], 1, 2) == '\t#' and #fields[i + 1] > 24 then
+      s.pins_left[string.sub(fields[i], 3)] = fields[i + 1]
     end
   end
   if not s.existed and redis.call('EXISTS', leases_key) == 0 then lease = longest_ms end

@@ -2,7 +2,7 @@
 -- returns the reply.
 
 settle(true)
-s.pin = s.pinned + (s.alert_wait + s.alert_waiting > 0 and 2 or 0)
+s.pin = s.pinned + (s.alert_wait + s.alert_waiting > 0 and 2 or 0) + 4 * s.pins
 local keep = s.pin > 0 or s.paused == $PAUSED or s.reason
 local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.held > 0 or s.paused > 0 or keep)
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0

@@ -8,8 +8,8 @@
 --           grants, refused, expired, revoked, 7 numbers of waits as in
 --           waits.lua, the numbers of holders, of changes and of waiters; 8 a holder: holder, weight, token,
 --           slot, lease remaining ms, 1 if it cools and 2 if it may be kept, label, lane; 1 a change: its
---           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 5 a
---           lane: name, waiters, units held, limit and floor or 0
+--           line, as in changes.lua; 5 a waiter: holder, weight, µs when it was queued, label, lane; 6 a
+--           lane: name, waiters, units held, limit and floor or 0, 1 if they are pinned or 0
 -- Idempotent.
 -- Cost      about 10 calls; O(listed)
 
@@ -62,7 +62,9 @@ if max > 0 then
   end)
   reply[NUMBERS + 2] = listed
   for k, lane in ipairs(lanes_in_order(waiting_in, held_in)) do
-    if k <= $INSPECT_LANES_MAX then list(lane.name, lane.waiting, lane.held, lane.limit or 0, lane.floor or 0) end
+    if k <= $INSPECT_LANES_MAX or lane.pinned then
+      list(lane.name, lane.waiting, lane.held, lane.limit or 0, lane.floor or 0, lane.pinned and 1 or 0)
+    end
   end
 end
 return reply

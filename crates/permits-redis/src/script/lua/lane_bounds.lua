@@ -1,20 +1,31 @@
 -- The bounds of lanes, as in model/queue.rs of permits-core. While `s.bounded`, the number of lanes with a
 -- limit or a floor, is not 0, a field of the state, a tab, '#' and the name of such a lane, has its limit and
--- its floor, 0 without one, and the units that its requests hold. A lane that is full has as its score its
--- progress times $FULL, so it is behind all others; one that is short has its progress times $SHORT, and is
--- before all others.
+-- its floor, 0 without one, the units that its requests hold, and a byte more if an operator has pinned it. A
+-- lane that is full has as its score its progress times $FULL, so it is behind all others; one that is short
+-- has its progress times $SHORT, and is before all others. The names of all pinned lanes are another field.
 
 -- By name, as far as they were read, false without a limit; the names of those to write; and of those of
 -- which it is to be checked whether they are short or full.
 local bounds = { of = {}, changed = {}, unsettled = {} }
+
+-- The bounds of a lane as they are stored.
+local function unpack_bounds(found)
+  local limit, floor, held = struct.unpack('<ddd', found)
+  return { limit = limit, floor = floor, held = held, pinned = #found > 24 }
+end
+
+-- After a loss of other keys the pins are left, and nothing is held.
+for name, found in pairs(s.pins_left or {}) do
+  bounds.of[name], bounds.changed[name] = unpack_bounds(found), true
+  bounds.of[name].held = 0
+end
 
 -- The bounds of a lane and what it holds, or nil.
 local function bounds_of(name)
   if s.bounded == 0 or name == '' then return end
   if bounds.of[name] == nil then
     local found = redis.call('HGET', state_key, string.format('\t#%s', name))
-    bounds.of[name] = found and {}
-    if found then bounds.of[name].limit, bounds.of[name].floor, bounds.of[name].held = struct.unpack('<ddd', found) end
+    bounds.of[name] = found and unpack_bounds(found)
   end
   return bounds.of[name] or nil
 end
@@ -51,26 +62,4 @@ local function count_grant(holder)
     put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, struct.pack('<I4I4', bounded.limit, bounded.floor)))
   end
   count_in_lane(lane, true, weight)
-end
-
--- The bounds that count for a request: those that it names, unless those in force count, or those of its
--- lane, with what that holds; nil without any. And the lane.
-local function bounds_for(holder, entry, in_force)
-  if s.bounded == 0 and not names_bounds(entry) then return end
-  local _, _, _, _, _, _, _, _, _, _, lane, _, _, _, of_lane = parts(holder, entry)
-  local bounded = bounds_of(lane)
-  if of_lane and not (in_force and bounded) then
-    local limit, floor = struct.unpack('<I4I4', of_lane)
-    local was = bounded or { limit = 0, floor = 0, held = 0 }
-    bounded = { limit = limit > 0 and limit or was.limit, floor = floor > 0 and floor or was.floor, held = was.held }
-  end
-  return bounded, lane
-end
-
--- Puts the bounds that a request names in force.
-local function declare_lane(holder, entry)
-  if not names_bounds(entry) then return end
-  local wanted, lane = bounds_for(holder, entry)
-  if not bounds_of(lane) then s.bounded = s.bounded + 1 end
-  bounds.of[lane], bounds.changed[lane], bounds.unsettled[lane] = wanted, true, true
 end

@@ -2,7 +2,8 @@
 
 -- Puts the lanes that have changed into their places: those that are short before all others, those that are
 -- full behind all others, and those that no longer are full behind the first one. When leases that have ended
--- are reaped, and at the end of a command, forgets the bounds of lanes that neither hold nor wait.
+-- are reaped, and at the end of a command, forgets the bounds of lanes that neither hold nor wait, and are
+-- not pinned.
 local function settle(is_end)
   if next(bounds.unsettled) == nil then return end
   local first, left = lanes > 0 and read_first() or {}, {}
@@ -31,7 +32,7 @@ local function settle(is_end)
       end
     elseif bounded and not is_end then
       left[name] = true
-    elseif bounded and bounded.held == 0 then
+    elseif bounded and bounded.held == 0 and not bounded.pinned then
       s.bounded, bounds.of[name], bounds.changed[name] = s.bounded - 1, false, true
     end
   end
@@ -56,9 +57,15 @@ local function write_bounds(fields, gone)
   for name in pairs(bounds.changed) do
     local bounded, field, n = bounds.of[name], string.format('\t#%s', name), #fields
     if bounded then
-      fields[n + 1], fields[n + 2] = field, struct.pack('<ddd', bounded.limit, bounded.floor, bounded.held)
+      fields[n + 1], fields[n + 2] = field, struct.pack('<dddc0', bounded.limit, bounded.floor, bounded.held, bounded.pinned and '\1' or '')
     else
       gone[#gone + 1] = field
     end
+  end
+  if s.pin_names == '' then
+    gone[#gone + 1] = '$PINS'
+  elseif s.pin_names then
+    fields[#fields + 1] = '$PINS'
+    fields[#fields + 1] = s.pin_names
   end
 end

@@ -30,10 +30,12 @@ local function waiters_in_order(max)
   return waiters, listed
 end
 
--- These lanes, which have waiters, and those in `held`, the units of listed holders by lane: the lanes with
--- the most waiters first, then those with the most units. A lane with bounds has them, and the units that
--- count for them. One that only holds what was granted before it had bounds has none any more.
+-- These lanes, which have waiters, those in `held`, the units of listed holders by lane, and those that are
+-- pinned: the lanes with the most waiters first, then those with the most units. A lane with bounds has them,
+-- and the units that count for them. One that only holds what was granted before it had bounds has none any
+-- more.
 local function lanes_in_order(listed, held)
+  for name in string.gmatch(s.pins > 0 and redis.call('HGET', state_key, '$PINS') or '', '[^\n]+') do held[name] = held[name] or 0 end
   for _, lane in ipairs(listed) do lane.held, held[lane.name] = held[lane.name] or 0, nil end
   for name, units in pairs(held) do listed[#listed + 1] = { name = name, waiting = 0, held = units } end
   if not listed[2] and (not listed[1] or listed[1].name == '') then return {} end
@@ -43,8 +45,8 @@ local function lanes_in_order(listed, held)
     local lane = listed[k]
     if found then
       local limit, floor, counted = struct.unpack('<ddd', found)
-      counted = counted - (freed_in[lane.name] or 0)
-      if lane.waiting + counted > 0 then lane.limit, lane.floor, lane.held = limit, floor, counted end
+      counted, lane.pinned = s.lost and 0 or counted - (freed_in[lane.name] or 0), #found > 24
+      if lane.waiting + counted > 0 or lane.pinned then lane.limit, lane.floor, lane.held = limit, floor, counted end
     end
   end
   table.sort(listed, function(a, b)

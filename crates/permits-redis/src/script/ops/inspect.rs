@@ -53,13 +53,14 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<Inspected> {
             lane: fields.lane()?,
         })
     })?;
-    let lanes = fields.each(fields.left() / 5, |fields| {
+    let lanes = fields.each(fields.left() / 6, |fields| {
         Ok(InspectedLane {
             lane: fields.lane()?,
             waiting: fields.number()?,
             held: fields.number()?,
             limit: fields.number()?,
             floor: fields.number()?,
+            pinned: fields.flag()?,
         })
     })?;
     Ok(Inspected {

@@ -11,6 +11,7 @@ mod release;
 mod renew;
 mod revoke;
 mod set_alert;
+mod set_lane;
 mod set_limit;
 mod shared;
 
@@ -47,6 +48,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         OperationKind::Pause => (None, [&[], &[]], pause::LUA),
         OperationKind::CloseLine => (None, [&[], &[]], close_line::LUA),
         OperationKind::SetAlert => (None, [&[], &[]], set_alert::LUA),
+        OperationKind::SetLane => (None, [&[], &[]], set_lane::LUA),
         OperationKind::Revoke => (None, [&[], &[]], revoke::LUA),
         OperationKind::Delete => (None, [delete::UNREADABLE, &[]], delete::LUA),
         OperationKind::Inspect => (None, [&[], &[]], inspect::LUA),
@@ -69,6 +71,9 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
             close_line::encode(encode_origin(cmd, origin), reason.as_deref());
         }
         Operation::SetAlert { origin, alert } => set_alert::encode(encode_origin(cmd, origin), *alert),
+        Operation::SetLane { origin, lane, pin } => {
+            set_lane::encode(encode_origin(cmd, origin), lane, *pin);
+        }
         Operation::Revoke { origin, holder, cooling, reason } => {
             revoke::encode(encode_origin(cmd, origin), holder, *cooling, reason);
         }
@@ -91,6 +96,7 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), renew::decode)?),
         Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
         Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
+        Operation::SetLane { .. } => Answers::SetLane(set_lane::decode(fields)?),
         Operation::Pause { .. } | Operation::CloseLine { .. } | Operation::SetAlert { .. } => {
             Answers::Changed
         }

@@ -18,6 +18,8 @@ const CHANGES: &[&str] = &[
     "close_line",
     "open_line",
     "set_alert",
+    "set_lane",
+    "unpin_lane",
     "revoke",
     "delete",
 ];
@@ -33,6 +35,8 @@ impl Change {
         "reason",
         "wait_ms",
         "waiting",
+        "lane",
+        "floor",
         "holder",
         "token",
         "unreadable",
@@ -78,6 +82,12 @@ fn read(fields: &mut Fields) -> Result<Change, String> {
             let waiting = fields.take("waiting", |value| value.whole("waiting", 1..=most))?;
             Change::SetAlert(Alert::new(wait, waiting).map_err(|invalid| invalid.to_string())?)
         }
+        "set_lane" => Change::SetLane {
+            lane: fields.needed("lane", |value| value.text("lane"))?,
+            limit: fields.take("limit", |value| value.whole("limit", 1..=most))?,
+            floor: fields.take("floor", |value| value.whole("floor", 0..=most))?,
+        },
+        "unpin_lane" => Change::UnpinLane { lane: fields.needed("lane", |value| value.text("lane"))? },
         "revoke" => Change::Revoke {
             holder: fields.needed("holder", |value| value.text("holder"))?,
             token: fields.take("token", number("token"))?,
@@ -215,6 +225,24 @@ mod tests {
                 "delete",
             ),
             (
+                json!({ "change": "set_lane", "lane": "vip", "limit": 2, "floor": 1 }),
+                Change::SetLane { lane: "vip".into(), limit: Some(2), floor: Some(1) },
+                |semaphore, _| semaphore.set_lane("vip", Some(2), Some(1)).wait(),
+                "pin a limit of 2 and a floor of 1 of lane vip",
+            ),
+            (
+                json!({ "change": "set_lane", "lane": "low", "floor": 9 }),
+                Change::SetLane { lane: "low".into(), limit: None, floor: Some(9) },
+                |semaphore, _| semaphore.set_lane("low", None, Some(9)).wait(),
+                "pin a floor of 9 of lane low",
+            ),
+            (
+                json!({ "change": "unpin_lane", "lane": "vip" }),
+                Change::UnpinLane { lane: "vip".into() },
+                |semaphore, _| semaphore.unpin_lane("vip").wait(),
+                "unpin lane vip",
+            ),
+            (
                 json!({ "change": "revoke", "holder": "c", "token": token }),
                 Change::Revoke { holder: "c".into(), token: Some(token), reason: String::new() },
                 |semaphore, token| semaphore.revoke_cooling("c", token).wait().map(drop),
@@ -284,6 +312,27 @@ mod tests {
             (
                 json!({ "change": "set_alert", "waiting": 1_u64 << 32 }),
                 "waiting is a whole number from 1 to 4294967295, not 4294967296",
+            ),
+            (json!({ "change": "set_lane", "limit": 1 }), "\"lane\" is missing"),
+            (json!({ "change": "set_lane", "lane": "", "limit": 1 }), "the lane is empty: give it 1 to 120"),
+            (
+                json!({ "change": "set_lane", "lane": "a" }),
+                "neither a limit nor a floor of the lane is given",
+            ),
+            (json!({ "change": "set_lane", "lane": "a", "floor": 0 }), "neither a limit nor a floor"),
+            (json!({ "change": "set_lane", "lane": "a", "limit": 0 }), "the limit of the lane is 0"),
+            (
+                json!({ "change": "set_lane", "lane": "a", "limit": 1, "floor": 2 }),
+                "the floor of the lane is 2: it must be at most 1, its limit",
+            ),
+            (
+                json!({ "change": "set_lane", "lane": "a", "floor": -1 }),
+                "floor is a whole number from 0 to 4294967295, not -1",
+            ),
+            (json!({ "change": "unpin_lane" }), "\"lane\" is missing"),
+            (
+                json!({ "change": "unpin_lane", "lane": "a", "limit": 1 }),
+                "\"limit\" is no field of unpin_lane",
             ),
             (json!({ "change": "revoke" }), "\"holder\" is missing"),
             (json!({ "change": "revoke", "holder": "" }), "the holder is empty: give it 1 to 200 bytes"),

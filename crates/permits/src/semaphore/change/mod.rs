@@ -13,8 +13,9 @@ use std::time::Duration;
 use crate::error::AdminError;
 use crate::inspection::{because, for_time};
 use crate::protocol::{
-    Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LimitChange, LimitOutcome, Name,
-    Operation, Pause, ReleaseOutcome, Reply, RequestId, check_pause, check_reason,
+    Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LANE_PINS_MAX, LaneName, LaneOutcome,
+    LanePin, LimitChange, LimitOutcome, Name, Operation, Pause, ReleaseOutcome, Reply, RequestId,
+    check_pause, check_reason,
 };
 
 /// A change that an operator asks for: the argument of [`Semaphore::change`](crate::Semaphore::change). As
@@ -84,6 +85,20 @@ pub enum Change {
     /// [`Semaphore::set_alert`](crate::Semaphore::set_alert). In JSON its fields are `wait_ms` and `waiting`,
     /// not set by default.
     SetAlert(Alert),
+    /// [`Semaphore::set_lane`](crate::Semaphore::set_lane).
+    SetLane {
+        /// The lane, 1 to 120 bytes.
+        lane: String,
+        /// The most units that the lane may hold, at least 1. None unless set.
+        limit: Option<u32>,
+        /// The units up to which the lane is served before others, at most the limits. None unless set.
+        floor: Option<u32>,
+    },
+    /// [`Semaphore::unpin_lane`](crate::Semaphore::unpin_lane).
+    UnpinLane {
+        /// The lane, 1 to 120 bytes.
+        lane: String,
+    },
     /// [`Semaphore::revoke`](crate::Semaphore::revoke).
     Revoke {
         /// The holder or waiter, 1 to 200 bytes.
@@ -149,6 +164,10 @@ impl Change {
             }
             Self::OpenLine => Operation::CloseLine { origin, reason: None },
             &Self::SetAlert(alert) => Operation::SetAlert { origin, alert },
+            Self::SetLane { lane, limit, floor } => {
+                Operation::SetLane { origin, lane: lane_name(lane)?, pin: Some(lane_pin(*limit, *floor)?) }
+            }
+            Self::UnpinLane { lane } => Operation::SetLane { origin, lane: lane_name(lane)?, pin: None },
             Self::Revoke { holder, token, reason } => Operation::Revoke {
                 origin,
                 holder: Holder::new(holder)?,
@@ -175,6 +194,14 @@ impl Change {
                 let (expected, version) = (expected.unwrap_or_default(), reply.limit_version);
                 Err(AdminError::VersionMismatch { expected, version, limit })
             }
+            Answers::SetLane(LaneOutcome::FloorAboveLimit) => {
+                let floor = if let Self::SetLane { floor: Some(floor), .. } = self { *floor } else { 0 };
+                let what = "the limit of the semaphore";
+                Err(InvalidInput::FloorAboveLimit { floor, limit, what }.into())
+            }
+            Answers::SetLane(LaneOutcome::TooMany) => {
+                Err(AdminError::TooManyPins { semaphore, most: LANE_PINS_MAX })
+            }
             Answers::Delete(DeleteOutcome::InUse { held, waiting }) => {
                 Err(AdminError::InUse { semaphore, held, waiting })
             }
@@ -187,6 +214,26 @@ impl Change {
             }
             _ => found(true),
         }
+    }
+}
+
+/// The lane of a change, which has a name.
+fn lane_name(lane: &str) -> Result<LaneName, InvalidInput> {
+    match lane {
+        "" => Err(InvalidInput::Empty { what: "the lane", max: LaneName::MAX_BYTES }),
+        lane => LaneName::new(lane),
+    }
+}
+
+/// The bounds of a lane to pin. A floor of 0 is none.
+fn lane_pin(limit: Option<u32>, floor: Option<u32>) -> Result<LanePin, InvalidInput> {
+    match (limit, floor.unwrap_or(0)) {
+        (Some(0), _) => Err(InvalidInput::ZeroLaneLimit),
+        (None, 0) => Err(InvalidInput::PinsNoBound),
+        (Some(limit), floor) if floor > limit => {
+            Err(InvalidInput::FloorAboveLimit { floor, limit, what: "its limit" })
+        }
+        (limit, floor) => Ok(LanePin { limit: limit.unwrap_or(0), floor }),
     }
 }
 
@@ -206,6 +253,11 @@ impl fmt::Display for Change {
             Self::OpenLine => f.write_str("open the line"),
             Self::SetAlert(alert) if alert.is_set() => write!(f, "set the alert to {alert}"),
             Self::SetAlert(_) => f.write_str("remove the alert"),
+            Self::SetLane { lane, limit, floor } => {
+                let pin = LanePin { limit: limit.unwrap_or(0), floor: floor.unwrap_or(0) };
+                write!(f, "pin {pin} of lane {lane}")
+            }
+            Self::UnpinLane { lane } => write!(f, "unpin lane {lane}"),
             Self::Revoke { holder, token: None, reason } => write!(f, "revoke {holder}{}", because(reason)),
             Self::Revoke { holder, token: Some(token), reason } => {
                 write!(f, "free the grant {token} of {holder} that cools{}", because(reason))

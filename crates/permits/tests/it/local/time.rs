@@ -68,6 +68,8 @@ fn what_operators_have_set_outlasts_a_restart() {
         client.named("closed", 1).close_line("sold out").wait().expect("the directory can be used");
         let alert = Alert::new(Some(HOUR), Some(9)).expect("it is in range");
         client.named("watched", 1).set_alert(alert).wait().expect("the directory can be used");
+        let laned = client.named("laned", 1);
+        laned.set_lane("tenant-7", Some(2), Some(1)).wait().expect("the directory can be used");
         client.close().wait().expect("the directory can be used");
 
         fixture.restart(HOUR_US);
@@ -80,7 +82,7 @@ fn what_operators_have_set_outlasts_a_restart() {
         }
         let client = fixture.client();
         let listed = client.list().wait().expect("the directory can be used");
-        assert_eq!(listed, ["brief", "closed", "paused", "pinned", "watched"]);
+        assert_eq!(listed, ["brief", "closed", "laned", "paused", "pinned", "watched"]);
         let seen = |name| client.named(name, 1).inspect().wait().expect("the directory can be used");
         assert_eq!((seen("pinned").limit, seen("pinned").pinned), (Some(7), true));
         assert_eq!(
@@ -91,6 +93,8 @@ fn what_operators_have_set_outlasts_a_restart() {
         assert!(HOUR < left && left <= 2 * HOUR, "it goes on from the time of the files: {left:?}");
         assert_eq!(seen("closed").closed.as_deref(), Some("sold out"));
         assert_eq!(seen("watched").alert, alert);
+        let lanes = seen("laned").lanes;
+        assert!(matches!(&lanes[..], [lane] if lane.pinned && lane.floor == 1), "{lanes:?}");
 
         assert!(token(&fixture, "pinned") > used[1] + HOUR_US as u64);
         // A semaphore without a file has the clock of the marker.

@@ -105,6 +105,14 @@ fn an_operator_works_with_the_page() {
     browser.script("document.querySelector('#confirm-wait').value = document.querySelector('#confirm-waiting').value = ''");
     browser.press(ENTER);
     is(&format!("!{}", fact("alert")), json!({ "alert": { "wait_ms": null, "waiting": null } }));
+    act("#set_lane", "Limit and floor are set together");
+    browser.press(&format!("tenant-7{TAB}3{TAB}1{ENTER}"));
+    let lane = json!({ "lane": "tenant-7", "waiting": 0, "held": 0, "limit": 3, "floor": 1, "pinned": true });
+    let shown = "document.querySelector('#lanes tr.row')?.innerText.includes('pinned')";
+    is(shown, json!({ "lanes": [lane] }));
+    act("#set_lane", "With neither, they count again");
+    browser.press(&format!("tenant-7{ENTER}"));
+    is(&format!("!{shown}"), json!({ "lanes": [] }));
     act("#delete", "forgets its limit");
     browser.press(ENTER);
     browser.until(&fact("No such semaphore"));
