@@ -60,11 +60,11 @@ impl Shares {
         let mut stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
         // A lane that is full at some point of the command is not in line there, and one that crosses its
         // floor is beside others.
-        let place = |state: &Option<State>, lane| {
+        let place = |state: &Option<State>, lane: &LaneName| {
             let state = state.as_ref()?;
             Some((side(state, lane), *state.lanes.bounded().get(lane)?))
         };
-        stay.retain(|lane| match [&step.before, &step.after].map(|state| place(state, *lane)) {
+        stay.retain(|lane| match [&step.before, &step.after].map(|state| place(state, lane)) {
             [None, None] => true,
             [Some((before, was)), Some((after, is))] => {
                 let is_same = (before, was.limit, was.floor) == (after, is.limit, is.floor);
@@ -75,7 +75,11 @@ impl Shares {
             }
             _ => false,
         });
-        self.pairs.retain(|(one, other), _| stay.contains(one) && stay.contains(other));
+        let is_short =
+            |lane: &LaneName| place(&step.after, lane).is_some_and(|(side, _)| side == Side::Short);
+        self.pairs.retain(|(one, other), _| {
+            stay.contains(one) && stay.contains(other) && is_short(one) == is_short(other)
+        });
         for ((one, other), (now, least, most)) in &mut self.pairs {
             let of = |lane| granted.get(lane).copied().unwrap_or_default();
             *now += of(one) - of(other);
