@@ -235,7 +235,9 @@ fn a_reason_with_a_control_character_is_refused() {
         with_fields(&[zeros(3), reasons.into(), zeros(numbers)].concat())
     };
     let all = operations(1);
-    let (acquire, renew, inspect) = (&all[0], &all[2], &all[10]);
+    let (acquire, renew) = (&all[0], &all[2]);
+    let inspect =
+        all.iter().find(|operation| matches!(operation, Operation::Inspect { .. })).expect("there is one");
     let (plain, forged) = ("moved", "moved\u{1b}[2J");
     for (sound, malformed, operation) in [
         (closed(plain), closed(forged), acquire),
