@@ -59,24 +59,35 @@ pub(crate) fn run(is_quick: bool) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     let scale = if is_quick { 50 } else { 1 };
     let mut rows = String::from("| 10,000 lanes | Redis | `memory:` |\n|---|---:|---:|\n");
-    let mut cases = [Bounds::None, Bounds::Limit, Bounds::Floor].map(|bounds| (bounds, Vec::new(), Vec::new()));
+    let mut cases =
+        [Bounds::None, Bounds::Limit, Bounds::Floor].map(|bounds| (bounds, Vec::new(), Vec::new()));
     for _ in 0..if is_quick { 1 } else { ROUNDS } {
         for (bounds, redis, memory) in &mut cases {
             let server = Server::start();
             let mut meter = Meter::new(&server)?;
-            let mut before = None;
-            redis.push(runtime.block_on(grant_us(&server.url(), *bounds, scale, || {
-                let now = meter.read()?;
-                Ok(before.replace(now).map_or(Ok(0.0), |before| meter.since(before).map(|spent| spent.processor_us))?)
-            }))?);
+            let (url, mut before) = (server.url(), None);
+            let of_server = grant_us(&url, *bounds, scale, || match before {
+                None => {
+                    before = Some(meter.read()?);
+                    Ok(0.0)
+                }
+                Some(before) => Ok(meter.since(before)?.processor_us),
+            });
+            redis.push(runtime.block_on(of_server)?);
             memory.push(runtime.block_on(grant_us("memory:", *bounds, scale, || Ok(process_us())))?);
         }
     }
     let medians = cases.map(|(_, redis, memory)| [median(redis), median(memory)]);
     let [none, limit, floor] = medians;
     rows += &format!("| µs a grant, without bounds | {} | {} |\n", digits(none[0]), digits(none[1]));
-    for (what, [redis, memory]) in [("every lane has a limit, 5,000 are at theirs", limit), ("every lane is below its floor", floor)] {
-        let row = format!("| {what} / without bounds | {} | {} |\n", digits(redis / none[0]), digits(memory / none[1]));
+    for (what, [redis, memory]) in
+        [("every lane has a limit, 5,000 are at theirs", limit), ("every lane is below its floor", floor)]
+    {
+        let row = format!(
+            "| {what} / without bounds | {} | {} |\n",
+            digits(redis / none[0]),
+            digits(memory / none[1])
+        );
         rows += &row;
     }
     println!("{rows}");
@@ -97,7 +108,8 @@ async fn grant_us(
     mut work_us: impl FnMut() -> Result<f64, Failure>,
 ) -> Result<f64, Failure> {
     let (open, holding) = (OPEN / scale, HOLDING / scale);
-    let client = Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(600)).connect().await?;
+    let client =
+        Client::builder(url).recovery(Recovery::Off).lease(Duration::from_secs(600)).connect().await?;
     let semaphore = client.semaphore("lanes", holding + 1)?;
     let mut held = Vec::new();
     for lane in 0..holding {
