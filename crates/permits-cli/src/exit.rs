@@ -128,17 +128,8 @@ impl From<AdminError> for Failure {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let may_be_taken = matches!(
-            error,
-            AcquireError::NoPermits
-                | AcquireError::Cooling { .. }
-                | AcquireError::LaneFull { .. }
-                | AcquireError::TimedOut { .. }
-                | AcquireError::QueueFull { .. }
-                | AcquireError::AlreadyHeld { .. }
-                | AcquireError::Superseded { .. }
-        );
-        let is_taken = may_be_taken && !error.stands_still();
+        let is_granted = matches!(error, AcquireError::NotReplicated { .. });
+        let is_taken = error.is_not_now() && !error.stands_still() && !is_granted;
         let code = match error {
             AcquireError::ExceedsLimit { .. }
             | AcquireError::ExceedsLaneLimit { .. }

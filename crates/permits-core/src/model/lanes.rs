@@ -24,8 +24,9 @@
 //! is full. Where none is in line, none owes anything: the next one in line begins with the furthest progress
 //! of all.
 //!
-//! The latest request says the bounds, unless an operator has *pinned* them. A pinned lane is known although
-//! it neither holds nor waits, and all that it holds counts, also what it was granted before.
+//! The latest request that names bounds sets them, unless an operator has *pinned* the lane. A pinned lane
+//! keeps its bounds while it neither holds nor waits, and all that it holds counts, also what it was granted
+//! before.
 //!
 //! A lane that holds less than its floor is *short*: it stands before all lanes that are not, and gets the
 //! next units. What it is granted so is not charged to its share, or a tenant that used its floor for an hour

@@ -49,7 +49,7 @@ pub(crate) enum Change {
     /// A pause of one tick.
     PauseForTick,
     Resume,
-    /// Pins a limit of one unit of the lane of the first client.
+    /// Pins the lane of the first client, with a limit of one unit.
     PinLane,
     UnpinLane,
 }

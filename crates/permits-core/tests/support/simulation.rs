@@ -490,7 +490,7 @@ fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { [0, 0] } else { [limit, floor] })
 }
 
-/// Returns the most waiters in the lane for some requests that name one, otherwise 0.
+/// Some of the requests that name a lane bound its line: returns the bound, or 0 without one.
 fn lane_waiters(terms: &PermitTerms, number: u64) -> u32 {
     match (number / 32 % 8, number % 4) {
         (1, 1) if !terms.lane.as_str().is_empty() => 1 + u32::from(number.is_multiple_of(3)),

@@ -24,9 +24,10 @@ end
 
 -- Returns true if as many requests of the lane wait as request `k` allows, without the waiter `superseded`.
 local function is_crowded(k, superseded)
-  local most = #waits > count and struct.unpack('<I4', waits, count + 4 * k - 3) or 0
+  local most = #waits > count and lanes > 0 and struct.unpack('<I4', waits, count + 4 * k - 3) or 0
+  if most == 0 then return false end
   local lane = lane_of(given[k])
-  local record = most > 0 and lanes > 0 and record_of(lane)
+  local record = record_of(lane)
   if not record then return false end
   local leaves = superseded and lane_of(known[superseded]) == lane
   return record.waiting - (leaves and 1 or 0) >= most
