@@ -29,6 +29,9 @@ impl Inspection {
     /// let permit = exports.acquire_with(permits::AcquireOptions::new().holder("nightly")).await?;
     /// let why = exports.inspect_up_to(4).await?.why(|info| info.holder.clone());
     /// assert_eq!(why, "1 of 4 held by nightly for 0 s");
+    /// exports.close_line("deploy").await?;
+    /// let why = exports.inspect_up_to(4).await?.why(|info| info.holder.clone());
+    /// assert_eq!(why, "closed (deploy), 1 of 4 held by nightly for 0 s");
     /// # permit.release().await?;
     /// # Ok(())
     /// # }
@@ -38,9 +41,10 @@ impl Inspection {
         if self.paused {
             let end =
                 self.pause_remaining.map_or(String::new(), |left| format!(" for another {}", age(left)));
-            let reason = self.pause_reason.as_deref().filter(|reason| !reason.is_empty());
-            let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-            why += &format!("paused{end}{reason}, ");
+            why += &format!("paused{end}{}, ", in_brackets(self.pause_reason.as_deref()));
+        }
+        if self.closed.is_some() {
+            why += &format!("closed{}, ", in_brackets(self.closed.as_deref()));
         }
         if !self.recovering.is_zero() {
             why += &format!("{}; ", recovers(self.recovering));
@@ -123,6 +127,11 @@ pub(crate) fn kept_out(inspection: Option<&Inspection>) -> String {
     inspection.map_or(String::new(), |inspection| {
         format!(": {}, {} waiting", inspection.why(ToString::to_string), inspection.waiting)
     })
+}
+
+/// A reason that an operator has given, if there is one, behind what it explains.
+fn in_brackets(reason: Option<&str>) -> String {
+    reason.filter(|reason| !reason.is_empty()).map_or(String::new(), |reason| format!(" ({reason})"))
 }
 
 /// Says that a recovery lasts for another `remaining`.

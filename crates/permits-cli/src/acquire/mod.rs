@@ -145,10 +145,17 @@ impl<'a> Requested<'a> {
         };
         let acquired = {
             let pending = self.begin(client.clone()).map_err(|error| NoPermit::Failure(error.into()))?;
+            let acquired = async {
+                let permits = self.acquired(pending).await;
+                // A grant wakes this task by another thread, a signal by the runtime's own poll: one that
+                // came before the grant is seen after that poll.
+                tokio::task::yield_now().await;
+                permits
+            };
             tokio::select! {
                 biased;
                 stopped = stop => Err(NoPermit::Stopped(stopped)),
-                permits = self.acquired(pending) => permits.map_err(NoPermit::Failure),
+                permits = acquired => permits.map_err(NoPermit::Failure),
                 never = show => match never {},
             }
         };

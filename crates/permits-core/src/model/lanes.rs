@@ -39,6 +39,7 @@
 //! named a lane since the queue was empty, no lane is known, and the queue has one order: that of the
 //! tickets.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
@@ -107,6 +108,9 @@ pub struct Lanes {
     /// The lanes that wait, in their order: each of thousands is looked up in it.
     #[cfg_attr(feature = "serde", serde(skip))]
     order: VecDeque<Place>,
+    /// The lanes that owe, by what they owe.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    owing: BTreeSet<(Progress, Reverse<LaneName>)>,
     /// The lanes with bounds that have changed since it was last checked which of them are short or full.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) changed: BTreeSet<LaneName>,
@@ -214,6 +218,14 @@ impl Lane {
             Self::Owes { .. } => None,
         }
     }
+
+    /// The lane's place among the lanes that owe, if it is one of them.
+    fn debt(&self, name: LaneName) -> Option<(Progress, Reverse<LaneName>)> {
+        match *self {
+            Self::Owes { until } => Some((until, Reverse(name))),
+            Self::Waits { .. } => None,
+        }
+    }
 }
 
 /// The tickets of a lane.
@@ -230,8 +242,9 @@ impl Lanes {
         let mut order: Vec<Place> =
             known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
         order.sort_unstable();
+        let owing = known.iter().filter_map(|(name, lane)| lane.debt(name.clone())).collect();
         let pins = bounded.values().filter(|bounded| bounded.pinned).count();
-        Self { last, known, bounded, pins, order: order.into(), changed: BTreeSet::new() }
+        Self { last, known, bounded, pins, order: order.into(), owing, changed: BTreeSet::new() }
     }
 
     /// The lanes that wait or owe.
@@ -279,19 +292,20 @@ impl Lanes {
         self.last = 0;
         self.known.clear();
         self.order.clear();
+        self.owing.clear();
     }
 
     /// The progress and the number of the first lane that is neither short nor full. Without one, none owes
     /// anything: the furthest progress of those that are full or owe counts, and no number.
     pub(super) fn first(&self) -> Option<(Progress, u64)> {
-        self.order.front()?;
-        let progress = |lane: &Lane| match lane {
-            Lane::Waits { side: Side::Short, .. } => Progress::default(),
-            Lane::Waits { progress, .. } | Lane::Owes { until: progress } => *progress,
-        };
         match self.order.get(self.order.partition_point(|(side, ..)| *side < Side::Fair)) {
             Some((Side::Fair, progress, number, _)) => Some((*progress, *number)),
-            _ => Some((self.known.values().map(progress).max()?, 0)),
+            _ => {
+                let (side, progress, ..) = self.order.back()?;
+                let full = (*side == Side::Full).then_some(*progress);
+                let owed = self.owing.last().map(|(owed, _)| *owed);
+                Some((full.max(owed).unwrap_or_default(), 0))
+            }
         }
     }
 
@@ -317,16 +331,18 @@ impl Lanes {
         if let Some(rank) = self.rank(name) {
             self.order.remove(rank);
         }
-        match lane {
-            Some(lane) => {
-                if let Some(place) = lane.place(name.clone()) {
-                    let rank = self.order.partition_point(|other| *other < place);
-                    self.order.insert(rank, place);
-                }
-                self.known.insert(name.clone(), lane);
-            }
-            None => drop(self.known.remove(name)),
+        if let Some(place) = lane.and_then(|lane| lane.place(name.clone())) {
+            let rank = self.order.partition_point(|other| *other < place);
+            self.order.insert(rank, place);
         }
+        let before = match lane {
+            Some(lane) => self.known.insert(name.clone(), lane),
+            None => self.known.remove(name),
+        };
+        if let Some(paid) = before.and_then(|before| before.debt(name.clone())) {
+            self.owing.remove(&paid);
+        }
+        self.owing.extend(lane.and_then(|lane| lane.debt(name.clone())));
     }
 
     /// The first ticket of a lane that waits, and the number of its tickets that were given before this one,
@@ -340,14 +356,10 @@ impl Lanes {
 
     /// Removes lanes that do not owe beyond `first`, the lowest first: at most [`FORGIVEN_MAX`].
     pub(super) fn forgive(&mut self, first: Progress) {
-        let owes = |(name, lane): (&LaneName, &Lane)| match lane {
-            Lane::Owes { until } if *until <= first => Some((*until, std::cmp::Reverse(name.clone()))),
-            _ => None,
-        };
-        let mut forgiven: Vec<_> = self.known.iter().filter_map(owes).collect();
-        forgiven.sort_unstable();
-        for (_, std::cmp::Reverse(name)) in forgiven.into_iter().take(FORGIVEN_MAX) {
-            self.known.remove(&name);
+        for _ in 0..FORGIVEN_MAX {
+            let paid = self.owing.first().filter(|(owed, _)| *owed <= first).cloned();
+            let Some((_, Reverse(name))) = paid else { return };
+            self.set(&name, None);
         }
     }
 }

@@ -32,8 +32,8 @@ const CHANGING: [&str; 14] = [
 /// The numbers that an ordinary command reads as well. `pin` is 1 if the limit is pinned, plus 2 if there is
 /// an alert, plus 4 for each pinned lane: in all cases the state does not expire. `pause` is the end of a
 /// pause, 0 without a pause, and [`PAUSED`] for a pause without an end. While the line is closed, it is -1
-/// minus that. From `cools_until` on no unit cools; the model has no such number. `bounded` is the number of
-/// lanes with a limit or a floor.
+/// minus that. From `cools_until` on no unit cools; the model has no such number. `bounded_lanes` is the
+/// number of lanes with a limit or a floor, and the last of these numbers.
 const READ: [&str; 9] = [
     "limit",
     "limit_version",
@@ -43,7 +43,7 @@ const READ: [&str; 9] = [
     "lease_max",
     "expires",
     "cools_until",
-    "bounded",
+    "bounded_lanes",
 ];
 
 /// The remaining numbers. The identity of the server, which ends with a zero byte, and the waits follow them.
@@ -51,7 +51,7 @@ const RARE: [&str; 7] =
     ["cooling", "era_known", "era_began", "expired", "revoked", "alert_wait", "alert_waiting"];
 
 /// Fields that the general course keeps as local variables. It reads every other field as `s.NAME`.
-const VARIABLES: [&str; 2] = ["lanes", "last_lane"];
+const VARIABLES: [&str; 3] = ["lanes", "last_lane", "bounded_lanes"];
 
 /// The waits that grants have ended: their sum in µs, and the number of them between two bounds.
 const WAITS: &str = "<dI4I4I4I4I4I4";
@@ -139,6 +139,7 @@ fn state() -> Vec<(&'static str, String)> {
         ("UNPACKED_STATE", format!("<{}s", numbers(&all))),
         ("NUMBERS_AT", place(&[])),
         ("REST_AT", place(&CHANGING)),
+        ("RARE_AT", place(&ordinary)),
         ("SERVER_AT", place(&all)),
         ("WAITS", WAITS.to_owned()),
         ("WAITS_BYTES", WAITS_BYTES.to_string()),

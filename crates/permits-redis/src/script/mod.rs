@@ -31,11 +31,12 @@ const LANES: [&str; 3] =
     [include_str!("lua/lanes.lua"), include_str!("lua/lane_first.lua"), include_str!("lua/lane_heads.lua")];
 const FOUND: [&str; 3] =
     [include_str!("lua/begin.lua"), include_str!("lua/era.lua"), include_str!("lua/entries.lua")];
-const SHARED: [&str; 11] = [
+const SHARED: [&str; 12] = [
     include_str!("lua/slots.lua"),
     include_str!("lua/pending.lua"),
-    include_str!("lua/lane_bounds.lua"),
-    include_str!("lua/lane_settle.lua"),
+    "if not bounds then",
+    ops::BOUNDS,
+    "end",
     include_str!("lua/order.lua"),
     include_str!("lua/forget.lua"),
     include_str!("lua/reap.lua"),

@@ -310,3 +310,16 @@ fn the_lanes_with_the_most_waiters_and_then_units_are_listed() {
     both.acquired(vec![in_lane("w1", "lane00", 1), in_lane("w2", "lane00", 1)]);
     assert_eq!(both.listed(1)[0], ("lane00".into(), 2, 1, 9, 0));
 }
+
+/// A lane has a member of what it owes until it is forgiven, also while it waits again.
+#[test]
+fn what_a_lane_owed_before_it_was_short_does_not_put_others_behind() {
+    let mut both = Both::start();
+    both.one(in_lane("held", "", 3));
+    let waiting = [in_lane("owes", "owes", 2), in_lane("waits", "waits", 1), in_lane("waits-2", "waits", 1)];
+    both.acquired(waiting.into());
+    both.same(&release("held"));
+    both.one(above("owes-2", "owes", 3));
+    both.same(&release("waits-2"));
+    both.one(in_lane("new", "new", 1));
+}

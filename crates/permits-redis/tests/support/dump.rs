@@ -367,7 +367,8 @@ fn check_counts(fields: &mut BTreeMap<&str, &str>, state: &State) -> Result<(), 
     let holders = state.entries.len() - waiting.min(state.entries.len());
     let lanes = state.lanes.known().values().filter(|lane| matches!(lane, Lane::Waits { .. })).count();
     let bounded = state.lanes.bounded().len();
-    for (name, wanted) in [("holders", holders), ("waiting", waiting), ("lanes", lanes), ("bounded", bounded)]
+    for (name, wanted) in
+        [("holders", holders), ("waiting", waiting), ("lanes", lanes), ("bounded_lanes", bounded)]
     {
         let found = fields.remove(name).ok_or_else(|| format!("the state has no {name:?}"))?;
         if number::<usize>(found)? != wanted {

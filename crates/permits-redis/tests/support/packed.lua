@@ -6,7 +6,7 @@ local read = {}
 
 local function state(packed)
   local names = { 'sequence', 'held', 'holders', 'waiting', 'last_token', 'last_ticket', 'slots_made', 'earliest', 'checked',
-    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pin', 'paused', 'recovering_until', 'lease_max', 'expires', 'cools_until', 'bounded', 'cooling', 'era_known', 'era_began', 'expired', 'revoked', 'alert_wait', 'alert_waiting', 'server', 'waits' }
+    'grants', 'refused', 'kept_until', 'lanes', 'last_lane', 'limit', 'limit_version', 'pin', 'paused', 'recovering_until', 'lease_max', 'expires', 'cools_until', 'bounded_lanes', 'cooling', 'era_known', 'era_began', 'expired', 'revoked', 'alert_wait', 'alert_waiting', 'server', 'waits' }
   if string.byte(packed) ~= 11 then return 'a state of another layout' end
   local values = { struct.unpack('<dddddddddddddddddddddddddddddds', packed, 2) }
   if values[#values] ~= #packed - 31 then return 'more or less than a state' end

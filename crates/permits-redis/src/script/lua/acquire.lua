@@ -58,7 +58,7 @@ for k = 1, count do
           if key then s.by_key[key] = holder end
           if is_late then
             tag, first, second = promote_with(holder)
-          elseif s.bounded > 0 and lanes > 0 then
+          elseif bounded_lanes > 0 and lanes > 0 then
             settle()
             first = place_of(holder, known[holder], s.waiting - 1)
           end

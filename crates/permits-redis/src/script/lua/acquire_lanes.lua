@@ -5,7 +5,7 @@ if ordinary and lanes > 0 then
   -- If `join` could fail for one of them, it is left to the general course.
   ordinary = lanes + count <= $LANES_MAX
   for k = 1, count do
-    local record = record_of(lane_of(given[k]))
+    local record = record_of((lane_of(given[k])))
     if record and record.next + count > $TICKETS then ordinary = false end
     if not record and not first_lane then first_lane = read_first() end
   end
@@ -18,9 +18,15 @@ if ordinary and lanes > 0 then
   function join_all(new, tickets)
     local foremost = math.huge
     for i, k in ipairs(new) do
-      local name, time = lane_of(given[k]), math.max(now_us, last_ticket + 1)
+      local name, time = lane_of(given[k])
+      time = math.max(now_us, last_ticket + 1)
       if name == '' then last_ticket = time end
       tickets[2 * i - 1], reply[7 + 3 * k] = join(name, time, waiting + i - 1)
+      if in_bounds and record_of(name).waiting == 1 then
+        note_change(name)
+        settle()
+        reply[7 + 3 * k] = place_in(name, 0, waiting)
+      end
       foremost = math.min(foremost, reply[7 + 3 * k])
     end
     write_lanes(fields, {})

@@ -30,6 +30,7 @@ if ordinary and leases_before then
     if #leases > 0 then redis.call('ZADD', leases_key, unpack(leases)) end
     if #leases > 0 and leases_before == 0 and pin == 0 then redis.call('PEXPIREAT', leases_key, expires) end
     if granted_free > 0 then redis.call('ZREM', free_key, unpack(free_slots, 1, granted_free)) end
+    if in_bounds then write_bounds(fields, {}) end
     waiting, decided = waiting + queued, true
   end
 end

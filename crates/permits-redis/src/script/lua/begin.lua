@@ -19,7 +19,7 @@ local reply = { 0, 0, 0, 0, 0, 0, 0, 0 }
 -- An empty state, and the variables of this command.
 local function new_state()
   return { sequence = 0, held = 0, holders = 0, waiting = 0, last_token = 0, last_ticket = 0, slots_made = 0, earliest = math.huge,
-    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, bounded = 0, pins = 0,
+    checked = now_us, kept_until = 0, limit = 0, limit_version = 0, pinned = 0, pin = 0, paused = 0, recovering_until = 0, lease_max = 0, expires = 0, cools_until = 0, cooling = 0, pins = 0,
     era_known = 0, era_began = now_us, server = '', grants = 0, refused = 0, expired = 0, revoked = 0, alert_wait = 0, alert_waiting = 0, existed = false,
     waits = string.rep('\0', $WAITS_BYTES), reason = nil, -- of a closed line
     reason_stored = false,
@@ -48,7 +48,7 @@ if packed then
   if s.paused <= now_ms then s.paused = 0 end
   if not s.never_expires and now_ms >= s.expires then
     if '$KIND' ~= 'inspect' then redis.call('DEL', unpack(KEYS)) end
-    s, lanes, last_lane = new_state(), 0, 0
+    s, lanes, last_lane, bounded_lanes = new_state(), 0, 0, 0
   end
 end
 -- Whether sessions could keep what they released before this command, and of how many slots.
@@ -69,7 +69,7 @@ if s.lost then
   end
   if s.existed then s.changes = redis.call('HGET', state_key, '$CHANGES') or nil end
   s.reason_stored = false
-  s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, s.bounded, s.earliest = 0, 0, 0, 0, 0, 0, 0, 0, math.huge
+  s.held, s.cooling, s.holders, s.waiting, s.slots_made, lanes, last_lane, bounded_lanes, s.earliest = 0, 0, 0, 0, 0, 0, 0, 0, math.huge
   -- The sessions may have used all tokens of the last grant.
   if s.kept_until > 0 then s.last_token = s.last_token + $KEPT_TOKENS - 1 end
 end

@@ -22,7 +22,7 @@ end
 -- The bounds that count for a request: those that it names, unless those in force count or are pinned, or
 -- those of its lane, with what that holds; nil without any. And the lane.
 local function bounds_for(holder, entry, in_force)
-  if s.bounded == 0 and not names_bounds(entry) then return end
+  if bounded_lanes == 0 and not names_bounds(entry) then return end
   local _, _, _, _, _, _, _, _, _, _, lane, _, _, _, of_lane = parts(holder, entry)
   local bounded = bounds_of(lane)
   if of_lane and not (bounded and (in_force or bounded.pinned)) then
@@ -37,6 +37,6 @@ end
 local function declare_lane(holder, entry)
   if not names_bounds(entry) then return end
   local wanted, lane = bounds_for(holder, entry)
-  if not bounds_of(lane) then s.bounded = s.bounded + 1 end
+  if not bounds_of(lane) then bounded_lanes = bounded_lanes + 1 end
   bounds.of[lane], bounds.changed[lane], bounds.unsettled[lane] = wanted, true, true
 end

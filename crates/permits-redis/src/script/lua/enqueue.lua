@@ -12,7 +12,7 @@ end
 local function enqueue(holder, entry, lease)
   local lane, ticket, position = lane_of(entry), math.max(now_us, s.last_ticket + 1), s.waiting
   if lanes == 0 and lane ~= '' then s.created[lanes_key] = true end
-  if s.bounded > 0 then first_lane = nil end   -- another may have become the first
+  if bounded_lanes > 0 then first_lane = nil end   -- another may have become the first
   if lanes > 0 or lane ~= '' then ticket, position = join(lane, ticket, s.waiting) end
   if not ticket then return 'queue_full', 0 end
   if lane == '' then s.last_ticket = ticket end

@@ -16,7 +16,7 @@ if s.lost then
   -- The holders are alive, and renew as ever: nothing makes them reconnect. They come by then, by what is
   -- left of them: in the state their leases, else their deadlines.
   local lease, forgotten_until = 0, 0
-  s.bounded, s.pins_left = s.pins, {}
+  bounded_lanes, s.pins_left = s.pins, {}
   local fields = s.existed and redis.call('HGETALL', state_key) or {}
   for i = 1, #fields, 2 do
     if not string.find(fields[i], '\t', 1, true) and #fields[i + 1] > 8 then

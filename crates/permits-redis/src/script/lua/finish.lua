@@ -8,9 +8,7 @@ local stays = not s.deleted and (s.existed or s.lost or s.limit > 0 or s.held > 
 s.sequence = (stays or s.deleted) and s.sequence + 1 or 0
 reply[$SEQUENCE_AT] = s.sequence
 
-if s.held > 0 then
-  write_slots({})
-else
+if s.held > 0 then write_slots({}) else
   if slots.taken > 0 or s.slots_made > #slots.freed then redis.call('DEL', free_key) end
   s.slots_made = 0
 end
@@ -22,6 +20,7 @@ if stays then
   local fields, gone = { '$STATE_FIELD', struct.pack('$PACKED_STATE', $LAYOUT, $STATE, s.server, s.waits) }, {}
   write_lanes(fields, gone)
   write_bounds(fields, gone)
+  if s.pin_names == '' then gone[#gone + 1] = '$PINS' elseif s.pin_names then fields[#fields + 1], fields[#fields + 2] = '$PINS', s.pin_names end
   for key, holder in pairs(s.by_key) do
     local field, n = string.format('\t=%s', key), #fields
     if holder then fields[n + 1], fields[n + 2] = field, holder else gone[#gone + 1] = field end

@@ -5,6 +5,9 @@ if decided then
   reply[$NOW_AT] = last_token > now_us and last_token or now_us
   reply[$FLAGS_AT] = pin % 2 + (waiting == 0 and held <= limit and 2 or 0)
   sequence = sequence + 1
+  if in_bounds then
+    packed = table.concat({ string.sub(packed, 1, $RARE_AT - 9), struct.pack('<d', bounded_lanes), string.sub(packed, $RARE_AT) })
+  end
   fields[2] = struct.pack('$PACKED_CHANGING', $LAYOUT, $CHANGING, string.sub(packed, $REST_AT, waited and -$WAITS_BYTES - 1), waited or '')
   redis.call('HSET', state_key, unpack(fields))
   for i = 1, recipients and #recipients or 0 do

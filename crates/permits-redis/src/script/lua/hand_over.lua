@@ -1,10 +1,12 @@
 -- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits.
 -- Only if no slot was free. The reads for lanes grow with the square of the room.
 
-local room = ordinary and (lanes > 0) == knows_lanes and waiting > 0 and free == 0 and limit - held or 0
-if room > 0 and room <= (lanes == 0 and $PROMOTE_MAX or 8) then
+local room = ordinary and not decided and (lanes > 0 or bounded_lanes > 0) == knows_lanes and waiting > 0 and (free == 0 or in_bounds) and limit - held or 0
+if room > 0 and (in_bounds or room <= (lanes == 0 and $PROMOTE_MAX or 8)) then
   local heads, entries, names, progress = nil, {}, nil, nil
-  if lanes > 0 then
+  if in_bounds then
+    heads, entries, names = in_bounds.heads or {}, in_bounds.entries, in_bounds.names
+  elseif lanes > 0 then
     heads, entries, names, progress = next_of_lanes(room)
   else
     heads = redis.call('ZRANGE', queue_key, 0, room - 1)
@@ -62,7 +64,11 @@ if room > 0 and room <= (lanes == 0 and $PROMOTE_MAX or 8) then
       redis.call('ZREM', queue_key, unpack(heads, 1, granted))
     end
     redis.call('ZADD', leases_key, unpack(leases))
-    for k = 1, names and granted or 0 do leave(names[k], 1, progress[k]) end
+    if in_bounds then
+      grant_in_bounds(names[1], entries[1])
+    else
+      for k = 1, names and granted or 0 do leave(names[k], 1, progress[k]) end
+    end
     if names then write_lanes(fields, named) end
     redis.call('HDEL', state_key, unpack(named))
     holders, waiting, grants, decided = holders - count + granted, waiting - granted, grants + granted, true

@@ -1,4 +1,4 @@
--- The bounds of lanes, as in model/queue.rs of permits-core. While `s.bounded`, the number of lanes with a
+-- The bounds of lanes, as in model/queue.rs of permits-core. While `bounded_lanes`, the number of lanes with a
 -- limit or a floor, is not 0, a field of the state, a tab, '#' and the name of such a lane, has its limit and
 -- its floor, 0 without one, the units that its requests hold, and a byte more if an operator has pinned it. A
 -- lane that is full has as its score its progress times $FULL, so it is behind all others; one that is short
@@ -6,23 +6,17 @@
 
 -- By name, as far as they were read, false without a limit; the names of those to write; and of those of
 -- which it is to be checked whether they are short or full.
-local bounds = { of = {}, changed = {}, unsettled = {} }
+bounds = { of = {}, changed = {}, unsettled = {} }
 
 -- The bounds of a lane as they are stored.
-local function unpack_bounds(found)
+function unpack_bounds(found)
   local limit, floor, held = struct.unpack('<ddd', found)
   return { limit = limit, floor = floor, held = held, pinned = #found > 24 }
 end
 
--- After a loss of other keys the pins are left, and nothing is held.
-for name, found in pairs(s.pins_left or {}) do
-  bounds.of[name], bounds.changed[name] = unpack_bounds(found), true
-  bounds.of[name].held = 0
-end
-
 -- The bounds of a lane and what it holds, or nil.
-local function bounds_of(name)
-  if s.bounded == 0 or name == '' then return end
+function bounds_of(name)
+  if bounded_lanes == 0 or name == '' then return end
   if bounds.of[name] == nil then
     local found = redis.call('HGET', state_key, string.format('\t#%s', name))
     bounds.of[name] = found and unpack_bounds(found)
@@ -32,34 +26,23 @@ end
 
 -- Returns true if a request of this weight has to wait until others of its lane have left. One that never
 -- fits is no reason to wait.
-local function is_full_for(bounded, weight)
+function is_full_for(bounded, weight)
   return weight <= bounded.limit and bounded.held + weight > bounded.limit
 end
 
 -- Where a lane stands if a request of this weight is its head. Its limit wins over its floor.
-local function side_for(bounded, weight)
+function side_for(bounded, weight)
   return is_full_for(bounded, weight) and 'full' or bounded.held < bounded.floor and 'short' or 'fair'
 end
 
 -- Notes that a lane has another head.
-local function note_change(name)
+function note_change(name)
   if bounds_of(name) then bounds.unsettled[name] = true end
 end
 
 -- Notes that a lane holds so many units more, of a grant that counts for its bounds.
-local function count_in_lane(name, of_lane, units)
+function count_in_lane(name, of_lane, units)
   local bounded = of_lane and bounds_of(name)
   if not bounded then return end
   bounded.held, bounds.changed[name], bounds.unsettled[name] = bounded.held + units, true, true
-end
-
--- Counts a new grant, also one that does not name the bounds of its lane.
-local function count_grant(holder)
-  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
-  local bounded = bounds_of(lane)
-  if not bounded then return end
-  if not of_lane then
-    put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, struct.pack('<I4I4', bounded.limit, bounded.floor)))
-  end
-  count_in_lane(lane, true, weight)
 end

@@ -32,3 +32,8 @@ local function names_bounds(entry)
   local flags = string.byte(entry)
   return flags % 16 >= $LANED and struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) >= $BOUNDED
 end
+
+-- What lane_bounds and lane_settle define, once it is needed.
+local bounds, unpack_bounds, bounds_of, is_full_for, side_for, note_change, count_in_lane, settle, write_bounds
+-- The weight of the first waiter of a lane with this name and record: each course has its own function.
+local head_weight

@@ -10,14 +10,14 @@ knows_lanes = true   -- from here on
 -- The records by name, as far as they were read (false: no record), and the names of records to write.
 local records, changed = {}, {}
 
--- The lane that an entry names.
+-- The lane that an entry names, and the place behind it.
 local function lane_of(entry)
   local flags, _, _, request_bytes, session_bytes, at = struct.unpack('$ENTRY', entry)
   if flags % 16 < $LANED then return '' end
   at = at + (flags % 4 >= $TIMES and $TIMES_BYTES or 0) + $LANED_BYTES
   if request_bytes == 0 then _, at = struct.unpack('s', entry, at) end
   if session_bytes == 0 then _, at = struct.unpack('s', entry, at) end
-  return (struct.unpack('s', entry, at))
+  return struct.unpack('s', entry, at)
 end
 
 -- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it

@@ -4,10 +4,10 @@
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
 -- before the functions of the general course are made, and gives the same replies and states as that. What
--- is rare, such as a limit of a lane, is left to the general course, before anything is written: by
+-- is rare, such as a pause, is left to the general course, before anything is written: by
 -- `ordinary = false`. A key that has vanished is left to it, too. Each course checks the keys whose
--- absence no other call of it would show. With lanes in the line the same course runs a second time,
--- behind the functions that it needs then.
+-- absence no other call of it would show. With lanes in the line, or bounds of lanes, the same course runs a
+-- second time, behind the functions that it needs then.
 --
 -- For example, a release with a waiter in line: the state that was read says that no lease has ended and that
 -- no pause or window is in force. The course removes the holder, takes the first waiter out of the queue,
@@ -22,10 +22,11 @@
 local ordinary, decided, events, recipients, waited = false, false, nil, nil, nil
 local $ORDINARY_LOCALS
 local stored, reply, fields = 0, nil, nil
+local in_bounds = nil   -- what the bounds of lanes decide, where there are any
 if packed then
   $ORDINARY = struct.unpack('$UNPACKED_ORDINARY', packed, $NUMBERS_AT)
   kept_until = keeps_for == 0 and kept_until or math.max(kept_until, now_ms + keeps_for)
-  ordinary = now_ms < earliest and bounded == 0 and pause == 0 and now_ms >= recovering_until and limit > 0
+  ordinary = now_ms < earliest and pause == 0 and now_ms >= recovering_until and limit > 0
     and now_ms + 2 * lease_max < expires and longest_ms <= lease_max and now_us >= checked
     and (declaration == 'fallback' or declaration == 'stored' or tonumber(declared_limit) == limit
       or declaration == 'declare' and pin % 2 == 1)

@@ -1,11 +1,22 @@
 -- Granting: the limit, and the head of the queue.
 
+-- Counts a new grant, also one that does not name the bounds of its lane.
+local function count_grant(holder)
+  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
+  local bounded = bounds_of(lane)
+  if not bounded then return end
+  if not of_lane then
+    put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, struct.pack('<I4I4', bounded.limit, bounded.floor)))
+  end
+  count_in_lane(lane, true, weight)
+end
+
 -- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
 local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
   local slot, entry = take_lowest_slot(), set_queued(entry, 0)
   put(holder, struct.pack('<Bc0dI4', string.byte(entry) + 1, string.sub(entry, 2), s.last_token, slot))
-  if s.bounded > 0 then count_grant(holder) end
+  if bounded_lanes > 0 then count_grant(holder) end
   extend(holder, lease, true)
   return s.last_token, slot
 end

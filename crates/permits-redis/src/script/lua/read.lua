@@ -17,7 +17,7 @@ local semaphore, channel_prefix, session, longest_ms, keeps_for = ARGV[1], ARGV[
 if not longest_ms then longest_ms, keeps_for = string.match(ARGV[4], '(.*):(.*)') end
 longest_ms = tonumber(longest_ms)
 local recovery, declaration, declared_limit = ARGV[5], ARGV[6], ARGV[7]
-local lanes, last_lane, knows_lanes = 0, 0, false
+local lanes, last_lane, bounded_lanes, knows_lanes = 0, 0, 0, false
 local now_ms = (now_us - now_us % 1000) / 1000
 
 local count, named, given = 0, { nil }, { nil }   -- of each request of a batch: the holder, and what is behind it

@@ -1,7 +1,8 @@
--- The ordinary course of renew: each entry is as the session knows it. With waiters only if all units are
--- held, since then none of them can be granted.
+-- The ordinary course of renew: each entry is as the session knows it. With waiters only if none of them can be
+-- granted: all units are held, or the lanes of all are full.
 
-if ordinary and (lanes > 0) == knows_lanes and (waiting == 0 or held >= limit) and redis.call('ZCARD', leases_key) == holders + waiting
+if ordinary and (lanes > 0) == knows_lanes
+  and (waiting == 0 or held >= limit or lanes > 0 and redis.call('ZCOUNT', lanes_key, '$FULL', '+inf') == lanes) and redis.call('ZCARD', leases_key) == holders + waiting
   and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
   and (lanes == 0 or redis.call('EXISTS', lanes_key) == 1)
   and (slots_made == holders or redis.call('EXISTS', free_key) == 1) then

@@ -43,7 +43,7 @@ local function change()
   if is_pin and not was_pin and s.pins >= $PINS_MAX then return 'too_many' end
   if is_pin and was_pin and found.limit == limit and found.floor == floor or not is_pin and not was_pin then return 'done' end
   if not found then
-    found, s.bounded = { held = 0 }, s.bounded + 1
+    found, bounded_lanes = { held = 0 }, bounded_lanes + 1
     bounds.of[lane] = found
   end
   if is_pin then found.limit, found.floor = limit, floor end

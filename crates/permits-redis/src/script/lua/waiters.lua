@@ -41,7 +41,7 @@ local function lanes_in_order(listed, held)
   if not listed[2] and (not listed[1] or listed[1].name == '') then return {} end
   local fields = {}
   for k, lane in ipairs(listed) do fields[k] = string.format('\t#%s', lane.name) end
-  for k, found in ipairs(s.bounded > 0 and redis.call('HMGET', state_key, unpack(fields)) or {}) do
+  for k, found in ipairs(bounded_lanes > 0 and redis.call('HMGET', state_key, unpack(fields)) or {}) do
     local lane = listed[k]
     if found then
       local limit, floor, counted = struct.unpack('<ddd', found)

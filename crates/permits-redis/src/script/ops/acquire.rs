@@ -9,6 +9,10 @@ pub(super) const HOLDERS_AT: u32 = 10;
 pub(super) const ORDINARY: &[&str] = &[super::shared::ORDINARY, COURSE, super::shared::FINISH_ORDINARY];
 pub(super) const IN_LANES: &[&str] = &[
     super::shared::LANE_JOIN,
+    "local put_bounds\nif ordinary and (bounded_lanes > 0 or names_bounds(given[1])) then",
+    super::shared::BOUNDS,
+    include_str!("../lua/acquire_bounds.lua"),
+    "end",
     include_str!("../lua/acquire_lanes.lua"),
     COURSE,
     super::shared::FINISH_ORDINARY,

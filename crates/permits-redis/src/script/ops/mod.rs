@@ -15,6 +15,8 @@ mod set_lane;
 mod set_limit;
 mod shared;
 
+pub(super) use shared::BOUNDS;
+
 use super::values::{Decoded, Fields};
 use crate::protocol::{Answers, ChangeOrigin, Operation, OperationKind, SessionId};
 use crate::resp::Cmd;

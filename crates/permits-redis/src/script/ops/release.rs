@@ -8,10 +8,20 @@ pub(super) const HOLDERS_AT: u32 = 8;
 pub(super) const ORDINARY: &[&str] = &[
     super::shared::ORDINARY,
     include_str!("../lua/release_ordinary.lua"),
+    FREE,
     HAND_OVER,
     super::shared::FINISH_ORDINARY,
 ];
-pub(super) const IN_LANES: &[&str] = &[HAND_OVER, super::shared::FINISH_ORDINARY];
+pub(super) const IN_LANES: &[&str] = &[
+    "local grant_in_bounds\nif ordinary and bounded_lanes > 0 then",
+    super::shared::BOUNDS,
+    include_str!("../lua/release_bounds.lua"),
+    "end",
+    FREE,
+    HAND_OVER,
+    super::shared::FINISH_ORDINARY,
+];
+const FREE: &str = include_str!("../lua/release_free.lua");
 const HAND_OVER: &str = include_str!("../lua/hand_over.lua");
 pub(super) const LUA: &[&str] = &[include_str!("../lua/release.lua")];
 
