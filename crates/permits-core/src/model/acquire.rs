@@ -19,15 +19,17 @@ enum Terms {
 impl Execution<'_> {
     /// Grants, queues or refuses each request.
     pub(super) fn acquire(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Answers {
-        let mut terms = self.declare(queue_max, requests);
+        // Of each request, whether the bounds that it names for its lane were put in force.
+        let mut declared = vec![false; requests.len()];
+        let mut terms = self.declare(queue_max, requests, &mut declared);
         self.promote();
         if let Terms::RefusedUnder(_) = terms {
             // The promotion may have emptied the queue.
-            terms = self.declare(queue_max, requests);
+            terms = self.declare(queue_max, requests, &mut declared);
             self.promote();
         }
-        let outcomes = requests.iter().map(|request| {
-            let outcome = self.acquire_one(queue_max, &terms, request);
+        let outcomes = requests.iter().zip(declared).map(|(request, is_declared)| {
+            let outcome = self.acquire_one(queue_max, &terms, request, is_declared);
             self.state.counts.refused += u64::from(matches!(outcome, AcquireOutcome::Refused(_)));
             outcome
         });
@@ -36,7 +38,7 @@ impl Execution<'_> {
 
     /// Applies the declared limit, if that lets one of the requests in, since a refused request changes
     /// nothing; and the bounds of lanes that the requests name which are let in.
-    fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest]) -> Terms {
+    fn declare(&mut self, queue_max: u32, requests: &[AcquireRequest], declared: &mut [bool]) -> Terms {
         if let Some(reason) = &self.state.closed {
             return Terms::Refused(Refusal::LineClosed(reason.clone()));
         }
@@ -48,10 +50,14 @@ impl Execution<'_> {
             Ok(Some(limit)) => self.replace_limit(limit),
             Ok(None) => {}
         }
-        for request in requests.iter().filter(|request| request.terms.names_bounds()) {
+        for (request, is_declared) in requests.iter().zip(declared) {
             let is_new = !self.state.entries.contains_key(&request.holder);
-            if is_new && self.refusal(self.state.limit, queue_max, request).is_none() {
+            if request.terms.names_bounds()
+                && is_new
+                && self.refusal(self.state.limit, queue_max, request).is_none()
+            {
                 self.state.declare_lane(&request.terms);
+                *is_declared = true;
             }
         }
         Terms::Open
@@ -223,7 +229,13 @@ impl Execution<'_> {
         }
     }
 
-    fn acquire_one(&mut self, queue_max: u32, terms: &Terms, request: &AcquireRequest) -> AcquireOutcome {
+    fn acquire_one(
+        &mut self,
+        queue_max: u32,
+        terms: &Terms,
+        request: &AcquireRequest,
+        is_declared: bool,
+    ) -> AcquireOutcome {
         self.state.settle();
         if let Some(entry) = self.state.entries.get(&request.holder) {
             if entry.request != request.request {
@@ -233,9 +245,7 @@ impl Execution<'_> {
             return self.answer(&request.holder);
         }
         // A later request of the batch may have given its lane other bounds.
-        let bounded = self.state.lanes.bounded().get(&request.terms.lane).copied();
-        let is_other = bounded.is_some() && self.state.lane_bounds(&request.terms) != bounded;
-        let in_force = is_other.then(|| {
+        let in_force = is_declared.then(|| {
             let terms = PermitTerms { lane_limit: 0, lane_floor: 0, ..request.terms.clone() };
             AcquireRequest { terms, ..request.clone() }
         });
@@ -255,7 +265,7 @@ impl Execution<'_> {
         let ticket = if fits { Some(0) } else { self.state.join(&request.terms.lane, self.now_us) };
         let Some(ticket) = ticket else { return AcquireOutcome::Refused(Refusal::QueueFull) };
         // The request may not have been let in before the promotion.
-        let is_late = request.terms.names_bounds() && bounded.is_none();
+        let is_late = request.terms.names_bounds() && !is_declared;
         if is_late {
             self.state.declare_lane(&request.terms);
         }

@@ -41,17 +41,17 @@ for k = 1, count do
     local weight, lease = struct.unpack('<I4I4', entry, 2)
     local fits, reason, ends_in, key, superseded = judge(limit or s.limit, k)
     -- A later request of the batch may have given its lane other bounds.
-    if not limit and not reason and names_bounds(entry) then fits, reason, ends_in, key, superseded = judge(s.limit, k, true) end
+    if not limit and not reason and let_in[k] then fits, reason, ends_in, key, superseded = judge(s.limit, k, true) end
     if limit or reason then
       tag, first = reason or 'no_permits', ends_in or 0
     else
       if s.holders == 0 and s.waiting == 0 then s.created[leases_key] = true end
       if fits then
-        declare_new_lane(holder, entry)
+        declare_new_lane(holder, entry, k)
         tag, first, second = 'granted', grant(holder, entry, weight, lease)
       else
         tag, first = enqueue(holder, entry, lease)
-        local is_late = tag == 'waiting' and declare_new_lane(holder, entry)
+        local is_late = tag == 'waiting' and declare_new_lane(holder, entry, k)
         if tag == 'waiting' and superseded then
           tag, first, second = supersede(superseded, holder, key)
         elseif tag == 'waiting' then

@@ -38,12 +38,13 @@ local function judge(limit, k, in_force)
   return false, nil, nil, key, superseded
 end
 
--- Puts the bounds in force that requests name which are let in.
+-- Puts the bounds in force that requests name which are let in: those that are `let_in` then.
+local let_in = {}
 local function declare_lanes()
   for k = 1, count do
     if names_bounds(given[k]) and not known[named[k]] then
       local _, reason = judge(s.limit, k)
-      if not reason then declare_lane(named[k], given[k]) end
+      if not reason then let_in[k] = true declare_lane(named[k], given[k]) end
     end
   end
 end

@@ -26,13 +26,12 @@ local function enqueue(holder, entry, lease)
   return 'waiting', position
 end
 
--- Notes a newcomer of a lane with bounds, which may be the first. Returns true if these begin with it.
-local function declare_new_lane(holder, entry)
-  local lane = lane_of(entry)
-  -- Otherwise they were declared, unless it was not let in before the promotion.
-  local is_late = not bounds_of(lane) and names_bounds(entry)
+-- Notes a newcomer of a lane with bounds, which may be the first. Returns true if its bounds were put in
+-- force only now, since it was not let in before the promotion.
+local function declare_new_lane(holder, entry, k)
+  local is_late = not let_in[k] and names_bounds(entry)
   if is_late then declare_lane(holder, entry) end
-  note_change(lane)
+  note_change(lane_of(entry))
   return is_late
 end
 
