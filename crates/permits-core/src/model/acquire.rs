@@ -3,7 +3,9 @@
 use super::execution::Execution;
 use super::lanes::LaneBounds;
 use super::state::{COOLING_MAX, Entry, EntryState, RECALL_US};
-use crate::protocol::{AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, PermitTerms, Refusal};
+use crate::protocol::{
+    AcquireOutcome, AcquireRequest, Answers, EventKind, Holder, LanePin, PermitTerms, Refusal,
+};
 
 /// The terms for new holders.
 enum Terms {
@@ -56,11 +58,23 @@ impl Execution<'_> {
                 && is_new
                 && self.refusal(self.state.limit, queue_max, request).is_none()
             {
-                self.state.declare_lane(&request.terms);
+                self.declare_lane(&request.terms);
                 *is_declared = true;
             }
         }
         Terms::Open
+    }
+
+    /// Puts the bounds in force that a request names for its lane, and notes those that they replace.
+    fn declare_lane(&mut self, terms: &PermitTerms) {
+        let before = self.state.lanes.bounded().get(&terms.lane).copied().unwrap_or_default();
+        self.state.declare_lane(terms);
+        let after = self.state.lanes.bounded().get(&terms.lane).copied().unwrap_or_default();
+        let differs = |before: u32, after: u32| before > 0 && before != after;
+        if differs(before.limit, after.limit) || differs(before.floor, after.floor) {
+            let LaneBounds { limit, floor, .. } = before;
+            self.replaced_bounds = Some((terms.lane.clone(), LanePin { limit, floor }));
+        }
     }
 
     /// Returns true if one of the requests would be granted or queued under `limit`, or is known and stays.
@@ -267,7 +281,7 @@ impl Execution<'_> {
         // The request may not have been let in before the promotion.
         let is_late = request.terms.names_bounds() && !is_declared;
         if is_late {
-            self.state.declare_lane(&request.terms);
+            self.declare_lane(&request.terms);
         }
         let queued_us = if fits || !request.terms.is_laned() { 0 } else { self.now_us };
         let (key, superseded) = (request.terms.supersede.clone(), self.waiter_of_key(request).cloned());

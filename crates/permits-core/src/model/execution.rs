@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::state::{EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
 use crate::protocol::{
     Answers, ChangeEffect, ChangeOrigin, ChangeRecord, Command, DeleteOutcome, Event, EventKind, Holder,
-    MAX_BATCH, ReleaseOutcome, Reply,
+    LaneName, LanePin, MAX_BATCH, ReleaseOutcome, Reply,
 };
 
 /// The most expired entries that one command reaps.
@@ -42,6 +42,8 @@ pub(super) struct Execution<'a> {
     pub(super) deleted: bool,
     /// The limit that the declaration has replaced.
     pub(super) replaced_limit: Option<u32>,
+    /// A lane and its bounds that a request has replaced.
+    pub(super) replaced_bounds: Option<(LaneName, LanePin)>,
     pub(super) events: Vec<Event>,
 }
 
@@ -72,6 +74,7 @@ impl<'a> Execution<'a> {
             window_ms: 0,
             deleted: false,
             replaced_limit: None,
+            replaced_bounds: None,
             events: Vec::new(),
         };
         execution.open_window(server, existed, damage.map(|_| forgotten_until_ms));
@@ -239,6 +242,7 @@ impl<'a> Execution<'a> {
             pinned: state.pinned,
             recovering_ms: state.recovering_until_ms.saturating_sub(self.now_ms),
             replaced_limit: self.replaced_limit,
+            replaced_bounds: self.replaced_bounds.clone(),
             keepable: state.is_keepable(self.now_ms) && !is_in_the_way,
             answers,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::change::{Alert, ChangeRecord};
+use super::change::{Alert, ChangeRecord, LanePin};
 use super::names::{Holder, Label, LaneName};
 
 /// Token and slot of a permit.
@@ -38,6 +38,8 @@ pub struct Reply {
     pub recovering_ms: u64,
     /// The earlier limit, if the command's declaration has replaced one.
     pub replaced_limit: Option<u32>,
+    /// A lane and its earlier bounds, if a request of the command has replaced them by others.
+    pub replaced_bounds: Option<(LaneName, LanePin)>,
     /// True if no request needs units: sessions may keep what is released.
     pub keepable: bool,
     /// The answers, in the order of the requests.

@@ -139,6 +139,7 @@ impl Coverage {
         let ends = before.and_then(State::pause_ends_ms);
         self.add(ends.is_some_and(|ends_ms| ends_ms <= now_ms), "pause ended by time");
         self.add(reply.replaced_limit.is_some(), "limit replaced");
+        self.add(reply.replaced_bounds.is_some(), "bounds of a lane replaced");
         self.add(declared_and_refused(before, command, reply), "declared and refused");
         self.add(damaged(before) == Some(Damage::OtherLost), "keys lost, not the state");
         self.add(damaged(before) == Some(Damage::StateLost), "keys lost, the state too");

@@ -67,7 +67,8 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
     let mut fields = Fields::new(values);
     let (now_us, sequence, recheck) = (fields.number()?, fields.number()?, fields.integer()?);
     let (limit, limit_version, flags) = (fields.number()?, fields.number()?, fields.number::<u8>()?);
-    let (recovering_ms, replaced) = (fields.number()?, fields.number()?);
+    let recovering_ms = fields.number()?;
+    let (replaced, replaced_bounds) = fields.replaced()?;
     let answers = ops::decode(&mut fields, operation)?;
     match fields.next() {
         Ok(more) => Err(Malformed(format!("more than expected: {more:?}"))),
@@ -84,6 +85,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
                 keepable: flags & 2 != 0,
                 recovering_ms,
                 replaced_limit,
+                replaced_bounds,
                 answers,
             })
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::protocol::{Grant, Holder, Label, LaneName, ReleaseOutcome, check_reason};
+use crate::protocol::{Grant, Holder, Label, LaneName, LanePin, ReleaseOutcome, check_reason};
 use crate::resp::Value;
 
 /// A value from a script that does not fit the script's header.
@@ -87,6 +87,21 @@ impl Fields {
 
     pub(super) fn lane(&mut self) -> Decoded<LaneName> {
         LaneName::new(&self.text()?).map_err(|invalid| Malformed(invalid.to_string()))
+    }
+
+    /// The limit that was replaced, or 0; and the bounds of a lane, if they were replaced.
+    pub(super) fn replaced(&mut self) -> Decoded<(u32, Option<(LaneName, LanePin)>)> {
+        if let Some(Value::Int(_)) = self.0.as_slice().first() {
+            return Ok((self.number()?, None));
+        }
+        let text = self.text()?;
+        let malformed = || Malformed(format!("no limit and bounds: {text:?}"));
+        let mut parts = text.splitn(4, ' ');
+        let mut number = || parts.next()?.parse().ok();
+        let numbers = (number(), number(), number());
+        let (Some(replaced), Some(limit), Some(floor)) = numbers else { return Err(malformed()) };
+        let lane = LaneName::new(parts.next().ok_or_else(malformed)?).map_err(|_| malformed())?;
+        Ok((replaced, Some((lane, LanePin { limit, floor }))))
     }
 
     pub(super) fn grant(&mut self) -> Decoded<Grant> {

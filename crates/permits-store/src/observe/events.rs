@@ -129,6 +129,8 @@ events! {
     INFO limit_changed { semaphore: Text<'_>, from: u64, to: u64 } "the limit has changed";
     WARN limit_replaced { semaphore: Text<'_>, from: u64, to: u64 }
         "the limit declared here has replaced the stored one";
+    WARN lane_bounds_replaced { semaphore: Text<'_>, lane: Text<'_>, limit: u64, floor: u64 }
+        "a request has replaced the limit or the floor of its lane";
     WARN limit_differs { semaphore: Text<'_>, declared: u64, limit: u64 }
         "another limit is in force than the one declared";
     INFO limit_pinned { semaphore: Text<'_>, limit: u64 } "the limit is pinned";

@@ -112,6 +112,13 @@ async fn limits() {
     let event = about("limits", "permits::limit_changed");
     assert_eq!((&*event.fields["from"], &*event.fields["to"]), ("1", "3"));
 
+    let tenant = |units| AcquireOptions::new().lane("tenant").lane_limit(units).lane_floor(1);
+    let _of_tenant = replacing.acquire_with(tenant(2)).succeeds().await;
+    drop(replacing.acquire_with(tenant(3)).succeeds().await);
+    let event = about("limits", "permits::lane_bounds_replaced");
+    let fields = ["lane", "limit", "floor"].map(|field| &*event.fields[field]);
+    assert_eq!(fields, ["tenant", "2", "1"]);
+
     replacing.set_limit(5).succeeds().await;
     semaphore.inspect().succeeds().await;
     assert_eq!(about("limits", "permits::limit_pinned").fields["limit"], "5");

@@ -1,5 +1,5 @@
--- The ordinary course of acquire, as far as bounds of lanes go: one request, whose lane has the bounds that it
--- names, or gets them by it.
+-- The ordinary course of acquire, as far as bounds of lanes go: one request, whose lane has the bounds that
+-- it names, or gets them by it.
 
 -- Puts the bounds in force.
 function put_bounds(units)

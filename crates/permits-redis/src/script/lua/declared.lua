@@ -37,6 +37,11 @@ end
 local function declare_lane(holder, entry)
   if not names_bounds(entry) then return end
   local wanted, lane = bounds_for(holder, entry)
-  if not bounds_of(lane) then bounded_lanes = bounded_lanes + 1 end
+  local was = bounds_of(lane)
+  if not was then
+    bounded_lanes = bounded_lanes + 1
+  elseif was.limit > 0 and was.limit ~= wanted.limit or was.floor > 0 and was.floor ~= wanted.floor then
+    s.replaced_bounds = string.format('%.0f %.0f %.0f %s', s.replaced or 0, was.limit, was.floor, lane)
+  end
   bounds.of[lane], bounds.changed[lane], bounds.unsettled[lane] = wanted, true, true
 end

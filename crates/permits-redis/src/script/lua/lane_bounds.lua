@@ -1,8 +1,9 @@
--- The bounds of lanes, as in model/queue.rs of permits-core. While `bounded_lanes`, the number of lanes with a
--- limit or a floor, is not 0, a field of the state, a tab, '#' and the name of such a lane, has its limit and
--- its floor, 0 without one, the units that its requests hold, and a byte more if an operator has pinned it. A
--- lane that is full has as its score its progress times $FULL, so it is behind all others; one that is short
--- has its progress times $SHORT, and is before all others. The names of all pinned lanes are another field.
+-- The bounds of lanes, as in model/queue.rs of permits-core. While `bounded_lanes`, the number of lanes with
+-- a limit or a floor, is not 0, a field of the state, a tab, '#' and the name of such a lane, has its limit
+-- and its floor, 0 without one, the units that its requests hold, and a byte more if an operator has pinned
+-- it. A lane that is full has as its score its progress times $FULL, so it is behind all others; one that is
+-- short has its progress times $SHORT, and is before all others. The names of all pinned lanes are another
+-- field.
 
 -- By name, as far as they were read, false without a limit; the names of those to write; and of those of
 -- which it is to be checked whether they are short or full.

@@ -1,4 +1,5 @@
--- The ordinary course of release, where nobody gets the units: no request waits, or the lanes of all are full.
+-- The ordinary course of release, where nobody gets the units: no request waits, or the lanes of all are
+-- full.
 
 -- The first write shows that the leases are there.
 if ordinary and (lanes > 0 or bounded_lanes > 0) == knows_lanes and (waiting == 0 or in_bounds and not in_bounds.heads) and (free == 0 or redis.call('EXISTS', free_key) == 1)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::observe::events;
-use crate::protocol::{Name, Reply};
+use crate::protocol::{LanePin, Name, Reply};
 
 /// A semaphore as the last reply reported it.
 #[derive(Debug, Default)]
@@ -25,6 +25,9 @@ impl View {
     pub(super) fn note(&mut self, semaphore: &Name, reply: &Reply) {
         if let Some(from) = reply.replaced_limit {
             events::limit_replaced(semaphore, from.into(), reply.limit.into());
+        }
+        if let Some((lane, LanePin { limit, floor })) = &reply.replaced_bounds {
+            events::lane_bounds_replaced(semaphore, &lane.as_str(), (*limit).into(), (*floor).into());
         }
         if reply.limit > 0 {
             let before = self.limit.replace(reply.limit).filter(|before| *before != reply.limit);

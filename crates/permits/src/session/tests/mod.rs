@@ -77,6 +77,7 @@ fn reply(now_us: u64, answers: Answers) -> Reply {
         pinned: false,
         recovering_ms: 0,
         replaced_limit: None,
+        replaced_bounds: None,
         keepable: false,
         answers,
     }
