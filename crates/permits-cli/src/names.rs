@@ -52,7 +52,7 @@ pub(crate) fn is_used(inspection: &Inspection) -> bool {
 
 /// True if the store knows the semaphore.
 pub(crate) async fn is_known_name(client: &Client, name: &str) -> Result<bool, AdminError> {
-    Ok(is_used(&client.semaphore(name, Limit::Stored)?.inspect_up_to(0).await?))
+    Ok(is_used(&client.semaphore(name, Limit::Stored)?.inspect_up_to(1).await?))
 }
 
 /// The message for a name that the store does not know.
