@@ -46,7 +46,7 @@ pub use self::queue::COUNTED_MAX;
 pub use self::recovery::{IDENTITY_EVERY_US, PARTLY_LOST};
 pub use self::state::{
     CHANGES_MAX, CHANGES_MIN, Damage, Entry, EntryState, KEPT_TOKENS, PAUSED, Part, RECALL_US, ServerClock,
-    State,
+    State, TURNS_BY_LEASE,
 };
 
 /// Executes one command on the state of its semaphore. `None` is a semaphore without state.

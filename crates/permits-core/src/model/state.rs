@@ -36,6 +36,9 @@ pub(super) const COOLING_MAX: usize = 128;
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
 pub(super) const TURN_MS: u64 = 200;
 
+/// The position from which on a waiter's turn is not that of a lease: its own renewals come before.
+pub const TURNS_BY_LEASE: usize = 1_000;
+
 /// The clock and the identity of the server at the moment of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerClock<'a> {
@@ -417,12 +420,12 @@ impl State {
 
     /// The time at which the session of a waiter should ask whether time alone has granted something, with
     /// `position` waiters before it. The head asks at the next change. Any other waiter asks when one more
-    /// lease of a holder has ended than waiters are before it, or [`TURN_MS`] after the waiter before it,
-    /// which may be dead.
+    /// lease of a holder has ended than waiters are before it, if these are less than [`TURNS_BY_LEASE`], or
+    /// [`TURN_MS`] after the waiter before it, which may be dead.
     pub(super) fn turn_ms(&self, now_ms: u64, position: u64) -> u64 {
         let turn = self.next_change_ms(now_ms) + TURN_MS * position;
         let holders = self.leases.len() - self.queue.len();
-        let nth = usize::try_from(position).ok().filter(|nth| *nth < holders);
+        let nth = usize::try_from(position).ok().filter(|nth| *nth < holders.min(TURNS_BY_LEASE));
         let ended = nth.and_then(|nth| self.leases.range((0, Holder::min())..).nth(nth));
         ended.map_or(turn, |(deadline, _)| turn.min(deadline.unsigned_abs()))
     }

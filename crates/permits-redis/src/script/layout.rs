@@ -6,7 +6,7 @@
 
 use crate::model::{
     CHANGES_MAX, CHANGES_MIN, COUNTED_MAX, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX,
-    KEPT_TOKENS, LANES_MAX, PARTLY_LOST, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_MAX, VIEW_MAX,
+    KEPT_TOKENS, LANES_MAX, PARTLY_LOST, PAUSED, PROMOTE_MAX, REAP_MAX, TURNS_BY_LEASE, TURNS_MAX, VIEW_MAX,
 };
 use crate::protocol::{CHANGE_RETRIED_MS, LANE_PINS_MAX, MAX_BATCH, layout};
 
@@ -176,7 +176,7 @@ fn entry() -> Vec<(&'static str, String)> {
     texts
 }
 
-fn bounds() -> [(&'static str, String); 19] {
+fn bounds() -> [(&'static str, String); 20] {
     [
         ("CHANGES_MAX", CHANGES_MAX as u64),
         ("CHANGES_MIN", CHANGES_MIN as u64),
@@ -195,6 +195,7 @@ fn bounds() -> [(&'static str, String); 19] {
         ("REFUSE_MAX", MAX_BATCH as u64),
         ("RETRIED_US", 1000 * CHANGE_RETRIED_MS),
         ("TICKETS", 1 << 32),
+        ("TURNS_BY_LEASE", TURNS_BY_LEASE as u64),
         ("TURNS_MAX", TURNS_MAX as u64),
         ("VIEW_MAX", VIEW_MAX as u64),
     ]

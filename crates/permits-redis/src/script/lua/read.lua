@@ -27,11 +27,11 @@ for i = $FIRST, #ARGV, 2 do
 end
 
 -- When the session of a waiter asks whether time has granted something. The head asks at `at`, the next
--- change. Any other waiter asks when one more lease of a holder has ended than waiters are before it, or 200
--- ms after the waiter before it.
+-- change. Any other waiter asks when one more lease of a holder has ended than waiters are before it, if
+-- these are less than $TURNS_BY_LEASE, or 200 ms after the waiter before it.
 local function turn(at, position, waiting, holders)
   if position == 0 then return at end
-  local ends = position < holders and redis.call('ZRANGE', leases_key, waiting + position, waiting + position, 'WITHSCORES')[2]
+  local ends = position < math.min(holders, $TURNS_BY_LEASE) and redis.call('ZRANGE', leases_key, waiting + position, waiting + position, 'WITHSCORES')[2]
   return math.min(at + 200 * position, tonumber(ends or math.huge))
 end
 
