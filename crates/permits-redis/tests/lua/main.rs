@@ -11,6 +11,7 @@ mod foreign_keys;
 mod handles;
 mod lane_bounds;
 mod lane_pins;
+mod lane_walk;
 mod lanes;
 mod memory;
 #[path = "../support/operations.rs"]
