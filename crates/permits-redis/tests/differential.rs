@@ -38,7 +38,7 @@ use support::dump;
 use support::run::cases_until;
 use support::simulation::Simulation;
 use support::steps::{
-    Action, Ask, Claiming, Elapse, Fault, HOLDERS, History, Naming, SESSIONS, Step, Version,
+    Action, Ask, Asked, Claiming, Elapse, Fault, HOLDERS, History, Naming, SESSIONS, Step, Version,
     crowded_histories, histories, parts,
 };
 
@@ -291,7 +291,7 @@ fn written(steps: Vec<Step>, met: &[&'static str]) {
 }
 
 fn limit(limit: u32) -> Step {
-    Step::plain(Action::SetLimit { change: LimitChange::Set(limit), version: Version::Any, again: false })
+    Step::plain(Asked::Limit(LimitChange::Set(limit), Version::Any).once())
 }
 
 fn crowd(count: usize) -> Step {
@@ -327,8 +327,8 @@ fn a_limit_that_rises_by_a_thousand_grants_in_parts() {
 
 #[test]
 fn the_waiters_of_a_closed_line_are_refused_in_parts() {
-    let close = Step::plain(Action::CloseLine { reason: Some("moved"), again: false });
-    let open = Step::plain(Action::CloseLine { reason: None, again: false });
+    let close = Step::plain(Asked::Line(Some("moved")).once());
+    let open = Step::plain(Asked::Line(None).once());
     let met = ["refusal cut", "renew: LineClosed", "event: LineClosed", "acquire: LineClosed"];
     let renew =
         Step::plain(Action::Renew((500..520).map(|pick| (Naming::Known(pick), Claiming::AsKnown)).collect()));
@@ -426,6 +426,6 @@ fn another_limit_recalls_what_is_kept() {
     for limits in [[9, 5, 7, 6], [4, 5, 7, 9]] {
         let [first, then @ ..] = limits.map(limit);
         let steps = [first, crowd(3)].into_iter().chain(then);
-        written(steps.collect(), &["acquire: Granted", "set_limit: Done"]);
+        written(steps.collect(), &["acquire: Granted", "limit: set"]);
     }
 }

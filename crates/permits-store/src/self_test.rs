@@ -21,8 +21,8 @@ use crate::finding::Finding;
 use crate::open::open;
 use crate::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, Command, Declaration, DeleteOutcome, Event,
-    EventKind, Grant, Holder, LaneName, LaneOutcome, LimitChange, LimitOutcome, Name, Operation, PermitTerms,
-    Recovery, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId,
+    EventKind, Grant, Holder, LaneName, LimitChange, Name, Operation, PermitTerms, Recovery, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, RequestId, RequestKey, SessionId, SetOutcome, Setting,
 };
 use crate::sys::entropy;
 use crate::timing::renew_every;
@@ -150,21 +150,22 @@ impl SelfTest {
         };
         self.expect("revoking", revoke, Answers::Revoke(ReleaseOutcome::Held)).await?;
         self.event("receiving a revocation").await?;
-        let limit = Operation::SetLimit {
-            origin: id("e").into(),
-            change: LimitChange::Set(2),
-            expected_version: Some(0),
-        };
-        self.expect("setting the limit", limit, Answers::SetLimit(LimitOutcome::OtherVersion)).await?;
-        let resume = Operation::Pause { origin: id("f").into(), pause: None };
-        self.expect("resuming", resume, Answers::Changed).await?;
-        let open = Operation::CloseLine { origin: id("g").into(), reason: None };
-        self.expect("opening the line", open, Answers::Changed).await?;
-        let alert = Operation::SetAlert { origin: id("h").into(), alert: Alert::default() };
-        self.expect("removing the alert", alert, Answers::Changed).await?;
+        let done = SetOutcome::Done { limit: 1, version: 1 };
         let lane = LaneName::new("lane").expect("it is valid");
-        let unpin = Operation::SetLane { origin: id("i").into(), lane, pin: None };
-        self.expect("unpinning a lane", unpin, Answers::SetLane(LaneOutcome::Done)).await?;
+        let limit = Setting::Limit { change: LimitChange::Set(2), expected_version: Some(0) };
+        for (number, (doing, setting, outcome)) in [
+            ("setting the limit", limit, SetOutcome::OtherVersion),
+            ("resuming", Setting::Pause(None), done),
+            ("opening the line", Setting::Line(None), done),
+            ("removing the alert", Setting::Alert(Alert::default()), done),
+            ("unpinning a lane", Setting::Lane { lane, pin: None }, done),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let set = Operation::Set { origin: id(&format!("set{number}")).into(), setting };
+            self.expect(doing, set, Answers::Set(outcome)).await?;
+        }
         self.expect(
             "deleting",
             Operation::Delete { unreadable: false },

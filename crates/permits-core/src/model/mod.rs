@@ -10,7 +10,8 @@
 //! 1. **begin**: find the state or start one (`execution`), and notice a new era: of the server, or after a
 //!    loss of state (`recovery`);
 //! 2. **reap**: remove expired entries (`execution`);
-//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `limit`, `line`);
+//! 3. **decide**: execute the command's operation (`acquire`, `renew`, `release`, `settings`,
+//!    `line`);
 //! 4. **promote**: grant the head of the queue while it fits, strictly in order (`grant`);
 //! 5. **finish**: sequence number, expiry, and the time of the next renewal (`execution`).
 //!
@@ -33,6 +34,7 @@ mod queue;
 mod recovery;
 mod release;
 mod renew;
+mod settings;
 mod state;
 
 use self::execution::Execution;
@@ -62,13 +64,7 @@ pub fn apply(state: &mut Option<State>, server: &ServerClock<'_>, command: &Comm
         Operation::Release(requests) => execution.release(requests),
         Operation::Renew(requests) => execution.renew(requests),
         Operation::Adopt(adopt) => execution.adopt(adopt),
-        Operation::SetLimit { origin, change, expected_version } => {
-            execution.set_limit(origin, *change, *expected_version)
-        }
-        Operation::Pause { origin, pause } => execution.pause(origin, pause.as_ref()),
-        Operation::CloseLine { origin, reason } => execution.close_line(origin, reason.as_ref()),
-        Operation::SetAlert { origin, alert } => execution.set_alert(origin, *alert),
-        Operation::SetLane { origin, lane, pin } => execution.set_lane(origin, lane, *pin),
+        Operation::Set { origin, setting } => execution.set(origin, setting),
         Operation::Revoke { origin, holder, cooling, reason } => {
             execution.revoke(origin, holder, *cooling, reason)
         }

@@ -1,5 +1,5 @@
-//! Changes by operators: of the limit, of a lane, of a pause, of a closed line, of the alert, and
-//! revocations. A store remembers the last ones.
+//! Changes by operators: the settings of a semaphore, and the record of changes, of which a store remembers
+//! the last ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +29,56 @@ impl From<RequestId> for ChangeOrigin {
     fn from(request: RequestId) -> Self {
         Self { request, by: Label::default() }
     }
+}
+
+/// A setting of a semaphore, with the value that an operator gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Setting {
+    /// The limit, and whether it is pinned.
+    Limit {
+        /// The change.
+        change: LimitChange,
+        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any
+        /// case.
+        expected_version: Option<u64>,
+    },
+    /// The pause: stop granting, or resume it with `None`.
+    Pause(Option<Pause>),
+    /// The line: close it for this reason (printable text), which waiters and new requests get when they are
+    /// refused, or open it with `None`.
+    Line(Option<Arc<str>>),
+    /// The thresholds beyond which the semaphore needs a look, in place of those before. Without any, the
+    /// alert is removed.
+    Alert(Alert),
+    /// The bounds of a lane.
+    Lane {
+        /// The lane; not empty.
+        lane: LaneName,
+        /// The bounds to pin, in place of those before. Without them, the pin is lifted.
+        pin: Option<LanePin>,
+    },
+}
+
+/// A pause by an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// The time until the pause ends by itself, in milliseconds. An earlier pause that ends later stays as it
+    /// is.
+    pub for_ms: Option<u64>,
+    /// The reason: printable text, possibly empty.
+    pub reason: Arc<str>,
+}
+
+/// A change of the limit by an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitChange {
+    /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes
+    /// nothing.
+    Set(u32),
+    /// Add this number to the limit, and pin the sum.
+    Adjust(i64),
+    /// Let programs declare the limit again.
+    Unpin,
 }
 
 /// A change by an operator that had an effect, as a store remembers it.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::change::{Alert, ChangeOrigin, LanePin};
-use super::names::{Holder, LaneName, Name, RequestId, SessionId};
+use super::change::{ChangeOrigin, Setting};
+use super::names::{Holder, Name, RequestId, SessionId};
 use super::reply::Grant;
 use super::terms::PermitTerms;
 
@@ -161,46 +161,12 @@ pub enum Operation {
     /// Give a permit to this session, under a new request id: requests under the old id have no effect any
     /// more.
     Adopt(AdoptRequest),
-    /// Change the limit, or lift its pin.
-    SetLimit {
+    /// Change a setting of the semaphore.
+    Set {
         /// Who makes the change, and its id.
         origin: ChangeOrigin,
-        /// The change.
-        change: LimitChange,
-        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any
-        /// case.
-        expected_version: Option<u64>,
-    },
-    /// Stop or resume granting.
-    Pause {
-        /// Who makes the change, and its id.
-        origin: ChangeOrigin,
-        /// The pause. `None` resumes granting.
-        pause: Option<Pause>,
-    },
-    /// Close the line, or open it.
-    CloseLine {
-        /// Who makes the change, and its id.
-        origin: ChangeOrigin,
-        /// The reason (printable text) for which to close the line: waiters and new requests are refused, and
-        /// get the reason. Without one, the line is opened.
-        reason: Option<Arc<str>>,
-    },
-    /// Set the thresholds beyond which the semaphore needs a look.
-    SetAlert {
-        /// Who makes the change, and its id.
-        origin: ChangeOrigin,
-        /// The thresholds, in place of those before; without any, the alert is removed.
-        alert: Alert,
-    },
-    /// Pin the bounds of a lane, or lift that pin.
-    SetLane {
-        /// Who makes the change, and its id.
-        origin: ChangeOrigin,
-        /// The lane; not empty.
-        lane: LaneName,
-        /// The bounds, in place of those before. Without them, the pin is lifted.
-        pin: Option<LanePin>,
+        /// The setting, and its new value.
+        setting: Setting,
     },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
@@ -254,11 +220,7 @@ operation_kinds! {
     Release "release",
     Renew "renew",
     Adopt "adopt",
-    SetLimit "set_limit",
-    Pause "pause",
-    CloseLine "close_line",
-    SetAlert "set_alert",
-    SetLane "set_lane",
+    Set "set",
     Revoke "revoke",
     Delete "delete",
     Inspect "inspect",
@@ -272,11 +234,7 @@ impl Operation {
             Self::Release(_) => OperationKind::Release,
             Self::Renew(_) => OperationKind::Renew,
             Self::Adopt(_) => OperationKind::Adopt,
-            Self::SetLimit { .. } => OperationKind::SetLimit,
-            Self::Pause { .. } => OperationKind::Pause,
-            Self::CloseLine { .. } => OperationKind::CloseLine,
-            Self::SetAlert { .. } => OperationKind::SetAlert,
-            Self::SetLane { .. } => OperationKind::SetLane,
+            Self::Set { .. } => OperationKind::Set,
             Self::Revoke { .. } => OperationKind::Revoke,
             Self::Delete { .. } => OperationKind::Delete,
             Self::Inspect { .. } => OperationKind::Inspect,
@@ -286,12 +244,7 @@ impl Operation {
     /// The origin of a change by an operator, which the store remembers: sent again, it counts once.
     pub fn origin(&self) -> Option<&ChangeOrigin> {
         match self {
-            Self::SetLimit { origin, .. }
-            | Self::Pause { origin, .. }
-            | Self::CloseLine { origin, .. }
-            | Self::SetAlert { origin, .. }
-            | Self::SetLane { origin, .. }
-            | Self::Revoke { origin, .. } => Some(origin),
+            Self::Set { origin, .. } | Self::Revoke { origin, .. } => Some(origin),
             Self::Acquire { .. } | Self::Release(_) | Self::Renew(_) | Self::Adopt(_) => None,
             Self::Delete { .. } | Self::Inspect { .. } => None,
         }
@@ -301,28 +254,6 @@ impl Operation {
     pub fn keeps_entries(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Renew(_) | Self::Adopt(_))
     }
-}
-
-/// A pause by an operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pause {
-    /// The time until the pause ends by itself, in milliseconds. An earlier pause that ends later stays as it
-    /// is.
-    pub for_ms: Option<u64>,
-    /// The reason: printable text, possibly empty.
-    pub reason: Arc<str>,
-}
-
-/// A change of the limit by an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitChange {
-    /// Set and pin this limit. Without an expected version, setting the limit that is pinned already changes
-    /// nothing.
-    Set(u32),
-    /// Add this number to the limit, and pin the sum.
-    Adjust(i64),
-    /// Let programs declare the limit again.
-    Unpin,
 }
 
 /// A request for units.

@@ -16,11 +16,12 @@ mod reply;
 mod terms;
 
 pub use self::change::{
-    Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord, LANE_PINS_MAX, LanePin, in_one_unit,
+    Alert, CHANGE_RETRIED_MS, ChangeEffect, ChangeOrigin, ChangeRecord, LANE_PINS_MAX, LanePin, LimitChange,
+    Pause, Setting, in_one_unit,
 };
 pub use self::command::{
-    AcquireRequest, AdoptRequest, Command, Declaration, LimitChange, MAX_BATCH, Operation, OperationKind,
-    Pause, Recovery, ReleaseRequest, RenewRequest, RequestKey, Window,
+    AcquireRequest, AdoptRequest, Command, Declaration, MAX_BATCH, Operation, OperationKind, Recovery,
+    ReleaseRequest, RenewRequest, RequestKey, Window,
 };
 pub use self::event::{Event, EventKind};
 pub use self::layout::layout;
@@ -33,7 +34,7 @@ pub use self::names::{
 };
 pub use self::reply::{
     AcquireOutcome, Answers, Counts, DeleteOutcome, Grant, Inspected, InspectedHolder, InspectedLane,
-    InspectedPause, InspectedWaiter, LaneOutcome, LimitOutcome, Refusal, ReleaseOutcome, RenewOutcome, Reply,
-    WAIT_BOUNDS, Waits,
+    InspectedPause, InspectedWaiter, Refusal, ReleaseOutcome, RenewOutcome, Reply, SetOutcome, WAIT_BOUNDS,
+    Waits,
 };
 pub use self::terms::PermitTerms;

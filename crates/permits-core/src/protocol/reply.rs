@@ -57,12 +57,8 @@ pub enum Answers {
     Renew(Vec<RenewOutcome>),
     /// The answer to [`Operation::Adopt`](super::Operation::Adopt): whether the permit was found.
     Adopt(bool),
-    /// The answer to [`Operation::SetLimit`](super::Operation::SetLimit).
-    SetLimit(LimitOutcome),
-    /// The answer to [`Operation::SetLane`](super::Operation::SetLane).
-    SetLane(LaneOutcome),
-    /// The change by an operator is made. For changes without an answer of their own.
-    Changed,
+    /// The answer to [`Operation::Set`](super::Operation::Set).
+    Set(SetOutcome),
     /// The answer to [`Operation::Revoke`](super::Operation::Revoke).
     Revoke(ReleaseOutcome),
     /// The answer to [`Operation::Delete`](super::Operation::Delete).
@@ -186,9 +182,9 @@ pub enum RenewOutcome {
     LineClosed(Arc<str>),
 }
 
-/// The answer to a [`LimitChange`](super::LimitChange).
+/// The answer to [`Operation::Set`](super::Operation::Set).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitOutcome {
+pub enum SetOutcome {
     /// The change is made, now or by an earlier call of the same request.
     Done {
         /// The limit after the change; 0 if none is stored.
@@ -202,17 +198,10 @@ pub enum LimitOutcome {
     NoLimit,
     /// The adjusted limit would be below 1, or above 2^32 − 1.
     OutOfRange,
-}
-
-/// The answer to [`Operation::SetLane`](super::Operation::SetLane).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaneOutcome {
-    /// The change is made, now or by an earlier call of the same request.
-    Done,
-    /// The floor is above the limit of the semaphore.
+    /// The floor of the lane is above the limit of the semaphore.
     FloorAboveLimit,
     /// As many lanes are pinned as may be: [`LANE_PINS_MAX`](super::LANE_PINS_MAX).
-    TooMany,
+    TooManyPins,
 }
 
 /// The answer to [`Operation::Delete`](super::Operation::Delete).

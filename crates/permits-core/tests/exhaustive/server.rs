@@ -8,7 +8,7 @@ use permits_core::model::{ServerClock, State, keepable_limit, recalls};
 use permits_core::protocol::{
     AcquireRequest, AdoptRequest, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, Grant,
     Holder, LaneName, LanePin, Name, Operation, Pause, PermitTerms, ReleaseOutcome, RenewOutcome,
-    RenewRequest, Reply as StoreReply, RequestId, RequestKey, SessionId, SupersedeKey,
+    RenewRequest, Reply as StoreReply, RequestId, RequestKey, SessionId, Setting, SupersedeKey,
 };
 use permits_testkit::history::step::Step;
 
@@ -153,16 +153,16 @@ impl World {
         self.changes += 1;
         let origin = ChangeOrigin::from(request(OPERATOR, self.changes));
         let pause = |for_ms| Some(Pause { for_ms, reason: "".into() });
-        let operation = match change {
-            Change::Close => Operation::CloseLine { origin, reason: Some("closed".into()) },
-            Change::Open => Operation::CloseLine { origin, reason: None },
-            Change::Pause => Operation::Pause { origin, pause: pause(None) },
-            Change::PauseForTick => Operation::Pause { origin, pause: pause(Some(TICK_MS)) },
-            Change::Resume => Operation::Pause { origin, pause: None },
+        let setting = match change {
+            Change::Close => Setting::Line(Some("closed".into())),
+            Change::Open => Setting::Line(None),
+            Change::Pause => Setting::Pause(pause(None)),
+            Change::PauseForTick => Setting::Pause(pause(Some(TICK_MS))),
+            Change::Resume => Setting::Pause(None),
             Change::PinLane | Change::UnpinLane => {
                 let lane = LaneName::new(scope.lane(0).0).expect("it is valid");
                 let pin = LanePin { limit: 1, floor: 0 };
-                Operation::SetLane { origin, lane, pin: (change == Change::PinLane).then_some(pin) }
+                Setting::Lane { lane, pin: (change == Change::PinLane).then_some(pin) }
             }
             Change::Revoke(client) => {
                 let Some((holder, request, grant)) = self.revocable(client) else { return };
@@ -174,7 +174,7 @@ impl World {
                 return;
             }
         };
-        self.send(scope, 0, Declaration::Stored, operation);
+        self.send(scope, 0, Declaration::Stored, Operation::Set { origin, setting });
     }
 
     /// The entry of a client that an operator may revoke: the last one, while its session exists.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use permits_core::keeping::Notice;
 use permits_core::model::State;
 use permits_core::protocol::{
-    AcquireOutcome, Declaration, EventKind, Grant, LimitChange, Operation, RenewOutcome,
+    AcquireOutcome, Declaration, EventKind, Grant, LimitChange, Operation, RenewOutcome, Setting,
 };
 
 use super::canonical;
@@ -338,7 +338,8 @@ impl World {
                 self.left.limits -= 1;
                 self.limit = scope.other_limit;
                 let (request, change) = (request(0, 0), LimitChange::Set(self.limit));
-                let limit = Operation::SetLimit { origin: request.into(), change, expected_version: None };
+                let setting = Setting::Limit { change, expected_version: None };
+                let limit = Operation::Set { origin: request.into(), setting };
                 self.send(scope, 0, Declaration::Stored, limit);
             }
             Action::Confirm(client) => self.clients[client].confirm(known(client)),

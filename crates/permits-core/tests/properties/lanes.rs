@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use permits_core::model::{self, Lane, Lanes, Progress, Side, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, Inspected, LaneName,
-    LimitChange, Operation, PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Waits,
+    LimitChange, Operation, PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Setting, Waits,
 };
 use permits_testkit::history::order::side;
 use permits_testkit::history::step::Step;
@@ -244,10 +244,9 @@ impl Line {
             holders,
             waits: BTreeMap::new(),
         };
-        line.send(Operation::SetLimit {
+        line.send(Operation::Set {
             origin: Simulation::session_id(9).request(0).into(),
-            change: LimitChange::Set(limit),
-            expected_version: None,
+            setting: Setting::Limit { change: LimitChange::Set(limit), expected_version: None },
         });
         line
     }

@@ -6,6 +6,7 @@ use std::panic::catch_unwind;
 use permits_core::model::{PAUSED, ServerClock as Clock, State, apply};
 use permits_core::protocol::{
     AcquireOutcome, Answers, Command, Declaration, EventKind, Label, Operation, Refusal, RenewOutcome, Reply,
+    Setting,
 };
 use permits_testkit::history::checks::CHECKS;
 use permits_testkit::mutants::model::{self, Outcome, Store};
@@ -260,7 +261,7 @@ fn counts_the_changes_of_another(
 
 /// Grants in a pause what a raised limit adds.
 fn grants_in_a_pause(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
-    let changes = matches!(command.operation, Operation::SetLimit { .. });
+    let changes = matches!(command.operation, Operation::Set { setting: Setting::Limit { .. }, .. });
     let until_ms = state.as_ref().map_or(0, |state| state.paused_until_ms);
     let is_paused = changes && until_ms > server.now_us / 1000;
     if let Some(state) = state.as_mut().filter(|_| is_paused) {
@@ -276,7 +277,7 @@ fn grants_in_a_pause(state: &mut Option<State>, server: &Clock<'_>, command: &Co
 /// Grants nothing at a change of the limit.
 fn ignores_a_raised_limit(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let until_ms = state.as_ref().map(|state| state.paused_until_ms);
-    let changes = matches!(command.operation, Operation::SetLimit { .. });
+    let changes = matches!(command.operation, Operation::Set { setting: Setting::Limit { .. }, .. });
     if let Some(state) = state.as_mut().filter(|_| changes) {
         state.paused_until_ms = PAUSED;
     }

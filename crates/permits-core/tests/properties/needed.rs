@@ -13,7 +13,7 @@
 use permits_core::model::{self, Entry, EntryState, Lanes, ServerClock, State};
 use permits_core::protocol::{
     Answers, Command, Event, EventKind, Holder, LaneName, Operation, PermitTerms, Recovery, ReleaseOutcome,
-    Reply, SupersedeKey,
+    Reply, SetOutcome, Setting, SupersedeKey,
 };
 
 use crate::ideas::{Idea, Pairs};
@@ -136,7 +136,7 @@ impl Decision {
         Self {
             // The answer to a change by an operator says nothing.
             answers: match &reply.answers {
-                Answers::Changed => Answers::Renew(Vec::new()),
+                Answers::Set(SetOutcome::Done { .. }) => Answers::Renew(Vec::new()),
                 answers => answers.clone(),
             },
             events: events.iter().map(told).collect(),
@@ -284,7 +284,9 @@ fn pause(now_ms: u64, state: &mut Option<State>, command: &mut Command) -> bool 
     let is_there = paused.is_some();
     paused.into_iter().for_each(|state| state.paused_until_ms = 0);
     let pauses = |operation: &Operation| match operation {
-        Operation::Pause { pause, .. } => pause.as_ref().is_some_and(|pause| pause.for_ms.is_some()),
+        Operation::Set { setting: Setting::Pause(pause), .. } => {
+            pause.as_ref().is_some_and(|pause| pause.for_ms.is_some())
+        }
         _ => false,
     };
     is_there | take_command(command, pauses)
@@ -357,5 +359,7 @@ fn tries(_: u64, _: &mut Option<State>, command: &mut Command) -> bool {
 fn closed_line(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     let is_closed = state.as_mut().is_some_and(|state| state.closed.take().is_some());
     is_closed
-        | take_command(command, |operation| matches!(operation, Operation::CloseLine { reason: Some(_), .. }))
+        | take_command(command, |operation| {
+            matches!(operation, Operation::Set { setting: Setting::Line(Some(_)), .. })
+        })
 }

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 
 use permits_core::model::{Damage, REAP_MAX, State};
 use permits_core::protocol::{
-    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LaneOutcome, LimitOutcome,
-    Operation, ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply,
+    AcquireOutcome, Answers, ChangeOrigin, Command, Declaration, Event, EventKind, LimitChange, Operation,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, Reply, SetOutcome, Setting,
 };
 
 use super::ideas::{self, Pairs};
@@ -62,31 +62,32 @@ pub(crate) const SMALL: &[&str] = &[
     "renew: does not count at all",
     "adopt: done",
     "adopt: no such permit",
-    "set_limit: Done",
-    "set_limit: done before",
-    "set_limit: OtherVersion",
-    "set_limit: NoLimit",
-    "set_limit: OutOfRange",
+    "limit: set",
+    "limit: removed",
+    "limit: done before",
+    "limit: OtherVersion",
+    "limit: NoLimit",
+    "limit: OutOfRange",
     "revoke: done before",
     "limit replaced",
     "declared and refused",
     "keys lost, not the state",
     "keys lost, the state too",
-    "pause",
+    "pause: set",
+    "pause: removed",
     "pause: done before",
-    "resume",
-    "close_line",
-    "close_line: done before",
-    "set_alert",
-    "set_alert: done before",
-    "set_alert: none",
-    "set_lane: pinned",
-    "set_lane: done before",
-    "set_lane: unpinned",
-    "set_lane: FloorAboveLimit",
-    "set_lane: counts earlier grants",
+    "line: set",
+    "line: removed",
+    "line: done before",
+    "alert: set",
+    "alert: removed",
+    "alert: done before",
+    "lane: set",
+    "lane: removed",
+    "lane: done before",
+    "lane: FloorAboveLimit",
+    "lane: counts earlier grants",
     "keys lost, not the pins",
-    "open_line",
     "revoke: Held",
     "revoke: Waiting",
     "revoke: Unknown",
@@ -161,10 +162,10 @@ impl Coverage {
             self.add(before.server != after.server, "new era with its data");
             let pins_left = before.damage == Some(Damage::OtherLost) && before.lanes.pins() > 0;
             self.add(pins_left && after.lanes.pins() > 0, "keys lost, not the pins");
-            if let Operation::SetLane { lane, .. } = &command.operation {
+            if let Operation::Set { setting: Setting::Lane { lane, .. }, .. } = &command.operation {
                 let held = |state: &State| state.lanes.bounded().get(lane).map_or(0, |bounded| bounded.held);
                 let granted = events.iter().any(|event| matches!(event.kind, EventKind::Granted(_)));
-                self.add(held(after) > held(before) && !granted, "set_lane: counts earlier grants");
+                self.add(held(after) > held(before) && !granted, "lane: counts earlier grants");
             }
             self.note_slots(before, after);
         }
@@ -201,34 +202,8 @@ impl Coverage {
             (Operation::Renew(_), Answers::Renew(answers)) => self.note_renewals(before, command, answers),
             (_, Answers::Adopt(true)) => self.count("adopt: done"),
             (_, Answers::Adopt(false)) => self.count("adopt: no such permit"),
-            (_, Answers::SetLimit(changed)) => self.note_change(before, command, *changed),
-            (Operation::Pause { origin, pause }, _) => self.count(match (is_made(before, origin), pause) {
-                (true, _) => "pause: done before",
-                (false, Some(_)) => "pause",
-                (false, None) => "resume",
-            }),
-            (Operation::CloseLine { origin, reason }, _) => {
-                self.count(match (is_made(before, origin), reason) {
-                    (true, _) => "close_line: done before",
-                    (false, Some(_)) => "close_line",
-                    (false, None) => "open_line",
-                });
-            }
-            (Operation::SetAlert { origin, alert }, _) => {
-                self.count(match (is_made(before, origin), alert.is_set()) {
-                    (true, _) => "set_alert: done before",
-                    (false, true) => "set_alert",
-                    (false, false) => "set_alert: none",
-                });
-            }
-            (Operation::SetLane { origin, pin, .. }, Answers::SetLane(changed)) => {
-                self.count(match (is_made(before, origin), changed, pin) {
-                    (true, ..) => "set_lane: done before",
-                    (false, LaneOutcome::Done, Some(_)) => "set_lane: pinned",
-                    (false, LaneOutcome::Done, None) => "set_lane: unpinned",
-                    (false, LaneOutcome::FloorAboveLimit, _) => "set_lane: FloorAboveLimit",
-                    (false, LaneOutcome::TooMany, _) => "set_lane: TooMany",
-                });
+            (Operation::Set { origin, setting }, Answers::Set(outcome)) => {
+                self.note_set(is_made(before, origin), setting, *outcome);
             }
             (Operation::Revoke { origin, .. }, Answers::Revoke(_)) if is_made(before, origin) => {
                 self.count("revoke: done before");
@@ -244,12 +219,27 @@ impl Coverage {
         }
     }
 
-    fn note_change(&mut self, before: Option<&State>, command: &Command, changed: LimitOutcome) {
-        let Operation::SetLimit { origin, .. } = &command.operation else { return };
-        match changed {
-            LimitOutcome::Done { .. } if is_made(before, origin) => self.count("set_limit: done before"),
-            _ => self.count_answer("set_limit", &changed),
-        }
+    fn note_set(&mut self, is_made: bool, setting: &Setting, outcome: SetOutcome) {
+        let name = match setting {
+            Setting::Limit { .. } => "limit",
+            Setting::Pause(_) => "pause",
+            Setting::Line(_) => "line",
+            Setting::Alert(_) => "alert",
+            Setting::Lane { .. } => "lane",
+        };
+        let set = match setting {
+            Setting::Limit { change, .. } => *change != LimitChange::Unpin,
+            Setting::Pause(pause) => pause.is_some(),
+            Setting::Line(reason) => reason.is_some(),
+            Setting::Alert(alert) => alert.is_set(),
+            Setting::Lane { pin, .. } => pin.is_some(),
+        };
+        let what = match outcome {
+            SetOutcome::Done { .. } if is_made => "done before".to_owned(),
+            SetOutcome::Done { .. } => if set { "set" } else { "removed" }.to_owned(),
+            refused => format!("{refused:?}"),
+        };
+        self.count(&format!("{name}: {what}"));
     }
 
     fn note_renewals(&mut self, before: Option<&State>, command: &Command, answers: &[RenewOutcome]) {

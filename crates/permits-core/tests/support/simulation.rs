@@ -9,12 +9,13 @@ use permits_core::model::{ServerClock, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, AdoptRequest, Alert, Answers, ChangeOrigin, Command, Declaration, Event,
     EventKind, Grant, Holder, Label, LaneName, LanePin, MAX_BATCH, Name, Operation, Pause, PermitTerms,
-    ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId, SupersedeKey,
+    ReleaseRequest, RenewOutcome, RenewRequest, Reply, RequestId, RequestKey, SessionId, Setting,
+    SupersedeKey,
 };
 
 use super::steps::{
-    Action, Ask, Claiming, Elapse, Fault, HOLDERS, Hears, LANES, NAMES, Naming, SESSIONS, Step, Version,
-    parts,
+    Action, Ask, Asked, Claiming, Elapse, Fault, HOLDERS, Hears, LANES, NAMES, Naming, SESSIONS, Step,
+    Version, parts,
 };
 
 /// 2100-01-01: late enough that no real key expires by the real clock.
@@ -207,19 +208,9 @@ impl Simulation {
                 let new_request = self.fresh();
                 Operation::Adopt(AdoptRequest { holder, request, terms, grant, new_request, last_token })
             }
-            Action::SetLimit { change, version, again } => {
-                let right = state.map_or(0, |state| state.limit_version);
-                let expected_version = match version {
-                    Version::Any => None,
-                    Version::Right => Some(right),
-                    Version::Wrong => Some(right + 1),
-                };
-                let origin = self.change(0, *again);
-                Operation::SetLimit { origin, change: *change, expected_version }
-            }
-            Action::Pause { pause, again } => {
-                let pause = pause.map(|(for_ms, reason)| Pause { for_ms, reason: reason.into() });
-                Operation::Pause { origin: self.change(2, *again), pause }
+            Action::Set { asked, again } => {
+                let (number, setting) = Self::setting(*asked, state);
+                Operation::Set { origin: self.change(number, *again), setting }
             }
             Action::Revoke { naming, cooling, again } => {
                 let origin = self.change(1, *again);
@@ -227,20 +218,33 @@ impl Simulation {
                 let cooling = grant.filter(|_| *cooling).map(|grant| grant.token);
                 Operation::Revoke { origin, holder, cooling, reason: "it is late, 100 %s".into() }
             }
-            Action::CloseLine { reason, again } => {
-                Operation::CloseLine { origin: self.change(3, *again), reason: reason.map(Into::into) }
-            }
-            Action::SetAlert { alert: (wait_ms, waiting), again } => {
-                let origin = self.change(4, *again);
-                Operation::SetAlert { origin, alert: Alert::of(*wait_ms, *waiting) }
-            }
-            Action::SetLane { lane, pin, again } => {
-                let lane = LaneName::new(LANES[*lane]).expect("it is valid");
-                let pin = pin.map(|(limit, floor)| LanePin { limit, floor });
-                Operation::SetLane { origin: self.change(5, *again), lane, pin }
-            }
             Action::Delete => Operation::Delete { unreadable: self.now_us.is_multiple_of(2) },
             Action::Inspect { max } => Operation::Inspect { max: *max },
+        }
+    }
+
+    /// The setting, and the number of the origins of its changes.
+    fn setting(asked: Asked, state: Option<&State>) -> (usize, Setting) {
+        match asked {
+            Asked::Limit(change, version) => {
+                let right = state.map_or(0, |state| state.limit_version);
+                let expected_version = match version {
+                    Version::Any => None,
+                    Version::Right => Some(right),
+                    Version::Wrong => Some(right + 1),
+                };
+                (0, Setting::Limit { change, expected_version })
+            }
+            Asked::Pause(pause) => {
+                let pause = pause.map(|(for_ms, reason)| Pause { for_ms, reason: reason.into() });
+                (2, Setting::Pause(pause))
+            }
+            Asked::Line(reason) => (3, Setting::Line(reason.map(Into::into))),
+            Asked::Alert(wait_ms, waiting) => (4, Setting::Alert(Alert::of(wait_ms, waiting))),
+            Asked::Lane(lane, pin) => {
+                let lane = LaneName::new(LANES[lane]).expect("it is valid");
+                (5, Setting::Lane { lane, pin: pin.map(|(limit, floor)| LanePin { limit, floor }) })
+            }
         }
     }
 

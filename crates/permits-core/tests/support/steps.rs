@@ -141,30 +141,9 @@ pub(crate) enum Action {
     RenewAll,
     /// Another session adopts a permit, with its real grant or another one.
     Adopt(Naming, Claiming),
-    SetLimit {
-        change: LimitChange,
-        version: Version,
-        again: bool,
-    },
-    Pause {
-        pause: Option<Pausing>,
-        again: bool,
-    },
-    /// Close the line for this reason, or open it.
-    CloseLine {
-        reason: Option<&'static str>,
-        again: bool,
-    },
-    /// Set the alert to these thresholds, 0 for none.
-    SetAlert {
-        alert: (u64, u32),
-        again: bool,
-    },
-    /// Pin the limit and the floor of the lane with this index in [`LANES`], or lift its pin; limited to what
-    /// a program may ask for. 0 names none.
-    SetLane {
-        lane: usize,
-        pin: Option<(u32, u32)>,
+    /// A change of a setting; the last one of this setting repeated, if `again`.
+    Set {
+        asked: Asked,
         again: bool,
     },
     /// A revocation, of what cools if `cooling`; the last one repeated, if `again`.
@@ -177,6 +156,27 @@ pub(crate) enum Action {
     Inspect {
         max: u32,
     },
+}
+
+/// A setting of a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Limit(LimitChange, Version),
+    Pause(Option<Pausing>),
+    /// Close the line for this reason, or open it.
+    Line(Option<&'static str>),
+    /// The thresholds of the alert, 0 for none.
+    Alert(u64, u32),
+    /// Pin the limit and the floor of the lane with this index in [`LANES`], or lift its pin; limited to what
+    /// a program may ask for. 0 names none.
+    Lane(usize, Option<(u32, u32)>),
+}
+
+impl Asked {
+    /// The change of this setting, made for the first time.
+    pub(crate) fn once(self) -> Action {
+        Action::Set { asked: self, again: false }
+    }
 }
 
 /// The time and the reason of a pause.
@@ -240,7 +240,7 @@ pub(crate) enum Claiming {
     },
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Version {
     Any,
     Right,
@@ -280,18 +280,11 @@ pub(crate) fn eventful_histories(steps: usize) -> impl Strategy<Value = History>
     let changed = (any::<u16>(), leases()).prop_map(|(pick, lease_ms)| {
         Action::Renew(vec![(Naming::Known(pick.into()), Claiming::Lease { lease_ms, later: true })])
     });
-    let paused = (100_u64..5_000)
-        .prop_map(|for_ms| Action::Pause { pause: Some((Some(for_ms), "429")), again: false });
+    let paused = (100_u64..5_000).prop_map(|for_ms| Asked::Pause(Some((Some(for_ms), "429"))).once());
     let asked = vec(ask(), 1..=1).prop_map(|requests| Action::Acquire { queue_max: 100_000, requests });
-    let set_limit = small_limit().prop_map(|limit| Action::SetLimit {
-        change: LimitChange::Set(limit),
-        version: Version::Any,
-        again: false,
-    });
-    let resumed = select(vec![
-        Action::Pause { pause: None, again: false },
-        Action::CloseLine { reason: None, again: false },
-    ]);
+    let set_limit =
+        small_limit().prop_map(|limit| Asked::Limit(LimitChange::Set(limit), Version::Any).once());
+    let resumed = select(vec![Asked::Pause(None).once(), Asked::Line(None).once()]);
     let keyed = (leases(), 0_usize..3).prop_map(|(lease_ms, weight)| {
         let (holder, at_least_ms) = (HOLDERS.len(), 0);
         let keyed = Ask::New { holder, weight, lease_ms, at_least_ms, wait: true, supersedes: true };
@@ -320,7 +313,10 @@ pub(crate) fn eventful_histories(steps: usize) -> impl Strategy<Value = History>
             if matches!(step.elapse, Elapse::PastLeases | Elapse::Expiry { .. } | Elapse::Back(_)) {
                 step.elapse = Elapse::Not;
             }
-            if matches!(step.action, Action::Delete | Action::Inspect { .. } | Action::SetAlert { .. }) {
+            if matches!(
+                step.action,
+                Action::Delete | Action::Inspect { .. } | Action::Set { asked: Asked::Alert(..), .. }
+            ) {
                 step.action = Action::RenewAll;
             }
         });
@@ -428,13 +424,13 @@ fn actions() -> BoxedStrategy<Action> {
         2 => by_handle().prop_map(|renewal| Action::Renew(vec![renewal])),
         4 => set_limit(small_limit().boxed()),
         2 => (prop_oneof![1 => pausing().prop_map(Some), 2 => Just(None)], prop::bool::weighted(0.2))
-            .prop_map(|(pause, again)| Action::Pause { pause, again }),
+            .prop_map(|(pause, again)| Action::Set { asked: Asked::Pause(pause), again }),
         2 => (reasons(), prop::bool::weighted(0.2))
-            .prop_map(|(reason, again)| Action::CloseLine { reason, again }),
+            .prop_map(|(reason, again)| Action::Set { asked: Asked::Line(reason), again }),
         1 => (select(vec![(0, 0), (30_000, 0), (0, 100), (1, u32::MAX)]), prop::bool::weighted(0.2))
-            .prop_map(|(alert, again)| Action::SetAlert { alert, again }),
+            .prop_map(|((wait, waiting), again)| Action::Set { asked: Asked::Alert(wait, waiting), again }),
         2 => (0..LANES.len(), option::weighted(0.6, pins()), prop::bool::weighted(0.2))
-            .prop_map(|(lane, pin, again)| Action::SetLane { lane, pin, again }),
+            .prop_map(|(lane, pin, again)| Action::Set { asked: Asked::Lane(lane, pin), again }),
         3 => (naming(), claiming()).prop_map(|(naming, claiming)| Action::Adopt(naming, claiming)),
         2 => (naming(), prop::bool::weighted(0.4), prop::bool::weighted(0.3))
             .prop_map(|(naming, cooling, again)| Action::Revoke { naming, cooling, again }),
@@ -466,10 +462,10 @@ fn crowded_actions() -> BoxedStrategy<Action> {
         2 => (1_usize..4, 1_usize..=500).prop_map(|(every, max)| Action::ReleaseMany { every, max }),
         3 => Just(Action::RenewAll),
         3 => set_limit(large_limit().boxed()),
-        2 => Just(Action::Pause { pause: None, again: false }),
-        1 => pausing().prop_map(|pausing| Action::Pause { pause: Some(pausing), again: false }),
-        1 => Just(Action::CloseLine { reason: Some("moved"), again: false }),
-        3 => Just(Action::CloseLine { reason: None, again: false }),
+        2 => Just(Asked::Pause(None).once()),
+        1 => pausing().prop_map(|pausing| Asked::Pause(Some(pausing)).once()),
+        1 => Just(Asked::Line(Some("moved")).once()),
+        3 => Just(Asked::Line(None).once()),
         1 => prop_oneof![0_u32..2_000, Just(u32::MAX)].prop_map(|max| Action::Inspect { max }),
         2 => actions(),
     ]
@@ -484,11 +480,8 @@ fn set_limit(limits: BoxedStrategy<u32>) -> impl Strategy<Value = Action> {
         2 => (-4_i64..5).prop_map(LimitChange::Adjust),
         1 => Just(LimitChange::Adjust(u32::MAX.into())),
     ];
-    (change, version, prop::bool::weighted(0.2)).prop_map(|(change, version, again)| Action::SetLimit {
-        change,
-        version,
-        again,
-    })
+    (change, version, prop::bool::weighted(0.2))
+        .prop_map(|(change, version, again)| Action::Set { asked: Asked::Limit(change, version), again })
 }
 
 fn ask() -> impl Strategy<Value = Ask> {

@@ -3,9 +3,10 @@
 
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Operation, Pause, PermitTerms, Recovery, Refusal, RenewOutcome,
+    Setting,
 };
 
-use crate::fixture::{Both, acquire, id, pause, release, renew, request};
+use crate::fixture::{Both, acquire, pause, release, renew, request, set};
 
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -79,7 +80,7 @@ fn a_pause_with_an_end_can_be_ended_after_the_clock_was_set_back() {
     let mut both = Both::start();
     both.same(&acquire(&["a"]));
     let ends = Pause { for_ms: Some(1_000), reason: "".into() };
-    both.same(&Operation::Pause { origin: id("p1").into(), pause: Some(ends) });
+    both.same(&set("p1", Setting::Pause(Some(ends))));
     both.set_back();
     both.pass_ms(1_001);
     assert!(matches!(both.tried("b"), AcquireOutcome::Refused(Refusal::Paused { .. })));

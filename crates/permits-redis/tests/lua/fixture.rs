@@ -16,7 +16,7 @@ use crate::dump;
 use crate::operations::name;
 pub(crate) use crate::operations::{
     acquire, acquire_among, change_limit, close_line, every_operation, holder, id, in_lane, pause, pin,
-    release, release_all, renew, renewal, request,
+    release, release_all, renew, renewal, request, set,
 };
 
 /// A semaphore's past.

@@ -2,8 +2,8 @@
 
 use permits_core::model::{LaneBounds, Part};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, ChangeEffect, LANE_PINS_MAX, LaneName, LaneOutcome, LanePin,
-    LimitChange, Operation, Refusal,
+    AcquireOutcome, AcquireRequest, Answers, ChangeEffect, LANE_PINS_MAX, LaneName, LanePin, LimitChange,
+    Operation, Refusal, SetOutcome,
 };
 
 use crate::fixture::{Both, acquire, change_limit, in_lane, pin, release, renew, request};
@@ -15,16 +15,22 @@ fn naming(name: &str, lane_limit: u32, lane_floor: u32) -> AcquireRequest {
     asked
 }
 
+/// Whether a change is made, or why it is refused.
+fn made(answers: &Answers) -> Result<(), SetOutcome> {
+    match answers {
+        Answers::Set(SetOutcome::Done { .. }) => Ok(()),
+        Answers::Set(refused) => Err(*refused),
+        answers => panic!("no answer to a change: {answers:?}"),
+    }
+}
+
 impl Both {
-    fn pin(&mut self, request: &str, limit: u32, floor: u32) -> LaneOutcome {
-        let Answers::SetLane(outcome) = self.same(&pin(request, "lane", Some((limit, floor)))) else {
-            unreachable!()
-        };
-        outcome
+    fn pin(&mut self, request: &str, limit: u32, floor: u32) -> Result<(), SetOutcome> {
+        made(&self.same(&pin(request, "lane", Some((limit, floor)))))
     }
 
     fn unpin(&mut self, request: &str) {
-        assert_eq!(self.same(&pin(request, "lane", None)), Answers::SetLane(LaneOutcome::Done));
+        assert_eq!(made(&self.same(&pin(request, "lane", None))), Ok(()));
     }
 
     fn bounds(&self) -> Option<LaneBounds> {
@@ -44,7 +50,7 @@ fn is_granted(outcome: &AcquireOutcome) -> bool {
 #[test]
 fn requests_do_not_change_a_pinned_lane_until_it_is_unpinned() {
     let mut both = Both::start();
-    both.pin("p1", 2, 1);
+    assert_eq!(both.pin("p1", 2, 1), Ok(()));
     for (name, limit, floor) in [("a", 3, 3), ("b", 1, 0)] {
         assert!(is_granted(&both.one(naming(name, limit, floor))), "{name}");
     }
@@ -66,7 +72,7 @@ fn requests_do_not_change_a_pinned_lane_until_it_is_unpinned() {
 #[test]
 fn a_pinned_lane_stays_although_nobody_uses_it() {
     let mut both = Both::start();
-    both.pin("p1", 2, 0);
+    assert_eq!(both.pin("p1", 2, 0), Ok(()));
     both.one(naming("a", 0, 0));
     both.same(&release("a"));
     both.set_time(both.now_us + 3_600_000_000);
@@ -91,9 +97,9 @@ fn all_that_a_lane_holds_counts_from_its_pin_on() {
     both.acquired(vec![cools, naming("b", 0, 0), request("other")]);
     both.same(&release("a"));
     assert_eq!(both.bounds(), None);
-    both.pin("p1", 1, 0);
+    assert_eq!(both.pin("p1", 1, 0), Ok(()));
     assert_eq!(both.bounds(), bounds(1, 0, 2, true));
-    both.pin("p2", 2, 0);
+    assert_eq!(both.pin("p2", 2, 0), Ok(()));
     assert_eq!(both.bounds(), bounds(2, 0, 2, true), "once");
     both.same(&release("b"));
     both.same(&release("other"));
@@ -105,12 +111,12 @@ fn all_that_a_lane_holds_counts_from_its_pin_on() {
 #[test]
 fn a_raised_limit_and_a_floor_grant_at_once() {
     let mut both = Both::start();
-    both.pin("p1", 1, 0);
+    assert_eq!(both.pin("p1", 1, 0), Ok(()));
     both.acquired(vec![naming("a", 0, 0), naming("b", 0, 0), naming("c", 0, 0)]);
-    both.pin("p2", 2, 0);
+    assert_eq!(both.pin("p2", 2, 0), Ok(()));
     assert_eq!(both.bounds(), bounds(2, 0, 2, true), "b was granted");
     both.unpin("p3");
-    both.pin("p4", 3, 0);
+    assert_eq!(both.pin("p4", 3, 0), Ok(()));
     assert_eq!(both.bounds(), bounds(3, 0, 3, true));
     // A floor puts its lane before a head that does not fit.
     let mut heavy = in_lane("heavy", "other", 1);
@@ -118,7 +124,7 @@ fn a_raised_limit_and_a_floor_grant_at_once() {
     both.acquired(vec![heavy, naming("d", 0, 0)]);
     both.same(&release("a"));
     assert_eq!(both.bounds(), bounds(3, 0, 2, true), "heavy is the head");
-    both.pin("p5", 0, 3);
+    assert_eq!(both.pin("p5", 0, 3), Ok(()));
     assert_eq!(both.bounds(), bounds(0, 3, 3, true), "d was granted");
 }
 
@@ -127,13 +133,13 @@ fn a_pin_is_made_once_and_remembered() {
     let mut both = Both::start();
     both.same(&acquire(&["x"]));
     for _ in 0..2 {
-        assert_eq!(both.pin("p1", 2, 1), LaneOutcome::Done);
+        assert_eq!(both.pin("p1", 2, 1), Ok(()));
     }
     // Without an effect it is no change.
-    assert_eq!(both.pin("p2", 2, 1), LaneOutcome::Done);
+    assert_eq!(both.pin("p2", 2, 1), Ok(()));
     both.unpin("p3");
     both.unpin("p4");
-    assert_eq!(both.pin("p1", 2, 1), LaneOutcome::Done);
+    assert_eq!(both.pin("p1", 2, 1), Ok(()));
     assert_eq!(both.bounds(), None, "it was made before");
     let lane = LaneName::new("lane").expect("it is valid");
     let effects: Vec<ChangeEffect> = both.seen(10).changes.into_iter().map(|change| change.effect).collect();
@@ -145,10 +151,10 @@ fn a_pin_is_made_once_and_remembered() {
 #[test]
 fn a_floor_above_the_limit_of_the_semaphore_is_refused() {
     let mut both = Both::start();
-    assert_eq!(both.pin("p1", 0, 9), LaneOutcome::Done, "it has no limit yet");
+    assert_eq!(both.pin("p1", 0, 9), Ok(()), "it has no limit yet");
     both.same(&change_limit("l1", LimitChange::Set(3)));
-    assert_eq!(both.pin("p2", 0, 4), LaneOutcome::FloorAboveLimit);
-    assert_eq!(both.pin("p3", 9, 3), LaneOutcome::Done);
+    assert_eq!(both.pin("p2", 0, 4), Err(SetOutcome::FloorAboveLimit));
+    assert_eq!(both.pin("p3", 9, 3), Ok(()));
     assert_eq!(both.bounds(), bounds(9, 3, 0, true));
 }
 
@@ -158,7 +164,7 @@ fn a_pin_stays_when_another_key_vanishes() {
     for part in [Part::State, Part::Queue, Part::Leases, Part::Lanes] {
         let mut both = Both::start();
         both.acquired(vec![naming("a", 0, 0), naming("b", 3, 0)]);
-        both.pin("p1", 1, 0);
+        assert_eq!(both.pin("p1", 1, 0), Ok(()));
         both.same(&pin("p2", "idle", Some((0, 2))));
         both.one(naming("c", 0, 0));
         let key = both.keys[part as usize].clone();
@@ -184,16 +190,16 @@ fn a_semaphore_has_so_many_pinned_lanes_at_most() {
     for number in 0..LANE_PINS_MAX {
         let operation = pin(&format!("p{number}"), &lane(number), Some((1, 0)));
         let reply = both.execute(&operation).expect("the server runs");
-        assert_eq!(reply.answers, Answers::SetLane(LaneOutcome::Done));
+        assert_eq!(made(&reply.answers), Ok(()));
         let command = both.command(&operation);
         let clock = both.clock();
         permits_core::model::apply(&mut both.state, &clock, &command);
     }
     both.unchanged();
     let one_more = pin("more", "more", Some((1, 0)));
-    assert_eq!(both.same(&one_more), Answers::SetLane(LaneOutcome::TooMany));
+    assert_eq!(made(&both.same(&one_more)), Err(SetOutcome::TooManyPins));
     assert_eq!(both.seen(10).lanes.len(), LANE_PINS_MAX as usize, "all of them are listed");
-    assert_eq!(both.same(&pin("other", &lane(7), Some((0, 1)))), Answers::SetLane(LaneOutcome::Done));
-    assert_eq!(both.same(&pin("unpin", &lane(7), None)), Answers::SetLane(LaneOutcome::Done));
-    assert_eq!(both.same(&one_more), Answers::SetLane(LaneOutcome::Done));
+    assert_eq!(made(&both.same(&pin("other", &lane(7), Some((0, 1))))), Ok(()));
+    assert_eq!(made(&both.same(&pin("unpin", &lane(7), None))), Ok(()));
+    assert_eq!(made(&both.same(&one_more)), Ok(()));
 }

@@ -2,7 +2,7 @@
 
 use permits_core::model::PAUSED;
 use permits_core::protocol::{
-    Answers, ChangeEffect, ChangeOrigin, ChangeRecord, Label, LimitChange, LimitOutcome, Operation,
+    Answers, ChangeEffect, ChangeOrigin, ChangeRecord, Label, LimitChange, Operation, SetOutcome,
 };
 
 use crate::fixture::{Both, acquire, change_limit, close_line, holder, id, pause, release};
@@ -19,7 +19,7 @@ fn changed(both: &mut Both, number: u32) -> Answers {
 }
 
 fn done(limit: u32, version: u64) -> Answers {
-    Answers::SetLimit(LimitOutcome::Done { limit, version })
+    Answers::Set(SetOutcome::Done { limit, version })
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use permits_core::protocol::{
     AcquireRequest, AdoptRequest, Alert, Grant, Holder, Label, LaneName, LanePin, LimitChange, Name,
-    Operation, OperationKind, Pause, PermitTerms, RenewRequest, RequestId, RequestKey,
+    Operation, OperationKind, Pause, PermitTerms, RenewRequest, RequestId, RequestKey, Setting,
 };
 
 pub(crate) fn id(text: &str) -> RequestId {
@@ -73,27 +73,30 @@ pub(crate) fn renewal(name: &str, grant: Option<Grant>) -> RenewRequest {
     }
 }
 
+pub(crate) fn set(request: &str, setting: Setting) -> Operation {
+    Operation::Set { origin: id(request).into(), setting }
+}
+
 pub(crate) fn change_limit(request: &str, change: LimitChange) -> Operation {
-    Operation::SetLimit { origin: id(request).into(), change, expected_version: None }
+    set(request, Setting::Limit { change, expected_version: None })
 }
 
 pub(crate) fn pause(request: &str, paused: bool) -> Operation {
-    let pause = paused.then(|| Pause { for_ms: None, reason: "".into() });
-    Operation::Pause { origin: id(request).into(), pause }
+    set(request, Setting::Pause(paused.then(|| Pause { for_ms: None, reason: "".into() })))
 }
 
 pub(crate) fn close_line(request: &str, reason: Option<&str>) -> Operation {
-    Operation::CloseLine { origin: id(request).into(), reason: reason.map(Into::into) }
+    set(request, Setting::Line(reason.map(Into::into)))
 }
 
 /// Pins this limit and this floor of a lane, or lifts the pin.
 pub(crate) fn pin(request: &str, lane: &str, bounds: Option<(u32, u32)>) -> Operation {
     let lane = LaneName::new(lane).expect("it is valid");
     let pin = bounds.map(|(limit, floor)| LanePin { limit, floor });
-    Operation::SetLane { origin: id(request).into(), lane, pin }
+    set(request, Setting::Lane { lane, pin })
 }
 
-/// An operation of each kind.
+/// An operation of each kind, and each setting.
 pub(crate) fn every_operation() -> Vec<Operation> {
     let operations = vec![
         acquire(&["new"]),
@@ -110,13 +113,14 @@ pub(crate) fn every_operation() -> Vec<Operation> {
         change_limit("l3", LimitChange::Adjust(2)),
         pause("p1", true),
         close_line("c1", Some("moved")),
-        Operation::SetAlert { origin: id("a1").into(), alert: Alert::of(30_000, 100) },
+        set("a1", Setting::Alert(Alert::of(30_000, 100))),
         pin("i1", "lane", Some((2, 1))),
         Operation::Revoke { origin: id("r1").into(), holder: holder("a"), cooling: None, reason: "".into() },
         Operation::Delete { unreadable: false },
         Operation::Inspect { max: 10 },
     ];
-    let kinds: Vec<_> = operations.iter().map(Operation::kind).collect();
+    let mut kinds: Vec<_> = operations.iter().map(Operation::kind).collect();
+    kinds.dedup();
     assert_eq!(kinds, OperationKind::ALL);
     operations
 }

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use crate::protocol::{
         AcquireOutcome, AcquireRequest, Declaration, Holder, LimitChange, Pause, PermitTerms, Recovery,
-        Refusal, RequestId,
+        Refusal, RequestId, Setting,
     };
 
     /// A directory over several starts of the machine. With each start, the time since the start begins anew,
@@ -354,7 +354,8 @@ mod tests {
         let mut boots = Boots::first();
         let tokens = [(); 3].map(|()| {
             let (origin, change) = (boots.request().into(), LimitChange::Set(1));
-            boots.execute(Operation::SetLimit { origin, change, expected_version: None });
+            let setting = Setting::Limit { change, expected_version: None };
+            boots.execute(Operation::Set { origin, setting });
             let token = boots.token();
             boots.next();
             idle::sweep(&boots.directory);
@@ -372,7 +373,7 @@ mod tests {
             let mut boots = Boots::first();
             let pause = Some(Pause { for_ms: Some(HOUR_MS), reason: "429".into() });
             let origin = boots.request().into();
-            boots.execute(Operation::Pause { origin, pause });
+            boots.execute(Operation::Set { origin, setting: Setting::Pause(pause) });
             boots.next();
             if is_gone {
                 let state = boots.directory.paths(&Name::new("s").expect("valid")).state;

@@ -5,7 +5,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::*;
 use crate::protocol::{
     AcquireRequest, Answers, ChangeOrigin, Command, Declaration, EventKind, Holder, LimitChange, Operation,
-    PermitTerms, Recovery, RenewOutcome, RenewRequest, RequestId, SupersedeKey,
+    PermitTerms, Recovery, RenewOutcome, RenewRequest, RequestId, Setting, SupersedeKey,
 };
 
 const LEASE_MS: u64 = 3_600_000;
@@ -180,7 +180,7 @@ async fn a_memory_without_pinned_limits_is_dropped_with_its_last_session() {
     for (id, change, stays) in [("pin", LimitChange::Set(7), true), ("unpin", LimitChange::Unpin, false)] {
         let session = open(name, "operator", &Arc::default());
         let origin = RequestId::new(id).expect("it is plain").into();
-        let set = Operation::SetLimit { origin, change, expected_version: None };
+        let set = Operation::Set { origin, setting: Setting::Limit { change, expected_version: None } };
         session.send(request("operator", set)).expect("it has no messages").expect("it is done");
         drop(session);
         assert_eq!(memories().contains_key(name), stays, "{change:?}");

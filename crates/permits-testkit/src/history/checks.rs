@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use permits_core::model::{Entry, EntryState, KEPT_TOKENS, PAUSED, State};
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Grant, Holder, MAX_BATCH, Operation,
-    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, RenewRequest, RequestId, Setting,
 };
 
 use super::Violation;
@@ -326,7 +326,7 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
         // A grant counts for the bounds of its lane, also if it did not name them. One that was made before
         // does from its pin on.
         let pinned = match &step.command.operation {
-            Operation::SetLane { lane, pin: Some(_), .. } => Some(lane),
+            Operation::Set { setting: Setting::Lane { lane, pin: Some(_) }, .. } => Some(lane),
             _ => None,
         };
         let after = after.map(|mut after| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use permits_core::model::{CHANGES_MAX, Damage, LaneBounds, State};
 use permits_core::protocol::{
     AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, LaneName, LanePin, Operation,
-    RenewOutcome,
+    RenewOutcome, Setting,
 };
 
 use super::step::Step;
@@ -25,17 +25,18 @@ fn pins(state: &State) -> BTreeMap<LaneName, LanePin> {
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
-    let operator = matches!(step.command.operation, Operation::SetLimit { .. });
+    let setting = step.setting();
+    let operator = matches!(setting, Some(Setting::Limit { .. }));
     if before.pinned && !operator && !is_same {
         return Err(format!("a pinned limit of {} became {}", before.limit, after.limit));
     }
     let is_there = before.damage != Some(Damage::StateLost);
-    let sets_lanes = matches!(step.command.operation, Operation::SetLane { .. });
+    let sets_lanes = matches!(setting, Some(Setting::Lane { .. }));
     if is_there && !sets_lanes && pins(before) != pins(after) {
         return Err(format!("the pinned lanes {:?} became {:?}", pins(before), pins(after)));
     }
     // A change at a version makes a new version, for any limit.
-    let at_version = matches!(step.command.operation, Operation::SetLimit { expected_version: Some(_), .. });
+    let at_version = matches!(setting, Some(Setting::Limit { expected_version: Some(_), .. }));
     let is_same_version = before.limit_version == after.limit_version;
     if is_same != is_same_version && !(is_same && at_version) {
         return Err(format!("version {} became {}", before.limit_version, after.limit_version));
@@ -77,7 +78,9 @@ pub(super) fn a_closed_line_is_empty(step: &Step) -> Result<(), String> {
     let closed = |state: &Option<State>| state.as_ref().and_then(|state| state.closed.clone());
     let (before, after) = (closed(&step.before), closed(&step.after));
     let wanted = match &step.command.operation {
-        Operation::CloseLine { origin, reason } if !step.was_made(&origin.request) => reason.clone(),
+        Operation::Set { origin, setting: Setting::Line(reason) } if !step.was_made(&origin.request) => {
+            reason.clone()
+        }
         Operation::Delete { .. } if step.after.is_none() => None,
         _ => before,
     };

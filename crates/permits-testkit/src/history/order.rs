@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use permits_core::model::{Damage, Entry, EntryState, LaneBounds, Side, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, WAIT_BOUNDS,
-    Waits,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, Setting,
+    WAIT_BOUNDS, Waits,
 };
 
 use super::rates::counted_up;
@@ -126,7 +126,7 @@ pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
     for lane in after.lanes.bounded().keys() {
         let LaneBounds { limit, held, pinned, .. } = bounds(after, lane).unwrap_or_default();
         let mut before = step.before.as_ref().and_then(|before| bounds(before, lane));
-        if let Operation::SetLane { lane: set, pin: Some(_), .. } = &step.command.operation
+        if let Some(Setting::Lane { lane: set, pin: Some(_) }) = step.setting()
             && set == lane
         {
             let of_lane = |(_, entry): &(&Holder, &Entry)| entry.terms.lane == *lane;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use permits_core::model::{Entry, EntryState, State};
 use permits_core::protocol::{
     AcquireOutcome, Answers, Command, Event, EventKind, Grant, Holder, LaneName, Operation, Reply, RequestId,
+    Setting,
 };
 
 /// One command, with its reply, its events, and the states around it.
@@ -109,6 +110,14 @@ impl Step {
         fresh
     }
 
+    /// The setting that the command changes, if it changes one.
+    pub(super) fn setting(&self) -> Option<&Setting> {
+        match &self.command.operation {
+            Operation::Set { setting, .. } => Some(setting),
+            _ => None,
+        }
+    }
+
     /// Returns whether an operator's change was made by an earlier command.
     pub(super) fn was_made(&self, request: &RequestId) -> bool {
         self.before
@@ -136,13 +145,7 @@ impl Step {
                 let entry = self.entry_before(&key);
                 entry.map(|entry| (key.clone(), entry.request.clone())).into_iter().collect()
             }
-            Operation::SetLimit { .. }
-            | Operation::Pause { .. }
-            | Operation::CloseLine { .. }
-            | Operation::SetAlert { .. }
-            | Operation::SetLane { .. }
-            | Operation::Delete { .. }
-            | Operation::Inspect { .. } => BTreeSet::new(),
+            Operation::Set { .. } | Operation::Delete { .. } | Operation::Inspect { .. } => BTreeSet::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use permits::{AdminError, Client, ConnectError, StoreError};
 use permits_core::model::{self, ServerClock, State};
 use permits_core::protocol::{
     AcquireRequest, Alert, Command, Declaration, Holder, Label, LaneName, LanePin, LimitChange, Name,
-    Operation, PermitTerms, Recovery, RenewRequest, RequestId, RequestKey, SessionId, SupersedeKey,
+    Operation, PermitTerms, Recovery, RenewRequest, RequestId, RequestKey, SessionId, Setting, SupersedeKey,
 };
 use permits_testkit::sound::{Named as _, Succeeds as _};
 use permits_testkit::wait::{HOUR, SILENCE, in_time};
@@ -61,9 +61,13 @@ fn acquire(numbers: std::ops::Range<usize>) -> Operation {
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
 }
 
+fn set(request: &str, setting: Setting) -> Operation {
+    Operation::Set { origin: id(request).into(), setting }
+}
+
 fn set_limit(limit: u32) -> Operation {
-    let origin = id(&format!("s.{limit}")).into();
-    Operation::SetLimit { origin, change: LimitChange::Set(limit), expected_version: None }
+    let change = LimitChange::Set(limit);
+    set(&format!("s.{limit}"), Setting::Limit { change, expected_version: None })
 }
 
 /// Two hold, two wait, and a slot is free.
@@ -99,14 +103,16 @@ fn use_all(state: &State) {
         Operation::Release((0..7).map(|number| release(number).into()).collect()),
         set_limit(5),
         Operation::Delete { unreadable: false },
-        Operation::CloseLine { origin: id("s.7").into(), reason: Some("why".into()) },
-        Operation::SetAlert { origin: id("s.0").into(), alert: Alert::of(1, 1) },
-        Operation::SetLane {
-            origin: id("s.0").into(),
-            lane: LaneName::new("lane").expect("it is valid"),
-            pin: Some(LanePin { limit: 1, floor: 1 }),
-        },
-        Operation::Pause { origin: id("s.8").into(), pause: None },
+        set("s.7", Setting::Line(Some("why".into()))),
+        set("s.0", Setting::Alert(Alert::of(1, 1))),
+        set(
+            "s.0",
+            Setting::Lane {
+                lane: LaneName::new("lane").expect("it is valid"),
+                pin: Some(LanePin { limit: 1, floor: 1 }),
+            },
+        ),
+        set("s.8", Setting::Pause(None)),
         Operation::Revoke {
             origin: id("s.9").into(),
             holder: holder(3),

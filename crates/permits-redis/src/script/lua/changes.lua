@@ -1,7 +1,7 @@
 -- The last changes by operators: for operators to read, and so that a change that is sent again has one
--- effect and one answer. Before set_limit, pause, close_line, set_alert, set_lane, revoke and inspect. One
--- line for each change, oldest first: request, µs of the change, part of the state, what was done, two words
--- of it, reason, label of the session; with tabs between them.
+-- effect and one answer. Before set, revoke and inspect. One line for each change, oldest first: request, µs
+-- of the change, part of the state, what was done, two words of it, reason, label of the session; with tabs
+-- between them.
 
 local change_request, changed_by = ARGV[8], ARGV[9]
 local changes = {}
@@ -15,11 +15,11 @@ for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_ke
   if change_fields(line) then changes[#changes + 1] = line end
 end
 
--- The words of the change that this request has made before, if it is remembered.
+-- The words of the change that this request has made before, and its part, if it is remembered.
 local function recall()
   for _, line in ipairs(changes) do
-    local request, _, _, _, a, b = change_fields(line)
-    if request == change_request then return a, b end
+    local request, _, part, _, a, b = change_fields(line)
+    if request == change_request then return a, b, part end
   end
 end
 

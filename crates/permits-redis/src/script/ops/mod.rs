@@ -3,16 +3,12 @@
 
 mod acquire;
 mod adopt;
-mod close_line;
 mod delete;
 mod inspect;
-mod pause;
 mod release;
 mod renew;
 mod revoke;
-mod set_alert;
-mod set_lane;
-mod set_limit;
+mod set;
 mod shared;
 
 pub(super) use shared::BOUNDS;
@@ -46,11 +42,7 @@ pub(super) fn lua(kind: OperationKind) -> Lua {
         }
         OperationKind::Renew => (Some(renew::HOLDERS_AT), [renew::ORDINARY, renew::IN_LANES], renew::LUA),
         OperationKind::Adopt => (None, [&[], &[]], adopt::LUA),
-        OperationKind::SetLimit => (None, [&[], &[]], set_limit::LUA),
-        OperationKind::Pause => (None, [&[], &[]], pause::LUA),
-        OperationKind::CloseLine => (None, [&[], &[]], close_line::LUA),
-        OperationKind::SetAlert => (None, [&[], &[]], set_alert::LUA),
-        OperationKind::SetLane => (None, [&[], &[]], set_lane::LUA),
+        OperationKind::Set => (None, [&[], &[]], set::LUA),
         OperationKind::Revoke => (None, [&[], &[]], revoke::LUA),
         OperationKind::Delete => (None, [delete::UNREADABLE, &[]], delete::LUA),
         OperationKind::Inspect => (None, [&[], &[]], inspect::LUA),
@@ -65,17 +57,7 @@ pub(super) fn encode(cmd: &mut Cmd, session: &SessionId, operation: &Operation) 
         Operation::Release(requests) => release::encode(cmd, requests),
         Operation::Renew(requests) => renew::encode(cmd, session, requests),
         Operation::Adopt(adopt) => adopt::encode(cmd, adopt),
-        Operation::SetLimit { origin, change, expected_version } => {
-            set_limit::encode(encode_origin(cmd, origin), *change, *expected_version);
-        }
-        Operation::Pause { origin, pause } => pause::encode(encode_origin(cmd, origin), pause.as_ref()),
-        Operation::CloseLine { origin, reason } => {
-            close_line::encode(encode_origin(cmd, origin), reason.as_deref());
-        }
-        Operation::SetAlert { origin, alert } => set_alert::encode(encode_origin(cmd, origin), *alert),
-        Operation::SetLane { origin, lane, pin } => {
-            set_lane::encode(encode_origin(cmd, origin), lane, *pin);
-        }
+        Operation::Set { origin, setting } => set::encode(encode_origin(cmd, origin), setting),
         Operation::Revoke { origin, holder, cooling, reason } => {
             revoke::encode(encode_origin(cmd, origin), holder, *cooling, reason);
         }
@@ -97,11 +79,7 @@ pub(super) fn decode(fields: &mut Fields, operation: &Operation) -> Decoded<Answ
         Operation::Release(requests) => Answers::Release(fields.each(requests.len(), release::decode)?),
         Operation::Renew(requests) => Answers::Renew(fields.each(requests.len(), renew::decode)?),
         Operation::Adopt(_) => Answers::Adopt(adopt::decode(fields)?),
-        Operation::SetLimit { .. } => Answers::SetLimit(set_limit::decode(fields)?),
-        Operation::SetLane { .. } => Answers::SetLane(set_lane::decode(fields)?),
-        Operation::Pause { .. } | Operation::CloseLine { .. } | Operation::SetAlert { .. } => {
-            Answers::Changed
-        }
+        Operation::Set { .. } => Answers::Set(set::decode(fields)?),
         Operation::Revoke { .. } => Answers::Revoke(revoke::decode(fields)?),
         Operation::Delete { .. } => Answers::Delete(delete::decode(fields)?),
         Operation::Inspect { .. } => Answers::Inspect(Box::new(inspect::decode(fields)?)),

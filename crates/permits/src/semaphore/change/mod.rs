@@ -13,9 +13,9 @@ use std::time::Duration;
 use crate::error::AdminError;
 use crate::inspection::{because, for_time};
 use crate::protocol::{
-    Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LANE_PINS_MAX, LaneName, LaneOutcome,
-    LanePin, LimitChange, LimitOutcome, Name, Operation, Pause, ReleaseOutcome, Reply, RequestId,
-    check_pause, check_reason,
+    Alert, Answers, ChangeOrigin, DeleteOutcome, Holder, InvalidInput, LANE_PINS_MAX, LaneName, LanePin,
+    LimitChange, Name, Operation, Pause, ReleaseOutcome, Reply, RequestId, SetOutcome, Setting, check_pause,
+    check_reason,
 };
 
 /// A change that an operator asks for: the argument of [`Semaphore::change`](crate::Semaphore::change). As
@@ -145,37 +145,37 @@ impl Change {
     }
 
     pub(super) fn operation(&self, origin: ChangeOrigin) -> Result<Operation, InvalidInput> {
-        let of_limit = |origin, change| Operation::SetLimit { origin, change, expected_version: None };
-        Ok(match self {
+        let of_limit = |change| Setting::Limit { change, expected_version: None };
+        let setting = match self {
             Self::SetLimit { limit: 0, .. } => return Err(InvalidInput::ZeroLimit),
             &Self::SetLimit { limit, if_version: expected_version } => {
-                Operation::SetLimit { origin, change: LimitChange::Set(limit), expected_version }
+                Setting::Limit { change: LimitChange::Set(limit), expected_version }
             }
-            Self::AdjustLimit { by } => of_limit(origin, LimitChange::Adjust(*by)),
-            Self::Unpin => of_limit(origin, LimitChange::Unpin),
+            Self::AdjustLimit { by } => of_limit(LimitChange::Adjust(*by)),
+            Self::Unpin => of_limit(LimitChange::Unpin),
             Self::Pause { time, reason } => {
-                let pause =
-                    Pause { for_ms: time.map(check_pause).transpose()?, reason: check_reason(reason)? };
-                Operation::Pause { origin, pause: Some(pause) }
+                let for_ms = time.map(check_pause).transpose()?;
+                Setting::Pause(Some(Pause { for_ms, reason: check_reason(reason)? }))
             }
-            Self::Resume => Operation::Pause { origin, pause: None },
-            Self::CloseLine { reason } => {
-                Operation::CloseLine { origin, reason: Some(check_reason(reason)?) }
-            }
-            Self::OpenLine => Operation::CloseLine { origin, reason: None },
-            &Self::SetAlert(alert) => Operation::SetAlert { origin, alert },
+            Self::Resume => Setting::Pause(None),
+            Self::CloseLine { reason } => Setting::Line(Some(check_reason(reason)?)),
+            Self::OpenLine => Setting::Line(None),
+            &Self::SetAlert(alert) => Setting::Alert(alert),
             Self::SetLane { lane, limit, floor } => {
-                Operation::SetLane { origin, lane: lane_name(lane)?, pin: Some(lane_pin(*limit, *floor)?) }
+                Setting::Lane { lane: lane_name(lane)?, pin: Some(lane_pin(*limit, *floor)?) }
             }
-            Self::UnpinLane { lane } => Operation::SetLane { origin, lane: lane_name(lane)?, pin: None },
-            Self::Revoke { holder, token, reason } => Operation::Revoke {
-                origin,
-                holder: Holder::new(holder)?,
-                cooling: *token,
-                reason: check_reason(reason)?,
-            },
-            &Self::Delete { unreadable } => Operation::Delete { unreadable },
-        })
+            Self::UnpinLane { lane } => Setting::Lane { lane: lane_name(lane)?, pin: None },
+            Self::Revoke { holder, token, reason } => {
+                let (holder, reason) = (Holder::new(holder)?, check_reason(reason)?);
+                return Ok(Operation::Revoke { origin, holder, cooling: *token, reason });
+            }
+            &Self::Delete { unreadable } => return Ok(Operation::Delete { unreadable }),
+        };
+        Ok(Operation::Set { origin, setting })
+    }
+
+    fn is_of_limit(&self) -> bool {
+        matches!(self, Self::SetLimit { .. } | Self::AdjustLimit { .. } | Self::Unpin)
     }
 
     /// Makes the result of the change from the store's reply.
@@ -184,22 +184,22 @@ impl Change {
         let found = |found| Ok(Changed { found, limit: None, limit_version: None });
         let limit = reply.limit;
         match reply.answers {
-            Answers::SetLimit(LimitOutcome::Done { limit, version }) => {
+            Answers::Set(SetOutcome::Done { limit, version }) if self.is_of_limit() => {
                 Ok(Changed { found: true, limit: (limit > 0).then_some(limit), limit_version: Some(version) })
             }
-            Answers::SetLimit(LimitOutcome::NoLimit) => Err(AdminError::NoLimit { semaphore }),
-            Answers::SetLimit(LimitOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
-            Answers::SetLimit(LimitOutcome::OtherVersion) => {
+            Answers::Set(SetOutcome::NoLimit) => Err(AdminError::NoLimit { semaphore }),
+            Answers::Set(SetOutcome::OutOfRange) => Err(AdminError::LimitOutOfRange { limit }),
+            Answers::Set(SetOutcome::OtherVersion) => {
                 let expected = if let Self::SetLimit { if_version, .. } = self { *if_version } else { None };
                 let (expected, version) = (expected.unwrap_or_default(), reply.limit_version);
                 Err(AdminError::VersionMismatch { expected, version, limit })
             }
-            Answers::SetLane(LaneOutcome::FloorAboveLimit) => {
+            Answers::Set(SetOutcome::FloorAboveLimit) => {
                 let floor = if let Self::SetLane { floor: Some(floor), .. } = self { *floor } else { 0 };
                 let what = "the limit of the semaphore";
                 Err(InvalidInput::FloorAboveLimit { floor, limit, what }.into())
             }
-            Answers::SetLane(LaneOutcome::TooMany) => {
+            Answers::Set(SetOutcome::TooManyPins) => {
                 Err(AdminError::TooManyPins { semaphore, most: LANE_PINS_MAX })
             }
             Answers::Delete(DeleteOutcome::InUse { held, waiting }) => {

@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Ended, RenewError};
 use crate::observe::events;
 use crate::protocol::{
-    AdoptRequest, Answers, Name, Operation, RenewOutcome, RenewRequest, Reply, RequestKey,
+    AdoptRequest, Answers, Name, Operation, RenewOutcome, RenewRequest, Reply, RequestKey, Setting,
 };
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
@@ -21,10 +21,12 @@ impl Engine {
         match (call.reply_to, replied) {
             (ReplyTo::Admin(answer), replied) => {
                 match call.operation {
-                    Operation::Pause { pause: Some(pause), .. } => {
+                    Operation::Set { setting: Setting::Pause(Some(pause)), .. } => {
                         events::paused(&call.semaphore, &pause.reason, pause.for_ms.unwrap_or(0));
                     }
-                    Operation::Pause { pause: None, .. } => events::resumed(&call.semaphore),
+                    Operation::Set { setting: Setting::Pause(None), .. } => {
+                        events::resumed(&call.semaphore);
+                    }
                     _ => {}
                 }
                 self.turn.outbox.reply(answer, Ok(replied));

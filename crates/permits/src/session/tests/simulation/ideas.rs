@@ -21,7 +21,7 @@ use crate::model::{EntryState, State};
 use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
     AdoptRequest, Answers, Command, Declaration, Event, LaneName, LimitChange, Name, Operation, Pause,
-    PermitTerms, Recovery, ReleaseOutcome, Reply, RequestId, SupersedeKey,
+    PermitTerms, Recovery, ReleaseOutcome, Reply, RequestId, Setting, SupersedeKey,
 };
 use crate::semaphore::Semaphore;
 use crate::session::callers::{Message, PermitGuard, TermsChange};
@@ -313,14 +313,14 @@ impl World {
         let (limit, for_ms) = (self.random.u32(1..=LIMIT), Some(self.random.u64(100..2_000)));
         let session = &self.clients[number].session;
         let (origin, reason) = (session.new_change(), "for a reason".into());
-        let set_limit =
-            |change| Operation::SetLimit { origin: origin.clone(), change, expected_version: None };
+        let limit_to = |change| Setting::Limit { change, expected_version: None };
+        let set = |setting| Operation::Set { origin: origin.clone(), setting };
         let operation = match (kind, holder) {
-            (0, _) => set_limit(LimitChange::Set(limit)),
-            (1, _) => set_limit(LimitChange::Unpin),
-            (2, _) => Operation::Pause { origin, pause: Some(Pause { for_ms, reason }) },
-            (3, _) => Operation::CloseLine { origin, reason: Some(reason) },
-            (4 | 5, _) => Operation::CloseLine { origin, reason: None },
+            (0, _) => set(limit_to(LimitChange::Set(limit))),
+            (1, _) => set(limit_to(LimitChange::Unpin)),
+            (2, _) => set(Setting::Pause(Some(Pause { for_ms, reason }))),
+            (3, _) => set(Setting::Line(Some(reason))),
+            (4 | 5, _) => set(Setting::Line(None)),
             (_, Some(holder)) => Operation::Revoke { origin, holder, cooling: None, reason },
             _ => return,
         };

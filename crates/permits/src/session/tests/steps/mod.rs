@@ -21,7 +21,7 @@ use crate::error::{AcquireError, AdoptError, Ended, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
     AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
-    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, SupersedeKey,
+    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, Setting, SupersedeKey,
 };
 use crate::session::Config;
 use crate::session::call::Call;
@@ -443,7 +443,7 @@ fn a_release_sent_again_after_no_answer_is_no_loss() {
 fn a_change_without_an_answer_is_sent_again_for_as_long_as_the_store_remembers_it() {
     let mut bench = Bench::new();
     let (answer, mut changed) = channel();
-    let operation = Operation::Pause { origin: bench.session.new_change(), pause: None };
+    let operation = Operation::Set { origin: bench.session.new_change(), setting: Setting::Pause(None) };
     let (semaphore, declaration) = (Name::new("a").expect("valid"), Declaration::Stored);
     bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
     let began = bench.now;
