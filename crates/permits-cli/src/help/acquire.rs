@@ -1,6 +1,7 @@
 //! Texts of the verbs that acquire, renew and release permits.
 
-pub(crate) const RUN: &str = "\
+pub(crate) const RUN: &str = concat!(
+    "\
 Examples:
   permits run exports --limit 4 echo one of four at most
   permits run migrate --limit 1 --wait 30s echo within 30 s
@@ -83,24 +84,23 @@ When the permit is lost:
   suspended, SIGTERM comes then, and SIGKILL 5 s later. Meanwhile the units
   may have been granted to another holder.
   If permits itself is killed, the kernel kills the command (on Linux only;
-  not the command's children, nor a command that changes its user).
-
-Exit code:
-  the command's own; 128+n if signal n ended it, or ended the wait
-   64  wrong usage, also: no limit is known, the weight exceeds the limit,
-       or the limit in force is not the required one
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
-   75  no permit in time. -E sets another code if others have the units:
+  not the command's children, nor a command that changes its user).",
+    exit_codes! {
+        "  the command's own; 128+n if signal n ended it, or ended the wait",
+        64 ", also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one",
+        69, 71, 75 ". -E sets another code if others have the units:
        none is free, --wait has passed, the line is full, or the holder
        holds or waits already. It stays 75 if an operator paused, closed
        the line or revoked the place in line, a recovery is not near its
-       end, or --max-hold of one has ended before all of --also were held
-   76  the permit was lost, or one of those of --also
-  126  the command cannot be executed
-  127  the command was not found";
+       end, or --max-hold of one has ended before all of --also were held",
+        76 ", or one of those of --also", "  126  the command cannot be executed",
+        "  127  the command was not found"
+    }
+);
 
-pub(crate) const HOLD: &str = "\
+pub(crate) const HOLD: &str = concat!(
+    "\
 Examples:
   permits hold exports --limit 4
   sleep 1 | permits hold exports --limit 4 --wait 30s
@@ -150,20 +150,19 @@ Many permits:
 Signals:
   TERM releases the permit. INT, HUP and QUIT do so only if standard input
   is a terminal: otherwise they have reached the program as well, which
-  may still use the resource. With --listen, each of them ends the process.
+  may still use the resource. With --listen, each of them ends the process.",
+    exit_codes! {
+        "    0  released, also before a permit was granted",
+        "  143  released because of TERM; 128+n of another signal n",
+        64 ", also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one",
+        69, 71, 75 " (-E sets another code if others have the units)", 76 ", or one of those of --also",
+        "  With --many and --listen, 75 and 76 appear in events, not as exit code."
+    }
+);
 
-Exit code:
-    0  released, also before a permit was granted
-  143  released because of TERM; 128+n of another signal n
-   64  wrong usage, also: no limit is known, the weight exceeds the limit,
-       or the limit in force is not the required one
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
-   75  no permit in time (-E sets another code if others have the units)
-   76  the permit was lost, or one of those of --also
-  With --many and --listen, 75 and 76 appear in events, not as exit code.";
-
-pub(crate) const ACQUIRE: &str = "\
+pub(crate) const ACQUIRE: &str = concat!(
+    "\
 Examples:
   permits acquire build --limit 2 --lease 1h >build.permit
   permits renew - <build.permit
@@ -178,48 +177,45 @@ Handle:
 
 JSON:
   {\"handle\",\"name\",\"holder\",\"weight\",\"token\",\"slot\",\"remaining_ms\"}
-  The schema is docs/reference/acquire.schema.json.
+  The schema is docs/reference/acquire.schema.json.",
+    exit_codes! {
+        "    0  the handle is on standard output",
+        64 ", also: no limit is known, the weight exceeds the limit,
+       or the limit in force is not the required one",
+        69, 71 ", or standard output
+       is closed, so that no reader would have the handle",
+        75 " (-E sets another code if others have the units)", "  128+n  signal n ended the wait"
+    }
+);
 
-Exit code:
-    0  the handle is on standard output
-   64  wrong usage, also: no limit is known, the weight exceeds the limit,
-       or the limit in force is not the required one
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread, or standard output
-       is closed, so that no reader would have the handle
-   75  no permit in time (-E sets another code if others have the units)
-  128+n  signal n ended the wait";
-
-pub(crate) const RENEW: &str = "\
+pub(crate) const RENEW: &str = concat!(
+    "\
 Examples:
   permits acquire build --limit 2 >b.permit
   permits renew - <b.permit
 
 Renewed:
   The permit lasts for its whole lease again, from now on. The handle
-  stays valid.
+  stays valid.",
+    exit_codes! {
+        "    0  it is renewed", 64 ", also: the text is no handle", 69, 71,
+        "   75  the store lost its state and cannot put the permit back yet",
+        "   76  the store no longer has the permit: its lease ended, it was
+       released, revoked or adopted, or the store lost it"
+    }
+);
 
-Exit code:
-    0  it is renewed
-   64  wrong usage, also: the text is no handle
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
-   75  the store lost its state and cannot put the permit back yet
-   76  the store no longer has the permit: its lease ended, it was
-       released, revoked or adopted, or the store lost it";
-
-pub(crate) const RELEASE: &str = "\
+pub(crate) const RELEASE: &str = concat!(
+    "\
 Examples:
   permits acquire build --limit 2 >b.permit
   permits release - <b.permit
 
 Released:
-  The next in line is granted in the same moment.
-
-Exit code:
-    0  it is released
-   64  wrong usage, also: the text is no handle
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
-   76  the store no longer has the permit: its lease ended, so that another
-       holder may have used the resource, or it was released or revoked";
+  The next in line is granted in the same moment.",
+    exit_codes! {
+        "    0  it is released", 64 ", also: the text is no handle", 69, 71,
+        "   76  the store no longer has the permit: its lease ended, so that another
+       holder may have used the resource, or it was released or revoked"
+    }
+);

@@ -35,10 +35,12 @@ Declared:
   acquired, as a program does with its limit. It does not pin. An idle
   semaphore that is not pinned is forgotten within minutes.",
     unknown_names!(),
-    exit_codes!(
-        "    0  the limit is set, declared, unpinned or shown\n    1  the question was answered with no\n",
-        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  the limit is set, declared, unpinned or shown", 1, 64,
+        "   66  to be shown, and no program has used it lately; or no name begins
+       with PREFIX",
+        69, 71
+    }
 );
 
 pub(crate) const ALERT: &str = concat!(
@@ -57,10 +59,12 @@ Thresholds:
   removed. They are kept until --off or permits delete, and change no
   grant.",
     unknown_names!(),
-    exit_codes!(
-        "    0  they are set, removed or shown\n    1  the question was answered with no\n",
-        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  they are set, removed or shown", 1, 64,
+        "   66  to be shown, and no program has used it lately; or no name begins
+       with PREFIX",
+        69, 71
+    }
 );
 
 pub(crate) const LANE: &str = concat!(
@@ -80,10 +84,12 @@ Pinned:
   none holds or waits in it. At most 1,000 lanes of a semaphore are
   pinned.",
     unknown_names!(),
-    exit_codes!(
-        "    0  they are set, unpinned or shown\n    1  the question was answered with no\n",
-        "   66  to be shown, and no program has used it lately; or no name begins\n       with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  they are set, unpinned or shown", 1, 64,
+        "   66  to be shown, and no program has used it lately; or no name begins
+       with PREFIX",
+        69, 71
+    }
 );
 
 pub(crate) const PAUSE: &str = concat!(
@@ -97,10 +103,9 @@ Paused:
   places; run --no-wait ends with 75. An unused semaphore can be paused,
   too.",
     unknown_names!(),
-    exit_codes!(
-        "    0  it is paused, or was paused already\n    1  the question was answered with no\n",
-        "   66  no name begins with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  it is paused, or was paused already", 1, 64, "   66  no name begins with PREFIX", 69, 71
+    }
 );
 
 pub(crate) const RESUME: &str = concat!(
@@ -108,10 +113,9 @@ pub(crate) const RESUME: &str = concat!(
 Examples:
   permits resume exports",
     unknown_names!(),
-    exit_codes!(
-        "    0  it is resumed, or was not paused\n    1  the question was answered with no\n",
-        "   66  no name begins with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  it is resumed, or was not paused", 1, 64, "   66  no name begins with PREFIX", 69, 71
+    }
 );
 
 pub(crate) const CLOSE: &str = concat!(
@@ -125,10 +129,9 @@ Closed:
   their permits. To let requests wait, use permits pause. An unused
   semaphore can be closed, too.",
     unknown_names!(),
-    exit_codes!(
-        "    0  it is closed, or was closed already\n    1  the question was answered with no\n",
-        "   66  no name begins with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  it is closed, or was closed already", 1, 64, "   66  no name begins with PREFIX", 69, 71
+    }
 );
 
 pub(crate) const OPEN: &str = concat!(
@@ -136,13 +139,13 @@ pub(crate) const OPEN: &str = concat!(
 Examples:
   permits open exports",
     unknown_names!(),
-    exit_codes!(
-        "    0  it is open, or was not closed\n    1  the question was answered with no\n",
-        "   66  no name begins with PREFIX\n"
-    )
+    exit_codes! {
+        "    0  it is open, or was not closed", 1, 64, "   66  no name begins with PREFIX", 69, 71
+    }
 );
 
-pub(crate) const DELETE: &str = "\
+pub(crate) const DELETE: &str = concat!(
+    "\
 Examples:
   permits limit old 2 --declare && permits delete old
 
@@ -153,15 +156,12 @@ Deleted:
   or a lane of it is pinned, or it is paused or closed, or has an alert.
   --force deletes also a semaphore that is damaged or of another layout,
   even if it is in use. If a holder of it is alive, more than the limit may
-  be held until its lease ends.
-
-Exit code:
-    0  it is deleted
-   64  wrong usage
-   66  no program has used it lately
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a thread
-   75  it is in use, or the server started or lost its data a moment ago";
+  be held until its lease ends.",
+    exit_codes! {
+        "    0  it is deleted", 64, 66, 69, 71,
+        "   75  it is in use, or the server started or lost its data a moment ago"
+    }
+);
 
 pub(crate) const REVOKE: &str = concat!(
     "\
@@ -183,9 +183,9 @@ All:
   if more than 1,000 hold, and those that are revoked come again at once
   and hide others. With --under those of all semaphores whose names begin
   so: several after a question on a terminal, or with --yes.",
-    exit_codes!(
-        "    0  it is revoked\n    1  no such holder or waiter; or the question was answered with no\n",
-        "   66  no program has used the semaphore lately\n"
-    ),
-    "\n   75  more than 1,000 hold, and some may be left: pause it first"
+    exit_codes! {
+        "    0  it is revoked", "    1  no such holder or waiter; or the question was answered with no", 64,
+        "   66  no program has used the semaphore lately", 69, 71,
+        "   75  more than 1,000 hold, and some may be left: pause it first"
+    }
 );

@@ -4,20 +4,38 @@
 //! indented lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the
 //! length of the lines, because a manual page indents them in 80 columns.
 
-/// The exit codes of every verb that asks a store, after the verb's own, and that of an unknown name.
-macro_rules! exit_codes {
-    ($own:literal) => {
-        exit_codes!($own, "")
+/// A line of the exit codes. The lines that several verbs have stand here once.
+macro_rules! exit_code {
+    (1) => {
+        "    1  the question was answered with no"
     };
-    ($own:literal, $unknown:literal) => {
-        concat!(
-            "\n\nExit code:\n",
-            $own,
-            "   64  wrong usage\n",
-            $unknown,
-            "   69  the store cannot be reached, denies access, or is not supported\n",
-            "   71  the system refuses something, such as a thread"
-        )
+    (64) => {
+        "   64  wrong usage"
+    };
+    (66) => {
+        "   66  no program has used it lately"
+    };
+    (69) => {
+        "   69  the store cannot be reached, denies access, or is not supported"
+    };
+    (71) => {
+        "   71  the system refuses something, such as a thread"
+    };
+    (75) => {
+        "   75  no permit in time"
+    };
+    (76) => {
+        "   76  the permit was lost"
+    };
+    ($own:literal) => {
+        $own
+    };
+}
+
+/// The exit codes of a verb: each a number of [`exit_code`], whose line a text may continue, or a line.
+macro_rules! exit_codes {
+    ($($code:tt $($more:literal)?),* $(,)?) => {
+        concat!("\n\nExit code:", $("\n", exit_code!($code) $(, $more)?),*)
     };
 }
 

@@ -14,7 +14,9 @@ JSON:
   that stay taken (run --at-least); the text does not, and shows them as
   cooling N, or N+ if not all are listed.
   docs/reference/status.schema.json describes each field.",
-    exit_codes!("    0  it is shown\n", "   66  no program has used it lately; its state is printed, too\n")
+    exit_codes! {
+        "    0  it is shown", 64, 66 "; its state is printed, too", 69, 71
+    }
 );
 
 pub(crate) const LIST: &str = concat!(
@@ -36,7 +38,9 @@ Semaphores:
   Those in use, those used within the last minutes, and those that are
   pinned, paused or closed, or have an alert. A semaphore that begins or
   ends during the call may be missing.",
-    exit_codes!("    0  also if there are no semaphores\n")
+    exit_codes! {
+        "    0  also if there are no semaphores", 64, 69, 71
+    }
 );
 
 /// The keys of the live screen, also shown by `?` there.
@@ -80,10 +84,13 @@ Examples:
 Screen:
   The visible semaphores are read every second; all, up to 10,000, in a
   tenth of the time at most.",
-    exit_codes!("    0  quit\n")
+    exit_codes! {
+        "    0  quit", 64, 69, 71
+    }
 );
 
-pub(crate) const WATCH: &str = "\
+pub(crate) const WATCH: &str = concat!(
+    "\
 Examples:
   permits watch exports
   permits watch exports --interval 200ms
@@ -113,17 +120,18 @@ JSON:
 
 Unreachable:
   A store that cannot be reached is reported once, and read again at each
-  interval.
+  interval.",
+    exit_codes! {
+        "    0  a signal (INT, TERM, HUP, QUIT) ended it, or the reader has closed
+       the output",
+        64, "   69  the store cannot be reached at the start, denies access, or is not
+       supported",
+        71
+    }
+);
 
-Exit code:
-    0  a signal (INT, TERM, HUP, QUIT) ended it, or the reader has closed
-       the output
-   64  wrong usage
-   69  the store cannot be reached at the start, denies access, or is not
-       supported
-   71  the system refuses something, such as a thread";
-
-pub(crate) const SERVE: &str = "\
+pub(crate) const SERVE: &str = concat!(
+    "\
 Examples:
   permits serve
   permits serve --listen 127.0.0.1:9711 --interval 5s
@@ -157,11 +165,11 @@ Security:
   line and must not be accessible to all users. Neither must the file of
   --acquire-tokens, whose tokens are for permits alone. There is no TLS:
   put a proxy before the server. A request has to name the address of the
-  server, localhost or a --host, and a page of another site is refused.
-
-Exit code:
-    0  a signal (INT, TERM, HUP, QUIT) ended the server
-   64  wrong usage, also: another address than a loopback address without
-       a token, or a token file that cannot be used
-   69  the store cannot be reached, denies access, or is not supported
-   71  the system refuses something, such as a port that is in use";
+  server, localhost or a --host, and a page of another site is refused.",
+    exit_codes! {
+        "    0  a signal (INT, TERM, HUP, QUIT) ended the server",
+        64 ", also: another address than a loopback address without
+       a token, or a token file that cannot be used",
+        69, "   71  the system refuses something, such as a port that is in use"
+    }
+);
