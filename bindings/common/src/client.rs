@@ -11,6 +11,7 @@ use crate::arguments::{Language, argument, count, duration, flag, shown, text};
 use crate::call::{Call, Value};
 use crate::credentials::Asked;
 use crate::failure::Failure;
+use crate::operation::{ClientOperation, named};
 use crate::semaphore::Semaphore;
 
 /// A session with a store.
@@ -170,19 +171,26 @@ impl Client {
     /// A failure if the text is not a handle.
     pub fn call(&self, operation: &str, handle: &str) -> Result<Call, Failure> {
         let client = self.inner.clone();
-        if operation == "list" {
-            let list = async move { client.list().await.map(|names| Value::Text(json!(names).to_string())) };
-            return Ok(Call::new(list));
-        }
-        if operation == "close" {
-            return Ok(Call::new(async move { client.close().await }));
-        }
-        let handle: PermitHandle = handle.parse()?;
-        Ok(match operation {
-            "adopt" => Call::new(async move { client.adopt(&handle).await.map(Value::Permit) }),
-            "renew" => Call::new(async move { client.renew(&handle).await }),
-            "release" => Call::new(async move { client.release(&handle).await }),
-            _ => unreachable!("a client has no operation {operation}"),
+        let parsed = || handle.parse::<PermitHandle>();
+        Ok(match named(operation)? {
+            ClientOperation::List => {
+                Call::new(
+                    async move { client.list().await.map(|names| Value::Text(json!(names).to_string())) },
+                )
+            }
+            ClientOperation::Close => Call::new(async move { client.close().await }),
+            ClientOperation::Adopt => {
+                let handle = parsed()?;
+                Call::new(async move { client.adopt(&handle).await.map(Value::Permit) })
+            }
+            ClientOperation::Renew => {
+                let handle = parsed()?;
+                Call::new(async move { client.renew(&handle).await })
+            }
+            ClientOperation::Release => {
+                let handle = parsed()?;
+                Call::new(async move { client.release(&handle).await })
+            }
         })
     }
 }

@@ -15,6 +15,7 @@ use permits::{CancellationToken, Permit, PermitStatus};
 use crate::arguments::{Language, argument, count};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
+use crate::operation::{PermitOperation, named};
 
 /// A permit until it is released or handed over, and what stays known of it afterwards.
 #[derive(Debug)]
@@ -177,20 +178,19 @@ impl Held {
     /// # Errors
     /// A failure if the argument is not a number, or is out of range.
     pub fn call(&self, language: Language, operation: &str, number: &str) -> Result<Call, Failure> {
-        Ok(match operation {
-            "renew" => self.operation(|permit| async move { permit.renew().await }),
-            "release" => self.release(),
-            "hand_over" => self.hand_over(),
-            "wait_lost" => self.wait_lost(),
-            "release_part" => {
+        Ok(match named(operation)? {
+            PermitOperation::Renew => self.operation(|permit| async move { permit.renew().await }),
+            PermitOperation::Release => self.release(),
+            PermitOperation::HandOver => self.hand_over(),
+            PermitOperation::WaitLost => self.wait_lost(),
+            PermitOperation::ReleasePart => {
                 let units = count("units", 1, &argument(number))?;
                 self.operation(move |permit| async move { permit.release_part(units).await })
             }
-            "set_lease" => {
+            PermitOperation::SetLease => {
                 let lease = language.time("lease", &argument(number))?;
                 self.operation(move |permit| async move { permit.set_lease(lease).await })
             }
-            _ => unreachable!("a permit has no operation {operation}"),
         })
     }
 

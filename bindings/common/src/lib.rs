@@ -11,6 +11,7 @@ mod events;
 mod failure;
 mod held;
 mod mailbox;
+mod operation;
 mod semaphore;
 
 pub use self::arguments::{Language, camel_case};

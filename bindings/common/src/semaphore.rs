@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::arguments::{Language, count};
 use crate::call::{Call, Value};
 use crate::failure::Failure;
+use crate::operation::{SemaphoreOperation, named};
 
 /// A named line with a limit.
 #[derive(Debug)]
@@ -34,16 +35,16 @@ impl Semaphore {
     /// # Errors
     /// A failure if the argument is not valid.
     pub fn call(&self, operation: &str, argument: &str) -> Result<Call, Failure> {
-        Ok(match operation {
-            "declare" => {
+        Ok(match named(operation)? {
+            SemaphoreOperation::Declare => {
                 let reply = self.inner.declare();
                 Call::new(async move { reply.await.map(Value::Number) })
             }
-            "available" => {
+            SemaphoreOperation::Available => {
                 let reply = self.inner.available();
                 Call::new(async move { reply.await.map(Value::Number) })
             }
-            "inspect" => {
+            SemaphoreOperation::Inspect => {
                 let options = self.language.fields("the options of inspect", argument, &["max"])?;
                 let reply = match options.get("max") {
                     Some(max) => self.inner.inspect_up_to(count("max", 0, max)?),
@@ -51,7 +52,7 @@ impl Semaphore {
                 };
                 Call::new(async move { reply.await.map(|found| Value::Text(json!(found).to_string())) })
             }
-            "change" => {
+            SemaphoreOperation::Change => {
                 let fields = self.language.fields("the fields of a change", argument, Change::FIELDS)?;
                 let reply = self.inner.change(self.language.read(fields)?);
                 Call::new(async move {
@@ -60,7 +61,6 @@ impl Semaphore {
                     Ok::<_, AdminError>(Value::Text(changed.to_string()))
                 })
             }
-            _ => unreachable!("a semaphore has no operation {operation}"),
         })
     }
 }

@@ -39,7 +39,7 @@ export declare class Client {
    */
   acquireAll(semaphores: Array<Semaphore>, options: Array<string | undefined | null>, common?: string | undefined | null): Call
   /** Runs an operation of the session, or on the permit of a handle. */
-  call(operation: string, handle?: string | undefined | null): Call
+  call(operation: 'list' | 'close' | 'adopt' | 'renew' | 'release', handle?: string): Call
 }
 
 /** The calls of one event loop that have to be polled. */
@@ -61,7 +61,7 @@ export declare class Permit {
   get remainingMs(): number
   get status(): 'held' | 'unsure' | 'lost' | 'released'
   /** Runs an operation. Its number of units or milliseconds is JSON, and so is the loss that it waits for. */
-  call(operation: string, number?: string | undefined | null): Call
+  call(operation: 'renew' | 'release' | 'hand_over' | 'wait_lost' | 'release_part' | 'set_lease', number?: string): Call
   count(units: string): void
   autoRenew(renew: boolean): void
   /** Releases the permit, without waiting for the confirmation. */
@@ -75,7 +75,7 @@ export declare class Semaphore {
   /** Acquires a permit. The options are JSON. */
   acquire(options?: string | undefined | null): Call
   /** Runs an operation, whose argument is JSON. */
-  call(operation: string, argument?: string | undefined | null): Call
+  call(operation: 'declare' | 'available' | 'inspect' | 'change', argument?: string): Call
 }
 
 /**

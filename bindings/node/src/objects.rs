@@ -146,7 +146,7 @@ impl Client {
     }
 
     /// Runs an operation of the session, or on the permit of a handle.
-    #[napi]
+    #[napi(ts_args_type = "operation: 'list' | 'close' | 'adopt' | 'renew' | 'release', handle?: string")]
     pub fn call(&self, operation: String, handle: Option<String>) -> Result<Call> {
         call(self.inner.call(&operation, &handle.unwrap_or_default()))
     }
@@ -165,7 +165,7 @@ impl Semaphore {
     }
 
     /// Runs an operation, whose argument is JSON.
-    #[napi]
+    #[napi(ts_args_type = "operation: 'declare' | 'available' | 'inspect' | 'change', argument?: string")]
     pub fn call(&self, operation: String, argument: Option<String>) -> Result<Call> {
         call(self.0.call(&operation, &argument.unwrap_or_default()))
     }
@@ -219,7 +219,7 @@ impl Permit {
     }
 
     /// Runs an operation. Its number of units or milliseconds is JSON, and so is the loss that it waits for.
-    #[napi]
+    #[napi(ts_args_type = "operation: 'renew' | 'release' | 'hand_over' | 'wait_lost' | 'release_part' | 'set_lease', number?: string")]
     pub fn call(&self, operation: String, number: Option<String>) -> Result<Call> {
         call(self.0.call(Language::JavaScript, &operation, &number.unwrap_or_default()))
     }

@@ -7,20 +7,9 @@ use permits_bindings::{Attribute, Failure};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The class of a failure: the class of its keyword, unless Python has a word of its own.
-fn class(failure: &Failure) -> String {
-    match failure.keyword {
-        "invalid_url" => "UrlError".into(),
-        "timed_out" => "TimeoutError".into(),
-        keyword => {
-            let words = keyword.split('_').map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..]));
-            words.chain(["Error".to_owned()]).collect()
-        }
-    }
-}
-
 fn made(failure: Failure, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-    let class = py.import("permits.errors")?.getattr(class(&failure))?;
+    let classes = py.import("permits.errors")?.getattr("CLASSES")?;
+    let class = classes.get_item(failure.keyword)?;
     let attributes = PyDict::new(py);
     for (name, value) in failure.attributes {
         let name = if name == "loss" { "cause" } else { name };

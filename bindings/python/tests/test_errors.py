@@ -258,3 +258,9 @@ def test_an_argument_that_is_wrong_is_named(memory: permits.Client) -> None:
     for message, call in values:
         with pytest.raises(permits.InvalidInputError, match=re.escape(message)):
             call()
+
+
+def test_each_exception_that_is_raised_has_a_keyword() -> None:
+    bases = {"PermitsError", "NotNowError", "StoreError"}
+    classes = [made.__name__ for made in permits.errors.CLASSES.values()]
+    assert sorted(classes) == sorted(set(permits.errors.__all__) - bases)

@@ -10,7 +10,6 @@ The Rust library uses the same names. OpenTelemetry's exporters for Prometheus t
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -119,6 +118,5 @@ def _outcome(error: BaseException) -> str:
     if not isinstance(error, errors.PermitsError):
         # A task was cancelled, or Ctrl-C was pressed.
         return "cancelled"
-    if isinstance(error, errors.TimeoutError):
-        return "timed_out"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+    keywords = {made: keyword for keyword, made in errors.CLASSES.items()}
+    return keywords.get(type(error), "other")

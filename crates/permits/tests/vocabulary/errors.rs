@@ -246,6 +246,16 @@ fn python(error: &Error) -> Option<String> {
     put(file, &text, begin..end, &wrapped("    \"\"\"", &format!("{}\"\"\"", error.sentence()), "    "))
 }
 
+/// The classes of Python by their keywords. The first two are no errors of an enum: a permit that was released,
+/// and the reason of a loss.
+fn classes(errors: &[Error]) -> Option<String> {
+    let row = |error: &Error| format!("    \"{}\": {},\n", error.code.to_lowercase(), error.class());
+    let rows: String = errors.iter().map(row).collect();
+    let made = format!("    \"released\": ReleasedError,\n    \"lost\": LostError,\n{rows}");
+    let begin = "CLASSES: dict[str, type[PermitsError]] = {\n";
+    replace("bindings/python/python/permits/errors.py", begin, "}\n", &made)
+}
+
 /// The words for the ways in which a permit is lost, with their sentences.
 fn losses() -> Vec<(String, String)> {
     let documented = documented();
@@ -311,6 +321,6 @@ fn every_language_and_the_reference_have_the_errors_of_the_library() {
         let made = format!("{};", codes.trim_end());
         replace("bindings/node/lib/errors.ts", &format!("export type {group} =\n"), "\n\n", &made)
     });
-    let python = errors.iter().map(python);
+    let python = errors.iter().map(python).chain([classes(&errors)]);
     none(page.chain(node).chain(python).chain(of_losses()).flatten());
 }

@@ -9,6 +9,7 @@
 mod changes;
 mod errors;
 mod inspection;
+mod operations;
 
 use std::fs;
 use std::ops::Range;
