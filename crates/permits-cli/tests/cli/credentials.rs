@@ -1,10 +1,11 @@
 //! A password that is replaced while `run`, `hold --many` and `serve` use it, from a file and from a command.
+//! `PERMITS_CASES` multiplies the rotations; `scripts/lab rotations` runs them for more than a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use permits_testkit::{Connection, Resp, Server, wait};
+use permits_testkit::{Connection, Resp, Server, random, wait};
 use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
@@ -13,7 +14,7 @@ use crate::hold::Hold;
 use crate::serve::Serve;
 use crate::support::{CLOSED_PORT, Running, gate, output, permits, prepare};
 
-/// How often the password is replaced, and the time after that.
+/// How often the password is replaced, times `PERMITS_CASES`, and the time after that.
 const ROTATIONS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(400);
 
@@ -99,7 +100,8 @@ fn a_password_is_replaced_under_run_hold_and_serve() {
         rotated.permits(["serve", "--listen", "127.0.0.1:0", "--interval", "100ms"], Source::Command);
     let serve = Serve::of(&mut serve, None);
     let mut id = 0;
-    for number in 1..=ROTATIONS {
+    let rotations = ROTATIONS * random::cases();
+    for number in 1..=rotations {
         rotated.rotate(number);
         let until = std::time::Instant::now() + EVERY;
         while std::time::Instant::now() < until {
@@ -111,6 +113,8 @@ fn a_password_is_replaced_under_run_hold_and_serve() {
             assert_eq!(serve.read("/api/v1/semaphores").status, 200);
         }
     }
+    println!("{rotations} rotations, {id} cycles and reads");
+    assert!(id > rotations, "{id} cycles in {rotations} rotations");
     many.write(json!({"id": "held", "renew": true}));
     many.event("held", "held");
     drop(gates);

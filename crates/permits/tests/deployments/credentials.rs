@@ -1,19 +1,22 @@
 //! Credentials and certificates that change while clients hold and acquire: no permit is lost, and no caller
-//! gets an error. Connections are cut again and again meanwhile, so that each one is used.
+//! gets an error. Connections are cut again and again meanwhile, so that each one is used. `PERMITS_CASES`
+//! multiplies the rotations; `scripts/lab rotations` runs them for more than a minute.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use permits::{Client, ClientBuilder, Credentials, PermitStatus};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Certificates, ClientCertificates, Cluster, Resp, Sentinels, Server, skip, wait};
+use permits_testkit::{
+    Certificates, ClientCertificates, Cluster, Resp, Sentinels, Server, random, skip, wait,
+};
 use tempfile::TempDir;
 
 use crate::{builder, in_time};
 
-/// How often a test rotates, and the time after each rotation.
+/// How often a test rotates, times `PERMITS_CASES`, and the time after each rotation.
 const ROTATIONS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(400);
 
@@ -44,31 +47,40 @@ impl Secret {
 
 /// Holds a permit with a short lease, and acquires and releases others, while `rotate` is called.
 async fn bears(builder: ClientBuilder, mut rotate: impl FnMut(u32) + Send + 'static) {
+    let rotations = ROTATIONS * random::cases();
     let client = in_time(builder.lease(Duration::from_secs(2)).connect()).succeeds().await;
     let held = client.named("held", 1).acquire().succeeds().await;
     let rotating = Arc::new(AtomicBool::new(true));
     let work = NAMES.map(|name| {
         let (semaphore, rotating) = (client.named(name, 1), rotating.clone());
         tokio::spawn(async move {
+            let (mut cycles, mut longest) = (0, Duration::ZERO);
             while rotating.load(Ordering::SeqCst) {
+                let began = Instant::now();
                 in_time(semaphore.acquire()).succeeds().await.release().succeeds().await;
+                (cycles, longest) = (cycles + 1, longest.max(began.elapsed()));
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
+            (cycles, longest)
         })
     });
     let rotated = tokio::task::spawn_blocking(move || {
-        for number in 1..=ROTATIONS {
+        for number in 1..=rotations {
             rotate(number);
             std::thread::sleep(EVERY);
         }
         rotate
     });
     // It has the files.
-    let _rotate = in_time(rotated).await.expect("it rotates");
+    let _rotate = rotated.await.expect("it rotates");
     rotating.store(false, Ordering::SeqCst);
+    let (mut cycles, mut longest) = (0, Duration::ZERO);
     for work in work {
-        in_time(work).await.expect("no acquisition fails");
+        let (own, wait) = in_time(work).await.expect("no acquisition fails");
+        (cycles, longest) = (cycles + own, longest.max(wait));
     }
+    println!("{rotations} rotations, {cycles} cycles, the longest {longest:.0?}");
+    assert!(cycles > rotations, "{cycles} cycles in {rotations} rotations");
     assert_eq!(held.status(), PermitStatus::Held);
     held.release().succeeds().await;
     client.close().succeeds().await;
