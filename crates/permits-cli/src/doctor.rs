@@ -126,6 +126,12 @@ fn acl(rights: &[AclRules]) -> String {
     for AclRules { purpose, rules, .. } in others {
         let _ = write!(text, "\n# {purpose}:\n# ACL SETUSER {USER} {}\n", rules.join(" "));
     }
+    // No right but a limit, which every other server refuses. A user has all databases without it.
+    let _ = write!(
+        text,
+        "\n# from Valkey 9.1 on: reach no other database than 0, or the one of your URL:\n\
+         # ACL SETUSER {USER} resetdbs db=0\n"
+    );
     text
 }
 

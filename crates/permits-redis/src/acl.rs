@@ -228,6 +228,8 @@ pub(crate) enum Denial {
     Keys,
     /// The channel, by this command.
     Channel,
+    /// The database, since Valkey 9.1.
+    Database,
     /// The server does not have the command, or it was renamed.
     Unknown,
 }
@@ -238,6 +240,7 @@ pub(crate) fn denial(code: &str, detail: &str) -> Option<Denial> {
         // Checked first, because since 7.2 this text contains the name of the user, which may be any text.
         "NOPERM" if detail.contains("to run the") => Some(Denial::Command),
         "NOPERM" if detail.contains("channel") => Some(Denial::Channel),
+        "NOPERM" if detail.contains("access database") => Some(Denial::Database),
         "NOPERM" => Some(Denial::Keys),
         // The second is of a Valkey whose engine of Lua is a module that is not loaded.
         _ if ["unknown command", "scripting engine"].iter().any(|text| detail.contains(text)) => {
@@ -288,6 +291,7 @@ mod tests {
             ("NOPERM", "No permissions to access a key", Some(Denial::Keys)),
             ("NOPERM", channels, Some(Denial::Channel)),
             ("NOPERM", "No permissions to access a channel", Some(Denial::Channel)),
+            ("NOPERM", "No permissions to access database", Some(Denial::Database)),
             ("ERR", "unknown command 'EVAL', with args beginning with: ", Some(Denial::Unknown)),
             ("ERR", "value is not a valid float", None),
             ("NOSCRIPT", "No matching script. Please use EVAL.", None),

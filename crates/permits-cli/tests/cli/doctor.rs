@@ -105,7 +105,7 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
         .filter_map(|line| line.strip_prefix("# "))
         .filter(|it| it.starts_with("ACL"))
         .collect();
-    for rule in ["+scan", "+config|get", "+wait", "+select", "+spublish"] {
+    for rule in ["+scan", "+config|get", "+wait", "+select", "+spublish", "db=0"] {
         let among =
             |commands: &[&str]| commands.iter().any(|command| command.split(' ').any(|word| word == rule));
         assert!(among(&optional) && !among(&least), "{rule}: {}", printed.stdout);
@@ -113,7 +113,11 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
     let commands: Vec<&str> = least.into_iter().chain(optional).collect();
     // A server before 7.0 does not know the cluster's command, and refuses that one rule.
     let clusters = server.command(&["COMMAND", "INFO", "spublish"]).array() != [Resp::Nil];
-    let known = |command: &&&str| clusters || !command.contains("+spublish");
+    // And one before Valkey 9.1 no rights of databases.
+    let databases = !matches!(server.command(&["ACL", "SETUSER", "other", "db=3"]), Resp::Error(_));
+    let known = |command: &&&str| {
+        (clusters || !command.contains("+spublish")) && (databases || !command.contains("db="))
+    };
     // Twice, because it also updates a user.
     for command in commands.iter().chain(&commands).filter(known) {
         let words: Vec<&str> = command.split(' ').collect();
@@ -128,4 +132,10 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
     let run = output(&mut permits(&url, ["run", "exports", "--limit", "1", "--", "echo", "done"]));
     assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (0, "done\n", ""));
     assert_eq!(server.command(&["ACL", "LOG"]).array().len(), 1, "nothing but the login was denied");
+    if databases {
+        assert_found(&format!("{url}3"), "connection", "problem", &["access database"]);
+        assert_eq!(server.command(&["ACL", "SETUSER", "permits", "resetdbs", "db=3"]).text(), "OK");
+        assert_found(&url, "rights", "problem", &["may not use this database", "db=NUMBER"]);
+        assert_eq!(doctor(&format!("{url}3")).0["healthy"], true);
+    }
 }

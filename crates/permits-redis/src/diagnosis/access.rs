@@ -89,6 +89,7 @@ impl Rights<'_> {
             }
             Denial::Keys => format!("~{}", keys::pattern(self.prefix)),
             Denial::Channel => format!("&{}", keys::channel_pattern(self.prefix, self.in_cluster)),
+            Denial::Database => "db=NUMBER, the database of the URL".to_owned(),
             Denial::Unknown if names.iter().any(|name| ["EVAL", "EVALSHA"].contains(name)) => {
                 let advice = format!("Permits cannot be acquired: {}.", redis_error::LUA_IS_OFF);
                 return Finding::problem("rights", self.observed(denial, names), advice);
@@ -128,6 +129,7 @@ impl Rights<'_> {
                 let pattern = keys::channel_pattern(self.prefix, self.in_cluster);
                 format!("this user may not use channels {pattern} with {list}")
             }
+            Denial::Database => format!("this user may not use this database with {list}"),
             Denial::Unknown => format!("the server does not know {list}"),
         }
     }

@@ -44,6 +44,34 @@ fn a_token_reaches_no_name_and_no_handle_of_others() {
         assert_eq!(status, 403, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().expect("a text").starts_with(name), "{problem}");
     }
+    // A handle that is written anew: for a name of one's own it is of no permit, and no spelling of a name that
+    // is another's passes as one's own.
+    let handle_of = |name: &str| {
+        let (mark, rest) = permit["handle"].as_str().expect("a text").split_once(':').expect("it has parts");
+        let rest = rest.split_once(':').expect("it has parts").1;
+        json!({ "handle": format!("{mark}:{name}:{rest}") })
+    };
+    assert_eq!(post(&serve, TOKEN, "/v1/renew", &handle_of("exports/1")).0, 200, "{handle}");
+    for (name, expected) in [
+        ("backup/1", 409),
+        ("exports/shared", 409),
+        ("exports%2F1", 403),
+        ("%65xports/1", 403),
+        ("backup/%2E%2E/exports/1", 409),
+        ("backup/1%3Aexports/1", 409),
+        ("", 422),
+    ] {
+        for path in ["/v1/renew", "/v1/release"] {
+            let (status, problem) = post(&serve, OTHER, path, &handle_of(name));
+            assert_eq!(status, expected, "{path} {name}: {problem}");
+        }
+    }
+    // A part of a token is none, and neither is more than one.
+    for shown in
+        [&TOKEN[..31], &TOKEN[1..], &format!("{TOKEN}0"), &format!("{TOKEN},{OTHER}"), &OTHER.to_uppercase()]
+    {
+        assert_eq!(post(&serve, shown, "/v1/release", &handle).0, 401, "{shown}");
+    }
     assert_eq!(counts(&store, "exports/1"), (1, 0), "it is held");
     // A name in another letter case, or one that is encoded, is another name.
     for name in ["Exports/1", "exports%2F1", "exports\u{2215}1", " exports/1", "../exports/1"] {
