@@ -1,5 +1,5 @@
-//! The operations that a language calls by their names, each list once: the argument's type in Node is made of
-//! these enums, and that in Python compared (`crates/permits/tests/vocabulary/operations.rs`).
+//! The operations that a language calls by their names, each list once: the argument's type in Node is made
+//! of these enums, and that in Python compared (`crates/permits/tests/vocabulary/operations.rs`).
 
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};

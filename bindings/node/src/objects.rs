@@ -219,7 +219,9 @@ impl Permit {
     }
 
     /// Runs an operation. Its number of units or milliseconds is JSON, and so is the loss that it waits for.
-    #[napi(ts_args_type = "operation: 'renew' | 'release' | 'hand_over' | 'wait_lost' | 'release_part' | 'set_lease', number?: string")]
+    #[napi(
+        ts_args_type = "operation: 'renew' | 'release' | 'hand_over' | 'wait_lost' | 'release_part' | 'set_lease', number?: string"
+    )]
     pub fn call(&self, operation: String, number: Option<String>) -> Result<Call> {
         call(self.0.call(Language::JavaScript, &operation, &number.unwrap_or_default()))
     }

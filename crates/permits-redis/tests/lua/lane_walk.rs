@@ -1,5 +1,6 @@
-//! Long histories of a line whose lanes have bounds, in the ordinary courses: one request in each command, and
-//! little else than requests, releases and renewals. Histories with all ideas seldom stay in these courses.
+//! Long histories of a line whose lanes have bounds, in the ordinary courses: one request in each command,
+//! and little else than requests, releases and renewals. Histories with all ideas seldom stay in these
+//! courses.
 
 use permits_core::protocol::{AcquireOutcome, Declaration, Operation, RenewRequest};
 

@@ -246,8 +246,8 @@ fn python(error: &Error) -> Option<String> {
     put(file, &text, begin..end, &wrapped("    \"\"\"", &format!("{}\"\"\"", error.sentence()), "    "))
 }
 
-/// The classes of Python by their keywords. The first two are no errors of an enum: a permit that was released,
-/// and the reason of a loss.
+/// The classes of Python by their keywords. The first two are no errors of an enum: a permit that was
+/// released, and the reason of a loss.
 fn classes(errors: &[Error]) -> Option<String> {
     let row = |error: &Error| format!("    \"{}\": {},\n", error.code.to_lowercase(), error.class());
     let rows: String = errors.iter().map(row).collect();

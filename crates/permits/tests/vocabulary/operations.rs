@@ -1,5 +1,5 @@
-//! The operations that the packages call by name are those of `bindings/common/src/operation.rs`: the types of
-//! the arguments in Node are made of it. Those in Python, where each result has a type, are compared.
+//! The operations that the packages call by name are those of `bindings/common/src/operation.rs`: the types
+//! of the arguments in Node are made of it. Those in Python, where each result has a type, are compared.
 
 use syn::Item;
 

@@ -3,8 +3,8 @@
 
 local settings = {}
 
--- Growing grants at once. Shrinking revokes no permit, and refuses a waiter heavier than the new limit when it
--- comes to the head of the queue or renews.
+-- Growing grants at once. Shrinking revokes no permit, and refuses a waiter heavier than the new limit when
+-- it comes to the head of the queue or renews.
 function settings.limit(kind, number, expected)
   local MAX_LIMIT = 4294967295
   number, expected = tonumber(number), tonumber(expected)

@@ -44,8 +44,8 @@ fn a_token_reaches_no_name_and_no_handle_of_others() {
         assert_eq!(status, 403, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().expect("a text").starts_with(name), "{problem}");
     }
-    // A handle that is written anew: for a name of one's own it is of no permit, and no spelling of a name that
-    // is another's passes as one's own.
+    // A handle that is written anew: for a name of one's own it is of no permit, and no spelling of a name
+    // that is another's passes as one's own.
     let handle_of = |name: &str| {
         let (mark, rest) = permit["handle"].as_str().expect("a text").split_once(':').expect("it has parts");
         let rest = rest.split_once(':').expect("it has parts").1;
