@@ -42,7 +42,12 @@ fn walk(seed: u64) {
                 let (lane, limit, floor) = LANES[numbers.below(LANES.len())];
                 let name = format!("{lane}{step}");
                 let mut asked = in_lane(&name, lane, 1 + u32::from(numbers.below(6) == 0));
-                (asked.terms.lane_limit, asked.terms.lane_floor) = (limit, floor);
+                // Some name other bounds, or none.
+                (asked.terms.lane_limit, asked.terms.lane_floor) = match numbers.below(16) {
+                    0 => (limit.min(1), floor),
+                    1 => (0, 0),
+                    _ => (limit, floor),
+                };
                 if numbers.below(8) == 0 {
                     asked.terms.lease_ms -= 1_000;
                 }

@@ -50,14 +50,14 @@ if ordinary and waiting > 0 then
   end
   if takes then
     if takes ~= name or not waiters then waiters, entries = read_first_two(takes) end
-    local flags, weight, lease = struct.unpack('<BI4I4', entries[1])
+    local flags, weight = struct.unpack('<BI4', entries[1])
     local of_taking = bounds_of(takes)
     in_bounds.heads, in_bounds.entries, in_bounds.names = { waiters[1] }, { entries[1] }, { takes }
     -- What is left does not fit another waiter: that of the lane itself, if none was in line before.
     local room, after = limit - held, entries[2] and struct.unpack('<I4', entries[2], 2)
     local is_last = weight == room or not first[1] and weight < room
       and (not after or is_full_for({ limit = of_taking.limit, held = of_taking.held + weight }, after))
-    ordinary = is_last and flags % 4 == 0 and (lease >= lease_max or waiting == 1) and not fault_of(entries[1])
+    ordinary = is_last and flags % 4 == 0 and not fault_of(entries[1])
       and not (entries[2] and fault_of(entries[2])) and weight <= limit
       and not (of_taking and (not names_bounds(entries[1]) or of_taking.limit > 0 and weight > of_taking.limit))
     if ordinary and free > 0 then
