@@ -157,6 +157,18 @@ fn a_waiter_that_is_heavier_than_a_lowered_limit_is_refused() {
     assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
 }
 
+#[test]
+fn a_release_does_not_grant_to_a_waiter_that_is_heavier_than_the_limit_of_its_lane() {
+    let mut both = Both::start();
+    both.one(of_weight(in_lane("held", "other", 1), 2));
+    both.one(within("first", "lane", 3));
+    both.one(of_weight(within("heavy", "lane", 3), 2));
+    both.one(within("low", "lane", 1));
+    both.same(&release("held"));
+    let state = both.state.as_ref().expect("it is in use");
+    assert!(!state.entries.contains_key(&holder("heavy")), "{:?}", state.entries);
+}
+
 /// If all lanes that wait are full, no lane owes anything.
 #[test]
 fn a_lane_that_was_served_beside_full_ones_owes_nothing() {
