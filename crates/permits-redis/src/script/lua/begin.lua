@@ -1,15 +1,15 @@
 -- begin: the general course begins. The state becomes a table; keys that have vanished are noticed. A script
 -- is clock · read · [ordinary · the command's ordinary course · finish_ordinary] · lanes · lane_first ·
--- lane_heads · [lane_join] · [the ordinary course again, for a line with lanes · finish_ordinary] · begin ·
--- era · entries · slots · pending · lane_bounds · lane_settle · order · forget · reap · refuse · declared ·
--- promote · the command's files · head · finish.
--- Inspect, which writes nothing: clock · read · lanes · begin · era · entries · view · head · its own.
+-- lane_heads · [lane_join] · [where lanes have bounds: lane_bounds · lane_settle · the course's own file] ·
+-- [the ordinary course again, for a line with lanes or bounds · finish_ordinary] · begin · era · entries ·
+-- slots · pending · lane_bounds · lane_settle · order · forget · reap · refuse · declared · promote · the
+-- command's files · head · finish. Inspect, which writes nothing: clock · read · lanes · begin · era ·
+-- entries · view · head · its own.
 --
 -- Invariant: from here to finish, `s` is the truth about the state and `known` about entries; the other keys
 --   are as written.
--- Contract: a command appends its answers to `reply`, behind the eight fields that head sets; it sets
---   `s.foremost` to the lowest position of its requests that wait; it calls `promote` once it has decided.
---   All else is in `s`, until finish.
+-- Contract: a command appends its answers to `reply`, behind the fields that head sets; it sets `s.foremost`
+--   to the lowest position of its requests that wait, and calls `promote` once it has decided.
 --
 -- Each call defines all functions again, and a function costs more the more locals it refers to. Hence one
 -- state table instead of many locals, and inline code instead of functions called once.
