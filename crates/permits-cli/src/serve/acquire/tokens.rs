@@ -199,6 +199,7 @@ mod tests {
             (TWO, "exports/7", 200),
             (TWO, "exports", 403),
             (TWO, "Exports/7", 403),
+            (TWO, "my/exports/7", 403),
             (TWO, "website", 200),
             (TWO, "backup", 403),
             (&ONE[1..], "backup", 401),
