@@ -90,6 +90,24 @@ impl Subject {
         Self { driver, command: command.to_owned(), url, patience: HANGS }
     }
 
+    /// The command that starts a driver or the command, on the store of `url`.
+    pub(crate) fn command_of(&self, arguments: &[PathBuf], url: &str, prefix: &str) -> Command {
+        let mut command = Command::new(&arguments[0]);
+        command.args(&arguments[1..]).env("PERMITS_URL", url).env("PERMITS_PREFIX", prefix);
+        command.env("PERMITS_PROGRAM", &self.command);
+        command
+    }
+
+    /// The lines and options that the driver has, by its `hello`.
+    ///
+    /// # Errors
+    ///
+    /// What it says or does in place of a `hello`.
+    pub fn has(&self) -> Result<BTreeSet<String>, String> {
+        let mut command = self.command_of(&self.driver, &self.url, "hello");
+        Program::start("driver", &mut command, self.patience).map(|program| program.has)
+    }
+
     /// Runs cases, several at once. The outcomes are in the order of the cases.
     pub fn run_all(&self, cases: &[Case]) -> Vec<Outcome> {
         let next = AtomicUsize::new(0);
@@ -196,12 +214,7 @@ impl Run<'_> {
                 OPERATOR => &Subject::command(&subject.command, String::new()).driver,
                 _ => &subject.driver,
             };
-            let mut command = Command::new(&arguments[0]);
-            command
-                .args(&arguments[1..])
-                .env("PERMITS_URL", &subject.url)
-                .env("PERMITS_PREFIX", &self.case.prefix);
-            command.env("PERMITS_PROGRAM", &subject.command);
+            let mut command = subject.command_of(arguments, &subject.url, &self.case.prefix);
             self.programs.insert(name, Program::start(name, &mut command, subject.patience)?);
         }
         Ok(())
@@ -311,13 +324,7 @@ impl Program {
         if hello["event"] != "hello" || hello["lines"] != 1 {
             return Err(format!("the first line is no hello: {hello}"));
         }
-        program.has = hello["has"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
+        program.has = fields_of(&hello);
         Ok(program)
     }
 
@@ -396,6 +403,11 @@ impl Program {
 /// Returns whether a driver may leave an event out, or write it when nobody expects it.
 fn is_optional(event: &Value) -> bool {
     event.get("answers").is_none() && ["waiting", "held", "unsure"].iter().any(|name| event["event"] == *name)
+}
+
+/// The lines and options that a `hello` names.
+pub(crate) fn fields_of(hello: &Value) -> BTreeSet<String> {
+    hello["has"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The semaphores of a line.

@@ -172,6 +172,7 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 	}
 	d.mu.Lock()
 	request.permit = permit
+	hasLeft := ctx.Err() != nil
 	d.mu.Unlock()
 	also := []event{}
 	for _, grant := range permit.Also() {
@@ -181,6 +182,10 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 		"name": permit.Semaphore(), "holder": permit.Holder(), "weight": permit.Weight(), "slot": permit.Slot(), "token": permit.Token(),
 		"also": also,
 	})
+	if hasLeft {
+		// The line that ends the request has crossed the grant.
+		go func() { d.end(line.ID, permit.Release(context.Background()), "released", event{}) }()
+	}
 	<-permit.Context().Done()
 	if cause := context.Cause(permit.Context()); !errors.Is(cause, permits.ErrReleased) {
 		d.fail(line.ID, cause)

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use permits_testkit::driver::{Case, Outcome, Subject, cases};
-use permits_testkit::{Cluster, Server, skip};
+use permits_testkit::faults::{Cell, ROWS, Verdict};
+use permits_testkit::{Cluster, Server, random, skip};
 use tempfile::TempDir;
 
 use crate::support::{Local, Store as _};
@@ -223,6 +224,47 @@ fn faults_in_a_copy_of_the_go_package_are_found() {
             });
         }
     });
+}
+
+/// Runs a row of the fault matrix for a moment, with a driver in place of the library.
+fn row(name: &str, limit: u32, driver: PathBuf) -> Verdict {
+    let row = ROWS.iter().find(|row| row.name == name).expect("the matrix has the row");
+    let subject = Subject { driver: vec![driver], ..command_on(String::new()) };
+    let server = Server::start();
+    let has = Subject { url: server.url(), ..subject.clone() }.has().expect("a hello");
+    assert_eq!(row.outside(&has), None);
+    let worker = || unreachable!("the workers are drivers");
+    let (time, seed, driver) = (Duration::from_secs(2), random::seed(), Some(subject));
+    Cell { row, limit, time, seed, worker, driver, mutant: None, brief: false }.run()
+}
+
+#[test]
+fn rows_of_the_fault_matrix_hold_with_go() {
+    if skip::without_program("go") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let driver = go_driver(&directory, "", "", "");
+    for name in ["client-kill", "server-pause"] {
+        let verdict = row(name, 5, driver.clone());
+        assert!(verdict.violations.is_empty() && verdict.grants > 0, "{name}: {verdict:#?}");
+    }
+}
+
+/// A fault of a client, the row that finds it, and the beginning of what is found.
+const FAULTS_OF_ROWS: [(&Fault, &str, &str); 2] =
+    [(&FAULTS[1], "server-pause", "driver "), (&FAULTS[3], "client-kill", "slots: ")];
+
+#[test]
+fn faults_in_a_copy_of_the_go_package_are_found_by_rows() {
+    if skip::without_program("go") {
+        return;
+    }
+    for (fault, name, found) in FAULTS_OF_ROWS {
+        let directory = tempfile::tempdir().expect("a directory");
+        let verdict = row(name, 5, go_driver(&directory, fault.file, fault.from, fault.to));
+        assert!(verdict.violations.iter().any(|text| text.starts_with(found)), "{name}: {verdict:#?}");
+    }
 }
 
 #[test]

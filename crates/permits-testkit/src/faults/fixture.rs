@@ -1,11 +1,13 @@
 //! The store of a cell, the workers that use it, and the fenced resource that they write to.
 
+use std::process::Command;
 use std::time::Duration;
 
 use permits::{Change, Client, Limit};
 
 use super::{Fault, OTHER, Promise};
 use crate::cluster::slot as hash_slot;
+use crate::driver::Subject;
 use crate::history::{ClientEvent, now};
 use crate::sentinel::SERVICE;
 use crate::worker::{
@@ -109,6 +111,9 @@ fn work_of_keepers(limit: u32) -> Work {
     }
 }
 
+/// The command that starts a worker in Rust, and the driver that runs in its place.
+pub(super) type Workers = (fn() -> Command, Option<Subject>);
+
 /// A store, its workers, and the fenced resource.
 pub(super) struct Fixture {
     // Declared before the deployment: workers end before the servers that they use.
@@ -127,7 +132,7 @@ impl Fixture {
     /// other worker has `other_prefix`, if that is given.
     pub(super) fn start(
         deployment: Deployment,
-        command: fn() -> std::process::Command,
+        (command, driver): Workers,
         limit: u32,
         promise: Promise,
         (brief, other_prefix): (bool, Option<&str>),
@@ -141,7 +146,8 @@ impl Fixture {
             fence: Some(fence.path().to_owned()),
             ..WorkerSettings::new(limit, LEASE)
         };
-        let pool = WorkerPool::new(command, settings);
+        let mut pool = WorkerPool::new(command, settings);
+        pool.driver = driver;
         let random = fastrand::Rng::with_seed(seed);
         let workers = Vec::new();
         let mut fixture = Self { workers, pool, deployment, fence, random, promise, brief };

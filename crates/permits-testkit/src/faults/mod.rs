@@ -14,6 +14,7 @@ mod queue_watch;
 mod single;
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread::sleep;
@@ -23,13 +24,14 @@ use crate::wait::HANGS;
 use permits::Client;
 use permits::{AcquireError, AcquireOptions};
 
-use self::fixture::{Deployment, Fixture};
+use self::fixture::{Deployment, Fixture, Workers};
 use self::queue_watch::QueueWatch;
 pub use self::verdict::{Excess, Verdict};
+use crate::driver::Subject;
 use crate::history::{ClientEvent, History, now};
 use crate::mutants::Split;
 use crate::wait;
-use crate::worker::SEMAPHORE;
+use crate::worker::{SEMAPHORE, USED};
 
 /// The least time between two faults, so that workers acquire in between.
 const LEAST_GAP: Duration = Duration::from_millis(500);
@@ -119,6 +121,25 @@ struct Fault {
     over: u64,
     /// The number of its effects. A row in which this is 0 throughout has shown nothing.
     effects: usize,
+}
+
+impl Row {
+    /// The reason for which the workers of this row cannot be drivers that have these lines and options;
+    /// `None` if they can.
+    pub fn outside(&self, has: &BTreeSet<String>) -> Option<String> {
+        let Promise { keep, lanes, sets, .. } = self.promise;
+        if keep.is_some() {
+            return Some("drivers keep no permits".to_owned());
+        }
+        if self.name == "client-fork" {
+            return Some("drivers do not fork".to_owned());
+        }
+        let in_lanes: &[&str] = if lanes > 0 { &["lane", "share", "lane_limit", "lane_floor"] } else { &[] };
+        let in_sets: &[&str] = if sets { &["also"] } else { &[] };
+        let all = [&USED, in_lanes, in_sets].concat();
+        let missing: Vec<&str> = all.into_iter().filter(|field| !has.contains(*field)).collect();
+        (!missing.is_empty()).then(|| format!("the driver is without {}", missing.join(", ")))
+    }
 }
 
 /// All rows.
@@ -277,6 +298,8 @@ pub struct Cell {
     /// The command that starts a worker: a program that calls
     /// [`run_if_started`](crate::worker::run_if_started).
     pub worker: fn() -> Command,
+    /// The driver of a client in any language, which the workers use in place of the library.
+    pub driver: Option<Subject>,
     /// A mutant of the clients, which the verdict has to find.
     pub mutant: Option<Split>,
     /// Holds are brief, so that much happens.
@@ -299,13 +322,17 @@ impl Cell {
         })
     }
 
+    fn workers(&self) -> Workers {
+        (self.worker, self.driver.clone())
+    }
+
     fn attempt(&self) -> (Verdict, History) {
         let Self { row, limit, .. } = *self;
         let name = row.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let seed = self.seed ^ name.wrapping_add(u64::from(limit));
         let (prefix, promise) = (self.mutant.map(|mutant| mutant.prefix()), row.promise);
         let mut fixture =
-            Fixture::start((row.deployment)(), self.worker, limit, promise, (self.brief, prefix), seed);
+            Fixture::start((row.deployment)(), self.workers(), limit, promise, (self.brief, prefix), seed);
         let watch = row.promise.order.then(|| QueueWatch::start(fixture.server()));
         let mut served = fixture.await_served(0);
         let mut faults = Vec::new();
@@ -327,6 +354,7 @@ impl Cell {
         history.events.sort_by_key(|(_, record)| record.at);
 
         let mut verdict = Verdict::of(&history, row.promise, limit, &faults);
+        verdict.violations.extend(fixture.pool.complaints());
         verdict.check_writes(fixture.fence.resource(), &history);
         verdict.served = served.is_ok().then(|| Duration::from_micros(all_served));
         verdict.note(served.map_err(|reason| format!("liveness: {reason}")));

@@ -12,11 +12,15 @@
 //! - **Load**: the worker runs loops that acquire, hold and release, as a [`Work`] describes: weights,
 //!   leases, timeouts, cancelled requests.
 //!
+//! With a [driver](WorkerPool::driver) the process is the driver of a client in any language, and the loops run
+//! in the test. Such a worker takes no single acquisitions.
+//!
 //! The work that a permit protects is simulated by steps. Before each step the worker asks the permit whether
 //! it is held, as a careful program would. With a [fence](WorkerSettings::fence) each step also writes to the
 //! fenced resource, and after a loss the worker writes once more, as a suspended program might: the resource
 //! has to refuse that write.
 
+mod driven;
 mod pool;
 mod process;
 
@@ -26,6 +30,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::driven::USED;
 pub use self::pool::{Worker, WorkerPool, micros, test_command};
 pub use self::process::{holder, parse_holder, parse_unique_holder, run_if_started};
 

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::driven::Driven;
 use super::{Counts, SETTINGS, Work, WorkerCommand, WorkerSettings};
+use crate::driver::Subject;
 use crate::history::{ClientEvent, ClientRecord, Granted, History, now, verify};
 use crate::real_time::always_counts;
 use crate::wait::HANGS;
@@ -27,6 +29,8 @@ pub fn test_command(test: &str) -> Command {
 pub struct WorkerPool {
     /// The settings of workers, where [`start`](Self::start) is not given others.
     pub settings: WorkerSettings,
+    /// The driver that the workers run, in place of the command, on the stores of their settings.
+    pub driver: Option<Subject>,
     command: fn() -> Command,
     seen: Arc<Seen>,
     started: AtomicUsize,
@@ -34,9 +38,11 @@ pub struct WorkerPool {
 
 /// The records of all workers, shared with the threads that read them.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     history: Mutex<History>,
     added: Condvar,
+    /// What drivers must not do, and did.
+    complaints: Mutex<Vec<String>>,
 }
 
 impl Seen {
@@ -50,10 +56,26 @@ impl Seen {
         self.added.notify_all();
     }
 
+    /// Records an event.
+    pub(super) fn note_at(&self, at: u64, number: usize, tag: &str, event: ClientEvent) {
+        self.lock().note_at(at, number, tag, event);
+        self.added.notify_all();
+    }
+
+    /// Notes what a driver must not do. Nothing is waited for any more.
+    pub(super) fn complain(&self, what: String) {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+        self.added.notify_all();
+    }
+
+    fn has_complaint(&self) -> bool {
+        !self.complaints.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether
-    /// it did within [`HANGS`].
-    fn search(&self, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
-        let deadline = Instant::now() + HANGS;
+    /// it did within `patience`.
+    fn search(&self, patience: Duration, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
+        let deadline = Instant::now() + patience;
         let (mut next, mut history) = (0, self.lock());
         loop {
             while let Some((number, record)) = history.events.get(next) {
@@ -63,7 +85,7 @@ impl Seen {
                 next += 1;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.has_complaint() {
                 return false;
             }
             let waited = self.added.wait_timeout(history, left);
@@ -76,7 +98,7 @@ impl WorkerPool {
     /// A pool without workers. `command` starts the program in which
     /// [`run_if_started`](super::run_if_started) runs.
     pub fn new(command: fn() -> Command, settings: WorkerSettings) -> Self {
-        Self { settings, command, seen: Arc::default(), started: AtomicUsize::new(0) }
+        Self { settings, driver: None, command, seen: Arc::default(), started: AtomicUsize::new(0) }
     }
 
     /// Starts a worker with these settings, and a number of its own. It may not have connected when this
@@ -84,12 +106,30 @@ impl WorkerPool {
     pub fn start(&self, settings: WorkerSettings) -> Worker {
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let settings = WorkerSettings { number, ..settings };
-        let wire = serde_json::to_string(&settings).expect("settings have a form");
-        let mut command = (self.command)();
-        command.env(SETTINGS, wire).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = match &self.driver {
+            Some(driver) => driver.command_of(&driver.driver, &settings.url, &settings.prefix),
+            None => {
+                let wire = serde_json::to_string(&settings).expect("settings have a form");
+                let mut command = (self.command)();
+                command.env(SETTINGS, wire);
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = ChildGuard::spawn(&mut command);
         let (stdin, lines) = (process.stdin(), process.lines());
-        let seen = self.seen.clone();
+        let (seen, lease) = (self.seen.clone(), settings.lease);
+        if self.driver.is_some() {
+            let driven = Driven::new(settings, seen.clone(), stdin);
+            let end = End::Driver(driven.clone());
+            let reader = thread::spawn(move || {
+                while let Some(line) = lines.next_line(Duration::MAX) {
+                    driven.read(&line);
+                }
+                driven.ended();
+            });
+            return Worker { number, lease, process, end, reader, seen };
+        }
         let reader = thread::spawn(move || {
             while let Some(line) = lines.next_line(Duration::MAX) {
                 if let Some(record) = ClientRecord::parse(&line) {
@@ -97,7 +137,7 @@ impl WorkerPool {
                 }
             }
         });
-        Worker { number, lease: settings.lease, process, stdin, reader, seen: self.seen.clone() }
+        Worker { number, lease, process, end: End::Commands(stdin), reader, seen: self.seen.clone() }
     }
 
     /// Starts a worker that reaches the store by `url`, and waits until it has connected.
@@ -117,6 +157,16 @@ impl WorkerPool {
     /// The grants so far, in the order of their requests.
     pub fn grants(&self) -> Vec<Granted> {
         self.history().grants()
+    }
+
+    /// What drivers must not do, and did.
+    pub fn complaints(&self) -> Vec<String> {
+        self.seen.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The time after which what must come hangs.
+    fn patience(&self) -> Duration {
+        self.driver.as_ref().map_or(HANGS, |driver| driver.patience)
     }
 
     /// The number of events that are like this.
@@ -141,7 +191,7 @@ impl WorkerPool {
         like: impl Fn(&ClientEvent) -> bool,
     ) -> Result<(), BTreeSet<usize>> {
         let mut missing: BTreeSet<usize> = workers.iter().map(|worker| worker.number).collect();
-        self.seen.search(|number, record| {
+        self.seen.search(self.patience(), |number, record| {
             if record.at > since && like(&record.event) {
                 missing.remove(&number);
             }
@@ -153,7 +203,7 @@ impl WorkerPool {
     /// Waits until some worker has reported an event like this after `since`, by [`now`]. Returns whether one
     /// has within [`HANGS`].
     pub fn await_any(&self, since: u64, like: impl Fn(&ClientEvent) -> bool) -> bool {
-        self.seen.search(|_, record| record.at > since && like(&record.event))
+        self.seen.search(self.patience(), |_, record| record.at > since && like(&record.event))
     }
 
     /// Ends the loops of `workers` and closes their clients.
@@ -178,6 +228,12 @@ impl WorkerPool {
             self.await_each(&workers, since, ends)
                 .map_err(|missing| format!("workers {missing:?} did not {command:?} within {HANGS:?}"))?;
         }
+        for worker in workers.iter_mut().filter(|_| self.driver.is_some()) {
+            let status = worker.process.wait_timeout(self.patience());
+            if !status.is_some_and(|status| status.success()) {
+                return Err(format!("driver {} has ended with {status:?}", worker.number));
+            }
+        }
         let numbers: BTreeSet<usize> = workers.iter().map(|worker| worker.number).collect();
         for (number, record) in &self.history().events {
             if let (ClientEvent::Stopped(counts), true) = (&record.event, numbers.contains(number)) {
@@ -199,21 +255,37 @@ impl WorkerPool {
     }
 }
 
+/// What takes the commands of a worker.
+enum End {
+    /// The process reads them.
+    Commands(ChildStdin),
+    /// The process is a driver, and its loops run here.
+    Driver(Arc<Driven>),
+}
+
 /// A worker process. It is killed when this is dropped.
 pub struct Worker {
     /// The number of the worker in its pool, from 1.
     pub number: usize,
     lease: Duration,
     process: ChildGuard,
-    stdin: ChildStdin,
+    end: End,
     reader: JoinHandle<()>,
     seen: Arc<Seen>,
 }
 
 impl Worker {
     fn try_send(&mut self, command: &WorkerCommand) -> std::io::Result<()> {
-        let wire = serde_json::to_string(command).expect("a command has a form");
-        writeln!(self.stdin, "{wire}")
+        match &mut self.end {
+            End::Commands(stdin) => {
+                let wire = serde_json::to_string(command).expect("a command has a form");
+                writeln!(stdin, "{wire}")
+            }
+            End::Driver(driven) => {
+                driven.command(command);
+                Ok(())
+            }
+        }
     }
 
     /// Sends a command.
@@ -289,7 +361,7 @@ impl Worker {
     #[track_caller]
     pub fn await_event(&self, tag: &str, like: impl Fn(&ClientEvent) -> bool) -> ClientRecord {
         let mut found = None;
-        self.seen.search(|number, record| {
+        self.seen.search(HANGS, |number, record| {
             if number == self.number && record.tag == tag && like(&record.event) {
                 found = Some(record.clone());
             }
@@ -328,6 +400,9 @@ impl Worker {
 
     /// Kills the worker (SIGKILL), and waits for the records that it had written.
     pub fn kill(&mut self) {
+        if let End::Driver(driven) = &self.end {
+            driven.give_up();
+        }
         self.process.kill();
         // A forked child may keep the pipe open for longer.
         wait::until(|| self.reader.is_finished());

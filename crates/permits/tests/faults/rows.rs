@@ -15,7 +15,8 @@ fn run(name: &str, mutant: Option<Split>) -> Verdict {
     let row = ROWS.iter().find(|row| row.name == name).expect("the matrix has the row");
     let worker = || test_command("worker_process");
     let verdict =
-        Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, mutant, brief: false }.run();
+        Cell { row, limit: 5, time: TIME, seed: random::seed(), worker, driver: None, mutant, brief: false }
+            .run();
     println!("{verdict:#?}");
     verdict
 }

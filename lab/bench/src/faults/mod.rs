@@ -7,13 +7,17 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use permits_testkit::driver::Subject;
 use permits_testkit::faults::{Cell, LEFT_OUT, ROWS, Row};
 use permits_testkit::mutants::Split;
-use permits_testkit::own_program;
+use permits_testkit::{Server, own_program};
 
+use crate::startup::permits;
 use permits_bench::Failure;
 
-const USAGE: &str = "usage: faults [--seconds 60] [--limit N]... [--seed S] [--out FILE] [--record DIRECTORY] [--mutant] [ROW...]
+const USAGE: &str =
+    "usage: faults [--seconds 60] [--limit N]... [--seed S] [--out FILE] [--record DIRECTORY] [--mutant]
+              [--driver 'PROGRAM ARGUMENT…'] [ROW...]
        faults --list";
 
 /// The cells to run.
@@ -24,6 +28,8 @@ struct Plan {
     out: Option<String>,
     /// Every other worker uses another semaphore, which the verdict has to find.
     mutant: Option<Split>,
+    /// The driver of a client in any language, in place of the library.
+    driver: Option<Subject>,
     /// The directory for the histories of the cells. Holds are brief then, so that much is recorded.
     record: Option<PathBuf>,
     rows: Vec<&'static Row>,
@@ -32,7 +38,7 @@ struct Plan {
 impl Plan {
     fn parse(words: &[&str]) -> Result<Self, Failure> {
         let (mut seconds, mut limits, mut seed) = (60, Vec::new(), fastrand::u64(..1 << 32));
-        let (mut out, mut mutant, mut record, mut rows) = (None, None, None, Vec::new());
+        let (mut out, mut mutant, mut record, mut driver, mut rows) = (None, None, None, None, Vec::new());
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
@@ -42,6 +48,7 @@ impl Plan {
                 "--seed" => seed = value()?.parse()?,
                 "--out" => out = Some((*value()?).to_owned()),
                 "--record" => record = Some(PathBuf::from(*value()?)),
+                "--driver" => driver = Some(subject(value()?)?),
                 "--mutant" => mutant = Some(Split),
                 name => {
                     let row = ROWS.iter().find(|row| row.name == name);
@@ -55,13 +62,38 @@ impl Plan {
         if rows.is_empty() {
             rows = ROWS.iter().collect();
         }
-        Ok(Self { seconds, limits, seed, out, mutant, record, rows })
+        Ok(Self { seconds, limits, seed, out, mutant, driver, record, rows })
     }
 
     fn cell(&self, row: &'static Row, limit: u32) -> Cell {
         let time = Duration::from_secs(self.seconds);
-        Cell { row, limit, time, seed: self.seed, worker, mutant: self.mutant, brief: self.record.is_some() }
+        let (driver, mutant, brief) = (self.driver.clone(), self.mutant, self.record.is_some());
+        Cell { row, limit, time, seed: self.seed, worker, driver, mutant, brief }
     }
+
+    /// Takes the rows away that the driver cannot have, and says which they are.
+    fn leave_out(&mut self) -> Result<(), Failure> {
+        let Some(driver) = &self.driver else { return Ok(()) };
+        let server = Server::start();
+        let has = Subject { url: server.url(), ..driver.clone() }.has()?;
+        self.rows.retain(|row| match row.outside(&has) {
+            None => true,
+            Some(why) => {
+                println!("not run: {}: {why}", row.name);
+                false
+            }
+        });
+        Ok(())
+    }
+}
+
+/// A driver, of a program and its arguments. The command is the one that `scripts/lab faults` has built.
+fn subject(words: &str) -> Result<Subject, Failure> {
+    let driver: Vec<PathBuf> = words.split_whitespace().map(PathBuf::from).collect();
+    if driver.is_empty() {
+        return Err("--driver needs a program".into());
+    }
+    Ok(Subject { driver, ..Subject::command(&permits()?, String::new()) })
 }
 
 /// The command that starts this program as a worker.
@@ -80,7 +112,8 @@ pub(crate) fn run(words: &[&str]) -> Result<(), Failure> {
         println!("\n{LEFT_OUT}");
         return Ok(());
     }
-    let plan = Plan::parse(words)?;
+    let mut plan = Plan::parse(words)?;
+    plan.leave_out()?;
     println!("{} s a cell, --seed {}", plan.seconds, plan.seed);
     let mut results = Vec::new();
     for row in &plan.rows {
