@@ -1,11 +1,11 @@
 //! A worker whose client is a [driver](crate::driver): the same loops, told to the driver in lines.
 //!
 //! The loops run here, in the process of the test, and what they see of the driver becomes the same records
-//! that a worker in Rust reports. Two things differ, because a driver need not say until when a permit is held:
+//! that a worker in Rust reports. Two things differ:
 //!
-//! - A holder renews its permit now and then. If the answer is that it is held, its lease is good for the time
-//!   since the line was written. So M, the time for which the checks take it as held, is never too long,
-//!   however slow the machine is.
+//! - A driver need not say until when a permit is held. So a holder renews its permit now and then. If the
+//!   answer is that it is held, it is held for a lease from the moment at which the line was written. So M,
+//!   the time for which the checks take a permit as held, is never too long, however slow the machine is.
 //! - When the driver is killed, its permits may end at once: the command of a client on the lines releases
 //!   them when its input ends. The records say of each that its release began.
 //!
@@ -328,8 +328,8 @@ impl Driven {
         state.write(&line)
     }
 
-    /// Holds a permit until it is lost or `hold` is over, and renews it now and then. `None` if the driver has
-    /// ended.
+    /// Holds a permit until it is lost or `hold` is over, and renews it now and then. `None` if the driver
+    /// has ended.
     fn hold(&self, id: u64, events: &Receiver<String>, hold: Duration) -> Option<()> {
         let end = Instant::now() + hold;
         let left = || end.saturating_duration_since(Instant::now());
@@ -376,7 +376,8 @@ impl Request {
         match (name, self.stage) {
             ("granted", Stage::Waiting) => {
                 let grants = self.grants(event)?;
-                // A grant that was waited for may be of a renewal since, and how late that was is not known.
+                // The lease of a request that has waited began with a later renewal, whose time is not known
+                // here: the first renewal by the holder says for how long the permit is held.
                 let until = driven.lease_from(self.asked).max(at);
                 self.note(driven, state, at, |number| {
                     let (token, slot) = grants[number];
