@@ -184,7 +184,7 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 	})
 	if hasLeft {
 		// The line that ends the request has crossed the grant.
-		go func() { d.end(line.ID, permit.Release(context.Background()), "released", event{}) }()
+		go func() { d.end(line.ID, permit, permit.Release(context.Background()), "released", event{}) }()
 	}
 	<-permit.Context().Done()
 	if cause := context.Cause(permit.Context()); !errors.Is(cause, permits.ErrReleased) {
@@ -303,18 +303,19 @@ func (d *driver) operate(ctx context.Context, permit *permits.Permit, line *line
 	case line.HandOver:
 		go func() {
 			handle, err := permit.HandOver(ctx)
-			d.end(id, err, "handed_over", event{"handle": handle})
+			d.end(id, permit, err, "handed_over", event{"handle": handle})
 		}()
 	case line.Release:
-		go func() { d.end(id, permit.Release(ctx), "released", event{}) }()
+		go func() { d.end(id, permit, permit.Release(ctx), "released", event{}) }()
 	}
 }
 
 // end writes the last event of a permit.
-func (d *driver) end(id int, err error, name string, fields event) {
+func (d *driver) end(id int, permit *permits.Permit, err error, name string, fields event) {
 	var lost *permits.LostError
 	switch {
-	case errors.As(err, &lost): // It is told by the permit's context.
+	case errors.As(err, &lost) && context.Cause(permit.Context()) != permits.ErrReleased:
+		// The permit was lost before the release, and its context has told that.
 	case err != nil:
 		d.fail(id, err)
 	default:
