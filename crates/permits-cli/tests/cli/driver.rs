@@ -262,8 +262,13 @@ fn faults_in_a_copy_of_the_go_package_are_found_by_rows() {
     }
     for (fault, name, found) in FAULTS_OF_ROWS {
         let directory = tempfile::tempdir().expect("a directory");
-        let verdict = row(name, 5, go_driver(&directory, fault.file, fault.from, fault.to));
-        assert!(verdict.violations.iter().any(|text| text.starts_with(found)), "{name}: {verdict:#?}");
+        let driver = go_driver(&directory, fault.file, fault.from, fault.to);
+        // A row of two seconds need not come upon the fault.
+        let is_found = |_| {
+            let violations = row(name, 5, driver.clone()).violations;
+            violations.iter().any(|text| text.starts_with(found))
+        };
+        assert!((0..8).any(is_found), "{name} does not find {:?}", fault.to);
     }
 }
 
