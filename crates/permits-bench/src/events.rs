@@ -8,7 +8,7 @@ use crate::Failure;
 /// takes a moment to the server, and more among many on two processors.
 const LATER_US: f64 = 5000.0;
 
-/// One permit.
+/// A permit from its request to its release.
 #[derive(Clone, Copy)]
 pub struct Event {
     process: usize,
@@ -25,7 +25,7 @@ pub struct Event {
 /// Reads the answers of the processes, in the order of grants.
 ///
 /// # Errors
-/// If an answer is malformed, or none has a grant.
+/// If an answer is malformed, or no process was granted a permit.
 pub fn parse(answers: &[Value]) -> Result<Vec<Event>, Failure> {
     let mut events = Vec::new();
     for (process, answer) in answers.iter().enumerate() {
@@ -53,11 +53,11 @@ pub fn occupied(events: &[Event]) -> f64 {
     held / (end - begin)
 }
 
-/// The permits granted before one that was clearly asked for earlier.
+/// The permits that were granted before a permit for which a process had clearly asked earlier.
 pub fn inversions(events: &[Event]) -> usize {
     let mut earliest = f64::MAX;
     let mut count = 0;
-    // From the last grant to the first, with the earliest request of all later grants.
+    // Walk back from the last grant. `earliest` is the earliest request among all grants that came later.
     for event in events.iter().rev() {
         count += usize::from(earliest + LATER_US < event.asked);
         earliest = earliest.min(event.asked);
@@ -65,8 +65,8 @@ pub fn inversions(events: &[Event]) -> usize {
     count
 }
 
-/// For each request that waited when another process released: the time from that release to its own grant. A
-/// request that the first release after it does not serve still counts from there.
+/// The time to the grant of each request that waited while another process released, counted from the first
+/// release by another process after the request, even if that release served another request.
 pub fn hand_offs(events: &[Event]) -> Vec<f64> {
     let wait = |event: &Event| {
         let others = events.iter().filter(|other| other.process != event.process);
@@ -74,7 +74,7 @@ pub fn hand_offs(events: &[Event]) -> Vec<f64> {
         let first = first.fold(f64::MAX, f64::min);
         (first < event.got).then_some(event.got - first)
     };
-    // At the start and the end a process may have been alone.
+    // The first and the last tenth are left out: a process may have been alone then.
     let (few, most) = (events.len() / 10, events.len() * 9 / 10);
     events[few..most].iter().filter_map(wait).collect()
 }

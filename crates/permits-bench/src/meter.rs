@@ -6,7 +6,7 @@ use permits_testkit::{Connection, Resp, Server};
 
 use crate::Failure;
 
-/// One reading.
+/// The counters of a server at one moment.
 #[derive(Clone, Copy)]
 pub struct Reading {
     at: Instant,
@@ -17,13 +17,13 @@ pub struct Reading {
 
 /// The difference between two readings.
 pub struct Spent {
-    /// The time between them.
+    /// The time between the readings.
     pub seconds: f64,
     /// The server's processor time.
     pub processor_us: f64,
     /// Commands that clients sent: scripts, and the (un)subscribing that scripts cannot do.
     pub calls: f64,
-    /// All commands, those inside of scripts included.
+    /// All commands, including the commands inside scripts.
     pub commands: f64,
 }
 
@@ -76,7 +76,7 @@ impl Meter {
         })
     }
 
-    /// Bytes of the data, without those of connections.
+    /// Bytes of the data, without the memory of connections.
     pub fn memory(&mut self) -> Result<f64, Failure> {
         Ok(self.bytes("used_memory")? - self.memory_of_connections()?)
     }

@@ -4,9 +4,9 @@
 //! release. On a machine that other work keeps awake, those times vanish. So figures that depend on it are
 //! taken in both modes, and a ratio compares two figures of one mode.
 //!
-//! In the mode *awake* the server is on one core and its clients are on another, and a process of the idle
-//! class spins on each. The system lets the spinner run when the core would halt, and takes the core from it
-//! at once. The spinners are child processes. They end with [`Awake`], and on Linux also when this process is
+//! The mode *awake* puts the server on one core and its clients on another, and a process of the idle class
+//! spins on each. The system lets the spinner run when the core would halt, and takes the core from it at
+//! once. The spinners are child processes. They end with [`Awake`], and on Linux also when this process is
 //! killed.
 
 use std::fs;
@@ -23,7 +23,7 @@ use crate::Failure;
 pub enum Mode {
     /// The machine as it is: idle cores halt.
     Quiet,
-    /// No core halts; server and clients have a core each.
+    /// Cores never halt; server and clients have a core each.
     Awake,
     /// Quiet, with a link to the server that takes 0.5 ms each way.
     Delayed,

@@ -1,11 +1,11 @@
 //! `permits-bench regression`: compares figures with stored ones.
 //!
-//! It measures `permits` and the floors as `core` does, and takes the figures that are the same on any
-//! machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly vary,
-//! so they may rise by little. Ratios of processor times vary more, because batches depend on how fast
-//! requests come, and ratios of waiting times most, with the load of the machine: they may rise to twice and
-//! three times. Figures that are better than stored are accepted; `regression --store` stores them, and is
-//! for a quiet machine.
+//! The program measures `permits` and the floors as `core` does, and takes the figures that are the same on
+//! any machine: counts of the server's commands, bytes, and ratios of two times of one run. Counts hardly
+//! vary, so they may rise by little. Ratios of processor times vary more, because batches depend on how fast
+//! requests come: they may double. Ratios of waiting times vary most, with the load of the machine: they may
+//! triple. Figures that are better than stored are accepted. `regression --store` stores new figures; run it
+//! on a quiet machine.
 
 use permits::Client;
 use permits_testkit::Server;
@@ -55,7 +55,8 @@ pub(crate) fn run(store: bool) -> Result<(), Failure> {
     if worse.is_empty() { Ok(()) } else { Err(format!("worse than it was: {}", worse.join("; ")).into()) }
 }
 
-/// The processor time of this process to connect and to take a first permit, by that of a later cycle.
+/// The processor time that this process takes to connect and to get a first permit, divided by the time of a
+/// later cycle.
 fn first_permit(server: &Server) -> Result<f64, Failure> {
     const CLIENTS: u32 = 30;
     const CYCLES: u32 = 200;

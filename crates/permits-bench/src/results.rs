@@ -81,7 +81,7 @@ impl Results {
         Some(self.get(mode, system, figure)?.median)
     }
 
-    /// The median of a figure of one system, divided by that of another.
+    /// The median of a figure of one system, divided by the median of another system.
     pub fn ratio(&self, mode: Mode, figure: &str, system: &str, other: &str) -> Option<f64> {
         Some(self.median(mode, system, figure)? / self.median(mode, other, figure)?)
     }

@@ -26,7 +26,7 @@ pub fn server_clock_ahead_us() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3 - shared_clock_us()
 }
 
-/// In microseconds.
+/// The duration in microseconds.
 pub fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

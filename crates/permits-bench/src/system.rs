@@ -1,7 +1,7 @@
 //! The systems that are measured, and a process of one of them.
 //!
-//! A process reads commands from standard input, and ends with it. Those of `permits` and of the lower bounds
-//! are processes of the program itself, with the verb `driver`: each program that starts them calls
+//! A process reads commands from standard input, and ends with it. The processes of `permits` and of the
+//! lower bounds run the program itself, with the verb `driver`: each program that starts them calls
 //! [`crate::driver::run`].
 
 use std::io::Write as _;
@@ -14,16 +14,16 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// One of the systems.
+/// A library, or a lower bound, that runs the workloads.
 #[derive(Clone)]
 pub struct System {
     /// The short name: in figures, in files and on the command line.
     pub name: &'static str,
-    /// Its name on pages.
+    /// The name on pages.
     pub title: &'static str,
-    /// Its role.
+    /// The role in a comparison.
     pub kind: Kind,
-    /// The program of its processes.
+    /// The program that runs as its processes.
     pub program: Program,
 }
 
@@ -41,13 +41,13 @@ pub enum Kind {
 /// The program of a system's processes. It takes the URL of the server and a lease in milliseconds.
 #[derive(Clone)]
 pub enum Program {
-    /// The running one, with the verb `driver` and the name of the system.
+    /// The running program, with the verb `driver` and the name of the system.
     Own,
-    /// Another build of the running one, with the same arguments.
+    /// Another build of the running program, with the same arguments.
     Build(PathBuf),
-    /// Another one.
+    /// Another program.
     At(PathBuf),
-    /// None, for this reason.
+    /// The program is missing, for this reason.
     Absent(String),
 }
 
@@ -74,7 +74,7 @@ pub static KEEPING: [System; 2] = [
 pub static PERMITS: &System = &OWN[0];
 
 impl System {
-    /// The command that starts one of its processes, or the reason why there is none.
+    /// The command that starts one of its processes, or the reason why the system has no program.
     fn command(&self) -> Result<Command, String> {
         let driver = |program: &Path| {
             let mut command = Command::new(program);
@@ -165,17 +165,17 @@ impl Process {
         Ok(lines.map(|line| serde_json::from_str(&line)).collect::<Result<_, _>>()?)
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.guard.pid()
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the process, as a crash would.
     pub fn kill(mut self) {
         self.guard.kill();
     }
 
-    /// Kills it. Returns the answers that had arrived since the last one.
+    /// Kills the process. Returns the answers that had arrived since the last one.
     pub fn crash(mut self) -> Result<Vec<Value>, Failure> {
         self.guard.kill();
         let lines = std::iter::from_fn(|| self.lines.next_line(HANGS));

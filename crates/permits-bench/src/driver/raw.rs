@@ -72,7 +72,7 @@ impl Raw {
     }
 }
 
-/// One of two that pass a message back and forth: the process that has it keeps it for a while, then
+/// Passes a message back and forth with another process: the process that has it keeps it for a while, then
 /// publishes it.
 async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Value, Failure> {
     let client = client(url)?;
@@ -107,7 +107,7 @@ async fn pass(url: &str, name: &str, hold: Duration, seconds: f64) -> Result<Val
     Ok(json!({ "events": events }))
 }
 
-/// The number of its receivers.
+/// Publishes a message. Returns the number of receivers.
 async fn publish(connection: &mut MultiplexedConnection, channel: &str) -> Result<u64, Failure> {
     Ok(redis::cmd("PUBLISH").arg(channel).arg("x").query_async(connection).await?)
 }

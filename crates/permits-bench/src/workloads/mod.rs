@@ -1,5 +1,5 @@
-//! The workloads, A to L; those of queues in `queues`. Each drives the processes of one system once, in one
-//! mode, and notes its figures.
+//! The workloads, A to L. The workloads of queues are in `queues`. Each drives the processes of one system
+//! once, in one mode, and notes its figures.
 
 mod queues;
 
@@ -41,7 +41,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Of the published figures.
+    /// The scale of the published figures.
     pub const FULL: Self = Self {
         rounds: 3,
         warm_up: 3.0,
@@ -108,7 +108,7 @@ impl Bench {
         let link = Proxy::start(server.address());
         link.delay_requests(LINK_DELAY);
         link.delay_replies(LINK_DELAY);
-        // After a restart of its server `permits` grants nothing for a renewal interval.
+        // `permits` grants nothing for a renewal interval after a restart of its server.
         sleep(scale.renewal() + Duration::from_secs(1));
         let meter = Meter::new(&server)?;
         let results = Results::default();
@@ -332,7 +332,7 @@ impl Bench {
         let mut processes = self.start_many(system, 2, self.scale.lease)?;
         all(&mut processes, &format!("contend hand-off-warm-up 1 1 2000 1000 {warm_up}"))?;
         let mut taken = Vec::new();
-        // On a busy machine one of the two may stand still for all of a quick measurement.
+        // Repeat, because on a busy machine one of the two may stand still for all of a quick measurement.
         for _ in 0..10 {
             let answers = all(&mut processes, &format!("contend hand-off 1 1 2000 1000 {}", 2.0 * seconds))?;
             taken = events::hand_offs(&events::parse(&answers)?);
@@ -405,7 +405,7 @@ impl Bench {
         let (mut waiter, mut holder) = processes.pop().zip(processes.pop()).ok_or("two were started")?;
         holder.ask("hoard crash 1")?;
         waiter.send("wait crash")?;
-        // Until renewals are under way.
+        // Wait until renewals are under way.
         sleep(lease / 2);
         let died = shared_clock_us();
         holder.kill();

@@ -43,7 +43,7 @@ impl Bench {
         self.queue_in_lanes(system, workload, (length, 0), count)
     }
 
-    /// As [`queue`](Self::queue); with a queue of so many lanes, if there are any.
+    /// As [`queue`](Self::queue), with the length of the queue and the number of its lanes; 0 means no lanes.
     fn queue_in_lanes(
         &mut self,
         system: &System,
@@ -56,7 +56,7 @@ impl Bench {
         holder.ask("free")?;
         sleep(Duration::from_secs_f64(self.scale.warm_up / 2.0));
         let time = Duration::from_secs_f64(self.scale.seconds);
-        // On a busy machine a short time may pass without a grant.
+        // A short time may pass without a grant on a busy machine, so measure again until there is one.
         let measured = (0..LONGEST).find_map(|_| {
             let measured = self.grants(&mut processes, time);
             measured.map(|(grants, spent)| (grants > 0.0).then_some((grants, spent))).transpose()
@@ -70,7 +70,7 @@ impl Bench {
         ] {
             self.note(system.name, &format!("{workload}.{figure}"), value);
         }
-        // They are many, and need not be released one by one.
+        // Killing is quicker than releasing so many permits one by one.
         processes.into_iter().for_each(Process::kill);
         Ok(())
     }
@@ -86,7 +86,8 @@ impl Bench {
         Ok((at_last - at_first, spent))
     }
 
-    /// A holder, and `length` waiters in so many processes; in lanes, if there are any.
+    /// Has `holder` take the unit, and starts `count` processes with `length` waiters in total behind it.
+    /// With 0 lanes, the waiters are in no lane.
     fn fill_queue(
         &self,
         system: &System,
@@ -101,8 +102,8 @@ impl Bench {
             let in_lanes = if lanes > 0 { format!(" {}", lanes / count) } else { String::new() };
             process.ask(&format!("queue line-{length} {}{in_lanes}", (length + number) / count))?;
         }
-        // Until all wait: no observable of the queue is common to all systems. Many processes begin to renew
-        // meanwhile.
+        // Sleep until all wait, because the systems have no observable of the queue in common. Many processes
+        // begin to renew meanwhile.
         sleep(Duration::from_secs_f64(0.5 + length as f64 / 10_000.0 + count as f64 / 200.0));
         Ok(processes)
     }
