@@ -243,8 +243,8 @@ func (c *conn) answered(call *call, e *event) {
 	}
 }
 
-// operate queues a line about a permit, and returns where its answer comes. One that comes after the end of
-// the permit has none.
+// operate queues a line about a permit, and returns where its answer comes. A line that comes after the end
+// of the permit gets no answer.
 func (c *conn) operate(call *call, line []byte) <-chan *event {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -78,7 +78,7 @@ func TestACommandThatIsKilledEndsItsPermitsAndIsReplaced(t *testing.T) {
 		t.Error(other.Holder())
 	}
 	release(t, other)
-	// In each round, only the first acquisition starts a command.
+	// Only the first acquisition of each round starts a command.
 	for range 5 {
 		permit := acquire(t, semaphore)
 		send(t, childOf(t, permit), syscall.SIGKILL)
@@ -178,7 +178,7 @@ func TestAProgramThatEndsReleases(t *testing.T) {
 		program.Wait()
 		release(t, acquire(t, client.Semaphore(name, 1)))
 		if pid, err := strconv.Atoi(line); err == nil {
-			// The process that it had started outlives it, and has none of its pipes.
+			// The process that the program had started outlives it, and has no pipe of it.
 			send(t, pid, syscall.SIGKILL)
 		}
 	}

@@ -39,7 +39,7 @@ func Example() {
 	// <nil>
 }
 
-// Here the program itself releases the permit.
+// Acquire a permit and release it yourself.
 func ExampleSemaphore_Acquire() {
 	client := connect()
 	defer client.Close()
@@ -50,7 +50,7 @@ func ExampleSemaphore_Acquire() {
 		log.Fatal(err)
 	}
 	defer permit.Release(ctx)
-	// This context ends if the permit is lost, so that no two holders work.
+	// The context of the permit ends if the permit is lost, so that no two holders work.
 	work := permit.Context()
 	fmt.Println(permit.Weight(), permit.Slot(), work.Err())
 	// Output: 2 0 <nil>

@@ -218,7 +218,7 @@ func stateOf(t *testing.T, url, name string) state {
 	return state
 }
 
-// until waits for a state of a semaphore.
+// until polls a semaphore until it has the wanted state.
 func until(t *testing.T, url, name string, wanted state) {
 	t.Helper()
 	var found state

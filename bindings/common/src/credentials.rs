@@ -1,7 +1,7 @@
 //! [`Asked`]: the questions for credentials that a client asks a function of the language.
 //!
-//! No thread of the library may enter an interpreter. So a question waits here until the language has called
-//! its function. The language waits for questions with a [`Call`], as it does for everything else.
+//! A thread of the library may not enter an interpreter. So a question waits here until the language has
+//! called its function. The language waits for questions with a [`Call`], as it does for everything else.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,12 +74,12 @@ impl Asked {
         })
     }
 
-    /// Waits for a question: true. It is false when the client is gone.
+    /// Waits for a question, and returns true. Returns false when the client is gone.
     pub fn next(&self) -> Call {
         let shared = self.0.clone();
         Call::new(poll_fn(move |context| {
             let mut state = shared.lock();
-            // One whose time is up needs no answer.
+            // Drop the questions whose time is up: nobody waits for an answer to them.
             state.questions.retain(|question| !question.is_closed());
             if !state.questions.is_empty() || state.is_closed {
                 return Poll::Ready(Ok::<_, Failure>(Value::Flag(!state.is_closed)));
@@ -99,7 +99,7 @@ impl Asked {
     }
 }
 
-/// No fault repeats a value, which may be a password.
+/// Reads the answer of the function. A failure never repeats a value, which may be a password.
 fn credentials(language: Language, answer: &str) -> Answer {
     let known = ["password", "user", "expires_in_ms", "error"];
     let fields = language.fields("credentials", answer, &known).map_err(|failure| failure.message)?;

@@ -40,8 +40,8 @@ struct Queue {
 
 static EVENTS: OnceLock<Waiting> = OnceLock::new();
 
-/// The queue of this process. `None` in a process that was forked after the first call for events: such a
-/// process reports none.
+/// The queue of this process. `None` in a process that was forked after the first call for events: that
+/// process reports no events.
 fn queue() -> Option<MutexGuard<'static, Queue>> {
     let events = EVENTS.get().filter(|events| events.process == std::process::id())?;
     Some(events.queue.lock().unwrap_or_else(PoisonError::into_inner))
@@ -135,8 +135,8 @@ impl Visit for Fields {
 /// in `event`, a `level`, a `message`, and `fields`, which are pairs of a name and a value.
 pub fn events() -> Call {
     EVENTS.get_or_init(|| {
-        // This can only succeed: the library has its own copy of `tracing`, in which no program has set a
-        // subscriber.
+        // Setting the default cannot fail: the library has its own copy of `tracing`, in which no program has
+        // set a subscriber.
         let _ = tracing::subscriber::set_global_default(Collector);
         Waiting { process: std::process::id(), queue: Mutex::default() }
     });

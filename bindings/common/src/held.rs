@@ -239,7 +239,7 @@ impl Held {
         let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
         Call::new(async move {
             let _turn = turn.lock_owned().await;
-            // This operation has the turn, so no other one has the permit.
+            // Other operations hold no reference to the permit now, because this one has the turn.
             let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
             let released = permit.release().await;
             if let Err(ReleaseError::Lost(reason)) = &released {

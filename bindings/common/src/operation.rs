@@ -1,12 +1,13 @@
-//! The operations that a language calls by their names, each list once: the argument's type in Node is made
-//! of these enums, and that in Python compared (`crates/permits/tests/vocabulary/operations.rs`).
+//! The operations that Python and Node call by name. Each name stands in these enums alone: a test writes
+//! them into the type of the argument in Node, and compares the types in Python with them
+//! (`crates/permits/tests/vocabulary/operations.rs`).
 
 use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
 
 use crate::failure::Failure;
 
-/// The operations of a session, and those on the permit of a handle.
+/// The operations of a session, and of the permit that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClientOperation {

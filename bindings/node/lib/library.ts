@@ -1,7 +1,7 @@
 // Loads the native half of the package: a library beside `dist`, one for each platform.
 //
-// This file looks for it from its own place. A bundler copies this file elsewhere without the library, so a
-// failure first asks whether the directory is the package at all.
+// The code looks for the library from its own place. A bundler copies this file elsewhere without the
+// library, so a failure first asks whether the directory is the package at all.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -3,7 +3,7 @@
 /** The questions of one client for credentials. */
 export declare class Asked {
   constructor()
-  /** Waits for a question: true. It is false when the client is gone. */
+  /** Waits for a question, and returns true. Returns false when the client is gone. */
   next(): Call
   /** Answers all questions, with JSON. */
   answer(answer: string): void

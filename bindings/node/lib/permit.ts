@@ -23,7 +23,7 @@ const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
   process.emitWarning(`a permit of "${semaphore}" was garbage-collected before it was released`, 'PermitsWarning');
 });
 
-// These functions refer to no permit: a wait for a loss must not keep a permit from becoming garbage.
+// The functions below refer to no permit: a wait for a loss must not keep a permit from becoming garbage.
 
 async function lossOf(call: Native.Call): Promise<LostError | undefined> {
   const json = await result<string | null>(call, { background: true });

@@ -102,6 +102,6 @@ function shown(timeout: number | null | undefined): string {
 }
 
 function outcome(error: PermitsError | undefined): string {
-  // Without an error of this package, an `AbortSignal` has ended the wait.
+  // An acquisition that ended without an error of this package was cancelled by an `AbortSignal`.
   return error?.code.toLowerCase() ?? 'cancelled';
 }

@@ -1,5 +1,6 @@
 //! The native half of the npm package `permits`: the public API of the library, as calls that the event loop
 //! polls.
+//!
 //! An operation is a `Call`: a future of the library. Only the thread of the event loop polls it, takes its
 //! result and drops it. A waker, which any thread may call, notes the call in a `Mailbox` and calls one
 //! threadsafe function. So a program that blocks its event loop delays no renewal, and an idle client does
@@ -7,7 +8,7 @@
 //!
 //! Names, defaults and documentation for users are in the TypeScript half, `lib/`.
 #![deny(unsafe_code)]
-// In a build for tests, which clippy makes, napi-rs exports nothing.
+// napi-rs exports nothing in a build for tests, which clippy makes, so all code looks dead there.
 #![cfg_attr(test, allow(dead_code))]
 
 mod failure;

@@ -90,7 +90,7 @@ impl Asked {
         Self(permits_bindings::Asked::new())
     }
 
-    /// Waits for a question: true. It is false when the client is gone.
+    /// Waits for a question, and returns true. Returns false when the client is gone.
     #[napi]
     pub fn next(&self) -> Call {
         Call(self.0.next())

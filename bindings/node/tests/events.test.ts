@@ -1,4 +1,4 @@
-// What the library has to say reaches the program.
+// Events of the library reach the program.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';

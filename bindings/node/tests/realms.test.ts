@@ -1,5 +1,5 @@
-// The package in a realm of its own, as test runners load it. Errors and answers must be of that realm.
-// Other tests run in Jest and Vitest, by ../runners; this one needs neither.
+// The package in a realm of its own, as test runners load it. Errors and answers must belong to the realm.
+// Other tests run in Jest and Vitest, by ../runners; this test needs neither.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What a program does with semaphores and permits, on every store.
+// Uses of semaphores and permits in a program, on every store.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -34,7 +34,7 @@ for (const [store, url] of Object.entries(STORES)) {
       client = await connect(url(), { recovery: 'off', prefix: randomUUID() });
       semaphore = client.semaphore('s', 2);
     });
-    // No test leaves anything behind.
+    // Every test must give back all that it held.
     afterEach(async () => {
       await until(() => isIdle(semaphore));
       await client.close();
@@ -245,7 +245,7 @@ for (const [store, url] of Object.entries(STORES)) {
           const names = [set, same].map(({ permits }) => permits.map((permit) => permit.semaphore));
           assert.deepEqual(names[0], names[1], 'in the order in which all are acquired');
         }
-        // On a busy machine the first permit may come after the whole wait.
+        // The first permit may come after the whole wait on a busy machine, so try longer waits.
         let waitsFor: unknown;
         for (let timeout = 10; waitsFor !== 't'; timeout *= 4) {
           await assert.rejects(client.acquireAll([semaphore, [other, { weight: 2 }]], { timeout }), (error) => {
@@ -343,7 +343,7 @@ for (const [store, url] of Object.entries(STORES)) {
     });
 
     test('a timeout says why', async () => {
-      // On a busy machine a store may be too slow to say why: then once more.
+      // A store may be too slow to say why on a busy machine: ask again.
       const told = async (tries = 30): Promise<NotNowError> => {
         const error = await semaphore.acquire({ timeout: 500 }).catch((error: unknown) => error);
         assert.ok(error instanceof NotNowError && error.code === 'TIMED_OUT');

@@ -282,13 +282,13 @@ def test_a_wait_that_blocks_its_event_loop_is_warned_of(url: str, name: str) -> 
             waits("semaphore.acquire()", work)
             waits("client.acquire_all(...)", lambda: client.acquire_all([semaphore]).wait().release())
 
-            # In these tests warnings are errors. Then nothing is acquired, and no second warning follows.
+            # Warnings are errors in these tests. So the call raises, acquires nothing, and no second warning follows.
             with pytest.raises(RuntimeWarning, match="asyncio.to_thread"):
                 block()
             gc.collect()
             assert is_idle(semaphore)
 
-            # With a timeout of 0 there is no wait, and a thread has no event loop: so there is no warning.
+            # A timeout of 0 does not wait, and a thread has no event loop: neither is warned of.
             semaphore.acquire(timeout=0).wait().release()
             semaphore.acquire(timeout=timedelta()).wait().release()
             client.acquire_all([(semaphore, {"timeout": 0})]).wait().release()

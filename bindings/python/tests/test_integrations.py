@@ -77,7 +77,7 @@ class Site:
         (directory / "work.py").write_text(WORK)
         (directory / "log").touch()
         self.client = permits.connect(self.url)
-        # The limit is the one that the page declares.
+        # The page declares the limit.
         self.exports = self.client.semaphore("exports")
 
     def start(self, *words: str, days: str = "") -> subprocess.Popen[str]:

@@ -52,7 +52,7 @@ def test_a_generated_client_acquires_renews_and_releases(
     server: Server, address: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openapi_python_client")
-    # A part of the description that the generator cannot read is a warning, and missing from the client.
+    # The generator leaves out what it cannot read of the description, with a warning, which has to fail here.
     options = ["--path", str(DESCRIPTION), "--meta", "none", "--output-path", str(tmp_path / "generated")]
     (tmp_path / "config.json").write_text('{"post_hooks": []}')
     options += ["--config", str(tmp_path / "config.json"), "--fail-on-warning"]

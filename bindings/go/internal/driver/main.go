@@ -67,7 +67,7 @@ var has = []string{
 	"lease_ms", "at_least_ms", "max_hold_ms", "supersede",
 }
 
-// with adds an option if the line has its field.
+// with appends the option if the line has the field.
 func with[T any](options []permits.Option, value *T, option func(T) permits.Option) []permits.Option {
 	if value != nil {
 		options = append(options, option(*value))
@@ -183,7 +183,7 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 		"also": also,
 	})
 	if hasLeft {
-		// The line that ends the request has crossed the grant.
+		// The program ended the request before it saw the grant, so the permit has no user: release it.
 		go func() { d.end(line.ID, permit, permit.Release(context.Background()), "released", event{}) }()
 	}
 	<-permit.Context().Done()
@@ -315,7 +315,7 @@ func (d *driver) end(id int, permit *permits.Permit, err error, name string, fie
 	var lost *permits.LostError
 	switch {
 	case errors.As(err, &lost) && context.Cause(permit.Context()) != permits.ErrReleased:
-		// The permit was lost before the release, and its context has told that.
+		// The permit was lost before the release, and the end of its context has reported the loss.
 	case err != nil:
 		d.fail(id, err)
 	default:

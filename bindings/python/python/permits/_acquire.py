@@ -74,7 +74,7 @@ class Acquisition(Unheld, Generic[H]):
 
     def _warn_of_event_loop(self) -> None:
         # If the holder is a task of the same loop, the wait never ends, and nothing else would say why. A greenlet lets
-        # the others run, and an asyncio loop of another greenlet on this thread is none of its business.
+        # the others run, so an asyncio loop of another greenlet on this thread does not matter.
         if asyncio._get_running_loop() is None or threads_are_greenlets():
             return
         # The warning names the line of the program, whichever way it came here. Python shows it once for each line.

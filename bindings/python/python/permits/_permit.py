@@ -243,7 +243,7 @@ class Permit(Held):
         self._native.check()
 
     def __reduce__(self) -> NoReturn:
-        # When a copy ends, it would release the permit.
+        # The end of a copy would release the permit.
         raise TypeError("a permit is neither copied nor pickled: hand_over() makes a handle of it, which is a text")
 
     def __repr__(self) -> str:

@@ -94,7 +94,7 @@ class Semaphore(Unheld):
                 f"limit() decorates a function, and {function!r} is none: write `@semaphore.limit`, and the number in "
                 f"`client.semaphore({self._name!r}, {function!r})`"
             )
-        # This finds a wrong option before the first call.
+        # Reports a wrong option here, before the first call.
         self._native.acquire(request(options))
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -338,7 +338,7 @@ class MalformedError(StoreError):
     """The reply cannot be decoded, or does not answer the command."""
 
 
-# The classes by the keywords of the library, which `_telemetry` shows as outcomes.
+# The classes of errors by the library's keywords for them, which `_telemetry` reports as outcomes.
 CLASSES: dict[str, type[PermitsError]] = {
     "released": ReleasedError,
     "lost": LostError,

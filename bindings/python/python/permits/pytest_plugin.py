@@ -51,7 +51,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             pass
 
 
-# Not marked as first or last: so the marks that skip run before this, and the fixtures of the test after it.
+# The hook is marked neither as first nor as last: so it runs after the marks that skip, and before the fixtures of the
+# test.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marks: dict[str, pytest.Mark] = {}
     requests: list[tuple[Semaphore, AcquireOptions]] = []
