@@ -30,14 +30,14 @@ pub fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
 /// A page of the documents.
 #[derive(Debug)]
 pub struct Page {
-    /// Its path in the repository.
+    /// The path in the repository.
     pub path: String,
-    /// Its text.
+    /// The whole text.
     pub text: String,
 }
 
-/// The pages that users read: `README.md`, those of the packages and of `contrib`, and everything below
-/// `docs`, in the order of their paths.
+/// The pages that users read, in the order of their paths: `README.md`, the pages of the packages and of
+/// `contrib`, and everything below `docs`.
 pub fn pages() -> Vec<Page> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut paths = vec![root.join("README.md")];
@@ -74,7 +74,7 @@ pub struct Block<'a> {
     pub language: &'a str,
     /// The other info words, which readers of the page do not see.
     pub words: &'a str,
-    /// Its lines.
+    /// The lines between the fences.
     pub text: &'a str,
 }
 
@@ -94,7 +94,7 @@ pub enum Run<'a> {
 }
 
 impl Page {
-    /// Its blocks of code.
+    /// The blocks of code of the page, in order.
     pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
         let (page, mut heading) = (&*self.path, "");
         let mut parts = self.text.split("\n```");
@@ -155,15 +155,15 @@ pub fn quoted(cell: &str) -> Vec<String> {
 /// A metric of the library.
 #[derive(Debug, Clone)]
 pub struct LibraryMetric {
-    /// Its name, such as `permits_wait_seconds`.
+    /// The name, such as `permits_wait_seconds`.
     pub name: String,
     /// `histogram`, `gauge` or `counter`.
     pub kind: String,
     /// `seconds` or `count`.
     pub unit: String,
-    /// The names of its labels, sorted.
+    /// The names of the labels, sorted.
     pub labels: Vec<String>,
-    /// Its description.
+    /// The description.
     pub meaning: String,
 }
 

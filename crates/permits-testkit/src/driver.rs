@@ -1,8 +1,9 @@
-//! Cases that a client in any language must pass, against its driver: a program that speaks the lines of
-//! `permits hold --many` by the client's own API. `permits hold --many` is the driver of the Rust library.
+//! Cases that a client in any language must pass. They run against the driver of the client: a program that
+//! reads and writes the lines of `permits hold --many`, and does what they say with the client's own API.
+//! `permits hold --many` is the driver of the Rust library.
 //!
 //! The cases are data, in `cases/`; `docs/inside/porting.md` says how to read them. A case that uses a line
-//! or an option that the driver's `hello` does not name is outside of what the client has, and is not run.
+//! or an option which is missing from the driver's `hello` is outside of what the client has, and is not run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::process::{ChildGuard, Lines};
 use crate::wait::HANGS;
 
-/// The name in the cases of a program that is always the command: it makes changes and inspections.
+/// Cases call the command by this name, whatever driver they run against. It makes changes and inspections.
 const OPERATOR: &str = "operator";
 
 /// The profiles, which are the files of `cases/`, and their texts.
@@ -34,9 +35,9 @@ const PROFILES: [(&str, &str); 5] = [
 pub struct Case {
     /// The file of the case.
     pub profile: &'static str,
-    /// What the case shows.
+    /// The behaviour that the case shows.
     pub name: &'static str,
-    /// The prefix of its keys, so that cases do not meet.
+    /// The prefix of the case's keys, which keeps cases apart.
     prefix: String,
     steps: Vec<&'static str>,
 }
@@ -79,7 +80,7 @@ pub struct Subject {
     pub command: PathBuf,
     /// The URL of an empty store.
     pub url: String,
-    /// The time after which an event that has not come is missing: it says that something hangs.
+    /// The longest wait for an event. A wait that reaches it has found something that hangs.
     pub patience: Duration,
 }
 
@@ -90,7 +91,7 @@ impl Subject {
         Self { driver, command: command.to_owned(), url, patience: HANGS }
     }
 
-    /// The command that starts a driver or the command, on the store of `url`.
+    /// The call of a program, which is a driver or the command, on the store of `url`.
     pub(crate) fn command_of(&self, arguments: &[PathBuf], url: &str, prefix: &str) -> Command {
         let mut command = Command::new(&arguments[0]);
         command.args(&arguments[1..]).env("PERMITS_URL", url).env("PERMITS_PREFIX", prefix);
@@ -98,11 +99,11 @@ impl Subject {
         command
     }
 
-    /// The lines and options that the driver has, by its `hello`.
+    /// The lines and options that the driver names in its `hello`.
     ///
     /// # Errors
     ///
-    /// What it says or does in place of a `hello`.
+    /// The driver does not begin with a `hello`. The text says what happened instead.
     pub fn has(&self) -> Result<BTreeSet<String>, String> {
         let mut command = self.command_of(&self.driver, &self.url, "hello");
         Program::start("driver", &mut command, self.patience).map(|program| program.has)
@@ -224,7 +225,7 @@ impl Run<'_> {
         self.programs.get_mut(name).ok_or_else(|| format!("{name} has not begun"))
     }
 
-    /// Waits until the store shows a semaphore so.
+    /// Waits until an inspection of the semaphore matches `wanted`.
     fn until(&mut self, name: &str, wanted: &Value) -> Result<(), String> {
         let end = Instant::now() + self.subject.patience;
         loop {
@@ -241,14 +242,15 @@ impl Run<'_> {
         }
     }
 
-    /// Nothing is left to read, the drivers end by themselves, and the store has nothing of them.
+    /// Checks the end of a case: nothing is left to read, the drivers end by themselves, and the store keeps
+    /// nothing of them.
     fn end(&mut self, semaphores: &BTreeSet<String>) -> Result<(), String> {
         let mut drivers: Vec<_> =
             self.programs.values_mut().filter(|program| program.name != OPERATOR).collect();
         for driver in &mut drivers {
             driver.has_no_more()?;
         }
-        // The end of one grants the requests of another.
+        // The end of a driver may grant the requests of another, so all have been checked before.
         for driver in drivers {
             driver.end()?;
         }

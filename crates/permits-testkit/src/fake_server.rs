@@ -105,7 +105,7 @@ impl FakeServer {
         *lock(&self.shared.always) = Some((semaphore, bytes));
     }
 
-    /// While `on`, replies to scripts with text that does not end, some 100 MB a second.
+    /// Replies to scripts with text that does not end, some 100 MB a second, while `on`.
     pub fn send_without_end(&self, on: bool) {
         self.shared.without_end.store(on, Ordering::Relaxed);
     }

@@ -36,8 +36,8 @@ pub fn fork(work: impl FnOnce()) -> Forked {
     }
 }
 
-/// Forks, with the child as the first process of a pid namespace: its pid is 1, as that of a parent that is
-/// the first of another namespace. From now on the caller can start no thread.
+/// Forks, with the child as the first process of a pid namespace: its pid is 1, like the pid of a parent that
+/// is the first of another namespace. From now on the caller can start no thread.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "the standard library knows no namespaces")]
 pub fn fork_into_namespace(work: impl FnOnce()) -> Forked {

@@ -47,8 +47,8 @@ pub struct ChildGuard {
 impl ChildGuard {
     /// Takes charge of a child that runs already.
     ///
-    /// It ends with the guard, but not with a test process that is killed: only [`spawn`](Self::spawn) binds
-    /// the one to the other.
+    /// The child ends with the guard, but not when the test process is killed: only [`spawn`](Self::spawn)
+    /// binds a child to the test process.
     pub fn new(child: Child) -> Self {
         Self { child }
     }
@@ -56,7 +56,7 @@ impl ChildGuard {
     /// Starts `command` and takes charge of the child; on Linux it is also killed when this process dies.
     ///
     /// The child starts with the default action for every signal. It inherits no variable `PERMITS_…` except
-    /// `PERMITS_TEST_…`, and gets those that `command` sets.
+    /// `PERMITS_TEST_…`, and gets the variables that `command` sets.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
         match spawn_bound(command) {

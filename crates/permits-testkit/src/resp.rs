@@ -16,7 +16,7 @@ use std::time::Duration;
 /// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resp {
-    /// No value: the null bulk string or the null array.
+    /// The null bulk string or the null array.
     Nil,
     /// An integer.
     Int(i64),
@@ -66,7 +66,7 @@ impl Resp {
     }
 }
 
-/// One open connection to a server, or to a [`Proxy`](crate::Proxy) before it.
+/// An open connection to a server, or to a [`Proxy`](crate::Proxy) before it.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,

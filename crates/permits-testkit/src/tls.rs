@@ -1,8 +1,8 @@
 //! Certificates for servers that speak TLS, made for every test.
 //!
-//! It owns a private authority and its certificates: one for servers on this machine and one for clients. The
-//! servers read them from files, and so do commands under test; libraries take the text. The repository has
-//! none, so none expires there and no key is exposed.
+//! A private authority signs two certificates: one for servers on this machine and one for clients. The
+//! servers read them from files, and so do commands under test; libraries take the text. The repository
+//! contains no certificates, so they cannot expire there, and no key is exposed.
 
 use std::fmt;
 use std::fs;
@@ -18,9 +18,9 @@ use tempfile::TempDir;
 /// The policy on clients' certificates (`tls-auth-clients`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Every client must show one of the authority.
+    /// Every client must show a certificate of the authority.
     Required,
-    /// A client may show none; one of another authority is refused.
+    /// A client may come without a certificate; a certificate of another authority is refused.
     Optional,
     /// Clients are not asked.
     Ignored,
@@ -83,8 +83,8 @@ impl Certificates {
         Self { files: Arc::new(files) }
     }
 
-    /// One certificate that is its own authority, for servers at these hosts, as `openssl req -x509` makes
-    /// it. It is valid until the end of the year `until`.
+    /// A certificate that is its own authority, for servers at these hosts, as `openssl req -x509` makes it.
+    /// It is valid until the end of the year `until`.
     pub fn self_signed(hosts: &[&str], until: i32) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("permits-tls-")
@@ -160,12 +160,12 @@ impl Pem {
         Self { path, text }
     }
 
-    /// Its file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its text.
+    /// The text in PEM.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -36,7 +36,7 @@ impl ClusterBuilder {
 
     /// The primaries that share the slots; 3 by default, and at least 1.
     ///
-    /// The primaries vote on a failover: with fewer than 3, none follows the death of one.
+    /// The primaries vote on a failover: fewer than 3 cannot replace a primary that dies.
     pub fn primaries(mut self, primaries: usize) -> Self {
         self.primaries = primaries;
         self

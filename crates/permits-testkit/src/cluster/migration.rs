@@ -13,9 +13,9 @@ const MOVE_LIMIT_MS: &str = "5000";
 
 /// A slot whose migration has begun; made by [`Cluster::begin_migration`].
 ///
-/// Until [`finish`](Self::finish), the old owner answers for the keys that it still has and replies `ASK` for
-/// others. A command on several keys of which some have moved gets `TRYAGAIN`. Dropped before, the migration
-/// stays where it is, as when the tool that made it has crashed.
+/// The old owner answers for the keys that it still has and replies `ASK` for others, until
+/// [`finish`](Self::finish). A command on several keys of which some have moved gets `TRYAGAIN`. A migration
+/// that is dropped before it is finished stays where it is, as when the tool that made it has crashed.
 #[derive(Debug)]
 #[must_use = "a migration that is not finished stays half done"]
 pub struct Migration<'a> {

@@ -26,7 +26,7 @@ const KEEP: Duration = LEASE.checked_div(3).expect("3 is not 0");
 
 /// The servers on which a semaphore lives.
 pub(super) enum Deployment {
-    /// One server, with a proxy for each worker, or without proxies.
+    /// A server, with a proxy for each worker, or without proxies.
     Server { server: Server, proxies: Vec<Proxy> },
     /// Servers watched by sentinels, of which every worker knows all.
     Sentinels(Sentinels),
@@ -111,7 +111,7 @@ fn work_of_keepers(limit: u32) -> Work {
     }
 }
 
-/// The command that starts a worker in Rust, and the driver that runs in its place.
+/// The command that starts a worker in Rust, and the driver that runs in its place, if there is one.
 pub(super) type Workers = (fn() -> Command, Option<Subject>);
 
 /// A store, its workers, and the fenced resource.

@@ -45,7 +45,7 @@ pub struct Row {
     pub name: &'static str,
     /// The fault, in some words.
     pub fault: &'static str,
-    /// What the row promises.
+    /// The promises of the row.
     pub promise: Promise,
     deployment: fn() -> Deployment,
     inject: fn(&mut Fixture) -> Fault,
@@ -124,8 +124,7 @@ struct Fault {
 }
 
 impl Row {
-    /// The reason for which the workers of this row cannot be drivers that have these lines and options;
-    /// `None` if they can.
+    /// Says why a driver with these lines and options cannot run this row; `None` if it can.
     pub fn outside(&self, has: &BTreeSet<String>) -> Option<String> {
         let Promise { keep, lanes, sets, .. } = self.promise;
         if keep.is_some() {
@@ -298,7 +297,7 @@ pub struct Cell {
     /// The command that starts a worker: a program that calls
     /// [`run_if_started`](crate::worker::run_if_started).
     pub worker: fn() -> Command,
-    /// The driver of a client in any language, which the workers use in place of the library.
+    /// A driver, of a client in any language, that the workers use in place of the library.
     pub driver: Option<Subject>,
     /// A mutant of the clients, which the verdict has to find.
     pub mutant: Option<Split>,

@@ -265,7 +265,8 @@ fn conservation(step: &Step) -> Result<(), String> {
     if state.expires_ms < step.now_ms() + 2 * state.lease_max_ms {
         return Err(format!("it expires at {}, too early for a lease to end", state.expires_ms));
     }
-    // From `lease_max_ms` the store knows for how long a holder may be away, once it has lost something.
+    // The store must not forget the longest lease: once it has lost something, `lease_max_ms` says for how
+    // long a holder may be away.
     let is_longer = |(_, entry): &(&Holder, &Entry)| entry.terms.counts_for_ms() > state.lease_max_ms;
     if let Some(longer) = state.entries.iter().find(is_longer) {
         return Err(format!("the longest lease known is {} ms, and there is {longer:?}", state.lease_max_ms));
@@ -320,11 +321,12 @@ fn others_are_untouched(step: &Step) -> Result<(), String> {
             Some(EventKind::Refused | EventKind::Superseded | EventKind::LineClosed(_)) => None,
             Some(EventKind::Revoked(_)) => return Err(format!("{holder} was revoked, and not by name")),
         };
-        // After the entry left, another of the same name may have come.
+        // Another entry of the same name may have come after this one left.
         let after = step.entry_after(holder).filter(|after| after.request == before.request).cloned();
         let reaped = ended && published.is_none() && after.is_none();
-        // A grant counts for the bounds of its lane, also if it did not name them. One that was made before
-        // does from its pin on.
+        // A grant counts towards the bounds of its lane even if its request does not name them, and an
+        // earlier grant counts from the pin of the bounds on. The store notes the bounds in the entry then:
+        // ignore that.
         let pinned = match &step.command.operation {
             Operation::Set { setting: Setting::Lane { lane, pin: Some(_) }, .. } => Some(lane),
             _ => None,

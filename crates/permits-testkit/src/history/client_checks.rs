@@ -1,10 +1,11 @@
-//! The checks of the clients' events: from outside, by one clock.
+//! Checks of the events that clients saw, by the one clock of this host.
 //!
-//! For each permit, M is the interval from the return of the acquisition to the first of: the call of the
+//! M is, for each permit, the interval from the return of the acquisition to the first of: the call of the
 //! release, the signal of the loss, the last deadline that the permit has stated. So a holder that was killed
 //! or paused counts until its last report, and no longer.
 //!
-//! No check depends on the speed of the machine. A late report may hide a violation, and never makes one.
+//! The checks do not depend on the speed of the machine: a late report may hide a violation, but never makes
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,17 +20,17 @@ pub struct Granted {
     pub worker: usize,
     /// The acquisition, among those of its client.
     pub tag: String,
-    /// Its weight.
+    /// The units that were granted.
     pub weight: u32,
-    /// Its semaphore; empty if it is that of the workers.
+    /// The semaphore; empty for the semaphore of the workers.
     pub semaphore: String,
-    /// Its lane, and the limit of that; `None` if it is in none.
+    /// The lane and its limit; `None` for a request without a lane.
     pub lane: Option<(String, u32)>,
-    /// Its fencing token.
+    /// The fencing token.
     pub token: u64,
-    /// Its slot.
+    /// The slot.
     pub slot: u32,
-    /// True if the client granted it itself, from a permit that it kept.
+    /// True if the client itself granted the permit, from those that it kept.
     pub again: bool,
     /// The time of the request.
     pub asked: u64,
@@ -56,7 +57,8 @@ impl Granted {
         self.lane.as_ref().map_or("", |(lane, _)| lane)
     }
 
-    /// Returns whether it was over when its client got it: by its own report it was never held.
+    /// Returns whether the permit was over when its client got it: the client's own report says that it was
+    /// never held.
     pub(super) fn is_empty(&self) -> bool {
         self.end() <= self.acquired
     }

@@ -37,7 +37,7 @@ pub enum ClientEvent {
     Connected,
     /// A request is about to be sent.
     Asked {
-        /// Its weight.
+        /// The units that it asks for.
         weight: u32,
     },
     /// The request that was asked is in a lane.
@@ -48,7 +48,7 @@ pub enum ClientEvent {
         limit: u32,
     },
     /// The request that was asked is in the line of this semaphore, as one of a set or alone. Without this
-    /// event it is in the line of the workers' semaphore.
+    /// event the request is in the line of the workers' semaphore.
     InLine(String),
     /// An observer of the store saw the request in the queue.
     Enqueued,
@@ -56,13 +56,13 @@ pub enum ClientEvent {
     Waiting,
     /// The acquisition returned a permit.
     Acquired {
-        /// Its fencing token.
+        /// The fencing token.
         token: u64,
-        /// Its slot.
+        /// The slot.
         slot: u32,
         /// The deadline that it states, by [`now`].
         until: u64,
-        /// The client granted it itself, out of the permits that it kept.
+        /// The client itself granted the permit, from those that it kept.
         again: bool,
     },
     /// The permit said before a step of the work that it is held.
@@ -150,7 +150,7 @@ impl ClientRecord {
         format!("{MARK}{}\n", serde_json::to_string(self).expect("a record has a form"))
     }
 
-    /// Reads a line of [`report`]; `None` if it is none of these.
+    /// Reads a line of [`report`]; `None` if it is another line.
     pub fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line.strip_prefix(MARK)?).ok()
     }

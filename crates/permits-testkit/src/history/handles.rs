@@ -1,8 +1,8 @@
 //! The answers to renewals and adoptions by handles, judged over a whole history.
 //!
-//! No session renews the permit of a handle, so no client notices that its lease has ended. The store may
-//! have forgotten it since, together with all that it knew of the semaphore. So the check remembers what
-//! a store may forget: the grants of each slot, and whether the present state began with a loss.
+//! Sessions do not renew the permit of a handle, so no client notices that its lease has ended. The store may
+//! have forgotten the permit since, together with all else about the semaphore. So the check remembers what a
+//! store may forget: the grants of each slot, and whether the present state began with a loss.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,18 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// P5: no handle is answered as held after its lease has ended, nor after another holder was granted its
-    /// slot.
+    /// P5: a handle is never answered as held after its lease has ended, or after another holder was granted
+    /// its slot.
     ///
-    /// There is an exception for the lease, because no handle has the time of its last renewal: for one lease
-    /// after a loss of state, a handle of an earlier grant counts as one that was forgotten. Such a loss is a
-    /// start of the server, if there is no state; another server, if there is one; and a part of the state
-    /// that has vanished, `damaged`. And there is one for the slot: once the clock was set back to before the
-    /// era, a grant of the era may have a token from before it.
+    /// The rule of the lease has an exception, because a handle does not have the time of its last renewal:
+    /// for one lease after a loss of state, the store may answer a handle of an earlier grant as held, since
+    /// it may have forgotten the permit. A loss is a start of the server, if there is no state; another
+    /// server, if there is one; or a part of the state that has vanished, `damaged`. The rule of the slot has
+    /// an exception, too: once the clock was set back to before the era, a grant of the era may have a token
+    /// from before it.
     ///
     /// # Errors
-    /// The handle that was answered so.
+    /// The handle that was wrongly answered as held.
     pub fn note(&mut self, step: &Step, server: &ServerClock<'_>, damaged: bool) -> Result<(), String> {
         let of_other_server = |known: &String| {
             let after = step.after.as_ref().map(|state| &state.server);

@@ -60,8 +60,8 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit and the floor of a lane, if it has one of them, and the units that the entries hold which count
-/// for it.
+/// The limit and the floor of a lane, and the units of its permits that count towards them. `None` if it has
+/// neither.
 fn bounds(state: &State, lane: &LaneName) -> Option<LaneBounds> {
     let counts = |entry: &&Entry| entry.terms.lane == *lane && entry.terms.names_bounds();
     let held = state.entries.values().filter(counts).filter(|entry| entry.place.taken().is_some());
@@ -69,7 +69,7 @@ fn bounds(state: &State, lane: &LaneName) -> Option<LaneBounds> {
     Some(LaneBounds { held, ..*state.lanes.bounded().get(lane)? })
 }
 
-/// The side on which a lane stands that holds so much, with a first waiter of this weight.
+/// The side on which a lane with these bounds stands if its first waiter has this weight.
 fn side_of(LaneBounds { limit, floor, held, pinned: _ }: LaneBounds, weight: u32) -> Side {
     if weight <= limit && held + u64::from(weight) > limit.into() {
         Side::Full
@@ -80,7 +80,7 @@ fn side_of(LaneBounds { limit, floor, held, pinned: _ }: LaneBounds, weight: u32
     }
 }
 
-/// Where a lane that waits stands.
+/// The side on which a lane stands, by its bounds and its first waiter.
 pub fn side(state: &State, lane: &LaneName) -> Side {
     let in_lane = state.queue.values().map(|holder| &state.entries[holder].terms);
     // The tickets of a lane are in the order in which they were given.
@@ -89,7 +89,7 @@ pub fn side(state: &State, lane: &LaneName) -> Side {
     side_of(bounds, first.weight)
 }
 
-/// Returns true if a lane stands there before the command or after it.
+/// Returns true if the lane stands on this side before the command or after it.
 fn was(step: &Step, lane: &LaneName, there: Side) -> bool {
     [&step.before, &step.after].into_iter().flatten().any(|state| side(state, lane) == there)
 }
@@ -119,8 +119,8 @@ fn may_be_short(step: &Step, requests: &[AcquireRequest]) -> bool {
     after.held.saturating_sub(granted) < floors.fold(after.floor, u32::max).into()
 }
 
-/// P25: no grant makes a lane hold more than its limit: the highest one that was in force while the command
-/// was executed. If it is pinned, that is the pinned one, which what the lane held before counts for, too.
+/// P25: no grant makes a lane hold more than its limit. The limit is the highest that was in force while the
+/// command was executed, or the pinned limit. Units that the lane held before its pin count, too.
 pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     for lane in after.lanes.bounded().keys() {
@@ -135,7 +135,8 @@ pub(super) fn a_lane_keeps_its_limit(step: &Step) -> Result<(), String> {
             let held = taken.map(|(_, entry)| u64::from(entry.terms.weight)).sum();
             before = Some(LaneBounds { limit, held, ..before.unwrap_or_default() });
         }
-        // What is granted before the first limit of a batch may be more.
+        // Skip a lane without a limit, and a lane that had a floor alone: a batch may have granted it more
+        // before the first request with a limit.
         if limit == 0 || before.is_some_and(|before| before.limit == 0) {
             continue;
         }
@@ -227,7 +228,7 @@ pub(super) fn floors_come_first(step: &Step) -> Result<(), String> {
     if matches!(step.command.operation, Operation::Acquire { .. }) || step.is_cut() {
         return Ok(());
     }
-    // From the last grant to the first one: what each lane holds, and its first waiter.
+    // Walk back from the last grant to the first: `now` has what each lane held, and `left` its first waiter.
     let held = |lane: &LaneName| bounds(after, lane);
     let mut now: BTreeMap<&LaneName, LaneBounds> =
         after.lanes.bounded().keys().filter_map(|lane| Some((lane, held(lane)?))).collect();
@@ -253,7 +254,8 @@ pub(super) fn floors_come_first(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// The request of this holder that supersedes a waiter in this command, with the holder and entry of that.
+/// The request of this holder that supersedes a waiter in this command, with the holder and the entry of the
+/// waiter.
 pub(super) fn superseding<'a>(
     step: &'a Step,
     holder: &Holder,
@@ -268,10 +270,10 @@ pub(super) fn superseding<'a>(
     step.entries_before().find(is_superseded).map(|(holder, entry)| (asked, holder, entry))
 }
 
-/// The lane of a request that is called, and its ticket: that of the waiter which it supersedes in its lane,
-/// or the last one of another lane.
+/// The lane of a request that is called, and its ticket. A request that supersedes a waiter of its lane takes
+/// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own.
 fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
-    // The name may have been that of a holder whose lease has ended.
+    // A holder whose lease has ended may have had the name.
     let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
     let (lane, entry) = match (waited, superseding(step, holder)) {
         (Some(entry), _) => (&entry.terms.lane, entry),

@@ -97,12 +97,12 @@ pub(super) fn grants_count_as_long_as_asked(step: &Step) -> Result<(), String> {
     Ok(())
 }
 
-/// P17: a request that only units that cool or a pause with an end keep out is refused with the time until it
-/// fits, and no other request is. The reason is what keeps it out until then.
+/// P17: a request is refused with the time until it fits if nothing but cooling units or a pause with an end
+/// keeps it out, and only then. The reason says what keeps it out until then.
 ///
-/// Each request of a batch is judged by what it met: without the units that later requests were granted, and
-/// without those of them that wait. Requests whose declared limit is not in force, because it would let none
-/// of them in, are judged under that limit.
+/// Each request of a batch is judged by what it met: units that later requests were granted do not count, nor
+/// later requests that wait. A request whose declared limit is not in force, because none of the requests
+/// would fit it, is judged under that limit.
 pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
         (&step.command.operation, &step.reply.answers)
@@ -111,8 +111,8 @@ pub(super) fn an_end_is_told_and_true(step: &Step) -> Result<(), String> {
     };
     let Some(after) = &step.after else { return Ok(()) };
     let supersedes = step.events.iter().any(|event| event.kind == EventKind::Superseded);
-    // What a superseding request finds and grants in the middle of a batch cannot be told apart, nor what one
-    // of a lane with bounds does, nor what a bound has left.
+    // A batch with a superseding request, or with bounds of lanes, is not judged: the states and the reply do
+    // not show what each of its requests met.
     let names_bounds = requests.iter().any(|asked| asked.terms.names_bounds());
     let meets_bounds = names_bounds || !after.lanes.bounded().is_empty();
     if step.is_cut() || ((supersedes || meets_bounds) && requests.len() > 1) {
@@ -132,14 +132,14 @@ struct Met<'a> {
     now_ms: u64,
     after: &'a State,
     held: u64,
-    /// Where the first lane stands, if one waits.
+    /// The side of the waiting lane that is served first; `None` without waiters.
     first: Option<Side>,
     /// The limit that counts for the request.
     limit: u64,
 }
 
 impl<'a> Met<'a> {
-    /// As the request at this place met it.
+    /// The semaphore as the request at this place met it.
     fn by(step: &Step, after: &'a State, at: usize) -> Self {
         let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
             (&step.command.operation, &step.reply.answers)
@@ -189,8 +189,8 @@ impl<'a> Met<'a> {
         }
     }
 
-    /// The ends of the units that cool, the first one first: of all, or of those that count for the limit of
-    /// a lane.
+    /// The times at which cooling units become free, with their numbers, the earliest first: of all units, or
+    /// of those that count towards the limit of a lane.
     fn cooling(&self, lane: Option<&LaneName>) -> Vec<(u64, u64)> {
         let counts =
             |entry: &Entry| lane.is_none_or(|lane| entry.terms.lane == *lane && entry.terms.names_bounds());
@@ -213,8 +213,8 @@ impl<'a> Met<'a> {
         Some(at_ms.max(lane_ms).max(self.after.recovering_until_ms).max(self.after.paused_until_ms))
     }
 
-    /// Returns true if a waiter is before a request: one of a lane that is short, if that of the request is,
-    /// too.
+    /// Returns true if a waiter is before a request. If the lane of the request is short, only a waiter of a
+    /// short lane is before it.
     fn waits(&self, terms: &PermitTerms) -> bool {
         let LaneBounds { floor, held, .. } = self.lane_of(terms);
         let is_full = self.lane_fits_at(terms) != Some(self.now_ms);
@@ -222,7 +222,7 @@ impl<'a> Met<'a> {
         self.first.is_some_and(|first| first <= behind)
     }
 
-    /// The bounds of its lane: those that the request names, unless others are pinned.
+    /// The bounds of the request's lane: the bounds that the request names, unless others are pinned.
     fn lane_of(&self, terms: &PermitTerms) -> LaneBounds {
         let found = self.after.lanes.bounded().get(&terms.lane).copied().unwrap_or_default();
         let named = |units: u32, otherwise| if units > 0 && !found.pinned { units } else { otherwise };

@@ -1,4 +1,4 @@
-//! One command as the checks see it: the state before, the request, the reply, and the state after.
+//! A command as the checks see it: the state before, the request, the reply, and the state after.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use permits_core::protocol::{
     Setting,
 };
 
-/// One command, with its reply, its events, and the states around it.
+/// A command, with its reply, its events, and the states around it.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The server's clock, in microseconds.
     pub now_us: u64,
-    /// The state that the command found; `None` also for an expired one.
+    /// The state that the command found; `None` also if the state had expired.
     pub before: Option<State>,
     /// The command.
     pub command: Command,
@@ -25,12 +25,12 @@ pub struct Step {
     pub after: Option<State>,
 }
 
-/// A grant that this command made. A reclaim is none.
+/// A grant that this command made; a reclaimed permit was granted before.
 #[derive(Clone, Debug)]
 pub struct Fresh {
     /// The holder.
     pub holder: Holder,
-    /// Its token and slot.
+    /// The token and the slot.
     pub grant: Grant,
 }
 
@@ -43,8 +43,8 @@ impl Step {
         self.before.as_ref().map_or(0, |state| state.held)
     }
 
-    /// The highest limit under which waiters can have been granted: a declaration may replace the limit when
-    /// those that were due are granted.
+    /// The highest limit under which waiters can have been granted: a declaration may replace the limit after
+    /// the waiters that were due are granted.
     pub(super) fn limit_of_waiters(&self) -> u64 {
         let after = self.after.as_ref().map_or(0, |state| state.limit);
         after.max(self.reply.replaced_limit.unwrap_or(0)).into()
@@ -58,7 +58,7 @@ impl Step {
         self.after.as_ref()?.entries.get(holder)
     }
 
-    /// The entries before; none without a state.
+    /// The entries before; empty without a state.
     pub(super) fn entries_before(&self) -> impl Iterator<Item = (&Holder, &Entry)> {
         self.before.iter().flat_map(|state| &state.entries)
     }

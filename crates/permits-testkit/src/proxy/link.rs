@@ -221,7 +221,7 @@ enum End {
     Closed,
     /// A reply is to be swallowed and the connection cut.
     Swallowed,
-    /// One side is gone.
+    /// A side is gone.
     Broken,
 }
 
@@ -362,7 +362,7 @@ fn take_messages_out(shared: &Shared, chunk: &mut Vec<u8>) {
             return;
         };
         if find(&chunk[from..from + channel], needle).is_some() {
-            // Before it is the type of the group: a push, or an array in RESP2.
+            // The byte before is the type of the group: a push, or an array in RESP2.
             let begin = at.saturating_sub(1);
             chunk.drain(begin..from + both);
             shared.swallowed.fetch_add(1, SeqCst);
@@ -400,6 +400,6 @@ fn completes(needle: &[u8], previous: &[u8], chunk: &[u8]) -> bool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No invariant spans a panic under these locks, and dropping the proxy must not panic.
+    // A panic under these locks leaves the state whole, and dropping the proxy must not panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

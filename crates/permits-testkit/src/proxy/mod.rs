@@ -74,13 +74,13 @@ impl Proxy {
 
     /// Cuts every open connection on both sides; new ones are accepted as before.
     ///
-    /// When this returns, the connections are cut, and none of their bytes will arrive. A connection counts
+    /// The connections are cut when this returns, and no more of their bytes will arrive. A connection counts
     /// as open once it is passed on to the server, and certainly when its client has had a reply.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// While on, new connections are closed at once; switching it on cuts the open ones too.
+    /// Closes new connections at once while `on`; switching it on cuts the open ones too.
     pub fn refuse(&self, on: bool) {
         self.shared.refuse(on);
     }
@@ -99,10 +99,10 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| faults.request_delay = delay);
     }
 
-    /// While on, the server's bytes are read and thrown away; the connections stay open.
+    /// Reads the server's bytes and throws them away while `on`; the connections stay open.
     ///
-    /// A client that keeps the connection afterwards takes the reply of a later request for that of an
-    /// earlier one, unless it counts the lost ones: [`cut`](Self::cut) before, if in doubt.
+    /// A client that keeps the connection afterwards takes the reply to a later request for the reply to an
+    /// earlier one, unless it counts the lost replies: [`cut`](Self::cut) before, if in doubt.
     pub fn swallow_replies(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.swallow_replies = on);
     }
@@ -136,7 +136,7 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| faults.swallow_messages = needle);
     }
 
-    /// While on, nothing is passed on in either direction and nothing is closed: a black hole.
+    /// Passes nothing on in either direction and closes nothing while `on`: a black hole.
     ///
     /// Bytes that came meanwhile are passed on when it is switched off.
     pub fn stall(&self, on: bool) {

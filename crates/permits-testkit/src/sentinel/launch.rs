@@ -151,9 +151,9 @@ impl Sentinels {
     /// failover they need two polls.
     fn hurry(&self) {
         for sentinel in &self.sentinels {
-            // Before version 7 the periods cannot be set, and everything takes longer. They are not shorter,
-            // because a sentinel that does not learn of a failover within four times the second period undoes
-            // it.
+            // Servers before version 7 refuse this, and everything takes longer. Shorter periods would not
+            // do: a sentinel that does not learn of a failover within four times the second period undoes the
+            // failover.
             sentinel.command(&["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "1000"]);
         }
     }

@@ -1,8 +1,8 @@
 //! The configuration, the program and the launch of a server.
 //!
-//! It owns the [`Site`] of a server, which stays the same over restarts. The configuration goes through a
-//! file and not the command line, because a value of several words (`client-output-buffer-limit`) would
-//! arrive as one quoted word, and because `CONFIG REWRITE` and Sentinel need a file.
+//! The [`Site`] of a server stays the same over restarts. The configuration goes through a file and not the
+//! command line, because a value of several words (`client-output-buffer-limit`) would arrive as one quoted
+//! word, and because `CONFIG REWRITE` and Sentinel need a file.
 
 use std::env;
 use std::ffi::OsString;

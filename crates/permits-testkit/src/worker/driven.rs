@@ -1,15 +1,18 @@
-//! A worker whose client is a [driver](crate::driver): the same loops, told to the driver in lines.
+//! A worker whose client is a [driver](crate::driver). The loops run here, in the process of the test: they
+//! write lines to the driver, and make of its events the records that a worker in Rust reports.
 //!
-//! The loops run here, in the process of the test, and what they see of the driver becomes the same records
-//! that a worker in Rust reports. Two things differ:
+//! Two things differ from a worker in Rust:
 //!
 //! - A driver need not say until when a permit is held. So a holder renews its permit now and then. If the
-//!   answer is that it is held, it is held for a lease from the moment at which the line was written. So M,
-//!   the time for which the checks take a permit as held, is never too long, however slow the machine is.
-//! - When the driver is killed, its permits may end at once: the command of a client on the lines releases
-//!   them when its input ends. The records say of each that its release began.
+//!   answer is that the permit is held, it counts as held for a lease from the moment at which the renewal
+//!   was written. So M, the time for which the checks take a permit as held, is never too long, however slow
+//!   the machine is.
+//! - When a driver is killed, its permits may end at once. The client for Go, for example, runs
+//!   `permits hold`, which releases them when its input ends. So the records say of each permit that its
+//!   release has begun.
 //!
-//! What no driver may write is a complaint of the pool, beside the violations that the checks find.
+//! An event that a driver must not write becomes a complaint of the pool. The checks of the history find the
+//! other violations.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
@@ -31,10 +34,10 @@ use crate::history::{ClientEvent, now};
 /// The time between two renewals by a holder.
 const STEP: Duration = Duration::from_millis(300);
 
-/// A hold that is shorter than this has no renewal.
+/// A holder renews only if at least this much of its time is left.
 const SHORT: Duration = Duration::from_millis(40);
 
-/// The lines and options that the loops of every row use, beside those of lanes and sets.
+/// The lines and options that every row needs. Rows with lanes or sets need more.
 pub(crate) const USED: [&str; 8] =
     ["acquire", "limit", "weight", "holder", "lease_ms", "timeout_ms", "renew", "release"];
 
@@ -48,11 +51,11 @@ pub(super) struct Driven {
 
 #[derive(Default)]
 struct State {
-    /// `None` when the worker closes.
+    /// The standard input of the driver; `None` once the worker closes.
     input: Option<ChildStdin>,
-    /// The lines and options of its `hello`; `None` before that.
+    /// The lines and options that the driver named in its `hello`; `None` until then.
     has: Option<BTreeSet<String>>,
-    /// The driver was killed or has ended: nothing is recorded of it any more.
+    /// The driver was killed or has ended. From then on nothing is recorded of it.
     is_over: bool,
     is_stopping: bool,
     /// The number of requests so far, which is the id of the last one.
@@ -61,23 +64,23 @@ struct State {
     loops: Vec<JoinHandle<()>>,
 }
 
-/// A request from its line to its last event.
+/// A request, from the line that asks for it to its last event.
 struct Request {
-    /// The tag and the semaphore of each acquisition: several if it is a set.
+    /// The tag and the semaphore of each acquisition. A set has several.
     parts: Vec<(String, String)>,
     asked: u64,
     may_give_up: bool,
     stage: Stage,
-    /// The time at which the renewal was written that is not answered yet.
+    /// The time at which a renewal was written, until its answer comes.
     renewing: Option<u64>,
-    /// What the loop waits for: the name of each event.
+    /// Sends the loop the name of each event that it waits for.
     events: Sender<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
-    /// The loop has left the line. A grant that is on its way has no holder.
+    /// The loop has asked to leave the line. If a grant crosses that, nobody holds the permit.
     Leaving,
     Held,
     Releasing,
@@ -89,7 +92,7 @@ impl Driven {
         Arc::new(Self { settings, seen, state, changed: Condvar::new() })
     }
 
-    /// Does what a test commands.
+    /// Carries out a command of the test.
     pub(super) fn command(self: &Arc<Self>, command: &WorkerCommand) {
         match command {
             WorkerCommand::Work(work) => {
@@ -119,7 +122,8 @@ impl Driven {
         }
     }
 
-    /// The driver is about to be killed.
+    /// Ends the records of a driver that is about to be killed. The release of each held permit counts as
+    /// begun.
     pub(super) fn give_up(&self) {
         let mut state = self.lock();
         for request in state.open.values().filter(|request| request.stage == Stage::Held) {
@@ -130,7 +134,8 @@ impl Driven {
         self.changed.notify_all();
     }
 
-    /// The driver has closed its output.
+    /// Ends the records of a driver that has closed its output. Complains unless the test closed the worker
+    /// and every request has had its last event.
     pub(super) fn ended(&self) {
         let mut state = self.lock();
         if !state.is_over {
@@ -146,7 +151,7 @@ impl Driven {
         self.changed.notify_all();
     }
 
-    /// Records what an event says.
+    /// Records an event that the driver has written.
     pub(super) fn read(&self, line: &str) {
         let mut state = self.lock();
         let Ok(event) = serde_json::from_str::<Value>(line) else {
@@ -158,7 +163,8 @@ impl Driven {
             self.note(&state, "-", ClientEvent::Connected);
             return self.changed.notify_all();
         }
-        // A line may cross the last event of its request.
+        // A line to the driver may cross the last event of its request, so answers to ended requests are
+        // ignored.
         let Some(id) = event["id"].as_u64().filter(|id| state.open.contains_key(id)) else { return };
         let mut request = state.open.remove(&id).expect("it was there");
         if let Err(complaint) = request.take(self, &state, name, &event) {
@@ -166,7 +172,7 @@ impl Driven {
         }
         let is_last = ["released", "lost", "failed"].contains(&name);
         if name != "waiting" && (event["answers"].is_string() || !["held", "unsure"].contains(&name)) {
-            // A loop that has ended reads no more.
+            // The send fails if the loop has ended, and then nobody needs the event.
             let _ = request.events.send(name.to_owned());
         }
         if !is_last {
@@ -183,7 +189,8 @@ impl Driven {
         self.note_at(now(), state, tag, event);
     }
 
-    /// Records an event, under the lock of the state: so no record follows a kill.
+    /// Records an event, unless the driver is over. Callers have the lock of the state, so no record follows
+    /// a kill.
     fn note_at(&self, at: u64, state: &State, tag: &str, event: ClientEvent) {
         if !state.is_over {
             self.seen.note_at(at, self.settings.number, tag, event);
@@ -208,7 +215,7 @@ impl Driven {
         }
         drop(state);
         let mut turn = 0;
-        // A turn that ends early has met the end of the driver.
+        // `take_turn` returns `None` when the driver has ended.
         while !self.lock().is_stopping {
             turn += 1;
             if self.take_turn(work, &format!("loop{number}.{turn}"), &mut random).is_none() {
@@ -256,12 +263,12 @@ impl Driven {
             }
             _ => {}
         }
-        // The sender ends with the request.
+        // Wait for the last event: then the request drops its sender.
         while events.recv().is_ok() {}
         (!self.lock().is_over).then_some(())
     }
 
-    /// The request of an acquisition.
+    /// The fields of a request for one permit.
     fn line(&self, work: &Work, tag: &str, semaphore: &str, weight: u32, lane: Option<u32>) -> Value {
         let mut line = json!({
             "acquire": semaphore,
@@ -283,7 +290,7 @@ impl Driven {
         line
     }
 
-    /// Writes a request. `None` if the driver has ended.
+    /// Writes a request. Returns its id and the names of its events, or `None` if the driver has ended.
     fn ask(
         &self,
         mut line: Value,
@@ -311,7 +318,7 @@ impl Driven {
         Some((id, receiver))
     }
 
-    /// Writes a line about a request, unless that has ended. `None` if the driver has ended.
+    /// Writes a line about a request, unless the request has ended. Returns `None` if the driver has ended.
     fn say(&self, id: u64, what: &str) -> Option<()> {
         let mut state = self.lock();
         let Some(request) = state.open.get_mut(&id) else { return (!state.is_over).then_some(()) };
@@ -328,8 +335,8 @@ impl Driven {
         state.write(&line)
     }
 
-    /// Holds a permit until it is lost or `hold` is over, and renews it now and then. `None` if the driver
-    /// has ended.
+    /// Holds a permit until it is lost or `hold` is over, and renews it now and then. Returns `None` if the
+    /// driver has ended.
     fn hold(&self, id: u64, events: &Receiver<String>, hold: Duration) -> Option<()> {
         let end = Instant::now() + hold;
         let left = || end.saturating_duration_since(Instant::now());
@@ -349,35 +356,37 @@ impl Driven {
 }
 
 impl State {
-    /// Writes a line. `None` if the driver has ended.
+    /// Writes a line. Returns `None` if the driver has ended.
     fn write(&mut self, line: &Value) -> Option<()> {
-        // The reader sees the end of a driver.
+        // A failed write is not a complaint: the thread that reads the output notices that the driver has
+        // ended.
         let written = writeln!(self.input.as_mut()?, "{line}");
         (!self.is_over && written.is_ok()).then_some(())
     }
 }
 
 impl Request {
-    /// Records an event of each acquisition, by its number.
+    /// Records an event for each acquisition of the request. `event` gets the number of the acquisition.
     fn note(&self, driven: &Driven, state: &State, at: u64, event: impl Fn(usize) -> ClientEvent) {
         for (number, (tag, _)) in self.parts.iter().enumerate() {
             driven.note_at(at, state, tag, event(number));
         }
     }
 
-    /// Records what an event of this request says.
+    /// Records an event of this request.
     ///
     /// # Errors
     ///
-    /// A complaint, if a driver must not write the event now.
+    /// The driver must not write this event now. The text is the complaint.
     fn take(&mut self, driven: &Driven, state: &State, name: &str, event: &Value) -> Result<(), String> {
         let reason = || event["reason"].as_str().unwrap_or("no reason").to_owned();
         let at = now();
         match (name, self.stage) {
             ("granted", Stage::Waiting) => {
                 let grants = self.grants(event)?;
-                // The lease of a request that has waited began with a later renewal, whose time is not known
-                // here: the first renewal by the holder says for how long the permit is held.
+                // The client extends the lease while the request waits, unseen from here. This deadline
+                // counts from the request, so it is never too late. The first renewal by the holder brings a
+                // later one.
                 let until = driven.lease_from(self.asked).max(at);
                 self.note(driven, state, at, |number| {
                     let (token, slot) = grants[number];
@@ -388,7 +397,7 @@ impl Request {
             ("held" | "unsure", Stage::Held) => {
                 let renewed = event["answers"].is_string().then(|| self.renewing.take()).flatten();
                 let until = renewed.map_or(0, |written| driven.lease_from(written));
-                // An answer that came after a lease shows nothing.
+                // An answer that took longer than a lease does not show that the permit is held now.
                 if name == "held" && until > at {
                     self.note(driven, state, at, |_| ClientEvent::Held { until });
                 }

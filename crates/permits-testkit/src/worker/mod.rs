@@ -12,8 +12,8 @@
 //! - **Load**: the worker runs loops that acquire, hold and release, as a [`Work`] describes: weights,
 //!   leases, timeouts, cancelled requests.
 //!
-//! With a [driver](WorkerPool::driver) the process is the driver of a client in any language, and the loops
-//! run in the test. Such a worker takes no single acquisitions.
+//! A [driver](WorkerPool::driver) of a client in any language may be the process of a worker. Its loops run
+//! in the test, and it takes no single acquisitions.
 //!
 //! The work that a permit protects is simulated by steps. Before each step the worker asks the permit whether
 //! it is held, as a careful program would. With a [fence](WorkerSettings::fence) each step also writes to the

@@ -29,7 +29,7 @@ pub fn test_command(test: &str) -> Command {
 pub struct WorkerPool {
     /// The settings of workers, where [`start`](Self::start) is not given others.
     pub settings: WorkerSettings,
-    /// The driver that the workers run, in place of the command, on the stores of their settings.
+    /// The driver that each worker runs in place of the command, on the store that its settings name.
     pub driver: Option<Subject>,
     command: fn() -> Command,
     seen: Arc<Seen>,
@@ -41,7 +41,7 @@ pub struct WorkerPool {
 pub(super) struct Seen {
     history: Mutex<History>,
     added: Condvar,
-    /// What drivers must not do, and did.
+    /// The complaints about drivers: events that they must not write, and ends that nobody asked for.
     complaints: Mutex<Vec<String>>,
 }
 
@@ -62,7 +62,7 @@ impl Seen {
         self.added.notify_all();
     }
 
-    /// Notes what a driver must not do. Nothing is waited for any more.
+    /// Notes a complaint about a driver, which ends every wait for a record.
     pub(super) fn complain(&self, what: String) {
         self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(what);
         self.added.notify_all();
@@ -72,8 +72,8 @@ impl Seen {
         !self.complaints.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns whether
-    /// it did within `patience`.
+    /// Shows `is_last` every record once, in the order of arrival, until it returns `true`. Returns `false`
+    /// if that does not happen within `patience`, or once there is a complaint.
     fn search(&self, patience: Duration, mut is_last: impl FnMut(usize, &ClientRecord) -> bool) -> bool {
         let deadline = Instant::now() + patience;
         let (mut next, mut history) = (0, self.lock());
@@ -159,12 +159,12 @@ impl WorkerPool {
         self.history().grants()
     }
 
-    /// What drivers must not do, and did.
+    /// The complaints about drivers so far: events that they must not write, and ends that nobody asked for.
     pub fn complaints(&self) -> Vec<String> {
         self.seen.complaints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The time after which what must come hangs.
+    /// The longest wait for a record. A wait that reaches it has found something that hangs.
     fn patience(&self) -> Duration {
         self.driver.as_ref().map_or(HANGS, |driver| driver.patience)
     }
@@ -255,11 +255,11 @@ impl WorkerPool {
     }
 }
 
-/// What takes the commands of a worker.
+/// The receiver of a worker's commands.
 enum End {
-    /// The process reads them.
+    /// The process of the worker reads the commands.
     Commands(ChildStdin),
-    /// The process is a driver, and its loops run here.
+    /// The process is a driver, and the loops run in the test.
     Driver(Arc<Driven>),
 }
 

@@ -114,7 +114,8 @@ async fn serve(settings: WorkerSettings) {
                 while let Some(ended) = loops.join_next().await {
                     ended.expect("a loop does not panic");
                 }
-                // This blocks the runtime, and the children may wait for what the loops hold.
+                // The children are awaited after the loops: the wait blocks the runtime, and a child may need
+                // a permit that a loop holds.
                 children.drain(..).for_each(|child| shared.await_child(child));
                 let counts = lock(&shared.counts).clone();
                 shared.report("-", ClientEvent::Stopped(counts));
@@ -392,7 +393,7 @@ impl Shared {
     /// Writes to the fenced resource. Returns whether the resource accepted the write; `true` without a
     /// resource.
     fn write(&self, tag: &str, permit: &Permit, when: &str) -> bool {
-        // The resource is that of the workers' semaphore.
+        // The resource belongs to the workers' semaphore.
         let fence = self.fence.as_ref().filter(|_| permit.semaphore() == SEMAPHORE);
         let Some(fence) = fence else { return true };
         let data = format!("{} {when}", holder(&self.settings, tag));

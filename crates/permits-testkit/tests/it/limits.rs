@@ -1,5 +1,6 @@
-//! No wait of a test has a limit of its own: a number of seconds beside a wait for what must come says that
-//! the machine is slow, where only a hang is a failure. Each language has one limit, in its support code.
+//! Checks that no wait of a test has a limit of its own. A number of seconds beside a wait for what must come
+//! says that the machine is slow, where only a hang is a failure. Each language has one limit, in its support
+//! code.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,7 @@ fn has_own_limit(language: &str, arguments: &str) -> bool {
         after.any(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
     };
     match language {
-        // What follows a closure is no limit.
+        // A duration behind the bar of a closure is not a limit.
         "rs" => arguments.split('|').next().is_some_and(|first| first.contains("Duration::from_")),
         "py" => {
             number_after(arguments, "timeout=") || arguments.starts_with(|first: char| first.is_ascii_digit())

@@ -71,7 +71,8 @@ fn the_suites_of_every_mutant_can_be_run() {
     }
 }
 
-/// In a repository of its own, with the names of the files of this one.
+/// The test makes a repository whose files have the names of the files of this one, and changes one at a
+/// time.
 #[test]
 fn a_changed_file_is_tested_by_commands_that_can_be_run() {
     if skip::without_program("git") || without_mutants() {
