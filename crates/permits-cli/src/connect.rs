@@ -71,7 +71,7 @@ impl Target {
         Ok(Self { builder, store })
     }
 
-    /// Sets the label of the client: that of its acquisitions, and the author of its changes.
+    /// Sets the label of the client: the label of its acquisitions, and the author of its changes.
     pub(crate) fn with_label(mut self, label: String) -> Self {
         self.builder = self.builder.label(label);
         self
@@ -156,7 +156,7 @@ fn with_password(builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
             format!("{PASSWORD_FILE_VARIABLE} and {PASSWORD_COMMAND_VARIABLE} are both set: unset one"),
         ))?,
         (Some(path), None) => builder.password_file(path),
-        // On a thread of its own, which it may block.
+        // The library calls this on a thread of its own, which the command may block.
         (None, Some(command)) => {
             builder.named_credentials("the command in PERMITS_PASSWORD_COMMAND", move || {
                 let printed = password::from_command(&command);
@@ -180,7 +180,7 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The first part of every key: that of `--prefix`, of the environment, or by default.
+/// The first part of every key: from `--prefix`, from the environment, or the default.
 pub(crate) fn prefix(common: &Common) -> Result<String, Failure> {
     if let Some(prefix) = &common.prefix {
         return Ok(prefix.clone());

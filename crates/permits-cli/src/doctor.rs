@@ -126,7 +126,8 @@ fn acl(rights: &[AclRules]) -> String {
     for AclRules { purpose, rules, .. } in others {
         let _ = write!(text, "\n# {purpose}:\n# ACL SETUSER {USER} {}\n", rules.join(" "));
     }
-    // No right but a limit, which every other server refuses. A user has all databases without it.
+    // The last rule takes rights away: a user without it may use every database. Servers other than Valkey
+    // from 9.1 on refuse it.
     let _ = write!(
         text,
         "\n# from Valkey 9.1 on: reach no other database than 0, or the one of your URL:\n\

@@ -1,7 +1,7 @@
 //! Exit codes, on which scripts rely.
 //!
-//! The numbers are those of `sysexits.h` where it has one, and a shell's where a shell has one. A failure is
-//! sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later
+//! A number comes from `sysexits.h` where that has one, and from the shell where a shell has one. A failure
+//! is sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later
 //! (75), or find out what the command did without a permit (76).
 
 use std::io::{self, Write as _};
@@ -152,7 +152,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     Ok(print(&(text + "\n")))
 }
 
-/// Prints lines with texts of the store, which may be those of any program, so that a terminal shows all of
+/// Prints lines with texts of the store, which any program may have written, so that a terminal shows all of
 /// them.
 pub(crate) fn print_lines(lines: &str) -> u8 {
     print(lines.split('\n').map(text::printable).collect::<Vec<_>>().join("\n"))

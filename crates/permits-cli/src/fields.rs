@@ -23,7 +23,7 @@ impl Object {
             if error.is_data() {
                 return format!("{what} is not an object: write {example}");
             }
-            // Without the number of the line, which is always the first of `permits hold`.
+            // Leave line 1 out: `permits hold` reads each line by itself, so the number would always be 1.
             let text = error.to_string();
             let fault = text.split(" at line").next().unwrap_or_default();
             let at = match error.line() {

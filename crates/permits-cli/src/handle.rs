@@ -1,8 +1,8 @@
 //! `permits acquire`, `permits renew` and `permits release`: a permit as a text, for scripts that cannot run
 //! inside `permits run`.
 //!
-//! Between these calls no process holds the permit. The permit ends with its lease unless `permits renew` is
-//! called in time.
+//! The store holds the permit between these calls, without a process of ours. The permit ends with its lease
+//! unless `permits renew` is called in time.
 
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::thread;

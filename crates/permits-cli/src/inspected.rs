@@ -59,7 +59,7 @@ pub(crate) enum Need {
     Waits,
     /// A long wait.
     WaitsLong,
-    /// Beyond a threshold: its own, or that of each semaphore.
+    /// Beyond a threshold: of the semaphore itself, or the default of every semaphore.
     Beyond,
     /// Paused or closed, with waiters.
     StoppedWithWaiters,

@@ -99,7 +99,8 @@ fn failure(name: &str, message: String) -> Failure {
 
 /// Asks whether to change more than one semaphore. `change` is an imperative, such as `pause for 1 h`.
 ///
-/// `--yes` answers unless the prefix is empty, which may be that of a variable that is not set.
+/// `--yes` answers unless the prefix is empty, because an empty prefix may come from a variable that is not
+/// set.
 pub(crate) fn confirm(targets: &Targets, change: &str, names: &[String]) -> Result<(), Failure> {
     let is_answered = targets.yes && targets.names.under.as_ref().is_some_and(|prefix| !prefix.is_empty());
     if names.len() < 2 || is_answered {

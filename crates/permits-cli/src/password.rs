@@ -56,7 +56,7 @@ fn run(text: &str, limit: Duration) -> Result<Credentials, String> {
     credentials_in(&printed?)
 }
 
-/// What the command prints, once it has ended well.
+/// Returns the output of the command, once it has ended well.
 fn output_of(child: &mut Child, limit: Duration) -> Result<Vec<u8>, String> {
     let until = Instant::now() + limit;
     let late =
@@ -81,7 +81,8 @@ fn output_of(child: &mut Child, limit: Duration) -> Result<Vec<u8>, String> {
         if printed.len() > LONGEST {
             return Err("it prints more than 16 kB: let it print the password alone".to_owned());
         }
-        // What it has left in the background may keep the output open.
+        // Look for the exit code, because a process that the command left in the background may keep the
+        // output open.
         if let Some(code) = exit_code(&printed) {
             let length = printed.len() - code.len() - 2;
             if code != "0" {
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Also what it has started, and what ignores signals.
+    /// The kill reaches processes that the command has started, and processes that ignore signals.
     #[test]
     fn a_command_that_hangs_is_killed_with_all_that_it_has_started() {
         let directory = tempfile::tempdir().expect("there is room");
@@ -187,7 +188,7 @@ mod tests {
         assert!(late.starts_with("it has not ended within 5s"), "{late}");
         let pid = std::fs::read_to_string(&file).expect("five seconds are enough");
         let gone = || {
-            // Where nobody waits for orphans, a zombie is left.
+            // A killed orphan stays a zombie where nobody waits for orphans.
             let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
             state.is_ok_and(|state| state.contains(") Z ")) || !state_exists(pid.trim())
         };

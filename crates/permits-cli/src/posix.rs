@@ -72,13 +72,13 @@ pub(crate) fn inherited_listener(number: RawFd) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The signals below 64 that came from processes, a bit each, of those of [`note_senders`].
+/// The signals below 64 that came from processes, a bit each. [`note_senders`] says which signals are noted.
 static SENT: AtomicU64 = AtomicU64::new(0);
 
-/// As [`SENT`], from the kernel: the driver of a terminal.
+/// As [`SENT`], for signals from the kernel, which the driver of a terminal sends.
 static RAISED: AtomicU64 = AtomicU64::new(0);
 
-/// Who has sent a signal since the last call of [`senders`].
+/// The kinds of senders of a signal since the last call of [`senders`].
 pub(crate) struct Senders {
     pub(crate) process: bool,
     pub(crate) kernel: bool,

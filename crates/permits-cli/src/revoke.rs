@@ -124,8 +124,8 @@ async fn revoke_all(semaphore: &Semaphore, reason: &str) -> Result<RevokedAll, A
     Ok(RevokedAll { holders, waiters, hides_older })
 }
 
-/// Revokes the waiters, until a list has none from before, which are the first of their lanes. Returns their
-/// number.
+/// Revokes the waiters, until a list has no waiter from before. Old waiters are the first of their lanes.
+/// Returns the number of revoked waiters.
 async fn revoke_waiters(semaphore: &Semaphore, reason: &str) -> Result<usize, AdminError> {
     let began = Instant::now();
     let waiting = semaphore.inspect_up_to(0).await?.waiting;

@@ -19,7 +19,7 @@ const WANTED_TEXT: usize = 24;
 /// The least width of a name beside a text with several forms, unless it is more than half of the line.
 const MIN_NAME_WITH_FORMS: usize = 8;
 
-/// The width down to which the longer forms of a text are kept in place of numbers: that of a word.
+/// The width down to which the longer forms of a text are kept in place of numbers: the width of a word.
 const WORD: usize = 10;
 
 /// A name, numbers from the most to the least important, and a text in the rest of the line.

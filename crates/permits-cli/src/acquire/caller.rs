@@ -33,8 +33,8 @@ fn cut(source: &str, label: &str) -> String {
 }
 
 impl Caller<'_> {
-    /// The label of the acquisitions: `given`, else that of the environment, else the user and the program's
-    /// name. Arguments may contain secrets, and every user of the store can read a label.
+    /// The label of the acquisitions: `given`, else the label from the environment, else the user and the
+    /// program's name. Arguments may contain secrets, and every user of the store can read a label.
     pub(crate) fn label(self, given: Option<&str>) -> Result<String, Failure> {
         match (given, env::var(LABEL)) {
             (Some(given), _) => Ok(cut("--label", given)),

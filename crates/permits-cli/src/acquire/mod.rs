@@ -1,6 +1,6 @@
 //! The way of `run`, `hold` and `acquire` to a permit: connect, wait in line, and on a failure say why.
 //!
-//! One permit, or several with `--also`. Both are acquired as a set, so that there is one way.
+//! A single permit and the permits of `--also` take the same way: both are acquired as a set.
 
 mod caller;
 mod hint;
@@ -54,7 +54,8 @@ pub(crate) const UNANSWERED: &str =
 /// The default lease of a permit that this process renews.
 pub(crate) const LEASE: Duration = Duration::from_secs(15);
 
-/// Connects to the store. `label` is that of requests that name none; `request` the one of the command line.
+/// Connects to the store. `label` is for requests that name no label; `request` is the request of the command
+/// line.
 pub(crate) async fn connect(
     common: &Common,
     label: String,
@@ -147,8 +148,8 @@ impl<'a> Requested<'a> {
             let pending = self.begin(client.clone()).map_err(|error| NoPermit::Failure(error.into()))?;
             let acquired = async {
                 let permits = self.acquired(pending).await;
-                // A grant wakes this task by another thread, a signal by the runtime's own poll: one that
-                // came before the grant is seen after that poll.
+                // Another thread wakes this task for a grant, but only the runtime's own poll notices a
+                // signal. Yield to that poll, so that a signal which came before the grant is seen first.
                 tokio::task::yield_now().await;
                 permits
             };
@@ -177,7 +178,7 @@ impl<'a> Requested<'a> {
         Ok(self.pending.get_or_init(|| Pending { client, semaphores, acquire }))
     }
 
-    /// The semaphores with their options, that of NAME first.
+    /// The semaphores with their options, NAME first.
     fn requests(&self, client: &Client) -> Result<Vec<(Semaphore, AcquireOptions)>, InvalidInput> {
         let request = &self.request;
         let others = self.also.iter().map(|also| (also.name.as_str(), also.limit, Some(also)));
@@ -238,7 +239,7 @@ impl<'a> Requested<'a> {
     }
 
     /// The semaphore in whose line the request waits, its position there, and the time until it is granted,
-    /// if it is known. `None` if semaphore and position are those of the last call.
+    /// if it is known. `None` if semaphore and position are the same as at the last call.
     pub(crate) fn moved(&self) -> Option<(String, u64, Option<Duration>)> {
         let Line { semaphore, position, expected, .. } = self.waits_in(self.pending.get()?);
         let now = (semaphore.name().to_owned(), position?);
@@ -257,7 +258,7 @@ impl<'a> Requested<'a> {
         Line { position, expected, ..self.line_of(acquire.semaphore(), pending) }
     }
 
-    /// The line of the semaphore of this name, or that of NAME.
+    /// The line of the semaphore of this name, or the line of NAME.
     fn line_of(&self, name: Option<&str>, Pending { semaphores, .. }: &Pending) -> Line {
         let Self { request, also, .. } = self;
         let named = semaphores.iter().find(|semaphore| Some(semaphore.name()) == name);
@@ -407,7 +408,7 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
             let is_taken = failure.is_taken && !(timed_out && stands_still);
             Failure { message, is_taken, ..failure }.with(fields)
         }
-        // While the store does not answer, it is unknown whether others hold the units.
+        // Others may hold the units or not: the store does not answer.
         Err(Reason { text, .. }) if timed_out => {
             Failure::new(exit::UNAVAILABLE, format!("{refused}: {text}"))
         }

@@ -1,5 +1,5 @@
-//! The `permits run`s around this process. If they hold the units for which this process waits, none of them
-//! ever ends.
+//! The `permits run`s around this process. They never end if they hold the units for which this process
+//! waits.
 //!
 //! The environment, which every process between them and this one inherits, has the tokens of their permits.
 //! A permit is held if the store still lists its token.

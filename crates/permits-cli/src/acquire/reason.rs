@@ -54,7 +54,7 @@ impl Reason {
         let outer = outer::tokens(line.semaphore.name());
         let inspect = async {
             if outer.is_empty() {
-                // It inspects one holder more than it names, to learn whether there are more.
+                // Ask for one holder more than the text names, to learn whether there are more.
                 line.semaphore.inspect_up_to(NAMED as u32 + 1).await
             } else {
                 line.semaphore.inspect().await

@@ -1,10 +1,10 @@
 //! The line on standard error during a wait.
 //!
-//! On a terminal, one line is rewritten in place. On any other stream, a new line is written after 10 s and
+//! The line is rewritten in place on a terminal. On any other stream, a new line is written after 10 s and
 //! then every minute, or at once with `-v` or if the wait cannot end. The store is inspected only for a line
 //! that is written.
 //!
-//! With `--also`, the report is about the line in which the request waits now. The position comes from the
+//! The report of a request with `--also` is about the line in which it waits now. The position comes from the
 //! acquisition, which costs the store nothing. The reason comes from an inspection of a few holders, at most
 //! every 10 s.
 

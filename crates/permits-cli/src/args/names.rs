@@ -3,7 +3,7 @@
 use super::value;
 use crate::exit::{self, Failure};
 
-// One semaphore, or all whose names begin with a text.
+// A semaphore by its name, or all semaphores whose names begin with a text.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct Names {
@@ -32,7 +32,7 @@ impl Names {
     }
 }
 
-/// One semaphore by its name, or all whose names begin with a prefix.
+/// The chosen semaphores: one by its name, or all whose names begin with a prefix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Chosen<'a> {
     One(&'a str),

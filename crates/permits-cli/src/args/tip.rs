@@ -13,8 +13,8 @@ use crate::text::shell_word;
 /// The verbs that request a permit.
 const REQUESTS: [&str; 3] = ["permits run", "permits hold", "permits acquire"];
 
-/// Options of flock, sem, consul lock and others, and the tip for them. Those of waiting are accepted as they
-/// are.
+/// Options of flock, sem, consul lock and others, and the tip for them. Their options about waiting are
+/// accepted as they are.
 const OPTIONS: [(&[&str], &str); 14] = [
     (
         &[

@@ -25,7 +25,7 @@ pub(crate) enum Handle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Also {
     pub(crate) name: String,
-    /// The limit to declare; the stored one if there is none.
+    /// The limit to declare; without it, the stored limit counts.
     pub(crate) limit: Option<u32>,
     pub(crate) weight: u32,
     pub(crate) lane: Option<LaneArg>,
@@ -84,12 +84,12 @@ pub(super) fn handle(text: &str) -> Result<Handle, InvalidInput> {
     }
 }
 
-/// Where `permits hold` listens.
+/// The socket on which `permits hold` listens.
 #[derive(Debug, Clone)]
 pub(crate) enum Listen {
-    /// On a Unix socket that it makes.
+    /// A Unix socket, which `permits hold` makes at this path.
     At(PathBuf),
-    /// On the socket that systemd hands over.
+    /// The socket that systemd hands over.
     Systemd,
 }
 
@@ -99,7 +99,7 @@ const GROUPS: &str = "/etc/group";
 /// A group of users.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// Its name, or its number, as it was given.
+    /// The name or the number, as it was given.
     pub(crate) name: String,
     pub(crate) id: u32,
 }
@@ -131,12 +131,12 @@ pub(super) fn socket(text: &str) -> Result<Listen, String> {
     }
 }
 
-/// Checks options of a request by its rules, whose words are those of every way to make a request.
+/// Checks options of a request by its rules, in the words that every way to make a request uses.
 fn checked(options: Value) -> Result<(), String> {
     AcquireOptions::deserialize(options).map(drop).map_err(|error| error.to_string())
 }
 
-/// A number in JSON. A text that is none stays as it is, to be refused.
+/// A number in JSON. A text that is not a number stays as it is, to be refused.
 fn number(text: &str) -> Value {
     let whole = text.parse().map(|number: i64| number.into());
     let number = whole.ok().or_else(|| Number::from_f64(text.parse().ok()?));

@@ -4,7 +4,7 @@
 //! indented lines. [`generate`](crate::generate) makes sections of a manual page from them. A test limits the
 //! length of the lines, because a manual page indents them in 80 columns.
 
-/// A line of the exit codes. The lines that several verbs have stand here once.
+/// The line of an exit code. Lines that several verbs share stand here, once.
 macro_rules! exit_code {
     (1) => {
         "    1  the question was answered with no"
@@ -32,7 +32,8 @@ macro_rules! exit_code {
     };
 }
 
-/// The exit codes of a verb: each a number of [`exit_code`], whose line a text may continue, or a line.
+/// The exit codes of a verb. Each item is a number of [`exit_code`], which may be followed by a text that
+/// continues its line, or a line of the verb's own.
 macro_rules! exit_codes {
     ($($code:tt $($more:literal)?),* $(,)?) => {
         concat!("\n\nExit code:", $("\n", exit_code!($code) $(, $more)?),*)

@@ -96,12 +96,13 @@ enum Shown {
 enum Fault {
     /// A permit was lost, of this semaphore if it is known.
     Lost(Option<String>, Lost),
-    /// No permit was granted, or the store did not confirm the release.
+    /// The request got no permit, or the store did not confirm the release.
     Failed(Failure),
 }
 
 impl Acquisition {
-    /// A request that is sent when its task runs. `counts`: its grant does so for some time.
+    /// A request that is sent when its task runs. `counts` is true if it asks for `at_least`: then its grant
+    /// counts for that time, even if the permit is released earlier.
     pub(super) fn new(id: Id, name: String, counts: bool, stage: Stage) -> Self {
         Self {
             id,

@@ -100,7 +100,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The grant of all permits, that of `name` first.
+    /// The grant of all permits, with the permit of `name` first.
     pub(super) fn granted(permits: &[Permit], name: &str, remaining: Duration) -> Self {
         let (named, others): (Vec<_>, Vec<_>) = permits.iter().partition(|permit| permit.semaphore() == name);
         Self::Granted {

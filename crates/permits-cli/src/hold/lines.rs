@@ -1,7 +1,7 @@
-//! The lines of a program: those on standard input, read by a thread of their own since a read of a terminal
-//! or a pipe cannot be cancelled, or those on a socket.
+//! The lines of a program, from standard input or from a socket. Standard input is read by a thread of its
+//! own, since a read of a terminal or a pipe cannot be cancelled.
 //!
-//! At most two chunks and a line are read ahead. A program that writes more has to wait.
+//! The reader is at most two chunks and a line ahead. A program that writes more has to wait.
 
 use std::io::{self, BufRead as _};
 
@@ -114,7 +114,7 @@ impl Lines {
     }
 
     /// The end of the program that the system knows before a line or a write shows it. With `is_behind` also
-    /// that of standard input, behind lines that are not read yet.
+    /// the end of standard input, behind lines that are not read yet.
     pub(super) fn hung_up(&self, is_behind: bool) -> Option<End> {
         match self.source {
             Source::Standard(_) if output::is_closed() => Some(End::OutputClosed),

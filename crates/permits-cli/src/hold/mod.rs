@@ -1,13 +1,13 @@
 //! `permits hold`: holds permits for a program in any language that can start a process.
 //!
-//! The protocol is docs/languages/any.md: an event a line to the program, a wish a line from it. A permit is
-//! released when the program says so, closes its end, or ends. Until then it is kept, also through a Ctrl-C,
-//! which reaches the whole process group: the program may still use the resource.
+//! The protocol is docs/languages/any.md: each line to the program is an event, and each line from it a wish.
+//! A permit is released when the program says so, closes its end, or ends. Until then it is kept, also
+//! through a Ctrl-C, which reaches the whole process group: the program may still use the resource.
 //!
-//! One permit, any number of permits (`--many`) and the permits of several programs (`--listen`) share one
-//! machine. A program is a [`Connection`], with an [`Acquisition`] for each of its requests.
+//! The same machine serves one permit, any number of permits (`--many`) and the permits of several programs
+//! (`--listen`). A program is a [`Connection`], with an [`Acquisition`] for each of its requests.
 //! `permits hold NAME` is a connection whose only request comes from the command line: [`Form`] has the
-//! difference.
+//! differences.
 //!
 //! Everything runs on the main thread. Each request has a task, which sleeps until the library, the program
 //! or the end of the process wakes it. Requests that arrive together are begun together, and travel together.
@@ -67,7 +67,7 @@ pub(crate) async fn hold(common: &Common, options: &Hold) -> Result<u8, Failure>
     }
 }
 
-/// Holds the permit of the command line, and those of `--also` with it.
+/// Holds the permit of the command line, together with the permits of `--also`.
 async fn one(requested: Requested<'static>) -> Result<u8, Failure> {
     let requested = Rc::new(requested);
     let output = Output::start().map_err(Failure::system)?;
@@ -126,7 +126,8 @@ async fn listen(common: &Common, at: &Listen, group: Option<&Group>, label: Stri
                 let reason = "--group is for a socket that permits makes: the .socket unit has SocketGroup= and SocketMode=";
                 return Err(Failure::new(exit::USAGE, reason));
             }
-            // It is bound while there is no other thread, which may make files: its mode is set by the umask.
+            // Bind while no other thread can make files: the umask, which sets the mode of the socket, is the
+            // process's.
             (Listen::At(path), group) => Socket::bind(path, group).await?,
         };
         Ok((socket, connect(common, label, None).await?))
@@ -162,7 +163,7 @@ async fn listen(common: &Common, at: &Listen, group: Option<&Group>, label: Stri
     Ok(end.code())
 }
 
-/// Serves a program that has connected, until its end or that of this process.
+/// Serves a program that has connected, until the program or this process ends.
 async fn program(form: Form, stream: UnixStream, mut ending: watch::Receiver<Option<End>>) {
     let (input, output) = stream.into_split();
     let ending = async {

@@ -29,7 +29,7 @@ const BATCH: usize = 50;
 /// The longest wait for a program that reads nothing, at the end.
 const STUCK: Duration = Duration::from_millis(500);
 
-/// Where the events go.
+/// The stream to which events are written.
 pub(super) enum Writer {
     Standard(Output),
     Socket(OwnedWriteHalf),
@@ -51,7 +51,7 @@ pub(super) struct Outbox {
     has_ids: bool,
     /// Closed once events cannot be written.
     lines: UnboundedSender<String>,
-    /// The bytes that are left, those of the present write included.
+    /// The bytes that are left, including the bytes of the present write.
     left: Cell<usize>,
     /// Notified when some are written, or cannot be.
     written: Notify,

@@ -61,7 +61,7 @@ impl Socket {
     /// Takes the socket that systemd has made for a unit: see sd_listen_fds(3).
     ///
     /// # Errors
-    /// A failure if there is none, there are several, or it is another kind of socket.
+    /// A failure if there is no socket, there are several, or it is another kind of socket.
     pub(super) fn inherited() -> Result<Self, Failure> {
         let refused = |reason: String| {
             let what = "start permits by a .socket unit of systemd, or write --listen unix:PATH";
@@ -132,7 +132,7 @@ impl Socket {
         umask(before);
         let listener = listener.map_err(because)?;
         let file = identity(path).map_err(because)?;
-        // From here on the file is removed if anything fails.
+        // Dropping the socket removes the file if anything below fails.
         let socket = Self { listener, path: path.to_owned(), file: Some(file) };
         group.map_or(Ok(()), |group| admit(group, path)).map_err(refused)?;
         Ok(socket)

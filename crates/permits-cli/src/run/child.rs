@@ -31,7 +31,7 @@ pub(super) struct Child {
 pub(super) enum Ended {
     /// The command exited with this code.
     Code(u8),
-    /// This signal ended the command.
+    /// The command was ended by this signal.
     Signal(i32),
 }
 
@@ -107,7 +107,7 @@ impl Step {
 pub(super) enum ChildChange {
     /// The command has ended and has been waited for.
     Ended(Ended),
-    /// This signal stopped the command.
+    /// The command was stopped by this signal.
     Stopped(i32),
 }
 

@@ -144,8 +144,8 @@ fn is_own_number(name: &str) -> bool {
     env::var(name).is_ok_and(|number| number == std::process::id().to_string())
 }
 
-/// The variables of the command: those of the permit of `name`, a list of the others, and a list of all, with
-/// those of the runs around this one.
+/// The variables of the command: the fields of the permit of `name`, a list of the other permits, and a list
+/// of all, with the permits of the runs around this one.
 fn environment(permits: &PermitSet, name: &str) -> Vec<(&'static str, String)> {
     let mut environment = Vec::new();
     let mut also = Vec::new();

@@ -1,6 +1,6 @@
 //! Supervision of the command: signals, the terminal, and the loss of a permit.
 //!
-//! With `--also` there are several permits, and *the permit* below means the one that ends first.
+//! A command with `--also` has several permits, and *the permit* below means the one that ends first.
 //!
 //! Invariant: the command runs only while the permit is held. If the permit is not renewed, the command gets
 //! SIGTERM early enough to be killed before the deadline. If the permit is lost at once, because an operator
@@ -133,7 +133,7 @@ impl fmt::Display for Fault {
 pub(super) enum Interrupt {
     /// Nobody gets the signal.
     None,
-    /// This process gets it, so that its parent sees how it ended.
+    /// The process itself gets the signal, so that its parent sees how it ended.
     Own,
     /// The whole group of this process gets it, because the terminal has signalled the command's group alone.
     Group,
@@ -183,8 +183,8 @@ impl Supervisor {
                         && left > Duration::ZERO
                         && left <= grace + last_try
                     {
-                        // On a slow link the reply may be late. Then the longest hold is the reason if the
-                        // lease is longer, or if it ends now, counted from the start of the command.
+                        // The reply may be late on a slow link. Then the longest hold is the reason if it is
+                        // shorter than the lease, or if it ends now, counted from the start of the command.
                         let is_reached = |longest: &Duration| {
                             renewed || *longest < lease || *longest <= began.elapsed() + left + grace
                         };
@@ -235,7 +235,7 @@ impl Supervisor {
         let Some(terminal) = self.terminal.as_ref().filter(|it| it.is_of(group) || it.is_ours()) else {
             return false;
         };
-        // From now on the command gets the terminal when it asks.
+        // The command gets the terminal back when it asks.
         self.wants_terminal = false;
         terminal.take_back_from(group);
         let _ = kill_current_process_group(Signal::CONT);
@@ -296,8 +296,9 @@ impl Supervisor {
     async fn on_request(&mut self, permits: &PermitSet) -> Result<(), EndReason> {
         let Some(terminal) = self.terminal.clone() else { return Ok(()) };
         match terminal.foreground(self.child.group()) {
-            // The one between, a `permits run` in the command, gives it back to the command and continues
-            // that. Stopped by now, this process would leave it without a permit.
+            // A `permits run` inside the command has the foreground. It gives the foreground back to the
+            // command and continues the command. If this process were stopped meanwhile, the command would be
+            // left without a permit.
             Foreground::Below => return Ok(()),
             Foreground::Own | Foreground::Command => {}
             Foreground::Elsewhere => self.ask(&terminal).await,
@@ -312,7 +313,8 @@ impl Supervisor {
         let Ok(_by_default) = ByDefault::set(Signal::TTOU) else { return };
         posix::unblock(Signal::TTOU);
         if terminal.ask().is_err() {
-            // No process could continue this one. The command asks again, but not at once.
+            // The system did not stop this process, because no process could continue it. The command asks
+            // again, but not at once.
             self.signals.continued(STOP_TIMEOUT).await;
         }
     }

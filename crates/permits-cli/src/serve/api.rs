@@ -35,7 +35,7 @@ use crate::inspected::ListRow;
 /// The longest time until a reply begins, beside the wait in line.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Sent with each reply. A page runs no script but those of this server, and none of its own text.
+/// Sent with each reply. A page runs only the scripts of this server, and no script in its own text.
 const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -53,8 +53,8 @@ pub(super) struct StoreSnapshot {
     pub(super) at_ms: u64,
     /// The duration of the read.
     pub(super) duration: Duration,
-    /// The reason for which the last read failed. Then the rows, the time and the duration are those of the
-    /// last read that did not.
+    /// The reason for which the last read failed. Then the rows, the time and the duration come from the last
+    /// read that did not fail.
     pub(super) error: Option<String>,
     pub(super) rows: Rows,
     /// The number of semaphores that were not read, because there are too many.
@@ -245,8 +245,8 @@ impl Feed {
         }
     }
 
-    /// Gives each row its place: those under the prefixes first, then in the order of need. Those of equal
-    /// need keep the order before, so that series of metrics do not come and go.
+    /// Gives each row its place: rows under the prefixes first, then in the order of need. Rows of equal need
+    /// keep the order before, so that series of metrics do not come and go.
     fn rank(&self, rows: &mut Rows, earlier: &StoreSnapshot) {
         let mut ranked: Vec<_> = rows
             .values_mut()
@@ -293,7 +293,7 @@ impl Feed {
         self.due.notify_one();
     }
 
-    /// The points of a semaphore in the last `window`, or without a name those of the store.
+    /// The points of a semaphore in the last `window`, or without a name the points of the store.
     pub(super) fn recorded(&self, name: Option<&str>, window: Duration) -> Recorded {
         lock(&self.history).recorded(name, window)
     }
@@ -315,8 +315,8 @@ impl StoreSnapshot {
         self.rows.values().filter(|row| row.json.unreadable.is_some()).count()
     }
 
-    /// The longest time for which requests of a semaphore have waited and none of its requests was granted,
-    /// of all that are not paused and whose waits [count](ListRow::counted_wait).
+    /// The longest time for which requests of a semaphore have waited while the semaphore granted nothing, of
+    /// all semaphores that are not paused and whose waits [count](ListRow::counted_wait).
     pub(super) fn longest_stall_ms(&self) -> u64 {
         let stall = |row: &FeedRow| {
             let waited = row.json.counted_wait().filter(|_| !row.json.paused)?;
@@ -403,7 +403,7 @@ async fn inspect(client: &Client, name: String, held: u64) -> Result<Inspection,
     let most = |needed: u64| u32::try_from(needed).unwrap_or(u32::MAX).clamp(LEAST_LISTED, MAX_LISTED);
     let listed = most(held);
     let inspection = semaphore.inspect_up_to(listed).await?;
-    // There may be more lanes than are listed.
+    // The list of lanes is complete if it is shorter than the least that is asked for.
     let has_all_lanes = inspection.lanes.len() < LEAST_LISTED as usize;
     let needed = if has_all_lanes { most(inspection.held) } else { MAX_LISTED };
     if needed <= listed { Ok(inspection) } else { semaphore.inspect_up_to(needed).await }
@@ -470,7 +470,7 @@ mod tests {
             // The semaphore may have been there.
             (snapshot(None, 1, None), 3_000, 0),
             (snapshot(None, 0, Some("not read yet")), 3_000, 0),
-            // The numbers are those of the last read that succeeded.
+            // The last read that succeeded has these numbers.
             (snapshot(Some(5), 0, Some("cannot be reached")), 7, 2),
         ] {
             assert_eq!(earlier.passed_until(&with_grants(later)).grants, grants, "{earlier:?}, {later}");

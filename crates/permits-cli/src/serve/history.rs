@@ -25,7 +25,7 @@ const FINE: Duration = Duration::from_secs(300);
 /// The time of which older points are merged.
 const COARSE: Duration = Duration::from_secs(20);
 
-/// The most points of a semaphore: with one read a second, those of [`FINE`] and the merged ones before.
+/// The most points of a semaphore: the points of [`FINE`] with one read a second, and the merged ones before.
 const MAX_POINTS: usize = 470;
 
 /// The most semaphores with points. With [`MAX_POINTS`] of 88 bytes each, 83 MB if all of them change in each
@@ -176,8 +176,8 @@ impl History {
         self.series.extend(new.into_iter().map(|name| (name.to_owned(), Points::new())));
     }
 
-    /// The points of a semaphore in the last `window`, or without a name those of the store. The first is
-    /// valid at its start.
+    /// The points of a semaphore in the last `window`, or without a name the points of the store. The first
+    /// is valid at its start.
     pub(super) fn recorded(&self, name: Option<&str>, window: Duration) -> Recorded {
         let at_ms = self.read_ms;
         let series = name.map_or(Some(&self.store), |name| self.series.get(name));
@@ -208,8 +208,8 @@ fn grow_older(points: &mut Points, at_ms: u64, read_before_ms: u64) {
     merge(points, at_ms, read_before_ms);
 }
 
-/// Adds a point, unless nothing has passed and its numbers are those of the last point. Before grants it adds
-/// a point at the time of the read before, unless there is one.
+/// Adds a point, unless nothing has passed and the last point has the same numbers. Before grants it adds a
+/// point at the time of the read before, unless there is one.
 fn add(points: &mut Points, point: Point, read_before_ms: u64) {
     let numbers = |point: &Point| Point { at_ms: 0, passed: Passed::default(), ..*point };
     let last = points.back().copied().unwrap_or(Point::absent(0));

@@ -28,7 +28,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The most connections at once, beside those of requests that wait in line.
+/// The most connections at once, beside connections whose requests wait in line.
 pub(super) const MAX_CONNECTIONS: usize = 256;
 
 /// The files of this process that are no connections, at most: of the store, the token files, the runtime.
@@ -207,7 +207,7 @@ async fn connection(stream: TcpStream, ends: Ends, router: Router, mut ending: w
     builder.max_header_size(MAX_HEAD).max_buf_size(MAX_HEAD + 1024).max_headers(MAX_HEADERS);
     let connection = builder.serve_connection(TokioIo::new(Bounded::new(stream, client.clone())), service);
     let mut connection = std::pin::pin!(connection);
-    // The errors are those of clients: disconnected, too slow, malformed.
+    // The errors come from clients: disconnected, too slow, malformed.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = client.given_up.notified() => {}

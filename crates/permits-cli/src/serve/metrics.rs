@@ -191,7 +191,7 @@ impl Format {
 }
 
 /// The metrics of a snapshot, with at most `max` semaphores: the part that all clients share, and the rest.
-/// If the store cannot be read, there are those of the store alone, because old values would look like
+/// If the store cannot be read, only the metrics of the store are there, because old values would look like
 /// present ones.
 pub(super) fn render(snapshot: &StoreSnapshot, max: usize, format: Format) -> [Bytes; 2] {
     let shared = snapshot.texts.metrics[format as usize].get_or_init(|| shared(snapshot, max, format).into());

@@ -118,7 +118,8 @@ impl From<Failure> for Problem {
     }
 }
 
-/// Of a path that has another method. Set before the layers, so that they check these requests too.
+/// Replies to a path that exists with another method. The fallback is set before the layers, so that they
+/// check these requests too.
 pub(super) async fn other_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the path has another method")
 }

@@ -34,7 +34,7 @@ impl Cursor {
 
     pub(super) fn go(&mut self, motion: Motion, rows: usize) {
         let last = rows.saturating_sub(1);
-        // One line of the previous page stays visible.
+        // A line of the previous page stays visible.
         let page = self.height.saturating_sub(1).max(1);
         let to = match motion {
             Motion::Up => self.selected.saturating_sub(1),

@@ -23,7 +23,7 @@ const LISTED: u32 = 100;
 pub(super) struct Listing {
     /// The names in the order in which they are shown.
     pub(super) names: Vec<String>,
-    /// The rows by name. A semaphore that has ended since, or cannot be read, has none.
+    /// The rows by name. A semaphore that has ended since, or cannot be read, has no row.
     pub(super) rows: HashMap<String, ListRow>,
 }
 

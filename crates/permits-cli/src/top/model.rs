@@ -1,10 +1,10 @@
 //! The state of the screen: plain data without a terminal, a clock or a store, so that all of it can be
 //! tested as such.
 //!
-//! There are two views. The *overview* has all names, and the newest rows of the visible ones only, since a
-//! store may have thousands. The *detail* has one semaphore with its holders and waiters. Rows come, go and
-//! move while they are shown, so the selection follows the name: the command that you read is still that of
-//! the row that you chose.
+//! The screen has two views. The *overview* has all names, and the newest rows of the visible ones only,
+//! since a store may have thousands. The *detail* has one semaphore with its holders and waiters. Rows come,
+//! go and move while they are shown, so the selection follows the name: the command that you read still
+//! belongs to the row that you chose.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -195,7 +195,7 @@ impl Model {
         let row = self.shown().position(|name| Some(name) == selected.as_deref());
         self.overview.follow(row);
         if self.opened.is_none() && self.shown().next().is_none() {
-            // Without rows, the list is all there is to show.
+            // The list is all that the screen shows without rows, so the screen is as fresh as the list.
             (self.fetched_at, self.fetch_error) = (Some(now), None);
         }
     }

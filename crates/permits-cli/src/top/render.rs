@@ -1,9 +1,9 @@
 //! Renders the model on a screen of any size.
 //!
-//! From top to bottom, the screen has the title, the rows, the notes, and the keys. If there is no room for
-//! all, the keys go first, then the columns from the last one on, and a text that is cut ends with an
-//! ellipsis. The [state](super::state)
-//! of a semaphore is shortened and never left out. Colour carries no information of its own.
+//! The screen has, from top to bottom, the title, the rows, the notes, and the keys. If there is no room for
+//! all, the keys go first, then the columns from the last on, and a text that is cut ends with an ellipsis.
+//! The [state](super::state) of a semaphore is shortened and never left out. Colour carries no information of
+//! its own.
 
 use std::time::{Duration, Instant};
 

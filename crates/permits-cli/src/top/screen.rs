@@ -51,8 +51,8 @@ impl Screen {
         enable_raw_mode()?;
         ACTIVE.store(true, Ordering::SeqCst);
         execute!(self.terminal.backend_mut(), EnterAlternateScreen)?;
-        // Not `clear`, because it asks the terminal for the cursor position, and the answer would be read as
-        // keys.
+        // Resize to clear the screen: `clear` would ask the terminal for the cursor position, and the answer
+        // would be read as keys.
         let size = self.terminal.size()?;
         self.terminal.resize(Rect::from(size))
     }

@@ -44,7 +44,7 @@ impl<'a> Job<'a> {
         Self { store, inputs, temp: TempDir::new().expect("a directory") }
     }
 
-    /// A script of the action. Inputs that are not set are empty, as those of a runner are.
+    /// A script of the action. Inputs that are not set are empty, as a runner sets them.
     #[track_caller]
     fn script(&self, key: &str) -> Command {
         let mut command = Command::new("node");

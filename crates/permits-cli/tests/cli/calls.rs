@@ -64,7 +64,7 @@ fn run_section(fact: &str, steps: &[Step], mut world: World) {
         let mut output = world.call(command);
         let is_shown = |output: &Output| is_like(shown, &(output.stdout.clone() + &output.stderr));
         if command.starts_with("said ") || command.starts_with("permits list") {
-            // What a program does comes a moment later.
+            // A program needs a moment to do what the output shows.
             wait::until(|| {
                 is_shown(&output) || {
                     output = world.call(command);

@@ -14,7 +14,7 @@ use crate::hold::Hold;
 use crate::serve::Serve;
 use crate::support::{CLOSED_PORT, Running, gate, output, permits, prepare};
 
-/// How often the password is replaced, times `PERMITS_CASES`, and the time after that.
+/// The number of rotations, times `PERMITS_CASES`, and the time between two of them.
 const ROTATIONS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(400);
 
@@ -52,11 +52,11 @@ impl Rotated {
         std::fs::rename(new, self.file()).expect("it is ours");
     }
 
-    /// Another password in the place of the present one, and new connections of all clients.
+    /// Replaces the password, and makes all clients connect again.
     fn rotate(&mut self, number: u32) {
         let (old, new) = (format!("<s3cr3t-{}", number - 1), format!("s3cr3t-{number}"));
         self.write(&new);
-        // They are refused for a moment.
+        // New connections are refused for a moment, because the server does not have the new password yet.
         ask(&mut self.operator, &["CLIENT", "KILL", "TYPE", "pubsub"]);
         std::thread::sleep(Duration::from_millis(30));
         ask(&mut self.operator, &["ACL", "SETUSER", "app", &format!(">{new}"), &old]);
@@ -136,7 +136,7 @@ fn a_password_is_replaced_under_run_hold_and_serve() {
     assert!(!said.contains("s3cr3t"), "{said}");
 }
 
-/// A command that fails later leaves what is open, and is named once.
+/// A password command that fails later leaves open connections alone, and the failure is reported once.
 #[test]
 fn a_command_that_fails_later_is_a_warning() {
     let rotated = Rotated::start();

@@ -111,14 +111,14 @@ fn a_user_made_from_the_printed_acl_has_all_rights() {
         assert!(among(&optional) && !among(&least), "{rule}: {}", printed.stdout);
     }
     let commands: Vec<&str> = least.into_iter().chain(optional).collect();
-    // A server before 7.0 does not know the cluster's command, and refuses that one rule.
+    // Servers before 7.0 do not know the cluster's command, and refuse that rule.
     let clusters = server.command(&["COMMAND", "INFO", "spublish"]).array() != [Resp::Nil];
-    // And one before Valkey 9.1 no rights of databases.
+    // Servers other than Valkey from 9.1 on refuse the rule of the databases.
     let databases = !matches!(server.command(&["ACL", "SETUSER", "other", "db=3"]), Resp::Error(_));
     let known = |command: &&&str| {
         (clusters || !command.contains("+spublish")) && (databases || !command.contains("db="))
     };
-    // Twice, because it also updates a user.
+    // Run each command twice: the second time it updates a user that exists.
     for command in commands.iter().chain(&commands).filter(known) {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(server.command(&words).text(), "OK", "{command}");

@@ -20,12 +20,13 @@ fn command_on(url: String) -> Subject {
     Subject::command(Path::new(env!("CARGO_BIN_EXE_permits")), url)
 }
 
-/// A driver on a server. Without the pause after the start of a server, which is about other clients.
+/// A driver on a server. The URL turns off the pause after the start of a server, which is about other
+/// clients.
 fn driver_on(server: &Server, driver: PathBuf) -> Subject {
     Subject { driver: vec![driver], ..command_on(format!("{}?recovery=off", server.url())) }
 }
 
-/// The cases of each profile that have passed, and those that were not run, by name.
+/// Runs all cases. Returns how many of each profile have passed, and the names of those that were not run.
 #[track_caller]
 fn table(subject: &Subject) -> String {
     let cases = cases();
@@ -73,7 +74,7 @@ fn the_command_passes_every_case_on_a_server() {
 
 #[test]
 fn the_command_passes_every_case_on_a_cluster() {
-    // In a cluster permits needs sharded channels.
+    // A cluster needs sharded channels, which servers before 7.0 do not have.
     if skip::before(7, 0) {
         return;
     }
@@ -133,8 +134,8 @@ fn go_passes_every_case() {
     assert!(!table.contains("not run"), "{table}");
 }
 
-/// A fault of a client: the file that has it, what stands there, what stands there instead, and the case that
-/// finds it, with the step at which it does.
+/// A fault in a copy of the Go package: `to` stands in the file in place of `from`. The case finds the fault
+/// at the step.
 struct Fault {
     file: &'static str,
     from: &'static str,
@@ -214,7 +215,7 @@ fn faults_in_a_copy_of_the_go_package_are_found() {
             scope.spawn(|| {
                 let directory = tempfile::tempdir().expect("a directory");
                 let driver = go_driver(&directory, fault.file, fault.from, fault.to);
-                // Where the fault hangs, nothing comes, however long it is waited for.
+                // Some faults hang: their event never comes, however long the test waits.
                 let subject = Subject { patience: Duration::from_secs(10), ..driver_on(&server, driver) };
                 let case = cases.iter().find(|case| case.name == fault.case).expect("a case");
                 match subject.run(case) {
@@ -251,8 +252,8 @@ fn rows_of_the_fault_matrix_hold_with_go() {
     }
 }
 
-/// The fault is an old slot in a grant. Others, such as a grant that is kept after the loss, are found by
-/// rows as well, but a worker whose driver is so wrong may not end for minutes.
+/// The fault is an old slot in a grant. Rows find other faults as well, such as a grant that is kept after
+/// the loss, but a worker whose driver is so wrong may not end for minutes.
 #[test]
 fn a_fault_in_a_copy_of_the_go_package_is_found_by_a_row() {
     if skip::without_program("go") {
@@ -261,7 +262,7 @@ fn a_fault_in_a_copy_of_the_go_package_is_found_by_a_row() {
     let directory = tempfile::tempdir().expect("a directory");
     let fault = &FAULTS[3];
     let driver = go_driver(&directory, fault.file, fault.from, fault.to);
-    // A row of two seconds need not come upon the fault.
+    // A row of two seconds may not meet the fault, so run several.
     let is_found = |_| {
         let violations = row("client-kill", 5, driver.clone()).violations;
         violations.iter().any(|text| text.starts_with("slots: "))

@@ -47,8 +47,8 @@ fn few_descriptors_are_an_error() {
     }
 }
 
-/// A command with at most `most` threads. The limit is that of a user, and holds for no user that is root. So
-/// if other programs of the user run, no thread can be made.
+/// A command with at most `most` threads. The limit counts all threads of the user, and does not hold for
+/// root. So if other programs of the user run, no thread can be made.
 fn with_threads(most: u32) -> Command {
     let mut command = Command::new("setpriv");
     if rustix::process::getuid().is_root() {

@@ -154,7 +154,7 @@ fn a_wait_that_shows_nothing_asks_the_store_nothing() {
     assert_eq!(status(&server, "x")["held"], 1);
     let inspections = || {
         let stats = server.command(&["INFO", "commandstats"]);
-        // No other script uses this command.
+        // Only the script of an inspection uses this command.
         let calls = stats.text().split("cmdstat_zrangebyscore:calls=").nth(1).map(str::to_owned);
         let calls = calls.expect("there were some");
         calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
@@ -163,7 +163,7 @@ fn a_wait_that_shows_nothing_asks_the_store_nothing() {
     let _silent = Running::start(&mut run(&server, "x", lasting, "true"));
     let queued = || server.command(&["ZCARD", "permits:{x}:queue"]).int();
     assert!(wait::until(|| queued() == 1));
-    // It shows its wait after the time at which the other would have done so.
+    // The verbose run shows its wait at a time by which the silent run would have shown its own.
     let verbose = Running::start(&mut run(&server, "x", &format!("{lasting} -v"), "true"));
     assert!(wait::until(|| verbose.stderr().contains("1 before you")), "{}", verbose.stderr());
     assert_eq!(inspections() - before, 1);

@@ -35,7 +35,7 @@ fn printed_json_matches_the_schemas() {
     let list = || json(&mut permits(&url, ["list", "--json"]));
     assert_matches_schema("status.schema.json", &status(&server, "unused"));
     assert_matches_schema("list.schema.json", &list());
-    // It warns, because it replaces a limit.
+    // The command prints a warning, too, because it replaces a limit.
     let acquired = output(&mut permits(&url, ["acquire", &name, "--limit", "2", "--json"])).stdout;
     let acquired = serde_json::from_str(&acquired).expect("it is JSON");
     assert_matches_schema("acquire.schema.json", &acquired);

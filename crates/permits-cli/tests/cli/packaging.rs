@@ -67,7 +67,8 @@ fn each_published_crate_has_its_licences_its_readme_and_the_words_that_find_it()
             let number = package[field].as_array().map_or(0, Vec::len);
             assert!((1..=5).contains(&number), "{name} has {number} {field}");
         }
-        // Without a version, a dependency cannot be published; cargo leaves out those of tests alone.
+        // A dependency without a version cannot be published. Cargo leaves out dependencies that only tests
+        // have.
         for dependency in package["dependencies"].as_array().expect("a list") {
             let is_published = dependency["path"].is_null() || dependency["req"] != "*";
             assert!(is_published || dependency["kind"] == "dev", "{name}: {dependency}");

@@ -63,7 +63,7 @@ impl Session {
             self.terminal.screen().contains("Stopped")
         };
         if !wait::until(stopped) {
-            // What each process of the job is doing.
+            // Show what each process of the job is doing.
             self.types("ps -o pid,pgid,stat,args");
             self.terminal.shows("prompt> ");
             panic!("{}", self.terminal.screen());
@@ -146,14 +146,14 @@ fn a_command_and_its_neighbour_take_turns_at_the_terminal(store: &dyn Store, _: 
     take_turns(store, &format!("{RUN} -- sh command | sh neighbour"));
 }
 
-/// None of them may be stopped alone, and the job is not.
+/// The processes take turns only if none of them is stopped alone, and the job goes on.
 fn runs_beside_and_within_each_other_take_turns_at_the_terminal(store: &dyn Store, _: &str) {
     take_turns(store, &format!("{RUN} -- sh command | {RUN} -- sh neighbour"));
     // The shell keeps the process that the outer run watches.
     take_turns(store, &format!("{RUN} -- sh -c '{RUN} -- sh command | sh neighbour; exit'"));
 }
 
-/// The inner run is held up, so that the outer one sees its command stopped before that is continued.
+/// The inner run is held up, so that the outer run sees its command stopped before the command is continued.
 #[test]
 fn a_run_is_not_stopped_while_one_within_it_has_the_terminal() {
     let store = Local::new();
@@ -185,7 +185,8 @@ fn a_run_is_not_stopped_while_one_within_it_has_the_terminal() {
 #[test]
 fn a_job_in_the_background_is_stopped_with_its_command() {
     let (server, name) = fresh();
-    // It beats first: the first line makes the neighbour ask the terminal, which stops the whole job.
+    // The command beats before it writes: its first line makes the neighbour ask the terminal, which stops
+    // the whole job.
     let beats = "trap 'exit 0' PIPE; while echo . >> beats && echo line; do sleep 0.02; done 2> /dev/null";
     let mut session = Session::start(&server, &[("beats", beats), ("chooses", CHOOSES)]);
     session.types("pwd; echo ';'");

@@ -74,7 +74,7 @@ fn all_are_revoked_and_counted_where_a_list_has_not_all() {
     assert!(wait::until(|| held.iter().all(|permit| !permit.is_held())), "they are not told");
 }
 
-/// A list has as many of each lane, so those of a lane that has most take many lists.
+/// A list has the same number of waiters of each lane, so a lane with most of the waiters takes many lists.
 #[test]
 fn all_waiters_are_revoked_where_one_lane_has_most() {
     const WAITING: usize = 1_999;
@@ -114,7 +114,7 @@ fn a_holder_that_newer_ones_hide_is_not_said_to_be_revoked() {
     assert!(wait::until(|| held() > u64::from(MANY)), "{} are held", held());
     let all = revoke(&server, &name, &["--all"]);
     if all.code == 0 {
-        // They were slow to come again.
+        // The newer holders were slow to come again, so the old one was found.
         assert!(wait::until(|| !old.is_held()), "{}", all.stdout);
     } else {
         let reason = "some from before may hold still, since more than 1000 hold, and newer ones come first in the \

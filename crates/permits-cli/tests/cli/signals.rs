@@ -36,7 +36,7 @@ const TRAPS: &str = r#"
     while :; do :; done"#;
 
 /// The signals that reach a command: all that can be caught but SIGCHLD, SIGCONT, which continues it,
-/// SIGPIPE, and those of a fault.
+/// SIGPIPE, and the signals of a fault.
 fn forwarded() -> impl Iterator<Item = Signal> {
     let not = [4, 5, 7, 8, 9, 11, 13, 17, 18, 19, 31, 32, 33];
     // SAFETY: 32 and 33, which the C library keeps for itself, are left out.

@@ -80,7 +80,8 @@ fn a_call_that_the_system_refuses_is_no_fault_of_the_program() {
     for (call, argument, named) in calls {
         let mut command = run(&server, &name, "--limit 1 --wait 30s", "echo ran");
         refusing(&mut command, call, argument);
-        // Not by the kit, which makes these calls, too. The end of --wait bounds it.
+        // The kit cannot run the command, because it makes these calls itself. The end of --wait bounds the
+        // run.
         let refused = command.output().expect("it starts");
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert_eq!((code(refused.status), &*refused.stdout), (71, &b""[..]), "{stderr}");

@@ -38,8 +38,8 @@ pub(crate) struct Local {
 impl Local {
     #[track_caller]
     pub(crate) fn new() -> Self {
-        // In memory, where the system has such a place. A disk to which other programs write may hold a
-        // command up for seconds, and the command then says that the store does not answer.
+        // Keep the store in memory, where the system has such a place. A disk to which other programs write
+        // may hold a command up for seconds, and the command then says that the store does not answer.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Self { directory: directory.expect("a directory") }
     }
@@ -423,7 +423,7 @@ pub(crate) fn json_lines(schema: &str, stdout: &str) -> Vec<Value> {
 #[track_caller]
 fn assert_known(schema: &Value, value: &Value) {
     if let Some((file, path)) = schema["$ref"].as_str().and_then(|to| to.split_once('#')) {
-        // In one file they are numbers and texts.
+        // References within a file are to numbers and texts, which have no fields.
         if !file.is_empty() {
             assert_known(read_schema(file).pointer(path).expect("it is there"), value);
         }

@@ -216,7 +216,8 @@ fn ctrl_c_reaches_the_command(store: &dyn Store, name: &str) {
 
 fn ctrl_c_ends_the_calling_script(store: &dyn Store, name: &str) {
     let _holder = Holder::start(store, name, "--limit 2");
-    // In the second round the command waits. In both the loop must not start its next round.
+    // The command runs with weight 1, and waits with weight 2. The loop must not start another round in
+    // either case.
     for weight in ["1", "2"] {
         let script = r#"for round in 1 2; do echo round $round
             "$P" run "$NAME" --weight "$WEIGHT" -- sh -c 'echo running; exec sleep 1000'; done; echo end"#;
@@ -309,7 +310,7 @@ fn the_modes_of_the_terminal_are_restored_after_a_loss_alone(store: &dyn Store, 
     terminal.shows("prompt> ");
     terminal.types("stty -g | cmp - before && echo the sa''me\n");
     terminal.shows("the same");
-    // What a command that ends by itself leaves is meant.
+    // A command that ends by itself may leave other modes on purpose, so they stay.
     terminal.types(&format!("\"$P\" run {name} --limit 1 -- stty -echo\n"));
     terminal.shows("prompt> ");
     terminal.types("stty -g | cmp -s - before || echo cha''nged\n");
@@ -382,7 +383,7 @@ fn a_session_without_a_shell_cannot_be_suspended() {
     terminal.until_counts(&server, &name, (1, 0));
     terminal.types(CTRL_Z);
     terminal.shows("^Z");
-    // No process could continue it, so it continues by itself.
+    // The session continues by itself, because no other process could continue it.
     terminal.types("hello\n");
     terminal.shows("hello\r\nhello\r\n");
     terminal.types(CTRL_D);

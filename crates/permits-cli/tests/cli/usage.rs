@@ -1,4 +1,4 @@
-//! Wrong usage: refused with 64 and a reason before a store is asked. Wrong options of a request are those of
+//! Wrong usage: refused with 64 and a reason before a store is asked. For wrong options of a request see
 //! [`requests`](crate::requests).
 
 use crate::support::{CLOSED_PORT, Running, assert_own_lines, fresh, output, permits, shell, status};

@@ -114,7 +114,7 @@ fn states_that_differ_and_changes_have_a_line(store: &dyn Store, name: &str) {
         output(&mut run(store, name, "", "true")).ends(0);
     }
     until(&watch, "state", &[("held", json!(0)), ("grants", json!(grants + 4))]);
-    // What differs in times alone has no line.
+    // A state that differs from the last one in times alone gets no line.
     let states: Vec<Value> =
         events(&watch.stdout()).into_iter().filter(|event| event["event"] == "state").collect();
     for pair in states.windows(2) {
@@ -172,7 +172,7 @@ fn an_unreachable_store_is_reported_once_and_read_again() {
 
 #[test]
 fn a_reader_that_has_gone_ends_it_quietly() {
-    // With a change, and without one.
+    // The command notices the end of its reader both with a change to print and without one.
     for changes in [true, false] {
         let store = Local::new();
         let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");

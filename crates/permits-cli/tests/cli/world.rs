@@ -25,10 +25,10 @@ const SERVE: &str = "127.0.0.1:9710";
 /// The lease of a permit that is kept.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// The programs that the page uses, apart from those of every system.
+/// The programs that the page uses, apart from programs that every system has.
 const PROGRAMS: [&str; 3] = ["redis-cli", "curl", "jq"];
 
-/// The beginnings of commands that change nothing. They are repeated until their output is that of the page,
+/// The beginnings of commands that change nothing. They are repeated until their output is as on the page,
 /// because the effect of a command may come a moment later.
 const READS: [&str; 8] = [
     "permits status ",
@@ -87,8 +87,8 @@ pub(crate) struct World {
     programs: Vec<Running>,
     /// The client of a program with the library.
     client: Option<Client>,
-    /// The store of the programs and the operator: the directory, the server, the proxy before it, or that of
-    /// the sentinels.
+    /// The URL of the store that the programs and the operator use: the directory, the server, the proxy
+    /// before it, or the sentinels.
     url: String,
     proxy: Option<Proxy>,
     sentinels: Option<Sentinels>,
@@ -252,7 +252,7 @@ impl World {
         self.client = Some(client);
     }
 
-    /// Starts `permits serve`, which takes the place of the one of the page. Returns its number.
+    /// Starts `permits serve`, whose address takes the place of the address on the page. Returns its number.
     #[track_caller]
     pub(crate) fn serve(&mut self, options: &str) -> usize {
         let number = self.start(&format!("permits serve --listen 127.0.0.1:0 {options}"));
@@ -265,7 +265,7 @@ impl World {
         number
     }
 
-    /// Lets a process id of the page stand for that of a program.
+    /// Lets a process id of the page stand for the process id of a program.
     pub(crate) fn is_process(&mut self, number: usize, id: &'static str) {
         self.replaced.push((id, self.programs[number].guard.pid().to_string()));
     }

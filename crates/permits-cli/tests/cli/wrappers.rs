@@ -99,7 +99,7 @@ impl Session {
     }
 }
 
-/// `sudo` gives its command a terminal of its own if its settings say so (`use_pty`), as those of Debian do.
+/// `sudo` gives its command a terminal of its own if its settings say so (`use_pty`), as they do in Debian.
 #[test]
 fn sudo_may_be_before_or_behind_it() {
     if skip::unless_it_runs(Command::new("sudo").args(["-n", "true"])) {
@@ -151,7 +151,7 @@ fn script_may_be_before_or_behind_it() {
     session.finish();
 }
 
-/// `expect` has the terminal in raw mode and types Ctrl-C on the one that it has made.
+/// `expect` has the terminal in raw mode and types Ctrl-C on the terminal that it has made.
 #[test]
 fn expect_may_be_before_or_behind_it() {
     if skip::without_program("expect") {
@@ -193,7 +193,7 @@ fn ssh_leads_to_it() {
         }
         server
     };
-    // It says what is missing, such as a directory that the service makes.
+    // The server's own check says what is missing, such as a directory that the service makes.
     if skip::unless_it_runs(&mut sshd("-t")) {
         return;
     }

@@ -1,10 +1,10 @@
 //! `Idempotency-Key`: a request that is sent again gets the permit of the first one.
 //!
-//! While the first one waits, the second waits with it: [`Shared`] is dropped, which leaves the line, when
-//! nobody waits for it any more. Later the store is asked whether the permit is still held, so that what was
-//! released or lost is acquired anew.
+//! A second request waits with the first. [`Shared`] is dropped when nobody waits for the permit any more,
+//! and then the request leaves the line. After the grant, the store is asked whether the permit is still
+//! held, so that a permit which was released or lost is acquired anew.
 //!
-//! This is the only state of the endpoints, and it may be lost: after a restart a key is new.
+//! The keys are the only state of the endpoints, and they may be lost: after a restart every key is new.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,10 +20,10 @@ use super::super::problem::Problem;
 use super::granted::Granted;
 use crate::hold::One;
 
-/// The most keys. A permit that may have ended makes room for a new one.
+/// The most keys. A key whose permit may have ended makes room for a new one.
 const MAX_KEYS: usize = 10_000;
 
-/// The token that showed it, and the key.
+/// The id of the token that was shown, and the key.
 pub(super) type Key = (u64, String);
 
 pub(super) type Outcome = Result<Arc<Granted>, Problem>;
@@ -39,20 +39,21 @@ pub(super) struct Keys {
 struct Entry {
     asked: One,
     stage: Stage,
-    /// Of all requests. A key may have another one when the first ends.
+    /// Tells this request from others with the same key: a key may have a new request when the first one
+    /// ends.
     number: u64,
 }
 
 enum Stage {
-    /// Dead if nobody waits for it any more.
+    /// The reference is dead if nobody waits for the permit any more.
     Acquiring(WeakShared<BoxFuture<'static, Outcome>>),
     Granted(Arc<Granted>),
 }
 
-/// What a request with a key does.
+/// The next step of a request with a key.
 pub(super) enum Step {
     Wait(Acquiring),
-    /// Its permit was granted, and may have ended since.
+    /// The permit of the key was granted, and may have ended since.
     Check(Arc<Granted>),
 }
 
@@ -76,7 +77,8 @@ impl Keys {
             };
             match known {
                 Some(_) if entry.asked != *asked => {
-                    // What it returns would be dropped under the lock, which its end takes.
+                    // Unlock before `known` is dropped: that may end the first request, whose end takes this
+                    // lock.
                     drop(entries);
                     let reason = "the Idempotency-Key was used with another request: use a new one";
                     return Err(Problem::new(StatusCode::CONFLICT, reason));

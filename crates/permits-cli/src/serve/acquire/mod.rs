@@ -1,12 +1,12 @@
 //! `permits serve --acquire`: permits over HTTP, for programs that cannot keep a process, such as functions.
 //!
-//! A permit is a handle, which outlives the request and the server: nobody renews it but its client, and any
-//! server of the store does so, because the handle has all that the store asks for. [`tokens`] says who may
-//! use which names, [`request`] reads what is asked for, [`granted`](mod@granted) waits in line, [`refusal`]
-//! makes a status of an error, [`keys`] lets a request be sent again.
+//! A permit is a handle, which outlives the request and the server. Only its client renews it, through any
+//! server of the store, because the handle has all that the store asks for. [`tokens`] says who may use which
+//! names, [`request`] reads what is asked for, [`granted`](mod@granted) waits in line, [`refusal`] makes a
+//! status of an error, [`keys`] lets a request be sent again.
 //!
-//! While a request waits, its future is the place in line: hyper drops it when the client goes away, and then
-//! the request leaves the line, or what it was granted meanwhile is released.
+//! The future of a waiting request is its place in line: hyper drops the future when the client goes away,
+//! and then the request leaves the line, or a permit that was granted meanwhile is released.
 //!
 //! | what a client may do | bound |
 //! |---|---|
@@ -56,7 +56,7 @@ pub(super) const ACQUIRE: &str = "/v1/acquire";
 /// The most requests for permits at once.
 pub(super) const MAX_WAITING: usize = 1_000;
 
-/// What the endpoints share.
+/// The state that the endpoints share.
 pub(super) struct Door {
     app: Arc<App>,
     tokens: Tokens,

@@ -1,4 +1,5 @@
-//! What a request asks for: its body, which is that of a line of `permits hold --many`, and its headers.
+//! The contents of a request: its headers, and its body, which has the fields of a line of
+//! `permits hold --many`.
 
 use std::time::Duration;
 

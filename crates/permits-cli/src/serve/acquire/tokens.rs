@@ -1,7 +1,7 @@
 //! The tokens of `--acquire-tokens`, and the names that each of them may use.
 //!
-//! A line of the file is a token, and behind it the prefixes of the names that it may use; any name if there
-//! is none. The prefixes of `--allow` hold for all of them, beside their own.
+//! Each line of the file has a token and, behind it, the prefixes of the names that the token may use. A
+//! token without prefixes may use any name. The prefixes of `--allow` hold for every token, beside its own.
 //!
 //! The file is read again when it has changed, so tokens rotate without a restart. A file that cannot be used
 //! leaves the tokens as they were, and the reason is reported: a file that is only half written keeps nobody
@@ -49,12 +49,12 @@ struct Read {
     looked_at: Instant,
 }
 
-/// What changes with the contents of a file: device, inode, size, and the times of its contents and of
-/// itself.
+/// The parts of a file's metadata that change with its contents: device, inode, size, and the times of the
+/// last changes of its contents and of the metadata.
 #[derive(Clone, Copy, PartialEq)]
 struct Version([u64; 3], [i64; 4]);
 
-/// Those who show one token.
+/// The programs that show the same token.
 pub(super) struct Caller {
     token: Token,
     /// A number that only this token has in this process.
@@ -82,7 +82,7 @@ impl Tokens {
     pub(super) fn caller(&self, headers: &HeaderMap) -> Result<Arc<Caller>, Refusal> {
         let shown = shown(headers)?;
         let mut found = None;
-        // All of them, so that the time tells nothing.
+        // Compare with all of them, so that the time tells nothing about a token.
         for caller in &*self.callers() {
             if caller.token.matches(shown) {
                 found = Some(caller.clone());
@@ -106,7 +106,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// The callers of now: the file is looked at, if the last look was some time ago.
+    /// The callers that the file names now. The file is read again if it has changed, but looked at only if
+    /// the last look was some time ago.
     fn callers(&self) -> Callers {
         let mut last = self.read.lock().expect("no code panics with it");
         if last.looked_at.elapsed() >= LOOK_EVERY {

@@ -158,7 +158,7 @@ fn idle_semaphores_are_hidden_and_counted() {
     assert!(!asked.contains(&"b".to_owned()), "{asked:?}");
     model.on_listed(Ok(counted(&[("b", 0, 0, 0)])), now);
     assert!(drawn(&mut model, 80, 24, now)[1].starts_with("no semaphore is in use (b shows all)"));
-    // There is nothing to fetch: the list shows that the store answers.
+    // The list alone shows that the store answers, since nothing else is fetched.
     model.on_listed(Ok(counted(&[("b", 0, 0, 0)])), now + Duration::from_secs(60));
     assert_eq!(model.staleness(now + Duration::from_secs(61)), None);
     types(&mut model, "b");

@@ -13,9 +13,9 @@ use crate::world::{Step, World, steps};
 /// The commands of the documents.
 #[derive(Default)]
 struct Commands {
-    /// Those of each page, by its path, that are in no situation.
+    /// The commands of each page, by its path, that are in no situation.
     pages: BTreeMap<String, Vec<Step>>,
-    /// Those of each situation, by its name.
+    /// The commands of each situation, by its name.
     situations: BTreeMap<String, Vec<Step>>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn command(kind: &str, line: &str) -> String {
 fn shell(server: &Server, commands: &str) -> Command {
     // A new server grants nothing at first, because it may have lost its state.
     let url = format!("{}?recovery=off", server.url());
-    // Its programs are in the directory in which it runs.
+    // The shell runs in the directory that has the programs of the commands.
     let commands = commands.replace("redis://127.0.0.1/", &url);
     let mut shell = crate::support::shell(&url, &format!("set -eu\nPATH=$PWD:$PATH\n{commands}"));
     shell.env("CI_JOB_ID", "1").env("BRANCH", "main").env("USER", "app");
@@ -85,7 +85,8 @@ fn copies_of_a_block_call_their_scripts_as_often_as_its_words_say() {
         let Some(Run::Copies(copies, scripts)) = block.run() else { continue };
         found += 1;
         let place = format!("{}: {}", block.page, block.heading);
-        // By name: the runs so far, those at once, all runs, and those at once at most.
+        // Counts by name: the runs so far, the runs at present, the runs that there must be, and the most at
+        // once.
         let scripts = scripts.into_iter().map(|(name, runs, most)| (name, [0, 0, runs, most]));
         let mut scripts: BTreeMap<&str, [usize; 4]> = scripts.collect();
         let names: Vec<&str> = scripts.keys().copied().collect();

@@ -168,7 +168,7 @@ fn nginx_admits_at_the_rate_and_says_when_to_come_again() {
     let nginx = Running::start(&mut nginx);
     let listens = || std::net::TcpStream::connect(front).is_ok();
     assert!(wait::until(listens), "{}", nginx.stderr());
-    // What a client sends does not reach the server of permits.
+    // The server of permits gets no header that the client sends.
     let get = || {
         Request::new(front, "GET", "/").header("Idempotency-Key", "mine").header("Prefer", "wait=60").send()
     };
@@ -176,7 +176,7 @@ fn nginx_admits_at_the_rate_and_says_when_to_come_again() {
         let served = get();
         assert_eq!((served.status, &*served.body), (200, "served"), "{}", nginx.stderr());
     }
-    // Held for a second, and then it counts on.
+    // The permit is held for a second, and counts on after that.
     let knows_when = || {
         let refused = get();
         assert_eq!(refused.status, 429, "{refused:?}");

@@ -166,7 +166,7 @@ pub(super) fn revoked(world: &mut World) {
     world.job("--limit 1 --holder web-2");
 }
 
-/// No server listens at the address of the page.
+/// The page has an address at which nothing listens any more.
 pub(super) fn serve_down(world: &mut World) {
     let server = world.serve("");
     world.end(server);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Hold;
 use crate::support::{Local, against_schema, counts, json_lines};
 
-/// Lines, the id of the answer, and a part of its reason. Wrong options are those of
+/// Lines, the id of the answer, and a part of its reason. For wrong options see
 /// [`requests`](crate::requests).
 const INVALID: &[(&str, Option<u64>, &str)] = &[
     ("release", None, "the line is not JSON: expected value at byte 1"),

@@ -210,7 +210,7 @@ fn a_refusal_names_the_time_of_a_retry(store: &dyn Store, name: &str) {
     let failed = many.event(2, "failed");
     assert_eq!(failed["exit_code"], 75);
     assert!((1..=60_000).contains(&failed["retry_after_ms"].as_u64().expect("a number")), "{failed}");
-    // Of one permit as well.
+    // A `hold` of one permit names the time as well.
     let mut one = permits(&store.url(), ["hold", name, "--no-wait"]);
     let input = gate(&mut one);
     let failed = json_lines("hold.schema.json", &output(&mut one).stdout).remove(0);
@@ -340,7 +340,8 @@ fn a_thousand_permits_share_the_connections_of_one() {
     assert_eq!(counts(&server, &name), (0, 0));
 }
 
-/// Its connection has died meanwhile. A ping finds that before the timeout of the call that it sends.
+/// The connection of the program dies while the program is stopped. A ping finds that before the timeout of
+/// the call that the program sends.
 #[test]
 fn a_program_that_was_stopped_asks_whether_its_connection_lives() {
     in_real_time(|| {

@@ -132,7 +132,7 @@ fn a_count_corrects_what_the_grant_counts_for(store: &dyn Store, name: &str) {
     assert_released(&(ended, events), "asked by the program");
     let state = status(store, name);
     assert_eq!((&state["held"], &state["cooling"]), (&json!(2), &json!(2)));
-    // Of several it is about the named one.
+    // A count is for the named semaphore, and not for the others of a set.
     prepare(store, "a");
     let mut command = command(store, name, "--weight 6 --at-least 1h");
     let mut several = Hold::of(command.args(["--also", "a"]));

@@ -1,4 +1,5 @@
-//! What the lines can do beside acquiring and releasing one permit: the operations of the library's API.
+//! The lines of `permits hold` beside the acquisition and release of one permit: the operations of the
+//! library's API.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +49,7 @@ fn several_are_acquired_all_or_none(store: &dyn Store, name: &str) {
     let also = &granted["also"][0];
     assert_eq!((&also["name"], &also["holder"], &also["weight"]), (&json!("other"), &json!("o"), &json!(1)));
     assert_eq!((counts(store, name), counts(store, "other")), ((1, 0), (1, 0)));
-    // None of the second set is held, because one is not free.
+    // The second set holds nothing, because one of its semaphores is not free.
     many.write(json!({"id": 1, "release_part": 1}));
     many.event(1, "held");
     many.write(json!({"id": 2, "acquire": name, "timeout_ms": 60_000,

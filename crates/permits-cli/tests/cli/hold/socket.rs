@@ -123,7 +123,7 @@ fn the_end_of_a_connection_releases_its_permits(store: &dyn Store, name: &str) {
     drop(one);
     until_counts(store, name, (1, 0));
     other.expect(&json!({"id": 1, "renew": true}), "held");
-    // It has ended its lines, and reads on.
+    // The program ends its lines, and reads on.
     other.stream.get_ref().shutdown(std::net::Shutdown::Write).expect("it is connected");
     let released = other.read();
     assert_eq!(

@@ -30,7 +30,7 @@ impl Expression {
                 expression.grouped_by.extend(words(list));
                 rest = after;
             } else if *token == "{" {
-                // Without a name, as in `{__name__=~"a|b"}`.
+                // A selector without a name, as in `{__name__=~"a|b"}`.
                 let (braces, after) = enclosed(after, "}");
                 assert!(braces.starts_with(&["__name__", "=", "~"]), "{text}");
                 let names = braces[3].trim_matches('"').split('|');

@@ -46,7 +46,7 @@ static METRICS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| 
             known.push((metric.name, metric.labels));
         }
     }
-    // Of the scrape itself.
+    // Prometheus adds the metric of the scrape itself.
     known.push(("up".to_owned(), Vec::new()));
     let with_target =
         |labels: Vec<String>| labels.into_iter().chain(OF_PROMETHEUS.map(str::to_owned)).collect();

@@ -104,7 +104,7 @@ fn a_client_that_sends_nothing_is_disconnected() {
     let mut slow = connect(serve.address);
     slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: local").expect("it is read");
     let mut rest = Vec::new();
-    // Ends by the server's timeout, which is shorter than the one of this end.
+    // Ends by the server's timeout, which is shorter than the timeout of this end.
     slow.read_to_end(&mut rest).expect("the server closes");
     let text = String::from_utf8_lossy(&rest);
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 408 "), "{text}");

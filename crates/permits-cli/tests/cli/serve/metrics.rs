@@ -113,7 +113,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(is_part)
 }
 
-/// The name under which a series is described: that of the histogram, of each of its series.
+/// The name under which a series is described. Each series of a histogram has the name of the histogram.
 fn described(series: &str) -> &str {
     let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|end| series.strip_suffix(end));
     of_histogram.unwrap_or(series)
@@ -237,7 +237,7 @@ fn the_number_of_series_is_bounded() {
     assert_eq!(metrics.store("longest_stall_seconds"), 0.0);
     assert_eq!(metrics.store("semaphores_omitted_urgent"), 0.0, "a pin is no need");
 
-    // Those that need a look come first, and before them those that were asked for.
+    // The semaphores that were asked for come first, then those that need a look.
     let _holder = Holder::start(&store, "s25", "");
     let _waiter = waiter(&store, "s25", "--weight 3", (1, 1));
     let metrics = read(&["--under", "s28", "--under", "s29"]);
@@ -246,7 +246,7 @@ fn the_number_of_series_is_bounded() {
     assert_eq!(metrics.of("held", "s16"), Some(0.0));
     let stall = metrics.store("longest_stall_seconds");
     assert!(stall > 0.0 && Some(stall) <= metrics.of("oldest_waiter_age_seconds", "s25"), "{stall}");
-    // Those that need a look are more than have metrics.
+    // A semaphore that needs a look has no metrics if the semaphores that were asked for take all places.
     let all = client.named("s25", permits::Limit::Stored);
     all.set_alert(permits::Alert::new(None, Some(1)).expect("it is in range")).wait().expect("it can be set");
     let urgent = |options: &[&str]| read(options).store("semaphores_omitted_urgent");
@@ -335,7 +335,7 @@ fn the_ten_largest_lanes_of_a_semaphore_have_numbers() {
     let metrics = Metrics::parse(&serve.read("/metrics").body, "");
     let of =
         |lane: &str| ["waiting", "held", "limit", "floor"].map(|name| metrics.of_lane(name, "api", lane));
-    // What the lane held before it had a limit does not count.
+    // Units that the lane held before it had a limit do not count.
     assert_eq!(of(&lanes[0]), [Some(1.0), Some(0.0), Some(29.0), Some(3.0)]);
     assert_eq!(of(&lanes[11]), [Some(0.0), Some(10.0), None, None]);
     let count = |name: &str| {
@@ -361,7 +361,7 @@ fn the_documented_metrics_are_the_real_ones(store: &dyn Store, name: &str) {
     let metrics = in_use(store, name);
     let real: BTreeSet<&String> = metrics.help.keys().collect();
     let with_samples: BTreeSet<&str> = metrics.samples.keys().map(|(name, _)| described(name)).collect();
-    // Of a pause with an end alone.
+    // Only a pause with an end has this sample, and the semaphore is not paused.
     let without = BTreeSet::from(["permits_semaphore_pause_remaining_seconds"]);
     let names: BTreeSet<&str> = real.iter().map(|name| name.as_str()).collect();
     assert_eq!(&names - &with_samples, without, "each other one has a sample");

@@ -30,7 +30,7 @@ fn of(name: &str, rest: &str) -> String {
 
 /// A value without the fields that differ from moment to moment.
 fn timeless(mut value: Value) -> Value {
-    // What needs a look depends on the longest wait.
+    // The list has `need`, too, because it depends on the longest wait.
     const TIMES: [&str; 6] = [
         "lease_remaining_ms",
         "age_ms",
@@ -276,7 +276,7 @@ fn semaphores_that_cannot_be_read_are_told_and_hide_no_others() {
     server.command(&["SET", "permits:{alien}:state", "not ours"]);
     let damage = ["HSET", "permits:{bad}:state", "\tstate", "abc"];
     server.command(&damage);
-    // The one that health checks inspect.
+    // Health checks inspect this semaphore.
     server.command(&["HSET", "permits:{permits serve: health}:state", "\tstate", "abc"]);
     output(&mut permits(&server.url(), ["limit", "one of ours", "3"])).ends(0);
     let serve = Serve::start(&server, &[]);
@@ -327,7 +327,7 @@ fn the_examples_of_the_help_work() {
     assert!(examples.len() > 3, "{examples:?}");
     for example in examples {
         let words: Vec<&str> = example.split_whitespace().skip(1).collect();
-        // On a private port, because the tests run side by side.
+        // Take a free port in place of the example's, because the tests run side by side.
         let words = words.iter().map(|word| {
             let port = |(address, _): (&str, &str)| format!("{address}:0");
             word.rsplit_once(':').map_or_else(|| (*word).to_owned(), port)

@@ -181,12 +181,12 @@ fn clients_that_read_large_replies_slowly_share_them_and_are_disconnected() {
     let serve = Serve::start(&server, &[]);
     let list = serve.read("/api/v1/semaphores").body;
     assert!(list.len() > 4_000_000, "{}", list.len());
-    // At most: the connection of this reading may still be open.
+    // The number of open files is an upper bound: the connection of this reading may still be open.
     let (files, used) = (open_files(&serve), memory(&serve));
     let clients = || (0..SLOW).flat_map(|_| ["/api/v1/semaphores", "/api/v1/events", "/metrics"]);
     let begin = |path| begin_slowly(&changing.runtime, serve.address, path);
     let mut clients: Vec<TcpStream> = clients().map(begin).collect();
-    // Some 6 MiB. A copy of each reply for each client are 270 MiB more.
+    // The growth is some 6 MiB. A copy of each reply for each client would be 270 MiB more.
     let grown = memory(&serve).saturating_sub(used);
     assert!(grown < 100, "{grown} MiB");
     for client in &clients {

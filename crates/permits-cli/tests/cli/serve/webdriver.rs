@@ -40,7 +40,7 @@ impl Browser {
         let mut arguments =
             vec!["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,800"];
         if rustix::process::getuid().is_root() {
-            // The sandbox refuses root, as in a container. The pages are those of the test.
+            // The sandbox refuses root, as in a container. The test loads only its own pages.
             arguments.push("--no-sandbox");
         }
         let data = format!("--user-data-dir={}", profile.path().display());

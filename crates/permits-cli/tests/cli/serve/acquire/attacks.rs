@@ -1,4 +1,4 @@
-//! Programs that mean harm, with and without a token. Meanwhile others are served.
+//! Programs that mean harm, with and without a token. Other programs are served meanwhile.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -51,7 +51,7 @@ fn malformed_requests_are_refused_one_by_one() {
         let expected: &[u16] = if number % 2 == 0 { &[400, 422] } else { &[401] };
         assert!(expected.contains(&refused.status), "{path} {body:?}: {refused:?}");
     }
-    // What is no HTTP.
+    // Send bytes that are not HTTP.
     for text in [
         "\r\n\r\n",
         "\u{16}\u{3}\u{1}",
@@ -111,7 +111,8 @@ fn what_is_sent_again_by_another_does_nothing() {
     let handle = json!({ "handle": permit["handle"] });
     assert_eq!(serve.operate("release", &handle).status, 200);
     let next = serve.acquire(&json!({ "acquire": "exports" }));
-    // The release of the first permit, again, does not end the second one, and its renewal brings none back.
+    // A second release of the first permit does not end the second permit, and a renewal does not bring the
+    // first one back.
     assert_eq!(serve.operate("release", &handle).status, 409);
     assert_eq!(serve.operate("renew", &handle).status, 409);
     assert_eq!(counts(&store, "exports"), (1, 0));

@@ -81,7 +81,7 @@ fn a_key_belongs_to_its_token_and_its_body(store: &dyn Store, name: &str) {
     let serve = Serve::acquiring(&store.url(), &format!("{TOKEN}\n{other}\n"), &[]);
     let body = json!({ "acquire": name, "limit": 2, "weight": 1 });
     let first = granted(&send(&serve, &body));
-    // The same request in other words is the same.
+    // A request that is spelled otherwise, and means the same, is the same request.
     let spelled = format!(r#"{{ "weight": 1, "limit": 2, "lane": null, "acquire": {} }}"#, json!(name));
     let spelled = serve.post("/v1/acquire", &spelled).header("Idempotency-Key", KEY).send();
     assert_eq!(granted(&spelled)["handle"], first["handle"]);

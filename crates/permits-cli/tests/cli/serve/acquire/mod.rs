@@ -136,7 +136,7 @@ fn a_handle_outlives_its_server(store: &dyn Store, name: &str) {
     assert_eq!(other.operate("renew", &handle).status, 200);
     assert_eq!(other.operate("release", &handle).status, 200);
     assert_eq!(counts(store, name), (0, 0));
-    // A handle is one at every door.
+    // The command takes a handle that the server gave.
     let permit = other.acquire(&json!({ "acquire": name }));
     let handle = permit["handle"].as_str().expect("a text");
     output(&mut permits(&store.url(), ["release", handle])).prints(0, "");
@@ -180,7 +180,7 @@ fn units_are_corrected_with_the_release(store: &dyn Store, name: &str) {
     assert!(["COOLING", "NO_PERMITS"].contains(&&*code(&cooling).1), "{cooling:?}");
 }
 
-/// Each row of the table in docs/languages/http.md but those of the store and of the bounds.
+/// Covers each row of the table in docs/languages/http.md, except the rows about the store and the bounds.
 fn each_refusal_has_its_status(store: &dyn Store, name: &str) {
     let serve = start(store);
     let held = serve.acquire(&json!({ "acquire": name, "limit": 2, "weight": 2, "holder": "first" }));
@@ -216,7 +216,7 @@ fn each_refusal_has_its_status(store: &dyn Store, name: &str) {
         json!({ "acquire": "rate", "limit": 1, "at_least_ms": 20_000, "lease_ms": 100, "timeout_ms": 0 });
     let reached = wait::until(|| serve.ask(&rate).send().status == 200);
     assert!(reached, "a new semaphore grants when its recovery has ended");
-    // Its lease ends soon, and it counts on.
+    // The lease of the permit ends soon, and its unit counts on.
     let cools = || serve.refused(&rate) == (429, "COOLING".to_owned());
     assert!(wait::until(cools), "{:?}", serve.refused(&rate));
     let refused = serve.ask(&rate).send();

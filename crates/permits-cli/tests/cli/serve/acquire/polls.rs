@@ -53,12 +53,12 @@ fn a_thousand_polls_wait_in_bounded_memory() {
     );
     assert!(grown < 64, "{grown} MiB");
     assert!(worked < watched / 4, "waiting costs little more than two renewals of all: {worked:?}");
-    // One more is refused at once, and other requests are served.
+    // Another request that would wait is refused at once, and requests that do not wait are served.
     let refused = serve.ask(&body).send();
     assert_eq!(refused.refusal(), (503, "1000 requests wait here already".to_owned()));
     assert_eq!(serve.operate("renew", &json!({ "handle": held["handle"] })).status, 200);
     assert_eq!(serve.read("/api/v1/semaphores").status, 200);
-    // Half of them are granted, the others go away.
+    // Half of the requests are granted, and the clients of the others go away.
     let limit = (POLLS / 2 + 1).to_string();
     output(&mut permits(&server.url(), ["limit", "exports", &limit])).ends(0);
     let mut handles = BTreeSet::new();

@@ -44,8 +44,8 @@ fn a_token_reaches_no_name_and_no_handle_of_others() {
         assert_eq!(status, 403, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().expect("a text").starts_with(name), "{problem}");
     }
-    // A handle that is written anew: for a name of one's own it is of no permit, and no spelling of a name
-    // that is another's passes as one's own.
+    // Forge handles with other names. A name that the token may use does not belong to this permit. Another's
+    // name stays another's name in every spelling.
     let handle_of = |name: &str| {
         let (mark, rest) = permit["handle"].as_str().expect("a text").split_once(':').expect("it has parts");
         let rest = rest.split_once(':').expect("it has parts").1;
@@ -66,14 +66,14 @@ fn a_token_reaches_no_name_and_no_handle_of_others() {
             assert_eq!(status, expected, "{path} {name}: {problem}");
         }
     }
-    // A part of a token is none, and neither is more than one.
+    // A token is refused if it is cut, too long, joined with another, or in upper case.
     for shown in
         [&TOKEN[..31], &TOKEN[1..], &format!("{TOKEN}0"), &format!("{TOKEN},{OTHER}"), &OTHER.to_uppercase()]
     {
         assert_eq!(post(&serve, shown, "/v1/release", &handle).0, 401, "{shown}");
     }
     assert_eq!(counts(&store, "exports/1"), (1, 0), "it is held");
-    // A name in another letter case, or one that is encoded, is another name.
+    // A name in another letter case is another name, and so is an encoded name.
     for name in ["Exports/1", "exports%2F1", "exports\u{2215}1", " exports/1", "../exports/1"] {
         assert_eq!(post(&serve, TOKEN, "/v1/acquire", &body(name)).0, 403, "{name}");
     }
@@ -82,7 +82,7 @@ fn a_token_reaches_no_name_and_no_handle_of_others() {
         assert_eq!(status, expected, "{reply}");
     }
     assert_eq!(post(&serve, TOKEN, "/v1/release", &handle).0, 200);
-    // A token is for permits alone, and the server has none for its data.
+    // The server has no token for its data, and still the endpoints of permits demand theirs.
     let list = Request::new(serve.address, "GET", "/v1/acquire").send();
     assert_eq!((list.status, list.header("www-authenticate")), (401, Some("Bearer")));
 }
@@ -100,7 +100,7 @@ fn the_names_of_the_command_line_are_those_of_all_tokens() {
 fn tokens_rotate_while_the_server_runs() {
     let store = Local::new();
     let serve = Serve::acquiring(&store.url(), TOKEN, &[]);
-    // What is asked for is not valid, so that a token which is known changes nothing.
+    // The body is not valid, so that a request with a known token changes nothing.
     let status = |token| post(&serve, token, "/v1/renew", &json!({})).0;
     assert_eq!((status(TOKEN), status(OTHER)), (422, 401));
     let write = |text: &str| fs::write(serve.tokens(), text).expect("it can be written");
@@ -109,7 +109,7 @@ fn tokens_rotate_while_the_server_runs() {
     assert_eq!(status(TOKEN), 422);
     write(&format!("{OTHER} exports/\n"));
     assert!(wait::until(|| status(TOKEN) == 401), "{}", serve.stderr());
-    // Half a file keeps nobody out.
+    // A file that is half written keeps nobody out.
     write("half a to");
     assert!(wait::until(|| serve.stderr().contains("the tokens stay as they were") || status(TOKEN) != 401));
     assert_eq!((status(TOKEN), status(OTHER)), (401, 422));

@@ -199,7 +199,7 @@ fn a_hostile_name_does_no_harm_and_keys_reach_everything() {
     browser.press("/");
     browser.press(ESCAPE);
     browser.until("document.querySelectorAll('#semaphores tr.row').length === 5");
-    // In the order of names: after the hostile one.
+    // The rows are in the order of names: `a/b` comes after the hostile name.
     browser.press(&format!("{DOWN}{DOWN}"));
     let selected = "return document.querySelector('#semaphores tr[aria-selected=true]').item.name";
     assert_eq!(browser.script(selected), "a/b");

@@ -1,8 +1,8 @@
 //! The page in a real browser. Skipped without `chromium` and `chromedriver`; `scripts/more/test-page`
 //! installs them.
 //!
-//! With `PERMITS_SCREENSHOTS=DIRECTORY` the pictures of the documentation are written there, and with
-//! `PERMITS_PAGE_WIDTHS=DIRECTORY` those of each width.
+//! Set `PERMITS_SCREENSHOTS=DIRECTORY` to write the pictures of the documentation there, and
+//! `PERMITS_PAGE_WIDTHS=DIRECTORY` for pictures of each width.
 
 mod graphs;
 mod layout;
@@ -78,8 +78,8 @@ fn with_a_holder(check: impl FnOnce(&Browser, &str)) {
     check(&Browser::start(), &format!("http://{}/#exports", serve.address));
 }
 
-/// The texts among `wanted` that a reader does not see in full in an element that matches: there is none, or
-/// it is cut off.
+/// The texts among `wanted` that a reader does not see in full: no element that matches has the text, or the
+/// text is cut off.
 #[track_caller]
 fn unseen(browser: &Browser, selector: &str, wanted: &[&str]) -> Vec<String> {
     let script = format!(

@@ -51,7 +51,7 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     set(&["alert", "api/b", "--wait", "1h"]);
     until_names(&browser, &["moved", "stopped", "api/", "busy", "9 idle semaphores"]);
     browser.until("document.title === 'permits'");
-    // In the background as well.
+    // The title changes in the background as well.
     browser.script("Object.defineProperty(document, 'hidden', { value: true, configurable: true })");
     set(&["alert", "api/b", "--wait", "1ms"]);
     browser.until("document.title === '(1) permits'");
@@ -93,7 +93,7 @@ fn what_needs_a_look_comes_first_and_what_is_idle_is_folded() {
     browser.click("#semaphores tr.row:last-of-type, #semaphores tr.row:nth-last-child(2)");
     browser.until("document.querySelectorAll('#semaphores tr.row').length === 17");
 
-    // By a column, and back to the rank.
+    // Sort by a column, and go back to the rank.
     browser.click("#semaphores th:nth-child(1) button");
     browser.until(&format!("{NAMES}[0] === 'api/' && {NAMES}.includes('busy')"));
     browser.click("#ranked");

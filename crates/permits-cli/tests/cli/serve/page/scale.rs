@@ -27,7 +27,7 @@ fn a_thousand_semaphores_and_ten_thousand_waiters_are_a_few_rows() {
     let server = Server::start();
     prepare(&server, "huge");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    // On a busy machine the calls of so many waiters take longer than the timeout that is the default.
+    // The calls of so many waiters take longer than the default timeout on a busy machine.
     let client = permits::Client::builder(server.url()).store_timeout(10 * HANGS);
     let client = runtime.block_on(client.connect()).expect("the server is up");
     for number in 1..semaphores {
@@ -42,7 +42,7 @@ fn a_thousand_semaphores_and_ten_thousand_waiters_are_a_few_rows() {
         assert!(waiters.iter_mut().all(|waiter| waiter.as_mut().poll(context).is_pending()));
         Poll::Ready(())
     }));
-    // On a busy machine this takes longer than a browser is waited for.
+    // The queue may take longer to fill on a busy machine than a browser is waited for.
     while runtime.block_on(huge.inspect_up_to(0)).expect("the server is up").waiting < requests as u64 - 1 {
         sleep(Duration::from_millis(100));
     }
