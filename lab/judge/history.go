@@ -205,8 +205,8 @@ func (h *history) operations(semaphore string) []porcupine.Operation {
 		} else {
 			add(of.releasing, of.released, release{of.name})
 		}
-		// It joins at once: an earlier moment forbids nothing, because others are bound from the time on at which
-		// it was known to wait. So the search need not try them all.
+		// The acquisition joins at once: an earlier moment forbids nothing, because others are bound from the time
+		// on at which it was known to wait. So the search need not try them all.
 		add(of.asked, of.asked, enqueue{of.name, waiter{of.lane, min(of.seen, of.acquired)}})
 		add(of.asked, of.acquired, next)
 	}

@@ -1,6 +1,6 @@
-// Command judge decides whether recorded histories are those of a semaphore with leases. It shares no code with
-// the product: model.go is the semaphore, and porcupine searches an order of the operations that the model
-// allows, each between its call and its return.
+// Command judge decides whether recorded histories are possible for a semaphore with leases. It shares no
+// code with the product: model.go is the semaphore, and porcupine searches an order of the operations that
+// the model allows, each between its call and its return.
 //
 //	judge FILE...   prints a line for each history, and the verdict. Ends with 1 if a history is none.
 package main

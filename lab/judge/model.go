@@ -92,7 +92,8 @@ func (r rules) step(s state, input any) (bool, state) {
 }
 
 func (r rules) allows(s state, next grant) bool {
-	// Tokens rise. So a grant follows that of the token below it, and the order of all grants is known.
+	// Tokens rise. So a grant follows the grant with the token below its own, and the order of all grants is
+	// known.
 	if _, waits := s.waiting[next.request]; !waits || s.paused || s.closed || s.token != next.tokenBefore {
 		return false
 	}

@@ -90,7 +90,7 @@ var violations = map[string]violation{
 	},
 }
 
-// The later request has the permit of the one that waited before it.
+// The later request takes the permit of the request that waited before it.
 func overtaking(_ *history, a, b *acquisition) bool {
 	fits := a.seen < b.asked && b.asked < a.acquired
 	swapped, other := *a, *b
@@ -99,8 +99,8 @@ func overtaking(_ *history, a, b *acquisition) bool {
 	return fits
 }
 
-// What looks like a violation and is none: semaphores have nothing to do with each other, and lanes are in no
-// order among each other, and have a limit each.
+// Histories that look like violations and are allowed: semaphores have nothing to do with each other, and
+// lanes are in no order among each other, and have a limit each.
 var allowed = map[string]violation{
 	"the limits of two semaphores": func(_ *history, a, b *acquisition) bool {
 		fits := bothHold(a, b)

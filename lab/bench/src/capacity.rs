@@ -40,7 +40,7 @@ const PROCESSES: usize = 4;
 static FLOOR: &System = &OWN[2];
 /// Longer than a run.
 const FOREVER: Duration = Duration::from_secs(3600);
-/// The sizes of the page's examples, beside that of their checks.
+/// The sizes of the page's examples, divided by the sizes that are measured for their checks.
 const TIMES: usize = 10;
 
 /// Clients that acquire, hold, release and pause, each on one of several semaphores.
@@ -64,7 +64,7 @@ struct Sum {
 
 /// The costs of each kind of load: microseconds of the server, and bytes.
 struct Constants {
-    /// By [`Pace`].
+    /// The cost of a cycle and of a turn, by [`Pace`].
     cycle: [f64; 2],
     turn: [f64; 2],
     batched: f64,
@@ -72,7 +72,7 @@ struct Constants {
     turns_per_s: f64,
     renewal: f64,
     renewed: f64,
-    /// Of a server without clients, and of a session that does nothing, in a second.
+    /// The costs of a server without clients, and of a session that does nothing, in a second.
     alone: f64,
     connected: f64,
     empty: f64,
@@ -144,7 +144,7 @@ fn constants(bench: &mut Bench, size: usize) -> Result<Constants, Failure> {
     let alone = empty.spent.processor_us / empty.spent.seconds;
     let connections = run_load(bench, &idle)?;
     let connected = (connections.spent.processor_us / connections.spent.seconds - alone) / size as f64;
-    // Without what the server and its connections take.
+    // Leaves out what the server and its connections take by themselves.
     let processor_us = |run: &Run, clients: usize| {
         run.spent.processor_us - (alone + connected * clients as f64) * run.spent.seconds
     };
@@ -197,7 +197,7 @@ fn constants(bench: &mut Bench, size: usize) -> Result<Constants, Failure> {
         alone,
         connected,
         empty: empty.bytes,
-        // Of sessions that send requests: their buffers are in use.
+        // Take sessions that send requests, because their buffers are in use.
         session: (calm_cycles.bytes - empty.bytes) / few.clients as f64,
         semaphore: (semaphores_bytes - empty.bytes) / many as f64,
         holder: (held_bytes - empty.bytes) / many as f64,
@@ -260,7 +260,7 @@ impl Load {
         let grants = if waits { units / hold } else { clients / (hold + pause) };
         let held = grants * hold;
         let waiting = if waits { clients - held - grants * pause } else { 0.0 };
-        // One each interval, for each permit and request as old as that.
+        // Each permit and request has one renewal for each interval that it lasts.
         let renewed = |time: f64| grants * (time / interval).floor();
         let renewals = renewed(hold) + if waits { renewed(waiting / grants) } else { 0.0 };
         let each = if waits { constants.turn } else { constants.cycle }[pace as usize];

@@ -41,7 +41,7 @@ struct Scale {
 struct Cost {
     connections: usize,
     memory_kib: f64,
-    /// Of permits that are held for a second, in milliseconds.
+    /// The processor time while all permits are held, in milliseconds a second.
     idle_ms: f64,
     cycles: f64,
 }
@@ -93,7 +93,7 @@ impl Bench {
         Ok(Hold { guard, lines, events: BufReader::new(output).lines() })
     }
 
-    /// One process with so many permits.
+    /// The cost of a process with so many permits.
     fn many(&self, permits: usize) -> Result<Cost, Failure> {
         let before = self.connections()?;
         let mut hold = self.start(&["--many"])?;
@@ -170,7 +170,7 @@ impl Bench {
         let list = self.server.connect()?.call(&["CLIENT", "LIST"])?;
         let addresses =
             list.text().lines().filter_map(|line| line.split(' ').find(|part| part.starts_with("addr=")));
-        // The one that asks is not counted by the difference of two calls.
+        // The difference of two calls leaves out the connection that asks.
         Ok(addresses.collect::<HashSet<_>>().len())
     }
 
@@ -246,7 +246,7 @@ fn resident_kib(pids: &[u32], field: &str) -> Result<f64, Failure> {
 fn processor_ms(pid: u32) -> Result<f64, Failure> {
     let mut total = 0.0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // In nanoseconds, which /proc/PID/stat has not.
+        // schedstat counts in nanoseconds, which /proc/PID/stat does not.
         let schedstat = fs::read_to_string(task?.path().join("schedstat"))?;
         total += schedstat.split(' ').next().ok_or("no time")?.parse::<f64>()? / 1e6;
     }

@@ -34,11 +34,11 @@ const HOLDING: u32 = 5_000;
 const WARM_UP: u64 = 2_000;
 const GRANTS: u64 = 20_000;
 
-/// What the requests name.
+/// The bounds of lanes that the requests name.
 #[derive(Clone, Copy)]
 enum Bounds {
     None,
-    /// Each lane has a limit, and those that hold a unit are at theirs.
+    /// Each lane has a limit, and lanes that hold a unit are at theirs.
     Limit,
     /// Each lane has a floor that it has not reached.
     Floor,

@@ -1,7 +1,7 @@
 //! The long benchmarks of `permits`, its fault matrix at length, and its soak, as one program that
 //! `scripts/lab` calls.
 //!
-//! The means (workloads, meters, modes, pages) are those of `permits-bench`, which measures `core` and
+//! The means (workloads, meters, modes, pages) come from `permits-bench`, which measures `core` and
 //! `regression` in the product's workspace.
 
 mod capacity;

@@ -52,8 +52,8 @@ fn row(what: &str, measured: &str, ratio: Option<f64>) -> String {
     format!("| {what} | {measured} | {ratio} |\n")
 }
 
-/// From the call that releases in one process to the return of acquire in another, which has waited for
-/// some milliseconds, beside a byte through a pipe to a thread that has waited for as long.
+/// The time from the call that releases in one process to the return of acquire in another, which has waited
+/// for some milliseconds, beside a byte through a pipe to a thread that has waited for as long.
 fn wake_up(url: &str) -> Result<String, Failure> {
     let turns = (TURNS / 2).to_string();
     let peers = [peer(&["turns", url, &turns])?, peer(&["turns", url, &turns])?];
@@ -114,7 +114,7 @@ fn latencies(events: &[(u64, f64, f64)]) -> Vec<f64> {
     middle.windows(2).map(|pair| pair[1].1 - pair[0].2).collect()
 }
 
-/// One of two processes that take turns.
+/// Runs one of two processes that take turns.
 pub(crate) fn peer_turns(url: &str, turns: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut lines = String::new();
@@ -170,7 +170,7 @@ pub(crate) fn peer_idle(url: &str) -> Result<(), Failure> {
     let semaphore = Client::connect(url).wait()?.semaphore("idle", 1)?;
     spawn(move || semaphore.acquire().wait());
     println!("{}", processor_share());
-    // It waits until it is killed.
+    // The process waits until it is killed.
     loop {
         sleep(COUNTED);
     }
@@ -225,7 +225,7 @@ fn busy(url: &str) -> Result<String, Failure> {
     Ok(cycle + &rate)
 }
 
-/// One of many processes that acquire and release, and print the time of each cycle.
+/// Runs one of many processes that acquire and release, and print the time of each cycle.
 pub(crate) fn peer_busy(url: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut cycles = String::new();

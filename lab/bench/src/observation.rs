@@ -1,11 +1,11 @@
 //! `permits-lab observation DIRECTORY`: the cost of events, spans and metrics that no subscriber and no
 //! recorder takes.
 //!
-//! They are compiled in or out, so one program cannot have both. `scripts/lab core` builds this program
-//! three times into the directory: `bare` has neither, `tracing` has events and spans, `metrics` has the
-//! feature of that name, too. Their drivers run cycles in turn, a moment each, in another order each round.
-//! Other load on the machine only makes cycles longer, so the figure of a build is the tenth percentile of
-//! its turns; and the processor time of its process for a cycle is printed, too.
+//! Events, spans and metrics are compiled in or out, so one program cannot have both. `scripts/lab core`
+//! builds this program three times into the directory: `bare` has neither, `tracing` has events and spans,
+//! `metrics` has the feature of that name, too. Their drivers run cycles in turn, a moment each, in another
+//! order each round. Other load on the machine only makes cycles longer, so the figure of a build is the
+//! tenth percentile of its turns; and the processor time of its process for a cycle is printed, too.
 
 use std::path::Path;
 use std::process::id;

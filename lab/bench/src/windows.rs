@@ -70,7 +70,7 @@ fn crashes(length: Duration) -> Result<Crashed, Failure> {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = runtime.block_on(Client::connect(&server.url()))?;
-    // After a start of its server `permits` grants nothing for a renewal interval.
+    // `permits` grants nothing for a renewal interval after a start of its server.
     drop(runtime.block_on(client.semaphore("first", 1)?.acquire())?);
     let semaphore = client.semaphore("crashes", LIMIT)?;
     let mut working = (0..PROCESSES).map(|_| start(&server)).collect::<Result<Vec<_>, _>>()?;
@@ -133,7 +133,7 @@ mod tests {
     fn grants_exactly_a_window_apart_are_allowed() {
         assert_eq!(most_in_a_window(&[0.0, 100.0, 200.0], 100.0), 1);
         assert_eq!(most_in_a_window(&[0.0, 99.0, 199.0], 100.0), 2);
-        // Times as large as those of a clock in microseconds stay exact.
+        // Numbers as large as a clock in microseconds stay exact.
         let now = 1_800_000_000_000_000.0;
         assert_eq!(most_in_a_window(&[now, now + 100.0], 100.0), 1);
         assert_eq!(most_in_a_window(&[now, now + 99.0], 100.0), 2);

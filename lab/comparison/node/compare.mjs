@@ -26,7 +26,7 @@ const [BEGIN, END] = ['<!-- figures of scripts/lab node -->', '<!-- end of figur
 const ROUNDS = 5;
 const CYCLES = 1000;
 const [TASKS, LIMIT, TURNS, HOLD_MS] = [64, 8, 20, 2];
-// Of a crowd in which requests are counted.
+// The turns of a crowd in which requests are counted.
 const COUNTED_TURNS = 5;
 
 async function started() {
@@ -130,7 +130,7 @@ const ratio = (value, beside) => (value / beside).toFixed(2);
 const middle = (runs, key) => quantile(runs.map((run) => run[key]), 0.5);
 
 const port = await started();
-// It retries until the server has started.
+// The client retries until the server has started.
 const redis = new Redis(port, '127.0.0.1').on('error', () => {});
 await redis.ping();
 const client = await permits.connect(`redis://127.0.0.1:${port}/`, { recovery: 'off' });

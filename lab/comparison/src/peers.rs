@@ -4,7 +4,7 @@ use std::path::Path;
 
 use permits_bench::system::{Kind, Program, System};
 
-/// A peer, with its program as it was built, or the reason why there is none.
+/// A peer, with its program as it was built, or the reason why it has no program.
 pub(crate) fn peer(name: &'static str, title: &'static str) -> System {
     let directory = Path::new("target/peers").join(name);
     let run = directory.join("run");

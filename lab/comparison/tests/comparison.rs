@@ -42,7 +42,7 @@ fn the_quick_comparison_measures_every_figure() {
 
     assert!(compare(directory.path(), &all).success());
     let first = record(&into);
-    // One part again: of all others the figures are those of before.
+    // Measure one part again: the figures of all other parts stay.
     assert!(compare(directory.path(), &part).success());
     assert!(!into.join("rounds.json").exists(), "nothing is missing");
     let record = record(&into);
@@ -100,7 +100,7 @@ fn the_quick_run_of_limits_for_a_time_measures_every_figure_of_permits() {
     let aims = std::fs::read_to_string(directory.path().join("target/rates-aims.md"));
     let aims = aims.expect("the aims were written");
     assert!(!aims.contains("not measured"), "{aims}");
-    // Not a matter of speed: no window may have more grants than the limit.
+    // The speed of the machine does not matter here: no window may have more grants than the limit.
     for workload in ["bursts", "smooth", "long"] {
         let row = format!("| {workload} | most grants in any window / the limit | ≤ 1 | ");
         let cell = aims.lines().find_map(|line| line.strip_prefix(&row)).expect("each has its aim");

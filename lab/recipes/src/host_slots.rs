@@ -1,8 +1,8 @@
 //! Recipe 7: a hash of hosts and a list of free numbers.
 //!
-//! One script: a host that holds already gets 0; if the hash is full, −1; the list is filled on first use;
-//! else the host gets the first free number. Unlocking is HDEL and RPUSH. Each user is a host of its own
-//! here.
+//! Locking is one script: a host that holds already gets 0; if the hash is full, −1; the list is filled on
+//! first use; else the host gets the first free number. Unlocking is HDEL and RPUSH. Each user is a host of
+//! its own here.
 //!
 //! **Right**: one script, so no race; a number to each host, and no two hosts with the same.
 //!

@@ -38,7 +38,7 @@ use self::session::{Clock, Session};
 /// A step of a client, to be awaited.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// One user of a semaphore, with at most one permit at a time. A user that is dropped with a permit has
+/// A user of a semaphore, with at most one permit at a time. A user that is dropped with a permit has
 /// crashed.
 pub trait Client: Send {
     /// Tries once. Returns whether it has a permit.
@@ -90,7 +90,7 @@ pub enum Kind {
     Counter,
     /// A hash of hosts and a list of numbers.
     HostSlots,
-    /// This project.
+    /// The library of this project.
     Permits,
 }
 
@@ -169,16 +169,16 @@ impl Semaphore {
 /// The differences of one process from others.
 #[derive(Clone, Debug, Default)]
 pub struct Role {
-    /// By how much its clock is ahead, in milliseconds.
+    /// The time by which the clock of the process is ahead, in milliseconds.
     pub ahead_ms: i64,
-    /// The lease it asks for, if it is another.
+    /// The lease that the process asks for, if it is another.
     pub lease: Option<Duration>,
     /// The gate that stops its requests.
     pub gate: Option<Gate>,
 }
 
-/// A process with users of a semaphore, which share a connection. A user that blocks has another one for
-/// that.
+/// A process with users of a semaphore, which share a connection. A user that blocks has another connection
+/// for that.
 pub struct Process {
     semaphore: Semaphore,
     place: Place,

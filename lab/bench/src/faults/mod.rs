@@ -28,7 +28,7 @@ struct Plan {
     out: Option<String>,
     /// Every other worker uses another semaphore, which the verdict has to find.
     mutant: Option<Split>,
-    /// The driver of a client in any language, in place of the library.
+    /// The driver, of a client in any language, that takes the place of the library.
     driver: Option<Subject>,
     /// The directory for the histories of the cells. Holds are brief then, so that much is recorded.
     record: Option<PathBuf>,
@@ -71,7 +71,7 @@ impl Plan {
         Cell { row, limit, time, seed: self.seed, worker, driver, mutant, brief }
     }
 
-    /// Takes the rows away that the driver cannot have, and says which they are.
+    /// Drops the rows that the driver cannot run, and prints why.
     fn leave_out(&mut self) -> Result<(), Failure> {
         let Some(driver) = &self.driver else { return Ok(()) };
         let server = Server::start();
@@ -87,7 +87,8 @@ impl Plan {
     }
 }
 
-/// A driver, of a program and its arguments. The command is the one that `scripts/lab faults` has built.
+/// The subject of the program and arguments in `words`. Its command is the one that `scripts/lab faults` has
+/// built.
 fn subject(words: &str) -> Result<Subject, Failure> {
     let driver: Vec<PathBuf> = words.split_whitespace().map(PathBuf::from).collect();
     if driver.is_empty() {

@@ -31,7 +31,7 @@ fn a_few_rows_hold_for_a_moment() {
 
 #[test]
 fn no_window_has_more_grants_than_the_limit_while_processes_are_killed() {
-    // On a busy machine three seconds may be too short for what the run has to meet.
+    // Three seconds may be too short on a busy machine for what the run has to meet.
     let mut runs = ["3", "10", "30"].iter().map(|seconds| lab(None, &["windows", seconds]));
     let output = runs.find(|output| !text(output).contains("too short")).expect("thirty seconds suffice");
     let text = text(&output);

@@ -9,12 +9,12 @@ const Bottleneck = require('bottleneck');
 const [url] = process.argv.slice(2);
 const { hostname: host, port } = new URL(url);
 
-// In a cluster of clients the reservoir is filled by a heartbeat, and the documentation requires this step.
+// The documentation requires this step: a heartbeat fills the reservoir in a cluster of clients.
 const REFRESH_STEP_MS = 5000;
 
 const limiters = new Map();
 
-// Of the clock that all processes share.
+// The time by the clock that all processes share.
 const nowUs = () => Number(process.hrtime.bigint()) / 1e3;
 
 function settings(limit, windowMs) {

@@ -16,7 +16,7 @@ const hoarded = [];
 let queueing = false;
 let grants = 0;
 
-// Of the clock that all processes share.
+// The time by the clock that all processes share.
 const nowUs = () => Number(process.hrtime.bigint()) / 1e3;
 const open = (name, limit, client = redis) => new Semaphore(client, name, limit, options);
 

@@ -57,7 +57,7 @@ func check(err error) {
 	}
 }
 
-// Of the clock that all processes share.
+// nowUs is the time by the clock that all processes share.
 func nowUs() float64 {
 	var now unix.Timespec
 	check(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))

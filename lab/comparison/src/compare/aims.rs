@@ -1,4 +1,4 @@
-//! The aims of the project for the comparison's figures: those beside peers, and those of `permits` alone.
+//! The aims of the project for the comparison's figures: beside peers, and for `permits` alone.
 
 use permits_bench::aims::Aim;
 use permits_bench::aims::Bound::{AtLeast, AtMost};

@@ -50,7 +50,7 @@ pub(super) fn section(systems: &[System], results: &Results) -> String {
     text
 }
 
-/// The figures in which a peer is ahead of `permits`, with the one that is most so.
+/// The figures in which a peer is ahead of `permits`, with the peer that is furthest ahead.
 fn losses(shown: &[&System], results: &Results) -> Vec<String> {
     let lost = |(figure, by, words, more): (&str, f64, &str, bool)| {
         let own = results.median(MODE, PERMITS.name, figure)?;

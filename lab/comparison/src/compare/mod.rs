@@ -14,8 +14,8 @@
 //!   parts or from `results.json`, if they are of the same machine and the same versions of everything. Until
 //!   no part is missing, they are in `rounds.json`, and the page stays as it is.
 //!
-//! In each round every system goes through everything once in each mode, so that other load on the machine
-//! meets all of them. The page shows the median of the rounds, with the least and the most. Each system is a
+//! Every system goes through everything once in each mode of a round, so that other load on the machine meets
+//! all of them. The page shows the median of the rounds, with the least and the most. Each system is a
 //! process with a line protocol ([`permits_bench::driver`], `peers/README.md`), so that this runner treats
 //! all alike.
 

@@ -1,7 +1,7 @@
 //! The moments at which grants become possible. Times are in microseconds, in ascending order.
 
-/// For each grant but the first `limit`: the moment at which it became possible, a window after the grant
-/// whose units it takes.
+/// The moments at which the grants became possible, except the first `limit`: a window after the grant whose
+/// units each of them takes.
 pub(super) fn possible(times: &[f64], limit: usize, length: f64) -> impl Iterator<Item = f64> {
     times[..times.len().saturating_sub(limit)].iter().map(move |time| time + length)
 }

@@ -7,7 +7,7 @@
 //!   a little of everything, to `target/rates.md`.
 //! - **Result**: a table in `lab/performance.md`, and the aims in `target/rates-aims.md`.
 //!
-//! In each round every system runs every workload once, with clients that always wait and release at once. A
+//! Every system runs every workload once in each round, with clients that always wait and release at once. A
 //! token of `permits` is the time of its grant by the server's clock, to the microsecond. For the peers the
 //! clock of the clients serves, which is that of the server's machine; their figures contain the time of the
 //! reply.
@@ -52,14 +52,14 @@ pub(crate) const OURS: &str = "permits-rate";
 /// The system whose grants `MONITOR` shows.
 const REDISSON: &str = "redisson-rate";
 
-/// At most `limit` grants in a window.
+/// A rate: at most `limit` grants in a window.
 struct Workload {
     name: &'static str,
     limit: usize,
     window_ms: u32,
     /// The time between the making of the limiter and the first request.
     rest: Duration,
-    /// There are always waiters, so that each grant but the first is due to time alone.
+    /// Clients always wait, so that each grant but the first is due to time alone.
     is_queued: bool,
 }
 
@@ -79,9 +79,9 @@ struct Scale {
     warm_up: f64,
     /// The run of such a workload.
     seconds: f64,
-    /// Of the workload with a long window.
+    /// The run of the workload with a long window.
     long: f64,
-    /// Of a run in which `MONITOR` shows the grants.
+    /// The run in which `MONITOR` shows the grants.
     monitored: f64,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
         _ => return Err(format!("no such options: {arguments:?}").into()),
     };
     let server = Server::start();
-    // After a start of its server `permits` grants nothing for a renewal interval.
+    // `permits` grants nothing for a renewal interval after a start of its server.
     sleep(Duration::from_secs(6));
     let mut bench = Bench { meter: Meter::new(&server)?, server, scale, results: Results::default() };
     let systems = systems();

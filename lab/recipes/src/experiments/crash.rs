@@ -68,16 +68,16 @@ async fn crashed_holders(
 /// The end of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its process dies, and its connection closes.
+    /// The process dies, and its connection closes.
     Dies,
-    /// Its machine vanishes, and nothing closes.
+    /// The machine vanishes, and nothing closes.
     Vanishes,
 }
 
 /// The first waiter ends, the only place is released, and a second client waits: the time until it has the
 /// place. `None` for longer than [`NEVER`].
 ///
-/// Where the recipe has no queue, the first ends in the middle of a refused attempt, before it takes back
+/// The first client of a recipe without a queue ends in the middle of a refused attempt, before it takes back
 /// what it wrote: a poller is there for much of its time.
 ///
 /// # Errors

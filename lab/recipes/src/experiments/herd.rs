@@ -60,7 +60,7 @@ pub async fn waiters(
             }
         });
     }
-    // Until all have tried.
+    // Wait until all have tried.
     tokio::time::sleep(during / 4).await;
     let look = || (grants.load(SeqCst), requests(fixture, &semaphore), server_cpu(fixture), Instant::now());
     let before = look();
@@ -68,12 +68,12 @@ pub async fn waiters(
     let after = look();
     running.abort_all();
     while let Some(ended) = running.join_next().await {
-        // They run until they are stopped; one that ends by itself has failed.
+        // The clients run until they are stopped. A client that ends by itself has failed.
         if let Ok(Err::<(), Failure>(error)) = ended {
             return Err(error);
         }
     }
-    // No grant is a result, too: then a grant costs infinitely much.
+    // A measurement without a grant is a result, too: then a grant costs infinitely much.
     let granted = (after.0 - before.0) as f64;
     Ok(Herd {
         requests_per_grant: (after.1 - before.1) as f64 / granted,

@@ -106,7 +106,7 @@ impl Fixture {
     /// # Errors
     /// If one of them fails.
     pub async fn capacity(&self, semaphore: &Semaphore) -> Result<Capacity, Failure> {
-        // One process each: some recipes know users by their process.
+        // Each user has a process, because some recipes know users by their process.
         let mut users = self.users(semaphore, 3 * LIMIT).await?;
         let (mut admitted, mut slots) = (0, BTreeSet::new());
         for user in &mut users {

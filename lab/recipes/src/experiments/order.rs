@@ -38,7 +38,7 @@ pub async fn line(fixture: &Fixture, kind: Kind) -> Result<Order, Failure> {
         return Err("the first was refused".into());
     }
     let served = Arc::new(Mutex::new(Vec::new()));
-    // One for each try of the newcomer.
+    // Has a unit for each try of the newcomer.
     let tried = Arc::new(tokio::sync::Semaphore::new(0));
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..LINE {
@@ -148,7 +148,7 @@ fn single(fixture: &Fixture, kind: Kind) -> Semaphore {
     semaphore
 }
 
-/// Waits until `count` clients are in the queue, or, where there is none, have been refused.
+/// Waits until `count` clients are in the queue, or, if the recipe has no queue, have been refused.
 pub(super) async fn in_line(fixture: &Fixture, semaphore: &Semaphore, waiting: usize) -> Result<(), Failure> {
     let began = Instant::now();
     let asked = semaphore.requests.load(SeqCst);

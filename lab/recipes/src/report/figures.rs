@@ -15,7 +15,7 @@ use crate::experiments::herd::{self, Herd};
 /// The numbers of waiters.
 pub(super) const HERDS: [usize; 3] = [10, 100, 1000];
 
-/// For each recipe, each of [`HERDS`].
+/// The herds of each recipe, in the order of [`HERDS`].
 pub(super) type Herds = Vec<Vec<Herd>>;
 
 /// The repetitions of each measurement. The best is kept, because other load only takes away, and takes more
@@ -82,11 +82,11 @@ pub(super) struct Cost {
     /// The mode in which it was measured.
     pub(super) mode: Mode,
     pub(super) cycles: Vec<Cycle>,
-    /// Against `permits`: above 1 the recipe is faster.
+    /// The speed of the recipes against `permits`: above 1 the recipe is faster.
     pub(super) ratios: Vec<Vec<f64>>,
-    /// Of `permits`, a second.
+    /// The speed of `permits`, a second.
     pub(super) ours: Vec<f64>,
-    /// Of `permits` where it keeps permits, against the same without; `None` for refusals.
+    /// The speed of `permits` where it keeps permits, against its speed without; `None` for refusals.
     pub(super) kept: Vec<Option<f64>>,
 }
 

@@ -342,7 +342,7 @@ fn herd(herds: &Herds) -> String {
     })
 }
 
-/// With this many decimals.
+/// Formats a cost with this many decimals.
 fn each(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "**no grant**".into() }
 }

@@ -18,7 +18,7 @@ use super::figures::{Cost, HERDS, Herds, WORKLOADS};
 const SIZE: (u32, u32) = (760, 400);
 const FONT: &str = "sans-serif";
 
-/// A colour for each recipe; that of `permits` is the darkest, and drawn thicker.
+/// A colour for each recipe. The line of `permits` is the darkest, and drawn thicker.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(204, 51, 17),

@@ -30,7 +30,7 @@ async fn connect(url: &str, lease: Duration) -> Result<RedisLockProvider, Failur
     Ok(builder.build().await?)
 }
 
-/// Of the clock that all processes share.
+/// The time by the clock that all processes share.
 fn now_us() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3

@@ -84,7 +84,7 @@ public final class Driver {
         };
     }
 
-    /** Of the clock that all processes share. */
+    /** The time by the clock that all processes share. */
     private static double nowUs() {
         return System.nanoTime() / 1e3;
     }

@@ -28,7 +28,7 @@ public final class RateDriver {
         client = Redisson.create(config);
     }
 
-    /** Of the clock that all processes share. */
+    /** The time by the clock that all processes share. */
     private static double nowUs() {
         return System.nanoTime() / 1e3;
     }
