@@ -17,7 +17,7 @@ function fail(reason) {
   process.exitCode = 1;
 }
 
-// There is none if no permit was acquired.
+// The step has no file if it acquired no permit.
 if (file && !isOurs()) {
   fail("the state of the step was changed: the permit is not released, and ends with its lease");
 } else if (file && !existsSync(file)) {

@@ -85,7 +85,7 @@ func enqueue(t *testing.T, number, retries int) {
 	}
 }
 
-// until waits for numbers of a queue: that something hangs is all that its end says.
+// until polls the queue until its numbers are as wanted. If the time is up, something hangs.
 func until(t *testing.T, wanted string, are func(*asynq.QueueInfo) bool) {
 	t.Helper()
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: address})

@@ -21,8 +21,9 @@ import (
 //	tenant := func(r *http.Request) permits.Option { return permits.Lane(r.Header.Get("X-Tenant")) }
 //	permitshttp.Limit(exports, 2*time.Second, tenant)
 //
-// Without a permit the reply is 429, with Retry-After. In a pause, or if the line is closed or the store
-// fails, it is 503. A request that can never have a permit is a mistake of the program, and the reply is 500.
+// The reply to a request that gets no permit is 429, with Retry-After. In a pause, or if the line is closed
+// or the store fails, it is 503. A request that can never have a permit is a mistake of the program, and the
+// reply is 500.
 //
 // If the permit is lost, the context of the request ends, and the connection is closed when the handler has
 // returned, so that its client takes no reply for complete. The permit is released when the handler returns.
