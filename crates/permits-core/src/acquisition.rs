@@ -35,7 +35,7 @@ use crate::clock::Moment;
 use crate::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
 use crate::timing::held_until;
 
-/// One acquisition, from the call to the release.
+/// An acquisition, from the call to the release.
 #[derive(Debug, Clone)]
 pub struct Acquisition {
     /// The stage.
@@ -108,7 +108,7 @@ pub enum Input {
     Pushed(EventKind),
     /// The replicas have answered.
     Confirmed {
-        /// The number of those that have the grant.
+        /// The number of replicas that have the grant.
         confirmed: u32,
         /// The number that the session asks for.
         wanted: u32,
@@ -295,7 +295,8 @@ impl Acquisition {
             {
                 self.granted(grant, terms, now)
             }
-            // No caller waits for the permit. If its release is on its way, another one changes nothing.
+            // The caller has gone, so the permit is released. A second release behind one that is on its way
+            // changes nothing.
             (
                 Stage::Ended,
                 Input::Pushed(EventKind::Granted(_))

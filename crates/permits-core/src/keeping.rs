@@ -9,15 +9,16 @@
 //!
 //! For example, the store grants slot 0 at 5,000 µs, with token 5,000. The session may use 5,001 once some
 //! microseconds have passed, and at 5,300 µs it may have used 5,296 at most: a part is left for clocks of
-//! different speeds. If the store grants the slot to another session then, the token is 5,300 or more. So
-//! it is above all that were used, although the store knows of none of them; the release reports the last
-//! one. After [`KEPT_TOKENS`] grants the permit is released.
+//! different speeds. If the store then grants the slot to another session, the token is 5,300 or more. This
+//! token is above all tokens that were used, although the store has not heard of them; the release reports
+//! the last one. After [`KEPT_TOKENS`] grants the permit is released.
 
 use std::time::Duration;
 
 use crate::model::KEPT_TOKENS;
 
-/// The slots of a semaphore whose permits a session may keep: none until a reply allows it.
+/// The slots of a semaphore whose permits a session may keep. A session may keep a permit only after a reply
+/// has allowed it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Keeping {
     /// Permits with a slot below it may be kept.
@@ -65,7 +66,7 @@ impl Keeping {
 }
 
 /// Returns true if there is a token for one more grant of a kept permit, which was granted again so many
-/// times. Each grant has the token after that of the one before.
+/// times. Each grant has the token after the previous grant's.
 pub fn is_token_left(granted_again: u32) -> bool {
     u64::from(granted_again) + 1 < KEPT_TOKENS
 }

@@ -11,7 +11,7 @@
 //!
 //! The compiler keeps the floor: nothing here imports a session or a store.
 //!
-//! This crate has no stable interface of its own. Programs use `permits`.
+//! The interface of this crate is not stable. Programs use `permits`.
 #![forbid(unsafe_code)]
 
 pub mod acquisition;

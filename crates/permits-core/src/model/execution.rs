@@ -1,4 +1,4 @@
-//! One command in execution: from the state found to the reply.
+//! The execution of one command: from the state found to the reply.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub const REAP_MAX: usize = 128;
 /// The most sessions that one command asks to continue the work that a bound has cut off.
 pub const TURNS_MAX: usize = 4;
 
-/// One command in execution.
+/// A command in execution.
 pub(super) struct Execution<'a> {
     pub(super) state: State,
     pub(super) existed: bool,
@@ -99,7 +99,7 @@ impl<'a> Execution<'a> {
             self.state.counts.expired += u64::from(!holder.is_cooling());
             self.end(&holder);
         }
-        // While recovering, reaped units are not handed on: the store may remember a holder that has released
+        // Reaped units are not handed on during a recovery: the store may remember a holder that has released
         // since, and have forgotten the holder that was granted its units.
         self.held_at_start = self.state.held;
     }

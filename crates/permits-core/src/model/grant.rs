@@ -32,8 +32,8 @@ impl Execution<'_> {
         bounded.is_none_or(|bounded| !bounded.is_full_for(terms.weight) && !self.state.waits_in(&terms.lane))
     }
 
-    /// Returns true if a waiter is before a newcomer on these terms: one that is in line, unless the lane of
-    /// the newcomer is short and no other is.
+    /// Returns true if a waiter stands before a newcomer on these terms. A newcomer in a short lane is behind
+    /// the waiters of short lanes only, and any other newcomer is behind every waiter in line.
     pub(super) fn is_behind(&self, terms: &PermitTerms) -> bool {
         let is_short = |bounded: LaneBounds| bounded.side_for(terms.weight) == Side::Short;
         let passes = self.state.lane_bounds(terms).is_some_and(is_short);
@@ -50,9 +50,10 @@ impl Execution<'_> {
         }
     }
 
-    /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken; a head heavier
-    /// than the limit, or that of its lane, is refused, and every head while the line is closed. While the
-    /// store recovers, nothing is granted in a lane with a limit: holders that the store forgot may be of it.
+    /// Grants the head of the queue while it is alive and fits. A heavy head is not overtaken. A head heavier
+    /// than the limit, or than the limit of its lane, is refused, and so is every head while the line is
+    /// closed. While the store recovers, nothing is granted in a lane with a limit: a forgotten holder may be
+    /// of that lane.
     pub(super) fn promote(&mut self) {
         self.state.settle();
         if let Some(reason) = self.state.closed.clone() {

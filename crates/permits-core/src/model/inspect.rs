@@ -14,8 +14,8 @@ use crate::protocol::{
 /// The most holders, and the most waiters, that one command lists.
 pub const INSPECT_MAX: u32 = 1_000;
 
-/// The most lanes that one command lists, beside those that are pinned: of the first [`INSPECT_MAX`] that
-/// wait, and of those of listed holders.
+/// The most lanes that one command lists, not counting further pinned lanes, which are always listed. The
+/// command chooses among the first [`INSPECT_MAX`] lanes that wait and the lanes of listed holders.
 pub const INSPECT_LANES_MAX: usize = 32;
 
 /// The most expired entries that an inspection passes over. The next ones count as if they were alive, and
@@ -76,8 +76,8 @@ impl Execution<'_> {
         }))
     }
 
-    /// The lanes of waiters and of these holders, and all that are pinned. A lane that only holds what was
-    /// granted before it had bounds has none any more.
+    /// The lanes of waiters and of these holders, and all pinned lanes. A lane that only holds what it was
+    /// granted before it had bounds is listed without bounds.
     fn lanes(&self, holders: &[InspectedHolder]) -> Vec<InspectedLane> {
         let waiting = self.state.lanes_waiting(INSPECT_MAX as usize);
         let mut lanes: BTreeMap<LaneName, (u64, u64)> =

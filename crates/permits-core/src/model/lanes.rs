@@ -1,11 +1,11 @@
 //! Lanes: the order in which waiters of several lanes are granted.
 //!
-//! This is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a *progress*,
-//! a number that begins at 1. The lane with the least progress is first, and its earliest waiter is the
-//! head of the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get units
-//! in proportion to their shares. A lane that gets a waiter begins with the progress of the first lane: it
-//! is not owed what it did not ask for. A lane whose last waiter leaves *owes* as long as its progress is
-//! ahead of the first lane's: it gains nothing by asking again.
+//! The order is start-time fair queueing (Goyal, Vin and Cheng, 1996). Each lane with waiters has a
+//! *progress*, a number that begins at 1. The lane with the least progress is first, and its earliest waiter
+//! is the head of the queue. A grant adds weight ÷ share to the progress of its lane, so lanes that wait get
+//! units in proportion to their shares. A lane that gets a waiter begins with the progress of the first lane,
+//! so it gets nothing for the time in which it did not ask. A lane whose last waiter leaves *owes* as long as
+//! its progress is ahead of the first lane's: it gains nothing by asking again.
 //!
 //! For example, lane A has a share of 2 and B one of 1, all requests are for one unit, and both lanes have
 //! many waiters. Both begin at 1. A is granted a unit, which makes its progress 1.5, then B one, which
@@ -17,27 +17,28 @@
 //! lane nothing. A head stays the head until it is granted or leaves, because a new lane is never before the
 //! first one.
 //!
-//! A lane may have *bounds*: a limit, which is the most units that its requests hold, and a floor. What it
-//! holds is counted from the first request that names one of them on, for as long as it holds or waits. A
-//! lane whose head would exceed the limit is *full*: it stands behind all lanes that are not, and others are
-//! granted. When it has units left again, it is not before the first lane: a lane saves nothing up while it
-//! is full. Where none is in line, none owes anything: the next one in line begins with the furthest progress
-//! of all.
+//! A lane may have *bounds*: a limit, which is the most units that its requests hold, and a floor. The units
+//! of a lane are counted from its first request that names a bound, for as long as the lane holds or waits. A
+//! lane whose head would exceed the limit is *full*: it stands behind all other lanes, and their waiters are
+//! granted. When a full lane has units left again, it does not return to a place before the first lane: a
+//! lane saves nothing up while it is full. If every waiting lane is full or short, no lane owes anything: the
+//! next lane in line begins with the furthest progress of all.
 //!
 //! The latest request that names bounds sets them, unless an operator has *pinned* the lane. A pinned lane
-//! keeps its bounds while it neither holds nor waits, and all that it holds counts, also what it was granted
-//! before.
+//! keeps its bounds while it neither holds nor waits. All units that a pinned lane holds count, including
+//! those that it was granted before the pin.
 //!
-//! A lane that holds less than its floor is *short*: it stands before all lanes that are not, and gets the
-//! next units. What it is granted so is not charged to its share, or a tenant that used its floor for an hour
-//! would get no more than that for the hours that follow. So a lane has two progresses, one on each side of
-//! its floor, and each counts only against lanes on that side. When it crosses its floor, it goes on with the
-//! progress that it has there, but not from before the first lane of that side.
+//! A lane that holds less than its floor is *short*: it stands before all other lanes, and gets the next
+//! units. Units that a short lane is granted are not charged to its share. Otherwise a tenant that got only
+//! its floor for an hour would get no more than its floor in the hours that follow. So a lane has two
+//! progresses, one on each side of its floor, and each counts only against lanes on that side. When a lane
+//! crosses its floor, it goes on with the progress that it has on the new side, but at least with the
+//! progress of the first lane there.
 //!
-//! One sorted set holds all waiters, since the tickets of a lane are a range of numbers: those of lane
-//! number n begin at n × 2³², those of the lane without a name are times, from 2⁵⁰ on. While no waiter has
-//! named a lane since the queue was empty, no lane is known, and the queue has one order: that of the
-//! tickets.
+//! All waiters are in one sorted set, because the tickets of a lane are a range of numbers. The tickets of
+//! lane number n begin at n × 2³², and the tickets of the lane without a name are times, from 2⁵⁰ on. While
+//! no waiter has named a lane since the queue was empty, no lane is known, and the queue is in the order of
+//! the tickets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,7 +59,7 @@ const FIRST_TIME: u64 = 1 << 50;
 /// [`FORGIVEN_MAX`].
 pub(super) const FORGIVES_EVERY: u64 = 16;
 
-/// The most lanes that one request removes, of those that owe nothing any more.
+/// The most lanes that one request removes because they owe nothing any more.
 pub const FORGIVEN_MAX: usize = 128;
 
 /// The progress of a lane: units granted while it waited, divided by their shares, and 1.
@@ -102,7 +103,7 @@ pub struct Lanes {
     known: BTreeMap<LaneName, Lane>,
     /// The lanes with a limit or a floor.
     bounded: BTreeMap<LaneName, LaneBounds>,
-    /// The number of those that are pinned.
+    /// The number of pinned lanes among them.
     #[cfg_attr(feature = "serde", serde(skip))]
     pins: usize,
     /// The lanes that wait, in their order: each of thousands is looked up in it.
@@ -124,7 +125,7 @@ pub struct LaneBounds {
     pub limit: u32,
     /// The units up to which the lane is before others, as the last of its requests said; 0 without a floor.
     pub floor: u32,
-    /// The units that they hold.
+    /// The units that the requests of the lane hold.
     pub held: u64,
     /// True if an operator has set limit and floor, so that requests do not change them.
     pub pinned: bool,
@@ -142,7 +143,8 @@ impl LaneBounds {
         self.limit > 0 && self.held + u64::from(weight) > self.limit.into()
     }
 
-    /// Where the lane stands if a request of this weight is its head. Its limit wins over its floor.
+    /// The side on which the lane stands if a request of this weight is its head. The limit wins over the
+    /// floor.
     pub(super) fn side_for(self, weight: u32) -> Side {
         if self.is_full_for(weight) {
             Side::Full
@@ -154,15 +156,15 @@ impl LaneBounds {
     }
 }
 
-/// Where a lane that waits stands among the others, the first ones first.
+/// The side on which a waiting lane stands among the others, in the order in which they are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Side {
-    /// It holds less than its floor.
+    /// The lane holds less than its floor.
     Short,
-    /// It has neither bound in its way, or none.
+    /// The lane is neither short nor full, or it has no bounds.
     Fair,
-    /// Its head has to wait until others of the lane have left.
+    /// The head of the lane has to wait until other holders of the lane have left.
     Full,
 }
 
@@ -198,9 +200,9 @@ pub enum Lane {
         progress: Progress,
         /// The next ticket, counted from the lane's first; 0 for the lane without a name.
         next: u64,
-        /// Where it stands.
+        /// The side on which the lane stands.
         side: Side,
-        /// Its progress on the other side of its floor.
+        /// The lane's progress on the other side of its floor.
         other: Progress,
     },
     /// The lane has no waiters, and has made more progress than the lanes that have.
@@ -237,7 +239,7 @@ pub(super) fn tickets(lane: &LaneName, number: u64) -> RangeInclusive<u64> {
 }
 
 impl Lanes {
-    /// These lanes.
+    /// The lanes with these records and bounds, of which `last` have begun.
     pub fn new(last: u64, known: BTreeMap<LaneName, Lane>, bounded: BTreeMap<LaneName, LaneBounds>) -> Self {
         let mut order: Vec<Place> =
             known.iter().filter_map(|(name, lane)| lane.place(name.clone())).collect();
@@ -252,7 +254,7 @@ impl Lanes {
         &self.known
     }
 
-    /// The lanes with a limit or a floor: those that hold units for it, or wait, or are pinned.
+    /// The lanes with a limit or a floor that hold units for it, or wait, or are pinned.
     pub fn bounded(&self) -> &BTreeMap<LaneName, LaneBounds> {
         &self.bounded
     }
@@ -295,8 +297,9 @@ impl Lanes {
         self.owing.clear();
     }
 
-    /// The progress and the number of the first lane that is neither short nor full. Without one, none owes
-    /// anything: the furthest progress of those that are full or owe counts, and no number.
+    /// The progress and the number of the first lane that is neither short nor full. If there is no such
+    /// lane, no lane owes anything: the furthest progress of all lanes that are full or owe counts, with the
+    /// number 0.
     pub(super) fn first(&self) -> Option<(Progress, u64)> {
         match self.order.get(self.order.partition_point(|(side, ..)| *side < Side::Fair)) {
             Some((Side::Fair, progress, number, _)) => Some((*progress, *number)),
@@ -315,8 +318,8 @@ impl Lanes {
         (*side == Side::Short).then_some((*progress, *number))
     }
 
-    /// The lanes that wait: those that are short, the others, and those that are full, each in the order of
-    /// their progress.
+    /// The lanes that wait: the short lanes, the lanes between their bounds, and the full lanes, each in the
+    /// order of their progress.
     pub(super) fn in_order(&self) -> &VecDeque<Place> {
         &self.order
     }

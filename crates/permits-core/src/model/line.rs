@@ -1,4 +1,4 @@
-//! The line as a whole: refused when it is closed, and deleted.
+//! The line as a whole: an operator's closing refuses its waiters, and an idle semaphore is deleted.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ impl Execution<'_> {
         self.promote_truncated = !self.state.queue.is_empty();
     }
 
-    /// Forgets an idle semaphore: the changes by operators, too. Not while recovering, because holders that
-    /// the store forgot may be alive, and a state without a recovery window would not wait for them.
+    /// Forgets an idle semaphore, with the changes by operators. Refused while recovering, because holders
+    /// that the store forgot may be alive, and a state without a recovery window would not wait for them.
     pub(super) fn delete(&mut self) -> Answers {
         self.promote();
         let recovering = self.is_recovering();

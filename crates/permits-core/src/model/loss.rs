@@ -31,7 +31,8 @@ impl State {
     }
 
     /// The time until which the holders of a damaged state will have come back, in milliseconds, by what is
-    /// left of them; 0 if it has none. No connection ends, so they come with their next renewals.
+    /// left of them; 0 if there are no holders. Their connections stay up, so they come with their next
+    /// renewals.
     pub(super) fn forgotten_until_ms(&self, now_ms: u64, command: &Command) -> u64 {
         let window = command.recovery.window();
         let until_renewed = |lease_ms| now_ms + window.after_loss(lease_ms);
@@ -39,7 +40,7 @@ impl State {
         match self.damage {
             _ if window.most_ms == 0 => 0,
             Some(Damage::StateLost) if self.leases.is_empty() => until_renewed(command.longest_lease_ms()),
-            // No holder has its permit beyond its deadline.
+            // A holder stops using its permit at the deadline of its lease.
             Some(Damage::StateLost) => {
                 let mut last = self.leases.iter().rev().filter(|(_, holder)| !holder.is_cooling());
                 last.next().map_or(0, |(deadline, _)| u64::try_from(*deadline).unwrap_or(0))
@@ -61,7 +62,7 @@ impl State {
         Some(self)
     }
 
-    /// Forgets every entry: for a store that knows that none of them can be alive.
+    /// Forgets every entry: for a store that knows that all holders and waiters are dead.
     pub fn clear_entries(&mut self) {
         // The sessions may have used all tokens of the last grant.
         self.last_token += if self.kept_until_ms > 0 { KEPT_TOKENS - 1 } else { 0 };

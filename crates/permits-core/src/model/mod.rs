@@ -86,9 +86,9 @@ pub fn keepable_limit(state: Option<&State>, now_us: u64) -> Option<u32> {
     state.is_keepable(now_ms).then_some(state.limit)
 }
 
-/// Returns true if a command recalls what sessions keep: units could be kept `before` it, and some may be.
-/// From it on others need them, or the limit is another one. The sessions keep nothing again until a reply
-/// allows it, so a recall is not repeated while requests wait.
+/// Returns true if a command recalls what sessions keep: units could be kept `before` it, and some may be
+/// kept now. After it others need these units, or the limit has changed. The sessions keep nothing again
+/// until a reply allows it, so a recall is not repeated while requests wait.
 pub fn recalls(before: Option<u32>, after: Option<&State>, reply: &Reply, now_us: u64) -> bool {
     let may_be_kept = after.is_some_and(|state| state.may_be_kept(now_us / 1000));
     let changed = |limit| limit > 0 && reply.limit != limit;

@@ -8,8 +8,7 @@ use super::lanes::{
 use super::state::{Entry, EntryState, State};
 use crate::protocol::{Holder, LaneName, LanePin, PermitTerms};
 
-/// The most grants that are looked through when a lane is pinned, for those that did not count for its
-/// bounds.
+/// The most grants that a pin of a lane looks through, to find those that do not count for its bounds yet.
 pub const COUNTED_MAX: usize = 10_000;
 
 impl State {
@@ -27,8 +26,8 @@ impl State {
         .map(|(ticket, _)| *ticket)
     }
 
-    /// At most `max` waiters, in the order in which they are granted as long as each one fits. Waiters of
-    /// full lanes come last.
+    /// The first waiters, at most `max`, in the order in which they are granted as long as each one fits.
+    /// Waiters of full lanes come last.
     pub fn heads(&self, max: usize) -> Vec<&Holder> {
         // A lane behind the first `max` lanes has no waiter among the first `max`.
         let first = self.lanes.in_order().iter().take(max);
@@ -132,7 +131,7 @@ impl State {
         };
         let after = Progress(progress.0 + cost);
         let still_waits = self.queue.range(tickets(lane, number)).next().is_some();
-        // What it got by its floor is not charged to its share.
+        // Units that a short lane gets are not charged to its share.
         let left = match if side == Side::Short { other } else { after } {
             _ if still_waits => Some(Lane::Waits { number, progress: after, next, side, other }),
             until if until > Progress::default() => Some(Lane::Owes { until }),
@@ -185,8 +184,8 @@ impl State {
         self.lanes.in_order().iter().take(max).map(waiting).collect()
     }
 
-    /// The bounds of a lane and what it holds, for a request on these terms: those that it names count,
-    /// unless an operator has pinned others.
+    /// The bounds of a lane and what it holds, for a request on these terms: the bounds that the request
+    /// names count, unless an operator has pinned others.
     pub(super) fn lane_bounds(&self, terms: &PermitTerms) -> Option<LaneBounds> {
         let bounded = self.lanes.bounded().get(&terms.lane).copied();
         if !terms.names_bounds() || bounded.is_some_and(|bounded| bounded.pinned) {
@@ -236,7 +235,7 @@ impl State {
         uncounted.iter().for_each(|holder| self.count_grant(holder));
     }
 
-    /// Counts a grant for the bounds of its lane, if that has any, also one that does not name them.
+    /// Counts a grant for the bounds of its lane, if it has any, even if the grant does not name them.
     pub(super) fn count_grant(&mut self, holder: &Holder) {
         let Some(entry) = self.entries.get_mut(holder) else { return };
         let Some(bounded) = self.lanes.bounded().get(&entry.terms.lane) else { return };
@@ -270,8 +269,8 @@ impl State {
         }
     }
 
-    /// Puts the lanes with bounds that have changed into their places: those that are short before all
-    /// others, those that are full behind all others, and those that no longer are full behind the first one.
+    /// Puts the lanes with bounds that have changed into their places: short lanes before all others, full
+    /// lanes behind all others, and lanes that are no longer full behind the first one.
     pub(super) fn settle(&mut self) {
         if self.lanes.changed.is_empty() {
             return;
@@ -286,7 +285,7 @@ impl State {
                     if side == before {
                         continue;
                     }
-                    // Its progress among the lanes that are not short, and among those that are.
+                    // The lane's progress among the lanes that are not short, and among the lanes that are.
                     let (fair, short) = match before {
                         Side::Short => (other.max(first.map_or(other, |(first, _)| first)), progress),
                         Side::Full => {

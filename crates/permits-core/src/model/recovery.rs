@@ -6,12 +6,12 @@
 //! *window*: a renewal interval of the longest lease that it knows, unless a client asks for more; after a
 //! restart 5 s at most, since a holder that reconnects renews at once.
 //!
-//! For example, of three units two are held, with leases of 15 s, when the server restarts with nothing on
-//! its disk. The first command finds no state, and a server that is 1 s old: so a window is open until the
-//! server is 5 s old. The holders reconnect and renew within it. Each renewal names the token and the slot
-//! that were granted, and so puts its holder back. A request that comes meanwhile waits, or is refused as
-//! *recovering*. When the window ends, one unit is free, and the first waiter gets it. A holder that renews
-//! only then is put back if its slot is still free, and has lost its permit otherwise.
+//! For example, two of three units are held, with leases of 15 s, when the server restarts with nothing on
+//! its disk. The first command finds no state and a server that is 1 s old, so a window is open until the
+//! server is 5 s old. The holders reconnect and renew within the window. Each renewal names the token and the
+//! slot that were granted, and so puts its holder back. A request that comes meanwhile waits, or is refused
+//! as *recovering*. When the window ends, one unit is free, and the first waiter gets it. A holder that
+//! renews only then is put back if its slot is still free, and has lost its permit otherwise.
 
 use super::execution::Execution;
 use super::state::{Entry, ServerClock, signed};
@@ -52,8 +52,8 @@ impl Execution<'_> {
             state.recovering_until_ms = state.recovering_until_ms.max(until_ms);
             state.expires_ms = state.expires_ms.max(state.recovering_until_ms);
         } else if !existed {
-            // A young server may have forgotten holders. An old one without state has none to forget, unless
-            // it was flushed: that over-grant is bounded by the reclaim.
+            // A young server may have forgotten holders. An older server without state has no holders to
+            // forget, unless it was flushed: the reclaim bounds that over-grant.
             if server.uptime_ms < window_ms {
                 state.recovering_until_ms = now_ms - server.uptime_ms + window_ms;
             }

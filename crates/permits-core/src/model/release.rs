@@ -28,8 +28,8 @@ impl Execution<'_> {
         Answers::Release(answers)
     }
 
-    /// Corrects the units for which a grant counts, if it counts for longer. One permit counts for the limit
-    /// at most. What counts for nothing does not cool.
+    /// Corrects the units for which a grant counts, if it counts for longer. A permit counts for the limit at
+    /// most. If it counts for 0 units, nothing cools.
     fn count(&mut self, holder: &Holder, units: u32) {
         let state = &mut self.state;
         let Some(entry) = state.entries.get_mut(holder) else { return };

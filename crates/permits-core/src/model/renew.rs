@@ -44,7 +44,7 @@ impl Execution<'_> {
             return RenewOutcome::Lost;
         }
         match (entry.place, renew.grant) {
-            // No request names it any more.
+            // A cooling grant has no request any more.
             (EntryState::Cooling(_), _) => RenewOutcome::Lost,
             (EntryState::Holding(grant), None) => {
                 self.extend(&renew.holder);
@@ -133,7 +133,7 @@ impl Execution<'_> {
     }
 
     /// Gives a permit to another session. A permit that has the new request id already counts as adopted, and
-    /// one that the store forgot is put back first.
+    /// a permit that the store forgot is put back first.
     pub(super) fn adopt(&mut self, adopt: &AdoptRequest) -> Answers {
         if !self.state.entries.contains_key(&adopt.holder) {
             let AdoptRequest { holder, request, terms, grant, new_request: _, last_token: _ } = adopt.clone();

@@ -1,8 +1,8 @@
 //! The settings of a semaphore, which operators change: the limit, the pause, the line, the alert, and the
 //! bounds of lanes.
 //!
-//! A change whose request is remembered is made already. Of the others, those that have an effect are
-//! remembered with it.
+//! A change whose request is remembered was made before, so it gets its earlier answer and has no second
+//! effect. Any other change is made now, and if it has an effect, the store remembers it.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl Execution<'_> {
         }))
     }
 
-    /// Stops or resumes granting. If there are two pauses, the one that ends later counts.
+    /// Stops or resumes granting. If there are two pauses, the later end counts.
     fn change_pause(&mut self, pause: Option<&Pause>) -> Option<ChangeEffect> {
         let until_ms = pause.map_or(0, |pause| pause.for_ms.map_or(PAUSED, |for_ms| self.now_ms + for_ms));
         let state = &mut self.state;
@@ -91,8 +91,8 @@ impl Execution<'_> {
             return None;
         }
         state.paused_until_ms = until_ms;
-        // A pause keeps the state from expiring. One that ends early no longer does, for the rest of its
-        // time.
+        // A pause keeps the state from expiring. A pause that an operator ends early no longer does so for
+        // the rest of its time.
         state.expires_ms = state.expires_ms.min(self.now_ms + 4 * state.lease_max_ms);
         if let Some(ends_ms) = state.pause_ends_ms() {
             state.expires_ms = state.expires_ms.max(ends_ms);

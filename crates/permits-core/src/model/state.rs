@@ -36,7 +36,7 @@ pub(super) const COOLING_MAX: usize = 128;
 /// The time between the turns of waiters to ask whether time has granted something, in milliseconds.
 pub(super) const TURN_MS: u64 = 200;
 
-/// The position from which on a waiter's turn is not that of a lease: its own renewals come before.
+/// A waiter behind this many others gets no turn to ask when a lease ends: its own renewals come sooner.
 pub const TURNS_BY_LEASE: usize = 1_000;
 
 /// The clock and the identity of the server at the moment of a command.
@@ -256,7 +256,7 @@ impl State {
         }
     }
 
-    /// The last changes, and the last one of each part, the newest first; with 0 none.
+    /// The last `max` changes and the last change of each part, newest first; nothing if `max` is 0.
     pub(super) fn last_changes(&self, max: usize) -> Vec<ChangeRecord> {
         let count = self.changes.len();
         let is_listed = |at: &usize| max > 0 && (count - at <= max || !self.is_followed(*at));
@@ -419,9 +419,9 @@ impl State {
     }
 
     /// The time at which the session of a waiter should ask whether time alone has granted something, with
-    /// `position` waiters before it. The head asks at the next change. Any other waiter asks when one more
-    /// lease of a holder has ended than waiters are before it, if these are less than [`TURNS_BY_LEASE`], or
-    /// [`TURN_MS`] after the waiter before it, which may be dead.
+    /// `position` waiters before it. The head asks at the next change. A waiter behind it asks [`TURN_MS`]
+    /// after the waiter before it, which may be dead, or when one more lease of a holder has ended than
+    /// waiters are before it, if that is sooner and these are less than [`TURNS_BY_LEASE`].
     pub(super) fn turn_ms(&self, now_ms: u64, position: u64) -> u64 {
         let turn = self.next_change_ms(now_ms) + TURN_MS * position;
         let holders = self.leases.len() - self.queue.len();

@@ -1,5 +1,5 @@
-//! Changes by operators: the settings of a semaphore, and the record of changes, of which a store remembers
-//! the last ones.
+//! Changes by operators: the settings of a semaphore, and the record of changes. A store remembers the last
+//! changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::names::{Holder, InvalidInput, Label, LaneName, RequestId, in_range};
 
-/// The time for which a session sends a change again whose outcome it does not know, in milliseconds; and for
-/// which a store remembers a change at least.
+/// The time for which a session sends a change again if it does not know the outcome, in milliseconds. A
+/// store remembers a change for at least this time.
 pub const CHANGE_RETRIED_MS: u64 = 60_000;
 
 /// The most lanes of a semaphore that are pinned: each of them is kept although nobody uses it.
@@ -38,23 +38,23 @@ pub enum Setting {
     Limit {
         /// The change.
         change: LimitChange,
-        /// Refuse unless the limit's version is this one. Granted, the change then makes a new version in any
-        /// case.
+        /// Refuse the change unless the limit has this version. A change that names a version and is made
+        /// always gives the limit a new version, even if it leaves the limit and its pin as they were.
         expected_version: Option<u64>,
     },
     /// The pause: stop granting, or resume it with `None`.
     Pause(Option<Pause>),
-    /// The line: close it for this reason (printable text), which waiters and new requests get when they are
-    /// refused, or open it with `None`.
+    /// The line. A reason (printable text) closes the line: waiters and new requests are then refused with
+    /// this reason. `None` opens the line.
     Line(Option<Arc<str>>),
-    /// The thresholds beyond which the semaphore needs a look, in place of those before. Without any, the
-    /// alert is removed.
+    /// The thresholds beyond which the semaphore needs a look. They replace the earlier ones; without any
+    /// threshold the alert is removed.
     Alert(Alert),
     /// The bounds of a lane.
     Lane {
         /// The lane; not empty.
         lane: LaneName,
-        /// The bounds to pin, in place of those before. Without them, the pin is lifted.
+        /// The bounds to pin, which replace the lane's earlier bounds. `None` lifts the pin.
         pin: Option<LanePin>,
     },
 }
@@ -85,11 +85,11 @@ pub enum LimitChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ChangeRecord {
-    /// Who made the change, and its id.
+    /// The id of the change, and the label of the session that made it.
     pub origin: ChangeOrigin,
-    /// The store's clock when it was made, in microseconds.
+    /// The store's clock when the change was made, in microseconds.
     pub at_us: u64,
-    /// What it changed.
+    /// The effect of the change.
     pub effect: ChangeEffect,
 }
 
@@ -107,7 +107,7 @@ pub struct Alert {
 
 impl Alert {
     /// The alert with these thresholds: a wait of more than 0 and at most 366 days, which is rounded up to a
-    /// millisecond, and at least 1 waiter. Without any it is none.
+    /// millisecond, and at least 1 waiter. Without a threshold there is no alert.
     ///
     /// # Errors
     /// [`InvalidInput::AlertWait`] or [`InvalidInput::AlertWaiting`] if one is out of range.

@@ -15,11 +15,12 @@ pub const MAX_BATCH: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// No window: after a restart that lost state, more than the limit may be held for up to a lease.
+    /// The store grants at once: after a restart that lost state, more than the limit may be held for up to a
+    /// lease.
     Off,
     /// A third of the longest lease that the store has seen, at least 1 s and at most 5 s: a connected holder
-    /// tries to reconnect twice a second at least, and renews at once.
-    /// Where keys have vanished no connection ends: then a third of the longest lease of the holders, and a
+    /// tries to reconnect twice a second at least, and renews at once. If keys have vanished while the server
+    /// runs, no connection ends. The window is then a third of the longest lease of the holders, and a
     /// second.
     #[default]
     Interval,
@@ -31,8 +32,8 @@ pub enum Recovery {
 impl Recovery {
     /// The rule in numbers, which the scripts of the Redis store get as they are.
     ///
-    /// After losing its state, a store knows only the lease of the first client to reconnect: the minimum of
-    /// 1 s gives holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices
+    /// A store that lost its state knows only the lease of the first client to reconnect: the minimum of 1 s
+    /// gives holders with longer leases time to reconnect, too. The interval's maximum of 5 s suffices
     /// because the window covers reconnecting, which takes a connected holder a fraction of a second however
     /// long its lease is.
     #[doc(hidden)]
@@ -77,14 +78,14 @@ pub enum Declaration {
     Stored,
     /// The limit is this one from now on, unless an operator has pinned another. Each handle sends it once.
     Declare(u32),
-    /// The limit is this one if none is stored: the state may have expired or been lost since it was
+    /// The limit is this one if the store has no limit: the state may have expired or been lost since it was
     /// declared.
     Fallback(u32),
     /// The limit must be this one: if another one is stored, the request is refused.
     Require(u32),
 }
 
-/// One message from a session to the store: an operation on one semaphore.
+/// A message from a session to the store: an operation on one semaphore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// The semaphore.
@@ -132,7 +133,7 @@ impl Command {
     }
 
     /// The longest time for which a session may keep a grant of this command without renewal, in
-    /// milliseconds; 0 if it may keep none.
+    /// milliseconds; 0 if it may not keep any.
     pub fn kept_for_ms(&self) -> u64 {
         let kept = |terms: &PermitTerms| if terms.keep { terms.lease_ms } else { 0 };
         let longest = match &self.operation {
@@ -163,14 +164,14 @@ pub enum Operation {
     Adopt(AdoptRequest),
     /// Change a setting of the semaphore.
     Set {
-        /// Who makes the change, and its id.
+        /// The id of the change, and the label of the session that makes it.
         origin: ChangeOrigin,
         /// The setting, and its new value.
         setting: Setting,
     },
     /// Remove a holder or waiter, or free what cools.
     Revoke {
-        /// Who makes the change, and its id.
+        /// The id of the change, and the label of the session that makes it.
         origin: ChangeOrigin,
         /// The holder or waiter to remove.
         holder: Holder,
@@ -269,8 +270,8 @@ pub struct AcquireRequest {
     pub wait: bool,
     /// The most waiters in its lane, this one included; 0 without a bound.
     pub lane_waiters: u32,
-    /// True if the request supersedes the one that waits with the same key. False if it has no key, or may be
-    /// older than the waiting one: then it is refused. A request with a key always waits.
+    /// True if the request supersedes the waiter with the same key. False if the request has no key, or if it
+    /// may be older than that waiter: then the request is refused. A request with a key always waits.
     pub supersedes: bool,
 }
 
@@ -323,8 +324,8 @@ pub struct RenewRequest {
     /// The acquisition.
     pub request: RequestId,
     /// The terms as the session knows them. If their weight is lower than the stored one, the difference is
-    /// released. Of two times for which a grant counts, the longer one holds. A permit that is put back gets
-    /// all of these terms.
+    /// released. If the stored grant counts for longer than these terms say, it stays so. A permit that is
+    /// put back gets all of these terms.
     pub terms: PermitTerms,
     /// How often the lease was changed since the grant or the adoption. A call that was sent before a change
     /// may arrive after it: the store then keeps the later lease.
@@ -332,8 +333,8 @@ pub struct RenewRequest {
     /// The grant, if the session holds one: the store can put back a permit that it forgot.
     pub grant: Option<Grant>,
     /// True if the caller has only a handle, and its session has not held the permit all along. The store
-    /// puts such a permit back only if it knows that it has lost state since the grant. One renewal by a
-    /// handle makes the whole batch count as such.
+    /// puts the permit back only if it knows that it has lost state since the grant. If one renewal of a
+    /// batch is by a handle, the whole batch counts as by a handle.
     pub by_handle: bool,
 }
 

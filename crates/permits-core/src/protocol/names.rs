@@ -53,7 +53,7 @@ pub enum InvalidInput {
         what: &'static str,
         /// The character.
         character: char,
-        /// Its offset, in bytes.
+        /// The offset of the character, in bytes.
         at: usize,
     },
     /// The name of a field or option that does not exist.
@@ -134,7 +134,7 @@ pub enum InvalidInput {
         floor: u32,
         /// The limit.
         limit: u32,
-        /// What it is the limit of, in a message.
+        /// The name of the limit in a message, such as `its limit`.
         what: &'static str,
     },
     /// A lane that is to be pinned without a limit and a floor.
@@ -170,7 +170,7 @@ pub enum InvalidInput {
          made it"
     )]
     HandleLayout {
-        /// Its layout.
+        /// The layout of the handle.
         found: u32,
         /// The layout of this program.
         supported: u32,
@@ -422,7 +422,7 @@ optional_text! {
 
 optional_text! {
     /// The name of a lane: at most 120 bytes of printable UTF-8, or empty for the lane of all requests that
-    /// name none.
+    /// name no lane.
     LaneName, "the lane"
 }
 

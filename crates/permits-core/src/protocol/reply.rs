@@ -92,7 +92,7 @@ impl Answers {
 pub enum AcquireOutcome {
     /// The request holds a permit.
     Granted(Grant),
-    /// It waits.
+    /// The request waits.
     Waiting {
         /// The number of waiters before this request.
         position: u64,
@@ -104,26 +104,26 @@ pub enum AcquireOutcome {
 /// The reason of a refused [`AcquireRequest`](super::AcquireRequest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not now: units are taken, or other requests wait.
+    /// Units are taken, or other requests wait.
     NoPermits,
-    /// Not now: an operator has paused the semaphore.
+    /// An operator has paused the semaphore.
     Paused {
         /// The time until the store would grant the request, in milliseconds. Known only if the pause has an
         /// end, and nothing else keeps the request out for longer.
         remaining_ms: Option<u64>,
     },
-    /// Not now: the store holds free units back because it recovers, and nothing else keeps the request out
-    /// for longer.
+    /// The store holds free units back because it recovers, and nothing else keeps the request out for
+    /// longer.
     Recovering,
-    /// Not now: cooling units keep the request out, and nothing else does for longer.
+    /// Cooling units keep the request out, and nothing else does for longer.
     Cooling {
         /// The time until enough units have cooled and the store would grant the request, in milliseconds.
         remaining_ms: u64,
     },
-    /// Not now: an operator has closed the line, for this reason.
+    /// An operator has closed the line, for this reason.
     LineClosed(Arc<str>),
-    /// Not now: the lane of the request holds as many units as its limit allows, or an earlier request of the
-    /// lane waits for the same reason.
+    /// The lane of the request holds as many units as its limit allows, or an earlier request of the lane
+    /// waits for the same reason.
     LaneFull {
         /// The time until the store would grant the request, in milliseconds, if time alone lets it in and
         /// nothing else keeps it out for longer.
@@ -141,7 +141,7 @@ pub enum Refusal {
     QueueFull,
     /// As many requests of the lane wait as the request allows.
     LaneQueueFull,
-    /// No limit is stored and none was declared.
+    /// The store has no limit, and the request declares none.
     NoLimit,
     /// The stored limit is not the required one.
     LimitMismatch,
@@ -163,10 +163,10 @@ pub enum ReleaseOutcome {
 pub enum RenewOutcome {
     /// The request holds the grant that the renewal named.
     Held,
-    /// The request holds this grant. The renewal named none: the event of the grant was lost, or is on its
-    /// way.
+    /// The request holds this grant, which the renewal did not name: the event of the grant was lost, or is
+    /// on its way.
     Granted(Grant),
-    /// It waits.
+    /// The request waits.
     Waiting {
         /// The number of waiters before this request.
         position: u64,
@@ -194,7 +194,7 @@ pub enum SetOutcome {
     },
     /// The limit has another version than the expected one.
     OtherVersion,
-    /// There is no limit to adjust.
+    /// The semaphore has no limit to adjust.
     NoLimit,
     /// The adjusted limit would be below 1, or above 2^32 − 1.
     OutOfRange,
@@ -211,14 +211,14 @@ pub enum DeleteOutcome {
     Deleted,
     /// The store had no such semaphore.
     Unknown,
-    /// Not now: the semaphore is in use.
+    /// The semaphore is in use.
     InUse {
         /// The units held, including cooling ones.
         held: u64,
         /// The number of waiters.
         waiting: u64,
     },
-    /// Not now: the store recovers, and holders that it forgot may be alive.
+    /// The store recovers, and holders that it forgot may be alive.
     Recovering,
 }
 
@@ -246,8 +246,8 @@ pub struct Inspected {
     /// Waiters, in the order in which they are to be granted, as far as it is known: see
     /// [`State::waiters`](crate::model::State::waiters).
     pub waiters: Vec<InspectedWaiter>,
-    /// The lanes of waiters and of listed holders, and those that are pinned: those with the most waiters
-    /// first, then those with the most units; empty if none of these has a name.
+    /// The lanes of waiters and of listed holders, and all pinned lanes: the lanes with the most waiters
+    /// first, then the lanes with the most units; empty if every lane is the one without a name.
     pub lanes: Vec<InspectedLane>,
     /// Changes by operators, the last one first.
     pub changes: Vec<ChangeRecord>,
@@ -264,7 +264,8 @@ pub struct Counts {
     /// The number of requests refused since then: at their arrival, or later because of a lowered limit or a
     /// closed line.
     pub refused: u64,
-    /// The number of holders and waiters whose lease has ended since then, such as those of crashed programs.
+    /// The number of holders and waiters whose lease has ended since then, for example because a program
+    /// crashed.
     pub expired: u64,
     /// The number of holders, waiters and cooling grants that operators have revoked since then.
     pub revoked: u64,
@@ -296,8 +297,8 @@ impl Counts {
 pub struct Waits {
     /// The sum of all waits, in microseconds.
     pub total_us: u64,
-    /// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before, and
-    /// of longer ones. After 4,294,967,295 a number begins again at 0.
+    /// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, and of longer ones. Each wait counts once,
+    /// at the lowest bound that it does not exceed. After 4,294,967,295 a number begins again at 0.
     ///
     /// The bounds are [`WAIT_BOUNDS`].
     pub numbers: [u32; WAIT_BOUNDS.len() + 1],
@@ -369,17 +370,17 @@ pub struct InspectedHolder {
     pub holder: Holder,
     /// The units that it holds.
     pub weight: u32,
-    /// Its fencing token and slot.
+    /// The grant's fencing token and slot.
     pub grant: Grant,
     /// The time left of its lease, in milliseconds. For a cooling grant: the time until its units are free.
     pub lease_remaining_ms: u64,
     /// True for a cooling grant: its holder has left before the `at_least` of the request had passed.
     pub cooling: bool,
-    /// Its label.
+    /// The holder's label.
     pub label: Label,
     /// True if the session may keep the permit after its caller has released it.
     pub keep: bool,
-    /// Its lane.
+    /// The holder's lane.
     pub lane: LaneName,
 }
 
@@ -392,9 +393,9 @@ pub struct InspectedWaiter {
     pub weight: u32,
     /// The time at which it was queued, in microseconds.
     pub queued_us: u64,
-    /// Its label.
+    /// The waiter's label.
     pub label: Label,
-    /// Its lane.
+    /// The waiter's lane.
     pub lane: LaneName,
 }
 
@@ -403,18 +404,19 @@ pub struct InspectedWaiter {
 pub struct InspectedPause {
     /// The time until its end, in milliseconds, if it has one.
     pub remaining_ms: Option<u64>,
-    /// Its reason, possibly empty.
+    /// The reason of the pause, possibly empty.
     pub reason: Arc<str>,
 }
 
 /// A lane, listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedLane {
-    /// Its name.
+    /// The lane's name.
     pub lane: LaneName,
     /// The number of its waiters.
     pub waiting: u64,
-    /// The units that count for its limit and floor. If it has neither: those of its listed holders.
+    /// The units that count for the lane's limit and floor. For a lane without bounds, the units of its
+    /// listed holders.
     pub held: u64,
     /// The most units that it may hold; 0 without a limit.
     pub limit: u32,

@@ -302,14 +302,15 @@ impl Writer<'_> {
         }
     }
 
-    /// The lanes that wait, and those that owe more than the first one's progress.
+    /// The lanes that wait, and the lanes that owe more than the first lane's progress.
     fn lanes(&mut self, lanes: &Lanes) {
         let waits = |lane: &Lane| match lane {
             Lane::Waits { progress, .. } => Some(*progress),
             Lane::Owes { .. } => None,
         };
         let Some(Progress(first)) = lanes.known().values().filter_map(waits).min() else { return };
-        // On each side of the floors the progress counts from another one, which may be the first of all.
+        // Each side of a floor has a first progress of its own, so with floors the least of all is not
+        // subtracted.
         let has_floor = lanes.bounded().values().any(|bounds| bounds.floor > 0);
         let first = if has_floor { 0.0 } else { first };
         for (name, lane) in lanes.known() {

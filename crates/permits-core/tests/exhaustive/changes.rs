@@ -38,7 +38,7 @@ fn pinned_lane(name: &'static str, operators: u8, budget: Budget) -> Scope {
     Scope { weights: &[1, 1, 1], lanes, limit: 2, changes, lease: 1, budget, ..scope(name, 0) }
 }
 
-/// A client that does not wait, beside one that does.
+/// Two clients: one does not wait, and the other does.
 fn tries(name: &'static str, budget: Budget) -> Scope {
     Scope { tries: &[1], budget, ..scope(name, 0) }
 }

@@ -59,9 +59,9 @@ pub(crate) struct Reply {
     pub(crate) outcome: Outcome,
     pub(crate) now_us: u64,
     pub(crate) run: u32,
-    /// It says that permits may be kept.
+    /// The reply says that permits may be kept.
     pub(crate) keepable: bool,
-    /// The limit that it names.
+    /// The limit that the reply names.
     pub(crate) limit: u32,
 }
 
@@ -89,11 +89,11 @@ pub(crate) struct Entry {
     pub(crate) acquisition: Acquisition,
     /// The deadline of the permit.
     pub(crate) until: u32,
-    /// When a renewal was last sent.
+    /// The time at which a renewal was last sent.
     pub(crate) renewed: u32,
     /// The run of the server that last replied about it.
     pub(crate) replied: u32,
-    /// Its holder has released it, and the client keeps it.
+    /// The holder has released the permit, and the client keeps it.
     pub(crate) kept: bool,
     /// The number of grants by the client itself.
     pub(crate) granted_again: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Release {
     pub(crate) request: u8,
     pub(crate) origin: Origin,
     pub(crate) until: u32,
-    /// It is in flight.
+    /// The release is in flight.
     pub(crate) sent: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Client {
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances {
     pub(crate) now: u32,
-    /// Its number.
+    /// The client's number.
     pub(crate) client: usize,
     /// The weight of its requests.
     pub(crate) weight: u32,
@@ -242,10 +242,10 @@ impl Client {
         match entry.acquisition.step(input, &terms, moment(known.now)) {
             Effect::Deliver { until, .. } => entry.until = tick(until),
             Effect::Extend { until } => entry.until = entry.until.max(tick(until)),
-            // No caller holds it.
+            // The holder has released the kept permit, so nobody has to stop.
             Effect::Lose { .. } if entry.kept => self.entry = None,
             Effect::Lose { .. } => {
-                // Its holder stops, and drops the permit.
+                // The holder stops, and drops the permit.
                 self.entry = None;
                 self.queue_release(origin, request, known);
             }
@@ -257,7 +257,7 @@ impl Client {
             }
             Effect::ReleaseBehind if known.behaviour == ClientBehaviour::WithdrawsLater => {}
             Effect::ReleaseBehind => self.queue_release(origin, request, known),
-            // These are about when to send, and every moment is possible.
+            // Effects that only decide when to send change nothing, because the check explores every moment.
             Effect::None
             | Effect::Send
             | Effect::Wait { .. }
@@ -409,7 +409,7 @@ impl Client {
         self.step(request, Input::Pushed(kind), known);
     }
 
-    /// A call returns. `confirmed` is the number of replicas that have it, of one that is asked for.
+    /// A call returns. `confirmed` is the number of replicas that have it: 1 or 0, as one is asked for.
     pub(crate) fn on_return(&mut self, kind: Kind, confirmed: u32, known: Circumstances) {
         let Some(call) = self.calls[kind as usize].take() else { return };
         let (Call { request, origin, terms, sent, .. }, Some(reply)) = (call.clone(), call.reply.clone())
@@ -436,7 +436,7 @@ impl Client {
                 {
                     entry.is_claimed &= outcome != RenewOutcome::Held;
                     if kind == Kind::Renew && terms.version < entry.terms.version {
-                        // It extended another lease, or none.
+                        // The renewal may have extended an earlier lease, not the present one.
                         return;
                     }
                 }
@@ -470,7 +470,7 @@ impl Client {
             Kind::Confirm => {
                 self.step_unless_handed_over(origin, request, Input::ConfirmFailed(failure), known)
             }
-            // Its caller has given up. The store may have given it the permit.
+            // The caller of the adoption has given up, and the store may have given it the permit.
             Kind::Adopt => self.queue_release(origin, request, known),
             Kind::Release => {
                 self.releases.iter_mut().for_each(|release| release.sent = false);

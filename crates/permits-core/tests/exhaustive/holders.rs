@@ -1,5 +1,5 @@
-//! What holders do with their permits: they change the terms, and give permits to other processes. The code
-//! is around the acquisition, as in the session.
+//! The steps of holders with their permits: they change the terms, and give permits to other processes. The
+//! code is around the acquisition, as in the session.
 
 use permits_core::acquisition::{Acquisition, Input, Stage};
 use permits_core::protocol::Grant;

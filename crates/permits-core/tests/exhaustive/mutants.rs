@@ -263,10 +263,10 @@ fn taken(scope: &Scope, way: impl Fn(&mut Does<'_>)) -> World {
 
 /// Mutants that one check alone rejects, in the scope of each: without it they would live.
 ///
-/// P4, P5 of one effect, P9 in order, P22 of tries and that of slots have none. A token that falls, a
-/// request with two effects, a withdrawal that waits, a try that is queued and a slot that two have are each
-/// seen in a later step, too: by what is kept, counted or given back. They stay because they name the step
-/// that is wrong.
+/// P4, "P5, one effect", "P9, in order", "P22, tries" and "slots" are not in this list. A token that falls, a
+/// request with two effects, a withdrawal that waits, a try that is queued and a slot that two holders have
+/// each cause a wrong answer, count or unit in a later step, where another check sees it. These checks stay
+/// because they name the step that is wrong.
 #[test]
 fn some_mutants_are_rejected_by_one_check_alone() {
     let small = Scope { budget: TWO, ..Scope::small("mutant") };
@@ -298,8 +298,8 @@ fn some_mutants_are_rejected_by_one_check_alone() {
     }
 }
 
-/// After a restart without a window a client asks for both units, of which a forgotten holder has the second:
-/// their slots differ.
+/// The store restarts without a window and forgets client 1, which holds slot 1. It then grants both units to
+/// client 2, in slot 0. No slot is held twice, so only P2 sees the fault.
 #[test]
 fn a_second_slot_that_was_forgotten_is_seen_by_one_check_alone() {
     const BEGIN: &[Action] = &[

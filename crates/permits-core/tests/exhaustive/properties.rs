@@ -17,7 +17,7 @@ use super::scope::{Memory, Scope};
 use super::server::{holder, owner};
 use super::world::{Message, Revoked, TICK_MS, World};
 
-/// The properties of the clients and of histories; before them come those of [`CHECKS`].
+/// The properties of clients and of histories. Their numbers follow the numbers of [`CHECKS`].
 const OURS: [&str; 12] = [
     "P2",
     "P2, revoked",
@@ -33,10 +33,10 @@ const OURS: [&str; 12] = [
     "slots",
 ];
 
-/// Their number.
+/// The number of properties.
 pub(crate) const COUNT: usize = CHECKS.len() + OURS.len();
 
-/// Their names.
+/// The name of a property.
 pub(crate) fn name(number: usize) -> &'static str {
     CHECKS.get(number).map_or_else(|| OURS[number - CHECKS.len()], |(name, _)| name)
 }
@@ -45,7 +45,7 @@ fn number(name: &str) -> usize {
     CHECKS.len() + OURS.iter().position(|ours| *ours == name).expect("there is such a property")
 }
 
-/// Which properties do not hold.
+/// A set of properties that do not hold.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Broken(u64);
 
@@ -62,7 +62,7 @@ impl Broken {
         self.0 & (1 << number) != 0
     }
 
-    /// Without the properties that the scope does not check.
+    /// Removes the properties that the scope does not check.
     fn judged(self, scope: &Scope) -> Self {
         let judged = (0..COUNT).filter(|number| scope.judged.has(name(*number)));
         Self(judged.fold(0, |bits, number| bits | self.0 & (1 << number)))
@@ -175,8 +175,8 @@ pub(crate) fn judge_world(world: &mut World, scope: &Scope) {
     world.broken = broken.judged(scope);
 }
 
-/// The units that clients believe they hold, or programs with their handles, without those of holders that
-/// are about to learn that they were revoked.
+/// The units that clients, or programs with handles, believe they hold. Holders that are about to learn of a
+/// revocation do not count.
 pub(crate) fn believed(world: &World) -> u32 {
     let entries = world.clients.iter().filter_map(|client| client.entry.as_ref());
     let held = entries.filter(|entry| entry.held().is_some_and(|(grant, _)| !world.is_revoked(grant)));
@@ -286,7 +286,7 @@ fn is_recalled(world: &World, number: usize) -> bool {
         || told.into_iter().any(|reply| !reply.keepable)
 }
 
-/// No two clients believe that they hold the same slot.
+/// Returns true if no two clients believe that they hold the same slot.
 fn slots_are_distinct(world: &World) -> bool {
     let held = world.clients.iter().filter_map(|client| client.entry.as_ref()?.held());
     let held = held.filter(|(grant, _)| !world.is_revoked(*grant));
@@ -295,8 +295,7 @@ fn slots_are_distinct(world: &World) -> bool {
     slots.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// P10: from here, if all clients vanish, nothing is left after a lease, and after the time for which grants
-/// count.
+/// P10: if all clients vanish now, nothing is left after a lease, and after the time for which grants count.
 pub(crate) fn rests(world: &World, scope: &Scope) -> bool {
     let mut world = world.clone();
     world.now += scope.longest();

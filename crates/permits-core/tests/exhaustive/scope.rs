@@ -32,13 +32,13 @@ pub(crate) struct Budget {
     pub(crate) operators: u8,
     /// Changes of its terms by the holder of a permit: another lease, or fewer units.
     pub(crate) terms: u8,
-    /// Answers of the replicas by which too few of them have a grant.
+    /// Answers by which too few replicas have a grant.
     pub(crate) shortages: u8,
     /// Permits that are handed over.
     pub(crate) hand_overs: u8,
 }
 
-/// A change by an operator, beside those of the limit.
+/// A change by an operator, other than a change of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Revokes the entry with which a client holds or waits.
@@ -115,9 +115,9 @@ pub(crate) struct Scope {
     pub(crate) name: &'static str,
     /// The weight of each client's requests.
     pub(crate) weights: &'static [u32],
-    /// The lane of each client's requests, and its share; none, without lanes.
+    /// The lane of each client's requests, and its share; empty without lanes.
     pub(crate) lanes: &'static [(&'static str, u32)],
-    /// The limit and the floor of its lane that each client's requests name; 0 for none.
+    /// The limit and the floor that each client's requests name for their lane; 0 for no bound.
     pub(crate) lane_bounds: &'static [(u32, u32)],
     /// All requests have one key.
     pub(crate) keyed: bool,
@@ -134,8 +134,8 @@ pub(crate) struct Scope {
     pub(crate) at_least: u32,
     /// Clients keep what they release.
     pub(crate) keep: bool,
-    /// All messages arrive in the order of the replies, as on one connection. If not, those of grants may
-    /// arrive at any time.
+    /// All messages arrive in the order of the replies, as on one connection. Otherwise the message of a
+    /// grant may arrive at any time.
     pub(crate) in_order: bool,
     /// The clients whose requests do not wait.
     pub(crate) tries: &'static [usize],
@@ -145,16 +145,16 @@ pub(crate) struct Scope {
     pub(crate) by_program: bool,
     /// The changes that operators make.
     pub(crate) changes: &'static [Change],
-    /// The lease to which a holder may change its own, in ticks; 0 if none does.
+    /// The lease to which a holder may change its own, in ticks; 0 if no holder changes it.
     pub(crate) new_lease: u32,
     pub(crate) recovery: Recovery,
     pub(crate) restarts: &'static [Memory],
-    /// When a recovery window ends, every client has had a reply since the restart, and nothing from before
-    /// it is on its way.
+    /// Every client has had a reply since the restart when a recovery window ends, and nothing from before
+    /// the restart is on its way.
     pub(crate) connected: bool,
     pub(crate) budget: Budget,
     pub(crate) judged: Judged,
-    /// For a lease after a flush or failover, its permitted breaches are not counted.
+    /// Breaches that are permitted for a lease after a flush or failover do not count.
     pub(crate) excused: bool,
     pub(crate) behaviour: ClientBehaviour,
     pub(crate) store: Store,

@@ -1,6 +1,7 @@
 //! The store: it executes the calls of clients and the changes of operators, and sends messages.
 //!
-//! It is `permits_core::model::apply`, or a mutant of it, on the model's own state. Each command is checked.
+//! The store is `permits_core::model::apply`, or a mutant of it, on the model's own state. Each command is
+//! checked.
 
 use std::sync::Arc;
 
@@ -148,7 +149,7 @@ impl World {
 
     /// An operator makes a change.
     pub(crate) fn operate(&mut self, scope: &Scope, change: Change) {
-        // In the end, what was closed is opened, whatever is left.
+        // The check of liveness opens a closed line at the end, even if no change is left.
         self.left.operators = self.left.operators.saturating_sub(1);
         self.changes += 1;
         let origin = ChangeOrigin::from(request(OPERATOR, self.changes));

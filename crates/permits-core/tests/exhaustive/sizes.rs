@@ -172,7 +172,7 @@ const ALL_WAIT: &[Action] = &[
     Action::Return(2, Kind::Acquire),
 ];
 
-/// From where client 0 holds.
+/// The first steps of a history in which client 0 holds.
 const HELD: &[Action] =
     &[Action::Acquire(0), Action::Execute(0, Kind::Acquire), Action::Return(0, Kind::Acquire)];
 
@@ -196,7 +196,7 @@ fn keys_break_nothing() {
     holds_in(Scope { begin: HELD, lease: 2, ..keys(three(0)) }, 1);
 }
 
-/// From where client 1 holds and has spent what its lane had, and client 0 may ask in that lane again.
+/// Client 1 holds and has spent what its lane had, and client 0 may ask in that lane again.
 #[test]
 fn a_lane_that_owes_breaks_nothing() {
     const BEGIN: &[Action] = &[
@@ -274,7 +274,7 @@ fn a_replica_that_lags_breaks_nothing_for_connected_clients() {
     holds_in(lags_connected(two(0)), 1);
 }
 
-/// One after the other, as each needs much memory.
+/// The scopes run one after the other, because each needs much memory.
 #[test]
 #[ignore = "takes long and is for a release build: scripts/lab check-model runs it"]
 fn everything_holds_in_the_long_scopes() {
@@ -294,7 +294,7 @@ fn everything_holds_in_the_long_scopes() {
         Scope { name: "lanes, losses", ..lanes(Budget { losses: 1, ..three(0) }) },
         Scope { name: "lanes, cancels", ..lanes(Budget { cancels: 1, ..three(0) }) },
         Scope { lease: 2, name: "lanes, again", ..lanes(Budget { acquisitions: 4, ..three(0) }) },
-        // From the first grant on, with short leases: without these bounds they do not end within minutes.
+        // Scopes with keys begin with a grant and have short leases: otherwise they run for many minutes.
         Scope { begin: HELD, lease: 2, ..keys(three(1)) },
         Scope { begin: HELD, lease: 2, name: "keys, losses", ..keys(Budget { losses: 1, ..three(0) }) },
         rates(2, two(3)),

@@ -195,8 +195,9 @@ impl World {
         }
     }
 
-    /// Returns true if a message may arrive: those of a connection are in order, and so are its replies. Only
-    /// those of grants may come at any time, unless the scope says otherwise: clients have to cope with that.
+    /// Returns true if a message may arrive. The messages of a connection arrive in order, and in order with
+    /// its replies. Only the message of a grant may come at any time, unless the scope says otherwise:
+    /// clients have to cope with that.
     pub(super) fn may_push(&self, scope: &Scope, number: usize) -> bool {
         let message = &self.messages[number];
         if message.grant().is_some() && !scope.in_order {

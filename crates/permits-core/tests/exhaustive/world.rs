@@ -89,7 +89,7 @@ pub(crate) struct Late {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) now: u32,
-    /// Commands executed in this tick, each a microsecond after the one before.
+    /// The commands executed in this tick. Each is a microsecond later than the previous one.
     pub(crate) commands: u32,
     pub(crate) state: Arc<Option<State>>,
     /// The state of a replica.
@@ -109,8 +109,8 @@ pub(crate) struct World {
     /// Requests that the store holds without their session ever being notified: the push was lost, or a call
     /// that the client had given up was granted.
     pub(crate) unannounced: Vec<(usize, u8)>,
-    /// Permits that operators have revoked, and whose holders do not know it yet: those that a message tells,
-    /// and those whose message was lost.
+    /// Permits that operators have revoked, and whose holders do not know it yet: the message is on its way,
+    /// or was lost.
     pub(crate) revoked: Vec<Revoked>,
     pub(crate) untold: Vec<Revoked>,
     /// A permit that was handed over.
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// After a step: checks the properties of the state, and computes its key.
+    /// Ends a step: checks the properties of the state, and computes its key.
     fn settle(&mut self, scope: &Scope) {
         let stored = self.state.iter().flat_map(|state| state.entries.values());
         let stored: BTreeSet<(usize, u8)> = stored.map(|entry| owner(&entry.request)).collect();
@@ -206,7 +206,7 @@ impl World {
                     || calls.iter().flatten().any(|call| call.request == revoked.request)
             });
         }
-        // After its lease a handle is of no use, but its owner may try it for a while.
+        // The owner of a handle may still try it for a while after its lease has ended.
         self.handle = self
             .handle
             .filter(|handle| self.now < handle.until + scope.lease || stored.contains(&handle.owner));

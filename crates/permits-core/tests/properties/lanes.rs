@@ -33,7 +33,7 @@ const ROUNDING: f64 = 1e-6;
 /// that in the other.
 #[derive(Default)]
 pub(crate) struct Shares {
-    /// For two lanes that have both had waiters since some command: the difference now, its least and its
+    /// The difference between two lanes that have both had waiters since some command: now, at least and at
     /// most.
     pairs: BTreeMap<(LaneName, LaneName), (f64, f64, f64)>,
     /// The largest weight ÷ share granted in each lane.
@@ -58,8 +58,8 @@ impl Shares {
             }
         }
         let mut stay: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, _, _)| lane).collect();
-        // A lane that is full at some point of the command is not in line there, and one that crosses its
-        // floor is beside others.
+        // A lane that is full at some point of the command is not in line there, and a lane that crosses its
+        // floor is compared with other lanes.
         let place = |state: &Option<State>, lane: &LaneName| {
             let state = state.as_ref()?;
             Some((side(state, lane), *state.lanes.bounded().get(lane)?))
@@ -139,7 +139,7 @@ fn the_check_sees_a_lane_that_is_served_alone() {
     assert!(check(mutants::charges_no_lane).is_err());
 }
 
-/// With all requests in one lane, the replies and events are the same as without lanes.
+/// A semaphore whose requests all name one lane gives the same replies and events as without lanes.
 #[test]
 fn one_lane_alone_is_as_no_lane() {
     cases(300, ALONE, &histories(150), |history: &History| {
@@ -159,8 +159,8 @@ fn one_lane_alone_is_as_no_lane() {
                 Some(Fault::LoseKeys(bits)) => with.and_then(|state| state.lose(&crate::steps::parts(bits))),
                 _ => with,
             };
-            // In a batch, tickets without lanes are some microseconds after the times in lanes. After the
-            // clock was set back, they are far ahead of the times.
+            // Tickets of a batch without lanes are some microseconds after the times in lanes. If the clock
+            // was set back, they are far ahead of the times.
             let last = without.as_ref().and_then(|state| state.queue.last_key_value());
             if let Some((ticket, _)) = last.filter(|(ticket, _)| **ticket > simulation.now_us + 1_000) {
                 simulation.now_us = ticket + 2 * RECALL_US;
@@ -204,8 +204,8 @@ fn in_lane(mut command: Command, name: &str) -> Command {
     command
 }
 
-/// The reply without the names of lanes, and the times of waiters: those of a batch without lanes differ by a
-/// microsecond.
+/// The reply without the names of lanes and the times of waiters. Without lanes, the times of a batch differ
+/// by a microsecond.
 fn unnamed(reply: Reply) -> Reply {
     let Answers::Inspect(inspected) = reply.answers else { return reply };
     let mut inspected = Inspected { lanes: Vec::new(), ..*inspected };
@@ -377,7 +377,7 @@ fn a_lane_at_its_limit_stops_nobody_else() {
     assert!(!granted(line.acquire("a", 1, 1)), "one that names no limit waits, too");
     assert!(granted(line.acquire("b", 1, 1)) && granted(line.acquire("", 1, 1)), "two units were free");
     assert!(!granted(line.acquire("b", 1, 1)));
-    // Both of a, then those of the others.
+    // Releases both holders of lane a, then the others.
     let order: Vec<String> = (0..4).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
     assert_eq!(order, ["b", "a", "a"]);
 }
@@ -422,7 +422,7 @@ fn the_latest_limit_of_a_lane_counts() {
     assert_eq!(granted, [0, 0, 1]);
 }
 
-/// A grant that names no limit counts for the one of its lane.
+/// A grant that names no limit counts for the limit of its lane.
 #[test]
 fn a_grant_that_names_no_limit_counts_for_its_lane() {
     let mut line = Line::new(4);
@@ -431,8 +431,8 @@ fn a_grant_that_names_no_limit_counts_for_its_lane() {
     assert_eq!(line.acquire_within("a", 2), AcquireOutcome::Waiting { position: 0 }, "two are held");
 }
 
-/// Where all lanes are at their limits, the next one in line begins with the furthest progress of all: what
-/// others have got while no limit kept them out is no debt.
+/// If all lanes are at their limits, the next lane in line begins with the furthest progress of all. Units
+/// that other lanes got while no limit kept them out are no debt.
 #[test]
 fn where_all_lanes_are_full_none_owes() {
     let mut line = Line::new(2);
@@ -448,7 +448,7 @@ fn where_all_lanes_are_full_none_owes() {
     assert_eq!(order, ["new", "ahead", "new", "ahead"]);
 }
 
-/// While the store recovers, nothing is granted in a lane with a limit: a holder that was forgotten may be of
+/// Nothing is granted in a lane with a limit while the store recovers, because a forgotten holder may be of
 /// that lane.
 #[test]
 fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
@@ -482,8 +482,8 @@ fn a_floor_is_met_by_the_next_units() {
     assert!((1..=2).contains(&next), "both have one share: {order:?}");
 }
 
-/// What a lane was granted below its floor is not charged to its share: it has its part of the rest, also
-/// after an hour in which its floor was all that it got.
+/// Units that a lane gets below its floor are not charged to its share. The lane has its part of the rest,
+/// even after an hour in which it got only its floor.
 #[test]
 fn a_floor_is_no_ceiling() {
     let mut line = Line::new(4);

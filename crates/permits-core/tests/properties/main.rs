@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
     }
 
     /// P10: after the longest lease without a request, nothing is held or waits, and no slot is remembered.
-    /// When the state expires there is none, unless an operator's change keeps it (P12).
+    /// The state expires, unless an operator's change keeps it (P12).
     fn rest(&mut self) -> Result<(), String> {
         let past =
             steps::Step { elapse: Elapse::PastLeases, ..steps::Step::plain(Action::Renew(Vec::new())) };
@@ -298,11 +298,11 @@ fn passes_what_was_kept(found: Option<&State>, after: Option<&State>) -> Result<
 
 /// P5: the same command, repeated at once, has the same answers and no effect.
 ///
-/// There are exceptions: a command that stopped at a bound continues; a released entry is unknown the second
-/// time; a renewal that was lost, or must be retried, may have another answer; and so may a request whose
-/// place another one of the same batch has taken, or whose lane another one gives another limit. A try that
-/// was refused may wait for a recall, once another one of the batch has a permit that may be recalled, or is
-/// the head of the queue, for which the recall has just begun.
+/// The property has exceptions. A command that stopped at a bound continues. A released entry is unknown the
+/// second time. A renewal that was lost, or must be retried, may have another answer. So may a request whose
+/// place another request of the batch has taken, or whose lane got another limit from another request. A try
+/// that was refused may wait for a recall, once another request of the batch has a permit that may be
+/// recalled, or is the head of the queue, for which the recall has just begun.
 fn repeated(step: &Step, server: &ServerClock<'_>, store: Store) -> Result<(), String> {
     let Some(after) = step.after.clone() else { return Ok(()) };
     let mut state = Some(after.clone());

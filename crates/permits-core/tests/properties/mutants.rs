@@ -108,10 +108,10 @@ fn every_check_rejects_a_mutant() {
 
 /// Mutants that one check alone rejects: without it they would live.
 ///
-/// P4, P6, P9, P20 and P23 have none. A token that falls, a newcomer that overtakes, a permit that stays
-/// after its release, a waiter in a closed line and a head that is passed over each lead to an answer, a
-/// count or a unit that is wrong, too. They stay because they name what is wrong, in the words of the
-/// promise.
+/// P4, P6, P9, P20 and P23 are not in this list. A token that falls, a newcomer that overtakes, a permit that
+/// stays after its release, a waiter in a closed line and a head that is passed over each lead to an answer,
+/// a count or a unit that is wrong, too. These checks stay because they name what is wrong in the words of
+/// the promise.
 const OF_ONE_CHECK: [(&str, Store); 13] = [
     ("P1", grants_in_a_pause),
     ("P5", counts_the_changes_of_another),
@@ -201,7 +201,7 @@ fn tells_no_time_in_a_batch(state: &mut Option<State>, server: &Clock<'_>, comma
     }
 }
 
-/// As [`tells_no_time`], to requests that declare a limit which does not count because none of them gets in.
+/// Tells no time when the declared limit does not count because no request gets in: see [`tells_no_time`].
 fn tells_no_time_under_another_limit(
     state: &mut Option<State>,
     server: &Clock<'_>,

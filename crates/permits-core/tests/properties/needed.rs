@@ -7,8 +7,8 @@
 //! `exactly` is not among them: a request that requires another limit is refused before anything else is
 //! asked.
 //!
-//! For example, a try is refused in a pause. If it could wait, it would be queued, and without the pause it
-//! would be granted. So its refusal needed both.
+//! For example, a try is refused in a pause. If the try could wait, it would be queued; without the pause it
+//! would be granted. So its refusal needed both ideas.
 
 use permits_core::model::{self, Entry, EntryState, Lanes, ServerClock, State};
 use permits_core::protocol::{
@@ -40,7 +40,7 @@ const IDEAS: [(Idea, Without); 14] = [
 /// Takes an idea out of what a command finds and asks. Returns false if it is not there.
 type Without = fn(u64, &mut Option<State>, &mut Command) -> bool;
 
-/// Lists of ideas of which no decision can need two.
+/// Lists of ideas: no decision can need two ideas of the same list.
 const APART: [&[Idea]; 5] = [
     // Commands of their own.
     &["count", "supersede", "hand-over", "revocation"],
@@ -53,7 +53,7 @@ const APART: [&[Idea]; 5] = [
     &["hand-over", "lanes"],
 ];
 
-/// A closed line refuses all requests, and none waits in it, whatever else would decide about them. It
+/// A closed line refuses all requests, and nobody waits in it, whatever else would decide about them. It
 /// changes no permit.
 const CLOSED: [Idea; 10] = [
     "weights",
@@ -102,7 +102,7 @@ pub(crate) fn of_command(
     IDEAS.iter().filter(needs).map(|(idea, _)| *idea).collect()
 }
 
-/// What a store decides: answers, events and recalls. The times at which sessions should ask again are left
+/// A decision of a store: answers, events and recalls. The times at which sessions should ask again are left
 /// out, since any lease moves them.
 #[derive(PartialEq)]
 struct Decision {
@@ -167,7 +167,7 @@ fn terms(command: &mut Command) -> Vec<&mut PermitTerms> {
     }
 }
 
-/// Changes the terms of all entries and requests that have an idea. Returns false if none has it.
+/// Changes the terms of all entries and requests that have an idea. Returns false if there are none.
 fn change(
     state: &mut Option<State>,
     command: &mut Command,
@@ -237,7 +237,7 @@ fn lanes(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     })
 }
 
-/// No session keeps a permit.
+/// Lets no session keep a permit.
 fn keep(now_ms: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     let is_kept = state.as_ref().is_some_and(|state| state.kept_until_ms > now_ms);
     state.iter_mut().for_each(|state| state.kept_until_ms = 0);
@@ -268,7 +268,7 @@ fn count(_: u64, _: &mut Option<State>, command: &mut Command) -> bool {
     releases.iter_mut().filter_map(|release| release.counted.take()).count() > 0
 }
 
-/// No request has a key.
+/// Takes the keys of all requests away.
 fn supersede(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     state.iter_mut().for_each(|state| state.by_key.clear());
     if let Operation::Acquire { requests, .. } = &mut command.operation {
@@ -292,7 +292,7 @@ fn pause(now_ms: u64, state: &mut Option<State>, command: &mut Command) -> bool 
     is_there | take_command(command, pauses)
 }
 
-/// Lets a command do nothing if it is such a one.
+/// Lets a command do nothing if its operation is of this kind.
 fn take_command(command: &mut Command, is_such: impl Fn(&Operation) -> bool) -> bool {
     let is_such = is_such(&command.operation);
     if is_such {
@@ -320,7 +320,8 @@ fn lowered_limit(_: u64, state: &mut Option<State>, _: &mut Command) -> bool {
     true
 }
 
-/// The leases of permits are others than those that they have been changed to.
+/// Takes changes of leases back: a renewal names the stored lease, and a permit whose lease was changed has
+/// another one.
 fn changed_lease(_: u64, state: &mut Option<State>, command: &mut Command) -> bool {
     const OTHERS: [u64; 2] = [15_000, 3_000];
     let mut any = false;

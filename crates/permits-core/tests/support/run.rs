@@ -39,7 +39,8 @@ pub(crate) fn cases_until<S>(
     }
 }
 
-/// Runs `check` on `count` histories, times `PERMITS_CASES`, and on those in the file `regressions` first.
+/// Runs `check` on the histories in the file `regressions`, and then on `count` others, times
+/// `PERMITS_CASES`.
 ///
 /// # Panics
 ///

@@ -223,7 +223,7 @@ impl Simulation {
         }
     }
 
-    /// The setting, and the number of the origins of its changes.
+    /// The setting, and the index in `changes` of the requests that changed it.
     fn setting(asked: Asked, state: Option<&State>) -> (usize, Setting) {
         match asked {
             Asked::Limit(change, version) => {
@@ -270,7 +270,7 @@ impl Simulation {
     }
 
     /// A new request, remembered before it is sent, because its reply may be lost. A holder without a name
-    /// gets one that ends in the request, as by default.
+    /// gets a name that ends in the request, as by default.
     fn acquire(
         &mut self,
         session: usize,
@@ -295,7 +295,7 @@ impl Simulation {
 
     fn fresh(&mut self) -> RequestId {
         self.made += 1;
-        // Some begin with the id of a session, which may be the one that sends it.
+        // Some ids begin with the id of a session, which may be the session that sends the request.
         let id = match self.made as usize % (SESSIONS + 1) {
             SESSIONS => format!("r.{}_x-", self.made),
             session => format!("{}.{}", Self::session_id(session), self.made),
@@ -303,7 +303,7 @@ impl Simulation {
         RequestId::new(&id).expect("it is plain")
     }
 
-    /// The origin of a change by an operator: with a new request, or that of an earlier change.
+    /// The origin of a change by an operator: with a new request, or with the request of an earlier change.
     fn change(&mut self, kind: usize, again: bool) -> ChangeOrigin {
         if !again || self.changes[kind].is_empty() {
             let request = self.fresh();
@@ -456,13 +456,13 @@ fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option
     RenewRequest { holder, request, terms, lease_version: 0, grant, by_handle: false }
 }
 
-/// A label, or none.
+/// An empty label for every second number.
 fn label(number: u64) -> Label {
     Label::new(if number.is_multiple_of(2) { "" } else { "night run %s, 50 %" }).expect("it is valid")
 }
 
-/// A declaration of a step. Most of those that require a limit require the stored one, as programs do that
-/// agree.
+/// The declaration of a step. Most declarations that require a limit require the stored one, as programs do
+/// that agree.
 fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     match (declaration, state) {
         (Declaration::Require(limit), Some(state)) if limit > 1 => Declaration::Require(state.limit.max(1)),
@@ -470,8 +470,9 @@ fn declared(declaration: Declaration, state: Option<&State>) -> Declaration {
     }
 }
 
-/// The lane of a request, its share, its limit and its floor: for some requests in a row none, then several.
-/// A share or a bound without a lane is refused at every door, as is a floor above the limit beside it.
+/// The lane of a request, its share, its limit and its floor. Some requests in a row name no lane, and the
+/// next ones name several. Every way to make a request refuses a share or a bound without a lane, and a floor
+/// above its limit.
 fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     let (lane, share) = match (number / 16 % 3, number % 7) {
         (0, _) | (_, 0) => ("", 1),
@@ -494,7 +495,8 @@ fn lane(number: u64) -> (LaneName, u32, [u32; 2]) {
     (LaneName::new(lane).expect("it is valid"), share, if lane.is_empty() { [0, 0] } else { [limit, floor] })
 }
 
-/// Some of the requests that name a lane bound its line: returns the bound, or 0 without one.
+/// The bound of the lane's line that a request names, or 0. Only some of the requests with a lane name a
+/// bound.
 fn lane_waiters(terms: &PermitTerms, number: u64) -> u32 {
     match (number / 32 % 8, number % 4) {
         (1, 1) if !terms.lane.as_str().is_empty() => 1 + u32::from(number.is_multiple_of(3)),

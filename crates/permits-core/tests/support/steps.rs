@@ -141,7 +141,7 @@ pub(crate) enum Action {
     RenewAll,
     /// Another session adopts a permit, with its real grant or another one.
     Adopt(Naming, Claiming),
-    /// A change of a setting; the last one of this setting repeated, if `again`.
+    /// A change of a setting. If `again`, an earlier change of the same setting is sent again.
     Set {
         asked: Asked,
         again: bool,
@@ -158,17 +158,17 @@ pub(crate) enum Action {
     },
 }
 
-/// A setting of a change.
+/// The setting that a change sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     Limit(LimitChange, Version),
     Pause(Option<Pausing>),
-    /// Close the line for this reason, or open it.
+    /// Close the line for this reason, or open it with `None`.
     Line(Option<&'static str>),
-    /// The thresholds of the alert, 0 for none.
+    /// The thresholds of the alert; 0 for no threshold.
     Alert(u64, u32),
-    /// Pin the limit and the floor of the lane with this index in [`LANES`], or lift its pin; limited to what
-    /// a program may ask for. 0 names none.
+    /// Pin the limit and the floor of the lane with this index in [`LANES`], or lift its pin with `None`.
+    /// Both are limited to what a program may ask for; 0 means no bound.
     Lane(usize, Option<(u32, u32)>),
 }
 
@@ -220,9 +220,9 @@ pub(crate) enum Claiming {
     OtherToken,
     OtherSlot,
     OtherWeight,
-    /// One unit less, which gives one back.
+    /// A renewal that gives one unit back.
     Lighter,
-    /// Another lease: a change, or a call from before the last one.
+    /// A renewal with another lease: a change, or a call from before the last change.
     Lease {
         lease_ms: u64,
         later: bool,
