@@ -24,8 +24,8 @@ pub struct AclRules {
 }
 
 /// The rules for a user, for keys that begin with `prefix`: first the least rights ([`AclRules::needed`]),
-/// then those that some programs need. The rules are arguments of `ACL SETUSER name`, in this order, in one
-/// call or in several.
+/// then the rights that only some programs need. The rules are arguments of `ACL SETUSER name`, in this
+/// order, in one call or in several.
 ///
 /// The rules revoke all earlier permissions of the user, and leave its passwords as they are. A new user has
 /// no password, and cannot log in until an operator sets one.

@@ -16,9 +16,9 @@ pub(crate) struct Call {
     pub(crate) deadline: Instant,
     /// The server has lost the script, so it gets the text.
     pub(crate) as_text: bool,
-    /// The hash slot is moving to this server, which serves it to those that send ASKING.
+    /// The hash slot is moving to this server, which serves it only to clients that send ASKING.
     pub(crate) asking: bool,
-    /// The time since its server was found in place of another one, if it was.
+    /// The time since the call's server was found in place of another server; `None` if it was not.
     pub(crate) known_for: Option<Duration>,
     /// The number of servers that have sent it elsewhere.
     pub(crate) redirections: usize,

@@ -76,8 +76,8 @@ fn of_command(error: &RespError, semaphore: &Name) -> StoreError {
         let what = format!("semaphore {semaphore:?}");
         return StoreError::OtherLayout { what, found, supported: layout().into() };
     }
-    // The last one: a script that unpacks a value which is shorter than it says. Any other fault of a script
-    // is none of the data.
+    // The last fault is of a script that unpacks a value which is shorter than it says. Any other fault of a
+    // script does not come from the data.
     if ["UNREADABLE", "to 'unpack'"].iter().any(|fault| reason.contains(fault)) {
         let reason = reason.rsplit_once("UNREADABLE ").map_or(&*reason, |(_, fault)| fault).into();
         return StoreError::Unreadable { semaphore, reason };
@@ -100,7 +100,7 @@ pub(crate) fn of_listing(error: &RespError) -> StoreError {
     }
 }
 
-/// The error of a connection to a node of another cluster than the one that the session uses.
+/// The error of a connection to a node of a cluster other than the session's.
 pub(crate) fn other_cluster() -> StoreError {
     let reason = "a node of another cluster answers at this address, which may have been given away";
     StoreError::Unreachable { reason: reason.into() }
@@ -198,7 +198,7 @@ fn of_tls(error: &rustls::Error) -> StoreError {
             Alert::CertificateRequired => {
                 "the server requires a client's certificate: ?tls_cert=/path/client.pem&tls_key=/path/client.key"
             }
-            // In TLS 1.2 a missing certificate gives this alert, too.
+            // A missing certificate gives this alert in TLS 1.2, too.
             Alert::HandshakeFailure => {
                 "the server refuses the TLS handshake: it may require a client's certificate \
                  (?tls_cert=/path/client.pem&tls_key=/path/client.key), or other ciphers"
@@ -271,7 +271,7 @@ fn tls_error(io: &io::Error) -> Option<&rustls::Error> {
 /// The message of the server's error.
 fn of_parts(code: &str, whole: &str) -> String {
     let detail = bare(whole);
-    // Before 7.0, the text of an error in a script contains its code.
+    // The text of an error in a script contains its code on servers before 7.0.
     let has_code = whole.contains("@user_script:") && detail.split(' ').next().is_some_and(is_code);
     match detail {
         "" => code.to_owned(),
@@ -302,11 +302,11 @@ pub(crate) fn needs_reconnect(error: &RespError) -> bool {
 }
 
 fn of_server(reason: String) -> StoreError {
-    // Before 7.0, a text that begins with ERR contains the error of a command in a script.
+    // A text that begins with ERR contains the error of a command in a script on servers before 7.0.
     if NOT_NOW.iter().any(|code| has(&reason, code)) || reason.contains("max number of clients") {
         StoreError::Unreachable { reason }
     } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
-        // These texts come without a code from a script before 7.0, and from selecting a database.
+        // Scripts before 7.0, and the selection of a database, give these texts without a code.
         || ["can't run this command", "can't access at least one", "has no permissions"]
             .iter()
             .any(|text| reason.contains(text))

@@ -15,7 +15,7 @@
 //!
 //! Redis 6.2 or newer, in a cluster 7.0, or Valkey. No type of `resp` leaves this crate.
 //!
-//! This crate has no stable interface of its own. Programs use `permits`.
+//! The interface of this crate is not stable. Programs use `permits`.
 #![forbid(unsafe_code)]
 
 mod acl;

@@ -110,7 +110,7 @@ impl SentinelGroup {
         Ok((server, place))
     }
 
-    /// The primary that the newest configuration names, and the errors of the sentinels that name none.
+    /// The primary that the newest configuration names, and the errors of the sentinels that name no primary.
     pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
         let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
         let server = newest.map(|(named, _)| self.address.server.at(&named.host, named.port));

@@ -1,6 +1,6 @@
-//! The semaphores whose channels a session is subscribed to. The session does not say when it needs a
-//! semaphore no more, so those that were not used for the longest lease are given up, once they are many:
-//! every live entry is renewed within its lease.
+//! The semaphores whose channels a session is subscribed to. The session does not say when it no longer needs
+//! a semaphore. So once they are many, the subscriptions that were not used for the longest lease are given
+//! up: every live entry is renewed within its lease.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -120,7 +120,7 @@ impl Redis {
         state: &mut Option<State>,
         step: &Step,
     ) -> Result<(), String> {
-        // After an inspection, which leaves a damaged state as it is, the model does not know what is left.
+        // An inspection leaves a damaged state as it is, and the model does not know what is left of it.
         let is_damaged = state.as_ref().is_some_and(|state| state.damage.is_some());
         simulation.pass(step, state);
         match step.fault {
@@ -360,8 +360,8 @@ fn slots_far_above_those_made_are_reclaimed() {
     written(steps, &met);
 }
 
-/// Requests of which none keeps its permit, because then the ordinary course is left: every third request of
-/// a history keeps, and a change by an operator counts as one.
+/// Histories in which no request keeps its permit, so that they stay in the ordinary course. Every third
+/// request of a history would keep, and a change by an operator counts as a request.
 fn without_keeping(units: u32, requests: usize) -> Vec<Step> {
     let pairs = (0..requests / 2).flat_map(|_| [limit(units), crowd(2)]);
     [limit(units), crowd(1)].into_iter().chain(pairs).collect()
@@ -419,8 +419,8 @@ fn a_head_asks_for_the_end_of_a_lease_that_is_shorter_than_its_own() {
     }
 }
 
-/// No request needs units, but the slots above a lower limit are not to be granted any more, nor those of
-/// requests that require another limit.
+/// The slots above a lower limit are recalled, although no request needs units: they are not to be granted
+/// any more. So are the slots of requests that require another limit.
 #[test]
 fn another_limit_recalls_what_is_kept() {
     for limits in [[9, 5, 7, 6], [4, 5, 7, 9]] {

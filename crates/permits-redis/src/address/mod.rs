@@ -2,7 +2,7 @@
 //!
 //! `redis://host` is one server; `redis+sentinel://s1,s2/service` is the server that the sentinels name, and
 //! `redis+cluster://h1,h2` are some nodes of a cluster, which name the others. User, database and
-//! certificates in a URL are those of all servers behind it.
+//! certificates in a URL apply to all servers behind it.
 //!
 //! - `parse`: a URL as an [`Address`].
 //! - `url`: the parts of a URL, as text.

@@ -20,7 +20,7 @@ const SENTINEL_PORT: u16 = 26379;
 /// The servers that a URL names.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
-    /// One server.
+    /// A single server.
     Server(Server),
     /// The server that the sentinels name.
     Sentinels(Sentinels),
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(login(&found.sentinels[0]), (Some("s"), Some("q&"), 0));
     }
 
-    /// The database stays that of the data.
+    /// A file changes the login, and the database of the URL stays.
     #[tokio::test]
     async fn the_logins_of_new_connections_are_those_in_a_file() {
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -1,4 +1,4 @@
-//! One server: its address, login and TLS settings.
+//! A server: its address, login and TLS settings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     source: Option<Source>,
 }
 
-/// Where new connections get their user and password from, if that is not the URL itself.
+/// The source of the user and password of new connections, if it is not the URL itself.
 #[derive(Clone)]
 pub(super) enum Source {
     /// The file with the URL, and the way to read them.
@@ -165,7 +165,7 @@ impl Server {
         Self { address: ServerAddress::tcp(host, port), ..self.clone() }
     }
 
-    /// This server with another login.
+    /// The same server with another login.
     pub(super) fn with_login(&self, login: Login) -> Self {
         Self { login, source: None, ..self.clone() }
     }
@@ -199,7 +199,7 @@ impl Login {
         self.credentials() == other.credentials()
     }
 
-    /// User and password, if there is either. A user without a password may need none.
+    /// User and password, if there is either. A user may have no password.
     fn credentials(&self) -> Option<(Option<&str>, &str)> {
         let (user, password) = (self.user.as_deref(), self.password.as_deref());
         (user.is_some() || password.is_some()).then(|| (user, password.unwrap_or_default()))

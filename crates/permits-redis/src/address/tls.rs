@@ -138,7 +138,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 /// The faults of the variables that replace the system's certificates: `SSL_CERT_FILE` and `SSL_CERT_DIR`,
-/// which rustls reads as OpenSSL does. `None` if there are none.
+/// which rustls reads as OpenSSL does. `None` without a fault.
 #[cfg(feature = "tls")]
 pub(crate) fn faults_of_variables() -> Option<String> {
     use std::path::Path;
@@ -172,8 +172,8 @@ pub(crate) fn faults_of_variables() -> Option<String> {
         .then(|| format!("{}; this variable replaces the system's certificates", faults.join("; ")))
 }
 
-/// A configuration with this crate's provider of cryptography, or with the one that the program has
-/// installed. `authorities` are the ones that the URL names.
+/// A configuration with this crate's provider of cryptography, or with the provider that the program has
+/// installed. `authorities` are the certificates that the URL names.
 #[cfg(feature = "tls")]
 fn config(
     trusted: rustls::RootCertStore,

@@ -119,7 +119,7 @@ pub(super) fn database(text: &str) -> Result<u32, String> {
     })
 }
 
-/// The options, each with the reason for which this kind of URL refuses it, if it does.
+/// The options. If this kind of URL refuses an option, the reason is beside it.
 fn known(kind: Kind, tls: bool) -> [Known; 14] {
     let only_if = |taken: bool, reason| (!taken).then_some(reason);
     // Options of other programs.

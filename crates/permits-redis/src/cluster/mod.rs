@@ -193,7 +193,7 @@ impl Shared {
         self.channels(&command.semaphore, keeps)
     }
 
-    /// The channels of a semaphore: the session's, and that of recalls if it keeps permits.
+    /// The channels of a semaphore: the session's, and the channel of recalls if it keeps permits.
     fn channels(&self, semaphore: &Name, keeps: bool) -> Vec<String> {
         let StoreOptions { prefix, session, .. } = &self.options;
         let recalls = keeps.then(|| keys::recall_channel(prefix, true, semaphore));
@@ -272,8 +272,8 @@ impl Shared {
         let (moved, left) = {
             let mut inner = self.lock();
             let serving = map.nodes();
-            // When a node is gone, all that it has not replicated is lost. A node that serves other hash
-            // slots has moved these away with their keys, so nothing is lost.
+            // A node that is gone loses all that it has not replicated. A node that serves other hash slots
+            // has moved these away with their keys, so nothing is lost.
             let is_down = |node: &Node| inner.nodes.get(node).is_some_and(|connected| !connected.is_up());
             let is_gone = |node: &Node| !serving.contains(node) || is_down(node);
             for heir in map.heirs(&inner.map, is_gone) {
@@ -365,7 +365,7 @@ impl Owner for NodeOwner {
     fn report(&self, reports: &mut Vec<Report>) {
         let Some(shared) = self.shared.upgrade() else { return };
         if reports.iter().any(|report| matches!(report, Report::Down(_))) {
-            // From now on no recall of this node arrives.
+            // The connection is down, so recalls of this node do not arrive any more.
             reports.extend(shared.kept_of(&self.node).into_iter().map(Report::Recall));
         }
         // Otherwise a node that cannot be reached only causes a refresh of the map.
@@ -411,8 +411,8 @@ fn address(text: &str, sender: &Node) -> Result<Node, StoreError> {
 
 /// Asks the servers for the map, one after the other. Returns it with the server that replied.
 ///
-/// The map of another cluster than that of `members` does not count, unless each of the seeds, which are the
-/// servers of the URL, replies with such a map: then the URL names a new cluster.
+/// The map of a cluster to which `members` do not belong does not count, unless each of the seeds, which are
+/// the servers of the URL, replies with such a map: then the URL names a new cluster.
 pub(crate) async fn ask_for_map(
     known: impl Iterator<Item = Server>,
     seeds: &[Server],

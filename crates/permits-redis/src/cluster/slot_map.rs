@@ -39,7 +39,8 @@ impl SlotMap {
         self.ranges.iter().map(|(.., node)| node.clone()).collect()
     }
 
-    /// The nodes that serve hash slots which in the map `before` such a node served.
+    /// The nodes that now serve a hash slot of another node in the map `before`, if `of` is true for that
+    /// node.
     pub(crate) fn heirs(&self, before: &Self, of: impl Fn(&Node) -> bool) -> BTreeSet<Node> {
         if self == before {
             return BTreeSet::new();

@@ -175,7 +175,7 @@ fn no_reply(error: &RespError) -> Finding {
 /// The settings in [`settings::NAMES`]. Many users may not read them, and managed servers lack some.
 async fn configuration(connection: &Connection) -> RespResult<Configuration> {
     let mut known = BTreeMap::new();
-    // Before 7.0 the command takes one name at a time.
+    // The command takes one name at a time on servers before 7.0.
     for name in settings::NAMES {
         match reply::<BTreeMap<String, String>>(connection, cmd("CONFIG").arg("GET").arg(name)).await? {
             Ok(found) => known.extend(found.into_values().next().map(|value| (name, value))),

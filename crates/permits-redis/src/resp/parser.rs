@@ -62,7 +62,7 @@ enum Item {
 }
 
 impl Parser {
-    /// Appends to `values` those that are complete with `bytes`. Values before a fault are appended, too.
+    /// Appends to `values` each value that is complete with `bytes`. Values before a fault are appended, too.
     pub(crate) fn feed(&mut self, bytes: &[u8], values: &mut Vec<Value>) -> RespResult<()> {
         let mut cut_off = std::mem::take(&mut self.cut_off);
         if cut_off.is_empty() {
@@ -72,7 +72,8 @@ impl Parser {
             cut_off.extend_from_slice(bytes);
             let used = self.read_items(&cut_off, values)?;
             cut_off.drain(..used);
-            // While a long string arrives, each read would copy all of it.
+            // The buffer keeps its room while a value is cut off: otherwise each read of a long string would
+            // copy all of it.
             if cut_off.is_empty() {
                 cut_off.shrink_to(SPARE);
             }

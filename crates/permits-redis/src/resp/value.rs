@@ -7,7 +7,7 @@ use super::error::{RespError, RespResult, ServerError};
 /// A value that a server has sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// No value.
+    /// The null value.
     Nil,
     /// An integer; 1 or 0 for a boolean.
     Int(i64),

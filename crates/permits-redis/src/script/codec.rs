@@ -92,7 +92,7 @@ pub(crate) fn decode(value: Value, operation: &Operation) -> Decoded<Reply> {
     }
 }
 
-/// Reads a message that recalls what is kept of a semaphore; `None` if it is another one.
+/// Reads a message that recalls what is kept of a semaphore; `None` for any other message.
 pub(crate) fn decode_recall(payload: &[u8]) -> Option<Name> {
     let head = std::str::from_utf8(payload.strip_suffix(b"\nrecall")?).ok()?;
     Name::new(head.split_once(' ')?.1).ok()

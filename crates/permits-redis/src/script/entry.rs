@@ -1,7 +1,7 @@
 //! The packed entry of a holder or waiter: `entries.lua` describes it. Commands carry it as the hash stores
 //! it.
 //!
-//! By default, a holder's name ends with the request, and a request begins with the session. The entry stores
+//! A holder's name ends with the request by default, and a request begins with the session. The entry stores
 //! such a text once, and its length in place of the copy. Equal entries have equal bytes, so a script
 //! compares bytes to see that nothing has changed.
 

@@ -1,8 +1,8 @@
 //! The things on which the scripts and Rust agree, each once: the fields of a packed state, the parts of a
 //! packed entry, the places in a reply, and the bounds that the model has, too.
 //!
-//! In the Lua files, `$NAME` stands for a text from this module. Unlike a variable, of which a script may
-//! have 200, it costs nothing when the script runs.
+//! A name such as `$NAME` in the Lua files stands for a text from this module. A text costs nothing when the
+//! script runs, unlike a variable, of which a script may have 200.
 
 use crate::model::{
     CHANGES_MAX, CHANGES_MIN, COUNTED_MAX, FORGIVEN_MAX, IDENTITY_EVERY_US, INSPECT_LANES_MAX, INSPECT_MAX,
@@ -31,9 +31,9 @@ const CHANGING: [&str; 14] = [
 
 /// The numbers that an ordinary command reads as well. `pin` is 1 if the limit is pinned, plus 2 if there is
 /// an alert, plus 4 for each pinned lane: in all cases the state does not expire. `pause` is the end of a
-/// pause, 0 without a pause, and [`PAUSED`] for a pause without an end. While the line is closed, it is -1
-/// minus that. From `cools_until` on no unit cools; the model has no such number. `bounded_lanes` is the
-/// number of lanes with a limit or a floor, and the last of these numbers.
+/// pause, 0 without a pause, and [`PAUSED`] for a pause without an end. While the line is closed, `pause` is
+/// -1 minus that number. Nothing cools from `cools_until` on; the model has no such number. `bounded_lanes`
+/// is the number of lanes with a limit or a floor, and the last number of this list.
 const READ: [&str; 9] = [
     "limit",
     "limit_version",

@@ -52,7 +52,7 @@ const FINISH: &str = include_str!("lua/finish.lua");
 /// Lets a script be called without an effect, to learn whether the server has loaded it, or to load it.
 const NO_KEYS: &str = "if #KEYS == 0 then return end";
 
-/// Returns the commands that the user may not run; executes none of them.
+/// Returns the commands that the user may not run, without executing any.
 pub(crate) const ACL_PROBE: &str = include_str!("lua/acl_probe.lua");
 
 /// The text of a script, and the hash by which a server that has loaded it knows it.

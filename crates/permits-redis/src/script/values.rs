@@ -11,7 +11,7 @@ pub(crate) struct Malformed(pub(crate) String);
 
 pub(crate) type Decoded<T> = Result<T, Malformed>;
 
-/// An answer of an operation that is none of those that it has.
+/// The fault of a reply with an answer that the operation does not have.
 pub(super) fn unknown_answer(operation: &str, tag: &str) -> Malformed {
     Malformed(format!("unknown answer to {operation}: {tag:?}"))
 }

@@ -110,7 +110,7 @@ impl Connection {
         self.shared().query_all(commands).await
     }
 
-    /// What it shares with its task, which does not keep it open.
+    /// The state that the connection shares with its task. Holding it does not keep the connection open.
     pub(super) fn state(&self) -> Arc<Shared> {
         self.handle.0.clone()
     }

@@ -62,7 +62,7 @@ impl ConnectConfig {
     }
 
     /// A checked connection that is subscribed to `channels`, to a server that has the scripts of `wire`.
-    /// Also returns the name of the server's process, which is new after each restart, and those of the
+    /// Also returns the name of the server's process, which is new after each restart, and the names of
     /// channels that have moved to another node of the cluster, to which this connection is not subscribed.
     pub(crate) async fn connect(
         &self,

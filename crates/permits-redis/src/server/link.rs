@@ -48,7 +48,7 @@ pub(super) struct Link {
     /// Counts connections, so that a late report about an old connection does not end the new one.
     pub(super) epoch: u64,
     pub(super) connection: Option<Connection>,
-    /// The error of callers while there is none.
+    /// The error that callers get while there is no connection.
     pub(super) reason: StoreError,
     /// The calls that wait for the first connection, or the next one.
     pub(super) waiting: VecDeque<Waiting>,
@@ -280,8 +280,8 @@ impl<O: Owner> Receiver for Incoming<O> {
                 reports.push(outcome(&call, result));
             }
             Arrival::Outcome(call, Err(failed)) => reports.extend(self.on_error(call, &failed)),
-            // When it is connected, the session renews everything, with fresh leases: a grant that ends soon
-            // is not delivered before.
+            // A message of a connection that is not in use is dropped. Once connected, the session renews
+            // everything with fresh leases, so it does not deliver a grant that ends soon.
             Arrival::Message(_) if shared.lock().epoch != self.epoch => {}
             Arrival::Message(payload) => self.on_message(&payload, reports),
             Arrival::NotSubscribed(channel, refusal) => self.on_refusal(&channel, &refusal),

@@ -31,7 +31,7 @@ const CLIENT_HELLO: [u8; 50] = {
     let mut hello = [0x2a; 50];
     // A handshake record with a ClientHello: its version, and 32 random bytes.
     let head = [0x16, 0x03, 0x01, 0x00, 45, 0x01, 0x00, 0x00, 41, 0x03, 0x03];
-    // No session; the cipher ECDHE-RSA-AES128-GCM-SHA256; no compression.
+    // An empty session id; the cipher ECDHE-RSA-AES128-GCM-SHA256; no compression.
     let tail = [0x00, 0x00, 0x02, 0xc0, 0x2f, 0x01, 0x00];
     let mut at = 0;
     while at < head.len() {
@@ -82,7 +82,8 @@ pub(crate) async fn connect_with(
     match opened {
         Ok(Ok((connection, replies))) => {
             if server.has_source() {
-                // Without the connection itself, which ends when the last of its clones is dropped.
+                // The task gets the state alone, because a connection ends only when its last clone is
+                // dropped.
                 tokio::spawn(stay_logged_in(connection.state(), server.clone(), login));
             }
             Ok((connection, replies))

@@ -195,7 +195,8 @@ impl<O: Owner> Drop for ManagedConnection<O> {
 async fn maintain<O: Owner>(shared: Arc<Shared<O>>) {
     let config = &shared.config;
     let mut backoff = Backoff::new(config);
-    // The last reason that was logged: again only after another one, or once a connection has served.
+    // The last reason that was logged. The same reason is logged again only after another reason, or once a
+    // connection has served.
     let mut logged = None;
     loop {
         let connected = Instant::now();

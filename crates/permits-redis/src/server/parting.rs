@@ -1,7 +1,7 @@
 //! The end of a thread that has sent releases: it waits for their replies, for a moment at most.
 //!
-//! When a process ends, its system closes the socket. If replies have arrived that were not read, the system
-//! resets the connection, and the server, which cannot write to it any more, does not read what it has
+//! A process that ends has its socket closed by the system. If replies have arrived that were not read, the
+//! system resets the connection, and the server, which cannot write to it any more, does not read what it has
 //! received last. So a program that drops several permits and ends would lose some of their releases,
 //! although all were written.
 //!

@@ -44,7 +44,7 @@ enum Turn {
     Read(usize),
     /// The connection was full and has room again.
     Room,
-    /// It is time to check the deadlines.
+    /// The deadlines have to be checked.
     Due,
     /// The connection has ended.
     End(RespError),
@@ -137,7 +137,7 @@ impl<R: Receiver> Reader<R> {
                         state.last_reply = state.last_read;
                         self.on_reply(expected.purpose, FromValue::from_value(reply));
                     }
-                    // All later replies would be taken for those of other commands.
+                    // All later replies would be taken for replies to other commands.
                     None => unexpected = Some(io::Error::other("a reply without a command").into()),
                 },
             }

@@ -1,10 +1,11 @@
 //! A connection that logs in again, because its credentials end or have changed.
 //!
-//! A server lets an open connection be after its password was changed, with two exceptions: managed services
-//! close a connection whose token has ended, and a server closes those of a user that was deleted. So the
-//! connection sends AUTH between its other commands, with what the source of its login gives then: before the
-//! end of credentials that end, and after a change of a file. A login that is refused changes nothing on the
-//! connection. It is tried again, since the file may be written before or after the server changes.
+//! A server lets an open connection be after its password was changed, with two exceptions. Managed services
+//! close a connection whose token has ended, and a server closes the connections of a user that was deleted.
+//! So the connection sends AUTH between its other commands, with what the source of its login gives then:
+//! before the end of credentials that end, and after a change of a file. A login that is refused changes
+//! nothing on the connection. It is tried again, since the file may be written before or after the server
+//! changes.
 
 use std::sync::Arc;
 use std::time::Duration;

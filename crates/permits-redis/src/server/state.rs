@@ -318,7 +318,8 @@ impl State {
                 Poll::Ready(Ok(()))
             }
         )));
-        // The write does not use the caller's cooperative budget: with none left, it would not write.
+        // The write does not use the caller's cooperative budget: a caller that has used its budget up would
+        // not write.
         let done = writing.as_mut().poll(&mut Context::from_waker(waker));
         // The bytes that are left move to the front when they are few.
         if *written >= unsent.len() / 2 {

@@ -83,7 +83,7 @@ pub(super) async fn connect(server: &Server) -> io::Result<TcpStream> {
 }
 
 /// The addresses of a host. A name is looked up on a thread of its own: a look-up cannot be cancelled, and
-/// that of tokio panics if there can be no thread.
+/// tokio's look-up panics if no thread can be started.
 async fn addresses((host, port): (&str, u16)) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, port).into()]);

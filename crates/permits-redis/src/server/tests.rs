@@ -181,7 +181,7 @@ async fn every_call_gets_its_outcome_once_when_the_connection_ends() {
     sent.extend((0..50).filter(|id| send(*id)));
     server.write_all(b":0\r\n:1\r\n").await.expect("there is room");
     drop(server);
-    // Those that are sent while it ends either fail at once, or have an outcome.
+    // Calls that are sent while the connection ends either fail at once, or have an outcome.
     for id in 50.. {
         if !send(id) {
             break;
@@ -304,7 +304,7 @@ async fn subscriptions_are_confirmed_refused_and_ended_by_pushes() {
         pushed("ssubscribe", "a"),
         "-NOPERM no channel\r\n".to_owned(),
         pushed("sunsubscribe", "c"),
-        // No command of the client's.
+        // The server removes this subscription without a command of the client.
         pushed("sunsubscribe", "a"),
         ":7\r\n".to_owned(),
     ]

@@ -21,8 +21,8 @@ local now_us = tonumber(fixed[1])
 local function server_identity() return fixed[2], tonumber(fixed[3]), now_us - 1000 * fixed[3] end
 ";
 
-/// The words of `EVAL` with which a store with a fixed clock executes a command: as those of `EVALSHA`, with
-/// the text of the script in the place of its hash.
+/// The words of `EVAL` with which a store with a fixed clock executes a command. They are the words of
+/// `EVALSHA`, with the text of the script in the place of its hash.
 pub fn call_with_fixed_clock(prefix: &str, command: &Command) -> Vec<Vec<u8>> {
     let scripts = Scripts::with(CLOCK, false);
     let code = &scripts.of(command.operation.kind()).code;

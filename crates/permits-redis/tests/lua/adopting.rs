@@ -34,7 +34,7 @@ impl Both {
     }
 }
 
-/// If the clock stands still, each grant gets the token after the last one that was used: so tokens do not
+/// If the clock stands still, each grant gets the token after the last token that was used: so tokens do not
 /// run ahead of a clock.
 #[test]
 fn an_adoption_passes_over_no_token_that_was_not_used() {

@@ -133,7 +133,7 @@ fn holders_and_waiters_renew_after_the_clock_was_set_back() {
     };
     assert_eq!(renewed(&mut both, &renew("a", Some(a))), RenewOutcome::Held);
     assert_eq!(renewed(&mut both, &renew("e", None)), RenewOutcome::Waiting { position: 1 });
-    // The lease of A ends, counted from its renewal, and those of B and C do not.
+    // The lease of A ends, counted from its renewal, and the leases of B and C do not.
     both.pass_ms(3_001);
     assert!(matches!(renewed(&mut both, &renew("d", None)), RenewOutcome::Granted(_)));
     assert_eq!(renewed(&mut both, &renew("e", None)), RenewOutcome::RetryLater);

@@ -1,4 +1,5 @@
-//! Renewals by which a grant counts for longer, as one of a set that had to wait for its other permits.
+//! Renewals by which a grant counts for longer, such as the renewal of a permit of a set that had to wait for
+//! its other permits.
 
 use permits_core::protocol::{
     AcquireOutcome, AcquireRequest, Answers, Grant, MAX_COUNTS_MS, Operation, PermitTerms, Refusal,

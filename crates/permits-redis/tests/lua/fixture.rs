@@ -191,7 +191,7 @@ impl Both {
         self.same(&change_limit("l2", LimitChange::Unpin));
     }
 
-    /// Lets the server refuse each command that may write, or none.
+    /// Makes the server refuse each command that may write, or accept all commands again.
     pub(crate) fn refuse_writes(&mut self, refuses: bool) {
         self.call(&["CONFIG", "SET", "min-replicas-to-write", if refuses { "1" } else { "0" }]);
     }

@@ -93,7 +93,8 @@ fn a_lane_has_as_many_waiters_as_a_request_allows() {
     let mut both = Both::start();
     let refused = AcquireOutcome::Refused(Refusal::LaneQueueFull);
     assert!(is_granted(&both.one(of_weight(request("all"), 3))));
-    // In one batch, and in the next: before the first waiter of the lane, and behind it.
+    // The bound holds within a batch and in the next one, for a request before the first waiter of the lane
+    // and for one behind it.
     let batch = both.acquired(vec![beside("a", "lane", 1), beside("b", "lane", 1), beside("c", "other", 1)]);
     assert!(matches!(batch[0], AcquireOutcome::Waiting { .. }), "{batch:?}");
     assert_eq!(batch[1], refused);
@@ -247,7 +248,7 @@ fn a_floor_is_no_reason_of_a_refusal() {
     assert_eq!(both.one(tries(above("c", "lane", 1))), refused(Refusal::Cooling { remaining_ms: 2_000 }));
     both.one(above("d", "lane", 1));
     assert_eq!(both.one(tries(above("e", "lane", 1))), refused(Refusal::NoPermits));
-    // A head of a lane that is not short is not in the way of one that is.
+    // The head of a lane that is not short does not stand in the way of a short lane.
     assert_eq!(both.one(tries(above("f", "other", 1))), refused(Refusal::Cooling { remaining_ms: 2_000 }));
 }
 
@@ -278,7 +279,8 @@ fn an_inspection_has_the_bounds_of_lanes_as_they_are_now() {
     assert_eq!(both.listed(9), []);
 }
 
-/// What was granted before the lane had a limit is listed, and does not count. It is all that is left.
+/// A grant from before the lane had a limit is listed, and does not count for it. Nothing else is left of the
+/// lane.
 #[test]
 fn a_lane_that_holds_nothing_which_counts_is_listed_without_bounds() {
     let mut both = Both::start();
@@ -303,7 +305,7 @@ fn what_cools_is_among_the_units_of_a_lane_that_is_listed() {
     assert_eq!(both.listed(9), []);
 }
 
-/// Also a lane of which no waiter has named a lane.
+/// The lane without a name is listed, too, while no waiter has named a lane.
 #[test]
 fn the_lanes_with_the_most_waiters_and_then_units_are_listed() {
     let mut both = Both::start();
@@ -323,7 +325,8 @@ fn the_lanes_with_the_most_waiters_and_then_units_are_listed() {
     assert_eq!(both.listed(1)[0], ("lane00".into(), 2, 1, 9, 0));
 }
 
-/// A lane has a member of what it owes until it is forgiven, also while it waits again.
+/// A lane that owes and then waits again still has the member with its debt, until the debt is forgiven. When
+/// the lane becomes short, this old debt must not put newcomers behind.
 #[test]
 fn what_a_lane_owed_before_it_was_short_does_not_put_others_behind() {
     let mut both = Both::start();

@@ -15,7 +15,7 @@ fn naming(name: &str, lane_limit: u32, lane_floor: u32) -> AcquireRequest {
     asked
 }
 
-/// Whether a change is made, or why it is refused.
+/// Returns the reason why a change is refused, as an error.
 fn made(answers: &Answers) -> Result<(), SetOutcome> {
     match answers {
         Answers::Set(SetOutcome::Done { .. }) => Ok(()),
@@ -88,7 +88,7 @@ fn a_pinned_lane_stays_although_nobody_uses_it() {
     assert_eq!(both.state.as_ref().map(|state| state.sequence), Some(1), "it had expired, and begins anew");
 }
 
-/// What cools counts, too, and a later release is counted once.
+/// Cooling units count, too, and a later release is counted once.
 #[test]
 fn all_that_a_lane_holds_counts_from_its_pin_on() {
     let mut both = Both::start();
@@ -135,7 +135,7 @@ fn a_pin_is_made_once_and_remembered() {
     for _ in 0..2 {
         assert_eq!(both.pin("p1", 2, 1), Ok(()));
     }
-    // Without an effect it is no change.
+    // The lane is pinned like this already, so the store records no change.
     assert_eq!(both.pin("p2", 2, 1), Ok(()));
     both.unpin("p3");
     both.unpin("p4");

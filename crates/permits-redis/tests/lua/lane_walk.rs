@@ -42,7 +42,7 @@ fn walk(seed: u64) {
                 let (lane, limit, floor) = LANES[numbers.below(LANES.len())];
                 let name = format!("{lane}{step}");
                 let mut asked = in_lane(&name, lane, 1 + u32::from(numbers.below(6) == 0));
-                // Some name other bounds, or none.
+                // Some requests name other bounds, and some name no bounds.
                 (asked.terms.lane_limit, asked.terms.lane_floor) = match numbers.below(16) {
                     0 => (limit.min(1), floor),
                     1 => (0, 0),

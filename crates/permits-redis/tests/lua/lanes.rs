@@ -35,8 +35,8 @@ fn a_lane_that_begins_when_the_numbers_begin_again_is_behind_the_first() {
     assert_eq!(outcomes, [AcquireOutcome::Waiting { position: 1 }]);
 }
 
-/// After the first two grants of the release, two lanes have the same progress. The one that began first is
-/// behind the other one in the order of before.
+/// The first two grants of the release give two lanes the same progress. Before the release, the lane that
+/// began first stood behind the other.
 #[test]
 fn lanes_that_become_equal_within_a_release_are_served_in_the_order_in_which_they_began() {
     let mut both = Both::start();

@@ -55,7 +55,7 @@ fn a_lighter_request_declares_a_limit_below_the_weight_of_the_waiter() {
     assert_eq!(both.state.as_ref().map(|state| state.limit), Some(1));
 }
 
-/// The waiter moves between lanes, the last of which ends with it.
+/// The waiter moves between lanes. The last of them ends with it.
 #[test]
 fn a_key_is_of_all_lanes() {
     let mut both = Both::start();
@@ -66,7 +66,7 @@ fn a_key_is_of_all_lanes() {
     both.same(&release("a"));
 }
 
-/// The newer request may be in the same lane, or in another one, where it is queued again.
+/// The newer request may name the same lane, or another lane, where it is queued again.
 #[test]
 fn a_request_has_waited_since_the_one_that_it_supersedes_was_queued() {
     for (lane, waited_ms) in [("first", 100), ("second", 0)] {
@@ -102,7 +102,7 @@ fn a_request_that_may_be_older_is_refused_while_another_waits() {
     assert_eq!(both.acquired(vec![older("c")]), [waiting(0)]);
 }
 
-/// The key of a waiter ends with its lease, and with its grant; a permit has none.
+/// A waiter's key is free again when its lease ends, and when it is granted; a permit has no key.
 #[test]
 fn a_key_is_that_of_a_waiter() {
     let mut both = Both::start();
@@ -118,7 +118,7 @@ fn a_key_is_that_of_a_waiter() {
     both.same(&release("e"));
 }
 
-/// A permit has no key, so one that is put back takes none from the waiter that has it.
+/// A permit has no key, so a permit that is put back does not take the key from the waiter that has it.
 #[test]
 fn a_waiter_keeps_its_key_when_a_permit_is_put_back() {
     let mut both = Both::start();

@@ -109,7 +109,7 @@ fn quoted_after(text: &str, start: &str) -> BTreeSet<String> {
     text.split(start).skip(1).map(quoted).collect()
 }
 
-/// The commands that the scripts run, and those by which scripts are run and their messages received.
+/// The commands that the scripts run, and the commands that run scripts and receive their messages.
 fn commands_of_permits() -> BTreeSet<String> {
     let run = of_scripts().flat_map(|name| quoted_after(&text(&name), "redis.call('"));
     // PUBLISH has another name in a cluster, so it is filled in.
@@ -216,7 +216,8 @@ fn numbers_never_go_through_a_text_that_rounds_them() {
             // `...` passes arguments on and joins nothing.
             let joins = code.replace("...", "").contains("..");
             assert!(!joins || JOINED.contains(&code), "{name}:{} joins with ..: {code}", number + 1);
-            // A token or a time has 16 digits. %d is exact in no Lua of a server, and %g in none.
+            // A token or a time has 16 digits. `%g` is never exact for such a number, and `%d` not on every
+            // server.
             let formats = code.contains("string.format(") && (code.contains("%d ") || code.contains("%g"));
             assert!(!formats, "{name}:{} formats a number by another format than %.0f", number + 1);
         }

@@ -8,7 +8,7 @@ use crate::fixture::{Both, Scene, every_operation};
 
 const USED: [Scene; 3] = [Scene::Used, Scene::Full, Scene::Lined];
 
-/// Adds ARGV[1] to the layout of the state, and ARGV[2] to that of the entries.
+/// Adds ARGV[1] to the layout of the state, and ARGV[2] to the layout of each entry.
 const OTHER_LAYOUT: &str = "
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do

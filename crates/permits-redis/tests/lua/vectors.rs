@@ -25,7 +25,7 @@ const CHANNEL: &str = "permits-test:wake:session";
 /// A published text after which no more messages come.
 const END: &str = "end";
 
-/// Each kind of operation on a semaphore that is full, and the forms of those that clients make most.
+/// Each kind of operation on a full semaphore, and several forms of the operations that clients send most.
 fn operations(held: Grant) -> Vec<Operation> {
     let terms = || PermitTerms::new(1, 3_000);
     let keyed = PermitTerms { supersede: SupersedeKey::new("main").expect("it is valid"), ..terms() };
@@ -77,7 +77,7 @@ fn exchange(server: &mut TcpStream, words: &[Vec<u8>]) -> Vec<u8> {
     reply
 }
 
-/// Bytes as text: those that are not printable ASCII as `\t`, `\r`, `\n` or `\x01`.
+/// Bytes as text. Bytes that are not printable ASCII are written as `\t`, `\r`, `\n` or `\x01`.
 fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }

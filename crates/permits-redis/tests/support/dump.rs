@@ -248,7 +248,8 @@ fn decode_limits(text: &str) -> Result<BTreeMap<LaneName, LaneBounds>, String> {
     text.lines().map(decode).collect()
 }
 
-/// Checks that the names of pinned lanes are those of the lanes that are pinned. Returns their number.
+/// Checks that the stored names of pinned lanes are the names of the lanes whose bounds are pinned. Returns
+/// their number.
 fn check_pins(pins: &str, limits: &BTreeMap<LaneName, LaneBounds>) -> Result<u64, String> {
     let mut named: Vec<&str> = pins.lines().collect();
     named.sort_unstable();
@@ -282,7 +283,7 @@ fn decode_lanes(
     let mut decode = |(member, score): &(&str, &str)| {
         let progress: f64 = number(score)?;
         let (name, lane) = match member.strip_prefix('-') {
-            // This member has no meaning while the lane waits.
+            // The member of an earlier debt has no meaning while the lane waits.
             Some(name) if progress < 0.0 && waits(name) => return Ok(None),
             Some(name) if progress < 0.0 => (name, Lane::Owes { until: Progress(-progress) }),
             None if progress > 0.0 && member.is_char_boundary(6) => {

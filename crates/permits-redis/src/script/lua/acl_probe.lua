@@ -1,5 +1,5 @@
--- acl_probe: lists the commands of the other scripts, and of a session, that this user may not run. Executes
--- none.
+-- acl_probe: lists the commands of the other scripts, and of a session, that this user may not run. It runs
+-- no command.
 -- KEYS      none: in a cluster any node can answer
 -- ARGV      1 a key such as the others use; 2 a channel such as they publish on; 3 S in a cluster, where
 --           channels are sharded, else empty

@@ -2,7 +2,7 @@
 
 local join_all
 if ordinary and lanes > 0 then
-  -- If `join` could fail for one of them, it is left to the general course.
+  -- If `join` could fail for one of the requests, the general course decides.
   ordinary = lanes + count <= $LANES_MAX
   for k = 1, count do
     local record = record_of((lane_of(given[k])))

@@ -1,5 +1,5 @@
--- The ordinary course of acquire: no request is known. With waiters only if none of them can be granted
--- first: all units are held, or the lanes of all waiters are full.
+-- The ordinary course of acquire: no request is known to the store. It runs with waiters only if none of them
+-- can be granted before a newcomer: all units are held, or the lanes of all waiters are full.
 local leases_before, free, refused_before, free_slots, wanted
 local granted_free, queued, soonest = 0, 0, math.huge
 local leases, tickets, new = { nil, nil }, {}, nil   -- flat, as ZADD takes them; and with lanes, the numbers of those that wait

@@ -1,12 +1,12 @@
 -- The ordinary course of acquire: its checks and writes, if it has decided. Behind acquire_ordinary.
 
 if ordinary and leases_before then
-  -- A recall is left to the general course, and how long units cool. The end of the next lease; and that no
-  -- key has vanished.
+  -- The general course sends recalls, and computes how long units cool. The reads below find the end of the
+  -- next lease, and check that no key has vanished.
   if now_ms < kept_until and (refused > refused_before or waiting == 0 and queued > 0) then ordinary = false end
   if now_ms < cools_until and refused > refused_before then ordinary = false end
   if ordinary and queued > 0 and leases_before > 0 then
-    -- Of the leases that were there, the waiter's and the holder's that end first are neighbours.
+    -- The waiter and the holder whose leases end first are neighbours among the leases.
     local from, to = math.max(waiting - 1, 0), leases_before > waiting and waiting or waiting - 1
     local there = redis.call('ZRANGE', leases_key, from, to, 'WITHSCORES')
     ordinary, earliest = #there == 2 * (to - from + 1), soonest
@@ -18,7 +18,7 @@ if ordinary and leases_before then
   ordinary = ordinary and (waiting == 0 or redis.call('ZCARD', queue_key) == waiting)
     and (free == 0 or wanted > 0 or redis.call('EXISTS', free_key) == 1)
 
-  -- Writes. The first may grow: there a server out of memory refuses the batch.
+  -- The first write may need memory: a server that is out of memory refuses the batch there.
   if ordinary then
     if queued > 0 then
       local foremost = waiting

@@ -51,7 +51,7 @@ if packed then
     s, lanes, last_lane, bounded_lanes = new_state(), 0, 0, 0
   end
 end
--- Whether sessions could keep what they released before this command, and of how many slots.
+-- The limit before this command, and whether sessions could keep what they released then.
 local was_limit, was_keepable = s.limit, s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and now_ms >= s.recovering_until
 if s.existed then
   -- Fails before anything is written if a key is another program's.
@@ -74,6 +74,6 @@ if s.lost then
   if s.kept_until > 0 then s.last_token = s.last_token + $KEPT_TOKENS - 1 end
 end
 
--- Entries by holder, as they are after what this command has done so far: packed, or false if there is none.
+-- Entries by holder, with all that this command has done so far: packed, or false without an entry.
 local known = {}
 for k = 1, count do known[named[k]] = s.existed and not s.lost and found[k + 1] end

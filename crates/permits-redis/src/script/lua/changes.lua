@@ -1,7 +1,7 @@
 -- The last changes by operators: for operators to read, and so that a change that is sent again has one
--- effect and one answer. Before set, revoke and inspect. One line for each change, oldest first: request, µs
--- of the change, part of the state, what was done, two words of it, reason, label of the session; with tabs
--- between them.
+-- effect and one answer. The scripts of set, revoke and inspect have this part. The field has a line for each
+-- change, oldest first, with tabs between: request, µs of the change, part of the state, what was done, two
+-- words of it, reason, label of the session.
 
 local change_request, changed_by = ARGV[8], ARGV[9]
 local changes = {}
@@ -15,7 +15,8 @@ for line in string.gmatch(s.changes or s.existed and redis.call('HGET', state_ke
   if change_fields(line) then changes[#changes + 1] = line end
 end
 
--- The words of the change that this request has made before, and its part, if it is remembered.
+-- The two words and the part of the change that this request has made before; nothing if it is not
+-- remembered.
 local function recall()
   for _, line in ipairs(changes) do
     local request, _, part, _, a, b = change_fields(line)
@@ -32,8 +33,8 @@ local function pause_reason()
   return ''
 end
 
--- Remembers a change, and forgets the oldest ones that have been followed by another of their part: if they
--- are too many, and no session sends them again. Finish writes them.
+-- Remembers a change. If there are too many, forgets the oldest ones that no session sends again, but never
+-- the last change of a part. Finish writes the changes.
 local function remember(part, what, a, b, reason)
   changes[#changes + 1] = table.concat({ change_request, string.format('%.0f', now_us), part, what, a, b, reason, changed_by }, '\t')
   while #changes > $CHANGES_MIN do

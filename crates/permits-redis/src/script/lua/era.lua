@@ -44,8 +44,9 @@ if s.lost then
   if tonumber(most) > 0 then s.recovering_until = math.max(s.recovering_until, forgotten_until) end
   s.expires, s.prolonged = math.max(s.expires, s.recovering_until), true
 elseif not s.existed then
-  -- A young server may have forgotten holders. An old one without state has none to forget, unless it was
-  -- flushed, or has taken the place of another one: after it has loaded its data, or been a replica.
+  -- A young server may have forgotten holders. An older server without state has no holders to forget, unless
+  -- it was flushed, or has taken the place of another server: after it has loaded its data, or been a
+  -- replica.
   local id, uptime_ms = server_identity()
   s.server, uptime_ms = id, math.min(uptime_ms, tonumber(known_for) or uptime_ms)
   if uptime_ms < window then s.recovering_until = now_ms - uptime_ms + window end

@@ -59,8 +59,8 @@ if #heads > 0 then
   end
 end
 
--- All sessions are to release what they keep, because from now on others need it, or because the limit is
--- another one. They keep nothing again until a reply allows it.
+-- All sessions are to release what they keep, because from now on others need it, or because the limit has
+-- changed. They keep nothing again until a reply allows it.
 if stays and was_keepable and (not keepable or was_limit > 0 and s.limit ~= was_limit) and now_ms < s.kept_until then
   emit(string.format('recall:%s', semaphore), 'recall')
 end

@@ -1,8 +1,8 @@
 -- Forgetting entries, and the end of the next lease.
 
 -- Forgets the entries of these holders, each known: waiters leave the queue; holders free units and slots, or
--- cool if their grants count for longer. If the last tokens that their sessions used are not known, all of
--- those grants are spent.
+-- cool if their grants count for longer. If the last tokens that their sessions used are not known, all
+-- tokens of their grants are spent.
 local function forget(gone, tokens_known)
   write()
   if #gone == 0 then return end
@@ -55,8 +55,8 @@ local function forget(gone, tokens_known)
   end
 end
 
--- The end of the next lease, in ms; infinity if there is none. The waiter and the holder whose leases end
--- first are neighbours.
+-- The end of the next lease, in ms; infinity without leases. The waiter and the holder whose leases end first
+-- are neighbours.
 local function next_deadline()
   local first, last = math.max(s.waiting - 1, 0), s.holders > 0 and s.waiting or s.waiting - 1
   local ends = math.huge

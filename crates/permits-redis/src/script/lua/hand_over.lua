@@ -1,6 +1,6 @@
 -- The ordinary course of a release with waiters: the freed slots pass to the head of the queue while it fits.
--- Only if no slot was free, or the bounds of lanes have decided who gets them. The reads for lanes grow with
--- the square of the room.
+-- It runs only if no slot was free, or if the bounds of lanes have decided who gets the units. The reads for
+-- lanes grow with the square of the room.
 
 local room = ordinary and not decided and (lanes > 0 or bounded_lanes > 0) == knows_lanes and waiting > 0 and (free == 0 or in_bounds) and limit - held or 0
 if room > 0 and (in_bounds or room <= (lanes == 0 and $PROMOTE_MAX or 8)) then

@@ -1,8 +1,8 @@
 -- head: the fields with which a reply begins. Finish sets two of them again.
 -- { now, sequence, recheck_ms or -1, limit, limit_version, 1 if it is pinned and 2 if what is released may be
 --   kept, recovering ms, the limit that the declaration has replaced or 0, answers… }
--- Where bounds of a lane were replaced, a text is in place of the replaced limit: that, the former limit and
--- floor of the lane, and its name.
+-- If a request has replaced the bounds of a lane, a text takes the place of the replaced limit: that limit,
+-- the former limit and floor of the lane, and its name.
 
 local keepable = s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and not s.recovering and not s.in_the_way
 reply[1], reply[2], reply[3], reply[4], reply[5], reply[6], reply[7], reply[8] =

@@ -1,12 +1,12 @@
--- The bounds of lanes, as in model/queue.rs of permits-core. While `bounded_lanes`, the number of lanes with
--- a limit or a floor, is not 0, a field of the state, a tab, '#' and the name of such a lane, has its limit
--- and its floor, 0 without one, the units that its requests hold, and a byte more if an operator has pinned
--- it. A lane that is full has as its score its progress times $FULL, so it is behind all others; one that is
--- short has its progress times $SHORT, and is before all others. The names of all pinned lanes are another
--- field.
+-- The bounds of lanes, as in model/queue.rs of permits-core. Each lane with a limit or a floor has a field of
+-- the state: a tab, '#' and the name of the lane. The field has the limit and the floor (0 without one), the
+-- units that count for them, and one byte more if an operator has pinned the lane. `bounded_lanes` is the
+-- number of these lanes. The score of a full lane is its progress times $FULL, so it is behind all others;
+-- the score of a short lane is its progress times $SHORT, so it is before all others. Another field has the
+-- names of all pinned lanes.
 
--- By name, as far as they were read, false without a limit; the names of those to write; and of those of
--- which it is to be checked whether they are short or full.
+-- The bounds by name, as far as they were read (false without bounds); the names of bounds to write; and the
+-- names of lanes that may have become short or full, or ceased to be.
 bounds = { of = {}, changed = {}, unsettled = {} }
 
 -- The bounds of a lane as they are stored.
@@ -25,13 +25,13 @@ function bounds_of(name)
   return bounds.of[name] or nil
 end
 
--- Returns true if a request of this weight has to wait until others of its lane have left. One that never
--- fits is no reason to wait.
+-- Returns true if a request of this weight has to wait until other holders of its lane have left. A request
+-- heavier than the limit never fits, so it does not wait.
 function is_full_for(bounded, weight)
   return weight <= bounded.limit and bounded.held + weight > bounded.limit
 end
 
--- Where a lane stands if a request of this weight is its head. Its limit wins over its floor.
+-- The side on which a lane stands if a request of this weight is its head. The limit wins over the floor.
 function side_for(bounded, weight)
   return is_full_for(bounded, weight) and 'full' or bounded.held < bounded.floor and 'short' or 'fair'
 end
@@ -41,7 +41,7 @@ function note_change(name)
   if bounds_of(name) then bounds.unsettled[name] = true end
 end
 
--- Notes that a lane holds so many units more, of a grant that counts for its bounds.
+-- Counts units that a lane holds more, or fewer if negative, if their grant counts for its bounds.
 function count_in_lane(name, of_lane, units)
   local bounded = of_lane and bounds_of(name)
   if not bounded then return end

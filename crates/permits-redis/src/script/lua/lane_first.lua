@@ -1,7 +1,8 @@
 -- The first lane, and where others begin behind it: see lanes.
 
--- The first lane that is neither short nor full, a member with its score; nothing without lanes. Where there
--- is none, none owes anything: the furthest progress of those that are full or owe counts, and no number.
+-- The first lane that is neither short nor full, a member with its score; nothing without lanes. If there is
+-- no such lane, no lane owes anything: the result has the number 0, and the furthest progress of all lanes
+-- that are full or owe.
 local function read_first()
   local first = redis.call('ZRANGEBYSCORE', lanes_key, 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if first[1] and tonumber(first[2]) < $FULL then return first end
@@ -14,7 +15,7 @@ local function read_first_short()
   return redis.call('ZRANGEBYSCORE', lanes_key, 0, '(1', 'WITHSCORES', 'LIMIT', 0, 1)
 end
 
--- Where a lane with this score stands, and its progress.
+-- The side on which a lane with this score stands, and its progress.
 local function side_of(score)
   if score >= $FULL then return 'full', score / $FULL end
   if score < 1 then return 'short', score / $SHORT end
@@ -33,7 +34,7 @@ local function names_bounds(entry)
   return flags % 16 >= $LANED and struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) >= $BOUNDED
 end
 
--- What lane_bounds and lane_settle define, once it is needed.
+-- Variables for the functions of lane_bounds and lane_settle, which a script defines only when it needs them.
 local bounds, unpack_bounds, bounds_of, is_full_for, side_for, note_change, count_in_lane, settle, write_bounds
 -- The weight of the first waiter of a lane with this name and record: each course has its own function.
 local head_weight

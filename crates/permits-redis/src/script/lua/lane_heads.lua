@@ -7,8 +7,9 @@ local function queued_at(holder, entry)
   return (struct.unpack('<d', entry, $ENTRY_BYTES + (flags % 4 >= $TIMES and $TIMES_BYTES or 0) + $SHARE_BYTES + 1))
 end
 
--- The first lanes in order: name, number, progress, the waiters from its first ticket on, the index of the
--- next of these, and the place before them in the second value, which has their fields and that of the lane.
+-- The first lanes in order: name, number, progress, the waiters from the first ticket on, the index of the
+-- next waiter, and the place before these waiters in the second result, which has the fields of the waiters
+-- and of each lane.
 local function first_lanes(max)
   local found, first, asked = redis.call('ZRANGEBYSCORE', lanes_key, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, max), {}, {}
   for i = 1, #found, 2 do
@@ -27,9 +28,9 @@ local function cost_of(entry)
   return flags % 16 < $LANED and weight or weight / (struct.unpack('<I2', entry, $ENTRY_BYTES + 1 + (flags % 4 >= $TIMES and $TIMES_BYTES or 0)) % $BOUNDED)
 end
 
--- The waiters that are granted next while each fits, at most `max`, those of full lanes last; their entries;
--- their lanes; and the scores of these behind each grant. No lane behind the first `max` can have one of
--- them.
+-- The waiters that are granted next while each fits, at most `max`, with waiters of full lanes last; their
+-- entries; their lanes; and the scores of the lanes after each grant. No lane behind the first `max` can have
+-- one of these waiters.
 local function next_of_lanes(max)
   local first, asked = first_lanes(max)
   if #asked == 0 then return {}, {}, {}, {} end
@@ -70,7 +71,7 @@ local function leave(name, left, progress)
   end
   local side
   side, progress = side_of(progress or tonumber(redis.call('ZSCORE', lanes_key, member)))
-  -- What it got by its floor is not charged to its share.
+  -- Units that a short lane gets are not charged to its share.
   if side == 'short' then progress = record.other end
   redis.call('ZREM', lanes_key, member)
   if progress > 1 then redis.call('ZADD', lanes_key, text_of(-progress), string.format('-%s', name)) end

@@ -2,8 +2,8 @@
 
 local FORGIVES_EVERY = 16
 
--- The number of waiters that are to be granted before one with `before` of its lane before it, if each lane
--- has as many and an equal share; at most `others`.
+-- The number of waiters that are to be granted before a waiter of this lane with `before` others before it.
+-- An estimate, as if each lane had as many waiters and an equal share; at most `others`.
 local function place_in(name, before, others)
   local behind = redis.call('ZREVRANK', lanes_key, member_of(name, record_of(name).number))
   return math.min(before * lanes + lanes - 1 - behind, others)

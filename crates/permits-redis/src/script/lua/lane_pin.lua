@@ -1,12 +1,14 @@
--- The bounds of a lane as a setting: they are pinned, so that requests do not change them, or the pin is
--- lifted. All that the lane holds counts for pinned bounds. They grant at once. As those of requests they
--- revoke nothing, and refuse a waiter heavier than the limit when it comes to the head of its lane.
+-- The bounds of a lane as a setting: an operator pins them, so that requests do not change them, or lifts the
+-- pin. All units that the lane holds count for pinned bounds. A pin grants at once. Like bounds that a
+-- request names, it revokes nothing, and refuses a waiter heavier than the limit when it comes to the head of
+-- its lane.
 
 function settings.lane(lane, limit, floor)
   limit, floor = tonumber(limit), tonumber(floor)
   local AT_ONCE = 1000
 
-  -- Counts the grants of the lane that did not count for its bounds: of those whose leases end first.
+  -- Counts the grants of the lane that did not count for its bounds, as far as their leases are among the
+  -- first to end.
   local function count_held()
     for from = 0, $COUNTED_MAX - 1, AT_ONCE do
       local holders = redis.call('ZRANGEBYSCORE', leases_key, '(0', '+inf', 'LIMIT', from, AT_ONCE)
@@ -20,7 +22,7 @@ function settings.lane(lane, limit, floor)
     end
   end
 
-  -- Adds the lane to the names of those that are pinned, or removes it. Finish writes them.
+  -- Adds the lane to the names of pinned lanes, or removes it. Finish writes the names.
   local function name_pin(is_pin)
     local names = {}
     for name in string.gmatch(s.pin_names or redis.call('HGET', state_key, '$PINS') or '', '[^\n]+') do

@@ -1,9 +1,8 @@
 -- Decides which lanes are short or full, and which waiters are in line: see lane_bounds.
 
--- Puts the lanes that have changed into their places: those that are short before all others, those that are
--- full behind all others, and those that no longer are full behind the first one. When leases that have ended
--- are reaped, and at the end of a command, forgets the bounds of lanes that neither hold nor wait, and are
--- not pinned.
+-- Puts the lanes that have changed into their places: short lanes before all others, full lanes behind all
+-- others, and lanes that are no longer full behind the first one. When leases that have ended are reaped, and
+-- at the end of a command, also forgets the bounds of lanes that neither hold nor wait, and are not pinned.
 function settle(is_end)
   if next(bounds.unsettled) == nil then return end
   local several, first, first_short, left = next(bounds.unsettled, (next(bounds.unsettled))) ~= nil, nil, nil, {}
@@ -13,9 +12,9 @@ function settle(is_end)
       local member = member_of(name, record.number)
       local side, before, progress = side_for(bounded, head_weight(name, record)), side_of(tonumber(redis.call('ZSCORE', lanes_key, member)))
       if side ~= before then
-        -- The first lanes, before any is moved: as far as they are needed.
+        -- Reads the first lanes before any lane is moved, as far as they are needed.
         first, first_short = first or (several or before ~= 'fair') and read_first(), first_short or (several or side == 'short') and read_first_short()
-        -- Its progress among the lanes that are not short, and among those that are.
+        -- The lane's progress among the lanes that are not short, and among the lanes that are.
         local fair, short = progress, record.other
         if before == 'short' then
           fair, short = math.max(record.other, tonumber(first[2])), progress
@@ -25,7 +24,7 @@ function settle(is_end)
         if side == 'short' and first_short[1] then
           short = math.max(short, begins_behind({ first_short[1], first_short[2] / $SHORT }, record.number))
         end
-        -- What it owed when it joined is now in its record.
+        -- The lane's record has what the lane owed when it joined, so the debt goes.
         if side == 'short' then redis.call('ZREM', lanes_key, string.format('-%s', name)) end
         record.other = side == 'short' and fair or short
         change_lane(name, record)
@@ -40,7 +39,7 @@ function settle(is_end)
   bounds.unsettled = left
 end
 
--- Appends the changed bounds to `fields`, as HSET takes them, and the fields of those that are gone to
+-- Appends the changed bounds to `fields`, as HSET takes them, and the fields of bounds that are gone to
 -- `gone`.
 function write_bounds(fields, gone)
   for name in pairs(bounds.changed) do

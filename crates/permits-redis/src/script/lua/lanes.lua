@@ -1,16 +1,17 @@
--- lanes: the records of lanes, as in model/lanes.rs of permits-core. A script that meets none ends before.
+-- lanes: the records of lanes, as in model/lanes.rs of permits-core. A script that meets no lane ends before.
 --
--- While `lanes`, the number of lanes that wait, is not 0, each of them is a member of the key lanes, its
--- number and its name, by its progress; its record is a field of the state, a tab, ':' and its name: number,
--- next ticket, waiters, and its progress on the other side of its floor, if that is not 1. A lane that owes
--- is a member '-' and its name, by its progress below 0; while it waits, such a member has no meaning.
+-- Each lane that waits is a member of the key lanes: its number and its name, with its progress as the score.
+-- Its record is a field of the state, a tab, ':' and its name: number, next ticket, waiters, and its progress
+-- on the other side of its floor, if that is not 1. A lane that owes is a member '-' and its name, with its
+-- progress below 0 as the score. While the lane waits again, that member has no meaning. `lanes` is the
+-- number of lanes that wait; while it is 0, the key does not exist.
 
 knows_lanes = true   -- from here on
 
 -- The records by name, as far as they were read (false: no record), and the names of records to write.
 local records, changed = {}, {}
 
--- The lane that an entry names, and the place behind it.
+-- The lane that an entry names, and the offset behind its name.
 local function lane_of(entry)
   local flags, _, _, request_bytes, session_bytes, at = struct.unpack('$ENTRY', entry)
   if flags % 16 < $LANED then return '' end
@@ -20,8 +21,7 @@ local function lane_of(entry)
   return struct.unpack('s', entry, at)
 end
 
--- The entry of a waiter that names a lane or a share with the time at which it was queued; any other as it
--- is.
+-- The entry with the time at which it was queued, if it names a lane or a share; any other entry as it is.
 local function set_queued(entry, queued)
   local flags = string.byte(entry)
   if flags % 16 < $LANED then return entry end
@@ -29,7 +29,7 @@ local function set_queued(entry, queued)
   return table.concat({ string.sub(entry, 1, at), struct.pack('<d', queued), string.sub(entry, at + 9) })
 end
 
--- A number as a text, as the server takes a score: of a number it makes a longer one, which takes longer.
+-- A number as text for a score. The server would make a longer text, and take longer to read it.
 local function text_of(number)
   return string.format(number % 1 == 0 and number < $FULL and '%.0f' or '%.17g', number)
 end

@@ -1,10 +1,10 @@
--- The refusal of a request that cannot wait: when time alone lets it in; or whose lane has waiters enough.
--- Before declare.
+-- Refusals: when time alone would let in a request that cannot wait, and whether a lane has as many waiters
+-- as a request allows. Before declare.
 
 local waits = ARGV[9]
 
--- The grants that cool, of those that end first, with their ends; and true if all grants do: no session keeps
--- any of them.
+-- The cooling grants among the grants that end first, with their ends. Also true if all grants cool, so that
+-- no session keeps any of them.
 local function cooling_grants()
   local COOLING_MAX, from, cooling, ends = 128, now_ms + 1, {}, {}
   if now_ms < s.cools_until then
@@ -34,7 +34,7 @@ local function is_crowded(k, superseded)
 end
 
 -- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units
--- have cooled; in a lane with bounds, if it is named, those that count for it.
+-- have cooled. If a lane with bounds is named, only the cooling units that count for it are looked at.
 local function fits_at(units, limit, lane)
   local missing = units - limit
   if missing <= 0 then return now_ms end
@@ -49,7 +49,7 @@ end
 
 -- The reason of the refusal of a request that cannot wait: with its end, in ms, if time alone would let it
 -- in; -1 if an end of a pause is not known. If units cool, a pause has an end and the store recovers, the
--- reason is the one that lasts longest.
+-- reason that lasts longest is returned.
 local function not_now(limit, weight, bounded, lane)
   local at, lane_at = not is_behind(bounded, weight) and fits_at(s.held + weight, limit), now_ms
   if bounded and bounded.limit > 0 then lane_at = not waits_in(lane) and fits_at(bounded.held + weight, bounded.limit, lane) end

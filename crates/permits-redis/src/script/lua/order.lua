@@ -3,7 +3,7 @@
 -- Forgets the records that an ordinary course has read: their key may have vanished.
 records, changed, bounds = {}, {}, { of = {}, changed = {}, unsettled = {} }
 
--- After a loss of other keys the pins are left, and nothing is held.
+-- A loss of other keys leaves the pins, but the lanes hold nothing any more.
 for name, found in pairs(s.pins_left or {}) do
   bounds.of[name], bounds.changed[name] = unpack_bounds(found), true
   bounds.of[name].held = 0
@@ -22,7 +22,7 @@ local function heads_of_queue(max)
   return heads
 end
 
--- The same with lanes, and their lanes and the progress of these behind each grant.
+-- The same with lanes. Also returns the lanes of these waiters, and the scores of the lanes after each grant.
 local function heads_of_lanes(max)
   local heads, entries, names, progress = next_of_lanes(max)
   for k, head in ipairs(heads) do
@@ -39,13 +39,15 @@ local function head_queued()
   return queued_at(head, known[head])
 end
 
--- Returns true if a waiter is in line: its lane is not full.
+-- Returns true if a waiter is in line, so that it gets the next units when it fits. Waiters of full lanes are
+-- not in line.
 local function in_line()
   return s.waiting > 0 and (lanes == 0 or bounded_lanes == 0 or redis.call('ZCOUNT', lanes_key, 0, '($FULL') > 0)
 end
 
--- Returns true if a waiter is before a newcomer of this weight in a lane with these bounds, if it has any:
--- one that is in line, unless the lane of the newcomer is short and no other is.
+-- Returns true if a waiter stands before a newcomer of this weight; `bounded` has the bounds of its lane, or
+-- is nil. A newcomer in a short lane is behind the waiters of short lanes only, and any other newcomer is
+-- behind every waiter in line.
 local function is_behind(bounded, weight)
   if not bounded or side_for(bounded, weight) ~= 'short' then return in_line() end
   return lanes > 0 and read_first_short()[1] ~= nil

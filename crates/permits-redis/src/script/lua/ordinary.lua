@@ -3,11 +3,11 @@
 -- far, the era is the same, and no holder is named twice.
 --
 -- Acquire, release and renew have an ordinary course, in straight-line code that ends the script. It runs
--- before the functions of the general course are made, and gives the same replies and states as that. What
--- is rare, such as a pause, is left to the general course, before anything is written: by
--- `ordinary = false`. A key that has vanished is left to it, too. Each course checks the keys whose
--- absence no other call of it would show. With lanes in the line, or bounds of lanes, the same course runs a
--- second time, behind the functions that it needs then.
+-- before the functions of the general course are made, and gives the same replies and states. A course leaves
+-- any rare case, such as a pause or a key that has vanished, to the general course: it sets `ordinary =
+-- false` before it writes anything. Each course checks the keys whose absence no other call of it would show.
+-- If the line has lanes or bounds of lanes, the same course runs a second time, behind the functions that it
+-- needs then.
 --
 -- For example, a release with a waiter in line: the state that was read says that no lease has ended and that
 -- no pause or window is in force. The course removes the holder, takes the first waiter out of the queue,

@@ -1,6 +1,6 @@
 -- Granting: the limit, and the head of the queue.
 
--- Counts a new grant, also one that does not name the bounds of its lane.
+-- Counts a new grant, even if it does not name the bounds of its lane.
 local function count_grant(holder)
   local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
   local bounded = bounds_of(lane)
@@ -21,8 +21,8 @@ local function grant(holder, entry, weight, lease)
   return s.last_token, slot
 end
 
--- Grants to a head if it is alive and fits, and refuses one that is heavier than the limit, or that of its
--- lane. Returns the units granted; nil if it stays.
+-- Grants to a head if it is alive and fits, and refuses a head that is heavier than the limit, or than the
+-- limit of its lane. Returns the units granted; nil if it stays.
 local function grant_head(holder, room)
   local _, _, weight, lease, request, from, _, at_least, _, _, lane, _, key = parts(holder, known[holder])
   local bounded = bounds_of(lane)
@@ -33,7 +33,7 @@ local function grant_head(holder, room)
     emit(from, string.format('refused %s %s', request, holder))
     return 0
   end
-  -- While the store recovers, holders that it forgot may be of a lane with a limit.
+  -- A lane with a limit waits until a recovery has ended: a forgotten holder may be of that lane.
   if weight > room or not slot_left(s.limit) or bounded and s.recovering then return end
   s.waits, s.new_turn, s.begun = add_wait(s.waits, queued_at(holder, known[holder])), s.new_turn or at_least > 0, math.min(s.begun, lease)
   if key then s.by_key[key] = false end

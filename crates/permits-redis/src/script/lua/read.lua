@@ -26,9 +26,10 @@ for i = $FIRST, #ARGV, 2 do
   named[count], given[count] = ARGV[i], ARGV[i + 1]
 end
 
--- When the session of a waiter asks whether time has granted something. The head asks at `at`, the next
--- change. Any other waiter asks when one more lease of a holder has ended than waiters are before it, if
--- these are less than $TURNS_BY_LEASE, or 200 ms after the waiter before it.
+-- The time at which the session of a waiter asks whether time has granted something. The head of the queue
+-- asks at `at`, the time of the next change. A waiter behind it asks 200 ms after the waiter before it, or
+-- when one more lease of a holder has ended than waiters are before it, if that is sooner and these are less
+-- than $TURNS_BY_LEASE.
 local function turn(at, position, waiting, holders)
   if position == 0 then return at end
   local ends = position < math.min(holders, $TURNS_BY_LEASE) and redis.call('ZRANGE', leases_key, waiting + position, waiting + position, 'WITHSCORES')[2]

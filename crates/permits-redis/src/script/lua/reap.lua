@@ -17,7 +17,7 @@ if s.existed and s.earliest <= now_ms then
   if #strays > 0 then redis.call('ZREM', leases_key, unpack(strays)) end
   s.reap_truncated, s.earliest = #holders == $REAP_MAX, next_deadline()
 end
--- While recovering, reaped units are not handed on: the store may remember a holder that has released since,
+-- Reaped units are not handed on during a recovery: the store may remember a holder that has released since,
 -- and have forgotten the holder that was granted its units.
 s.held_at_start = s.held
 settle(true)

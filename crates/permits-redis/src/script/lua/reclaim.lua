@@ -47,7 +47,7 @@ local function reclaim(holder, entry)
   local cooling = string.format('%s\t%.0f', holder, token)
   find({ cooling })
   if known[cooling] then return 'lost' end
-  -- As long as the limit is not known either, nothing is granted that it could exceed it with.
+  -- Nothing is granted while the limit is not known either, so nothing can exceed it.
   local named, lane = bounds_for(holder, entry)
   local bounded = named and bounds_of(lane) or named
   local is_full = bounded and bounded.limit > 0 and bounded.held + weight > bounded.limit

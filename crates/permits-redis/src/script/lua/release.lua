@@ -19,7 +19,7 @@ for k = 1, count do
       tag = token > 0 and 'held' or 'waiting'
       counted = counts_until(token, at_least) > now_ms and tonumber(counted)
       if counted then
-        -- One permit counts for at most the limit. With 0 counted units nothing cools.
+        -- The units of a permit count up to the limit. If 0 units count, nothing cools.
         counted = math.min(counted, math.max(s.limit, weight))
         s.held = s.held + counted - weight
         known[holder] = pack(holder, counted, lease, request, from, label, counted > 0 and at_least or 0, version, token, slot, keeps, lane, share, key, of_lane)

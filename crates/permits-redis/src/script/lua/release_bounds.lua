@@ -1,7 +1,8 @@
--- The ordinary course of release in a line with bounds of lanes: one permit, whose units at most one waiter
--- gets. Sets `in_bounds` to that one, as next_of_lanes returns it; without `heads` if nobody gets them.
+-- The ordinary course of release in a line with bounds of lanes: one permit, whose units go to at most one
+-- waiter. Describes that waiter in `in_bounds`, as next_of_lanes returns it; without `heads` if nobody gets
+-- the units.
 
--- By the name of a lane that waits, the entries of its first two waiters, as far as they were read.
+-- The entries of the first two waiters of a lane by its name, as far as they were read.
 local first_two = {}
 local function read_first_two(name)
   local record = record_of(name)
@@ -14,7 +15,8 @@ function head_weight(name)
   return (struct.unpack('<I4', (first_two[name])[1], 2))
 end
 
--- Puts the lane of the permit and that of the waiter into their places.
+-- Hands the units over: takes the waiter out of the queue of its lane, counts its grant, and puts its lane
+-- and the lane of the permit into their places.
 function grant_in_bounds(name, entry)
   settle()
   local score = tonumber(redis.call('ZSCORE', lanes_key, member_of(name, record_of(name).number)))
@@ -45,7 +47,8 @@ if ordinary and waiting > 0 then
     waiters, entries = read_first_two(name)
     local before = side_of(tonumber(redis.call('ZSCORE', lanes_key, member_of(name, waits.number))))
     local side = side_for(bounded, head_weight(name))
-    -- The lane moves behind the first one that is neither short nor full; if it is short now, before that.
+    -- The lane of the permit may change its side. It gets the units if no lane was in line, or if it is short
+    -- now and the first lane is not. Otherwise it stands behind the first lane.
     if side ~= before and (not takes or side == 'short' and tonumber(first[2]) >= 1) then takes = name end
   end
   if takes then
@@ -53,7 +56,8 @@ if ordinary and waiting > 0 then
     local flags, weight = struct.unpack('<BI4', entries[1])
     local of_taking = bounds_of(takes)
     in_bounds.heads, in_bounds.entries, in_bounds.names = { waiters[1] }, { entries[1] }, { takes }
-    -- What is left does not fit another waiter: that of the lane itself, if none was in line before.
+    -- The units that are left must not fit another waiter. If no lane was in line before, only the next
+    -- waiter of this lane could take them.
     local room, after = limit - held, entries[2] and struct.unpack('<I4', entries[2], 2)
     local is_last = weight == room or not first[1] and weight < room
       and (not after or is_full_for({ limit = of_taking.limit, held = of_taking.held + weight }, after))
@@ -61,7 +65,7 @@ if ordinary and waiting > 0 then
       and not (entries[2] and fault_of(entries[2])) and weight <= limit
       and not (of_taking and (not names_bounds(entries[1]) or of_taking.limit > 0 and weight > of_taking.limit))
     if ordinary and free > 0 then
-      -- The lowest free slot is the next.
+      -- A grant takes the lowest free slot.
       local lowest = tonumber(redis.call('ZRANGE', free_key, 0, 0)[1])
       if not lowest then ordinary = false elseif lowest < freed[1] then in_bounds.freed, freed[1] = freed[1], lowest end
     end

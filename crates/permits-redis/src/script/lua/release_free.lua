@@ -1,7 +1,7 @@
--- The ordinary course of release, where nobody gets the units: no request waits, or the lanes of all are
+-- The ordinary course of release if nobody gets the units: no request waits, or the lanes of all waiters are
 -- full.
 
--- The first write shows that the leases are there.
+-- The first write, ZREM, also checks that the leases are there.
 if ordinary and (lanes > 0 or bounded_lanes > 0) == knows_lanes and (waiting == 0 or in_bounds and not in_bounds.heads) and (free == 0 or redis.call('EXISTS', free_key) == 1)
   and redis.call('ZREM', leases_key, unpack(named)) == count then
   if in_bounds then

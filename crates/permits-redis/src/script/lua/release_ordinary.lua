@@ -1,5 +1,5 @@
--- The ordinary course of release: each request names a permit that is held, and that does not cool. Without
--- waiters the slots become free (release_free); with waiters, hand_over continues.
+-- The ordinary course of release: each request names a permit that is held, and that does not cool. If nobody
+-- gets the units, release_free frees the slots; otherwise hand_over hands them over.
 
 local free, freed = nil, { nil }   -- the number of slots that were free, and the slots of these permits
 ordinary = ordinary and count > 0 and stored == count

@@ -14,8 +14,8 @@ allow_at_maxmemory()
 local limit = declared()
 if limit then replace_limit(limit) end
 
--- Units that count for some time stay until then: a later renewal gives them back. Of two leases, the later
--- one stays, and of two times for which a grant counts, the longer one.
+-- Units that count for some time stay until then: a later renewal gives them back. The later of two leases
+-- stays, and the longer of two times for which a grant counts.
 local function change_terms(holder, entry)
   local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
   local _, _, new_weight, new_lease, _, _, _, new_at_least, new_version = parts(holder, entry)

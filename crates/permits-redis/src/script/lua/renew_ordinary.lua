@@ -1,5 +1,5 @@
--- The ordinary course of renew: each entry is as the session knows it. With waiters only if none of them can
--- be granted: all units are held, or the lanes of all are full.
+-- The ordinary course of renew: each entry is as the session knows it. It runs with waiters only if none of
+-- them can be granted: all units are held, or the lanes of all waiters are full.
 
 if ordinary and (lanes > 0) == knows_lanes
   and (waiting == 0 or held >= limit or lanes > 0 and redis.call('ZCOUNT', lanes_key, '$FULL', '+inf') == lanes) and redis.call('ZCARD', leases_key) == holders + waiting

@@ -1,10 +1,10 @@
--- The settings that an operator changes, each a function of its value as set.lua has it. It returns nothing
--- if the change is made, or had no effect, and else why it is refused.
+-- The settings that an operator changes. Each function takes the values that set.lua describes. It returns
+-- why the change is refused, or nothing if the change is made or has no effect.
 
 local settings = {}
 
--- Growing grants at once. Shrinking revokes no permit, and refuses a waiter heavier than the new limit when
--- it comes to the head of the queue or renews.
+-- A higher limit grants at once. A lower limit revokes no permit, and refuses a waiter heavier than the limit
+-- when it comes to the head of the queue or renews.
 function settings.limit(kind, number, expected)
   local MAX_LIMIT = 4294967295
   number, expected = tonumber(number), tonumber(expected)
@@ -21,14 +21,15 @@ function settings.limit(kind, number, expected)
   remember('limit', pinned == 1 and 'limit' or 'unpin', string.format('%.0f', limit), string.format('%.0f', s.limit_version), '')
 end
 
--- Of two pauses the one that ends later counts.
+-- Two pauses do not add up: the later end counts.
 function settings.pause(for_ms, reason)
   local until_ms = for_ms == '0' and 0 or for_ms == 'forever' and $PAUSED or now_ms + tonumber(for_ms)
   local has_effect = until_ms > s.paused or until_ms == s.paused and reason ~= pause_reason()
   if until_ms == 0 then has_effect = s.paused > 0 end
   if not has_effect then return end
   s.paused = until_ms
-  -- A pause keeps the state from expiring. One that ends early no longer does, for the rest of its time.
+  -- A pause keeps the state from expiring. A pause that an operator ends early no longer does so for the rest
+  -- of its time.
   s.expires, s.prolonged = math.min(s.expires, now_ms + 4 * s.lease_max), true
   if until_ms > 0 and until_ms < $PAUSED then
     s.expires, s.new_turn = math.max(s.expires, until_ms), true
@@ -45,7 +46,7 @@ function settings.line(closes, reason)
   remember('line', reason and 'close' or 'open', '', '', reason or '')
 end
 
--- No script decides anything by the alert.
+-- Scripts decide nothing by the alert. It is for programs that watch semaphores.
 function settings.alert(wait, waiting)
   if s.alert_wait == tonumber(wait) and s.alert_waiting == tonumber(waiting) then return end
   s.alert_wait, s.alert_waiting = tonumber(wait), tonumber(waiting)

@@ -1,7 +1,8 @@
--- Turns: when which sessions of waiters call the store, since time alone grants something. Before finish.
+-- Turns: the moments at which sessions of waiters call the store, because time alone grants something. Before
+-- finish.
 
--- The waiters that are to ask: after work that a bound has cut off, those at the head; else the head, if time
--- may change something of which its session does not know.
+-- The waiters that are to ask. After work that a bound has cut off, these are the waiters at the head.
+-- Otherwise it is the head alone, if time may change something that its session does not know of.
 local function asking(cut)
   if s.waiting == 0 then return {} end
   if cut then return lanes > 0 and heads_of_lanes(8) or heads_of_queue($PROMOTE_MAX) end

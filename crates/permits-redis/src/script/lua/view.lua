@@ -3,9 +3,9 @@
 
 -- The most entries that are passed over, and how many are read at once.
 local AT_ONCE = 1000
--- The entries that have ended; how many waiters among them, in all and in each lane; the units of holders
--- among them that counted for the bounds of each lane; and the holders that cool from then on: their names
--- and the ms at which that ends.
+-- The entries that have ended; the number of waiters among them, in all and by lane; the units of holders
+-- among them that counted for the bounds of each lane; and the holders that cool from then on: their names,
+-- and the ms at which they stop.
 local ended, waiters_ended, ended_in, freed_in, cooled = {}, 0, {}, {}, {}
 
 local function pass_over(holder)
@@ -37,7 +37,7 @@ if s.existed and s.earliest <= now_ms then
   end
 end
 
--- Nothing writes these records.
+-- The changed records below are never written.
 s.waiting = s.waiting - waiters_ended
 for name, number in pairs(lanes > 0 and ended_in or {}) do
   local record = record_of(name)

@@ -1,7 +1,7 @@
 -- The waiters and lanes that inspect lists.
 
--- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane
--- after the other. And the lanes with their numbers of waiters.
+-- Waiters in the order in which they are to be granted, with their tickets; with lanes, one of each lane in
+-- turn. Also returns the lanes with their numbers of waiters.
 local function waiters_in_order(max)
   if s.waiting == 0 then return {}, {} end
   if lanes == 0 then return alive(redis.call('ZRANGE', queue_key, 0, max + waiters_ended - 1, 'WITHSCORES'), max), { { name = '', waiting = s.waiting } } end
@@ -30,10 +30,9 @@ local function waiters_in_order(max)
   return waiters, listed
 end
 
--- These lanes, which have waiters, those in `held`, the units of listed holders by lane, and those that are
--- pinned: the lanes with the most waiters first, then those with the most units. A lane with bounds has them,
--- and the units that count for them. One that only holds what was granted before it had bounds has none any
--- more.
+-- Adds the lanes of `held`, which has the units of listed holders by lane, and all pinned lanes to the lanes
+-- with waiters. Sorts them by their waiters, then by their units. A lane with bounds shows these and the
+-- units that count for them, unless it only holds what it was granted before it had bounds.
 local function lanes_in_order(listed, held)
   for name in string.gmatch(s.pins > 0 and redis.call('HGET', state_key, '$PINS') or '', '[^\n]+') do held[name] = held[name] or 0 end
   for _, lane in ipairs(listed) do lane.held, held[lane.name] = held[lane.name] or 0, nil end
