@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example adaptive_limit`. A worker that is refused pauses the line, with the reason `429`. The
 //! store remembers that, so the controller reads both of its signals from one inspection. Each host runs a
-//! controller, and a semaphore with the limit 1 elects the one that acts.
+//! controller, and a semaphore with the limit 1 elects the controller that acts.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,8 +77,8 @@ async fn controller(client: &Client, api: &Semaphore) -> Result<(), Box<dyn Erro
     }
 }
 
-/// One step. A refusal counts if it came after the last change of the limit, so the controller has no state
-/// of its own. Changes nothing if an operator has changed the limit since the inspection.
+/// Takes one step. A refusal counts if it came after the last change of the limit, so the controller has no
+/// state of its own. Changes nothing if an operator has changed the limit since the inspection.
 async fn adapt(api: &Semaphore) -> Result<(), Box<dyn Error>> {
     let state = api.inspect().await?;
     let last = state.changes.iter().find_map(|info| match &info.change {

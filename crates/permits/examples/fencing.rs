@@ -1,7 +1,7 @@
 //! A holder that was away too long, and a resource that refuses its late write:
 //! `cargo run --example fencing`.
 //!
-//! With a server: `cargo run --example fencing -- redis://127.0.0.1/`.
+//! Try it with a server: `cargo run --example fencing -- redis://127.0.0.1/`.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let client = permits::Client::connect(&url).await?;
     let seat = client.semaphore("the only seat", 1)?;
-    // What is protected keeps the highest token for each slot, and refuses a lower one.
+    // The protected resource keeps the highest token for each slot, and refuses a lower one.
     let resource = FencedResource::new();
 
-    // Without renewal it is as if the process were suspended: its lease goes by, and it does nothing about
-    // it.
+    // A holder without renewal behaves as if its process were suspended: the lease ends, and the holder does
+    // nothing about it.
     let suspended = AcquireOptions::new().lease(Duration::from_millis(300)).auto_renew(false);
     let late = seat.acquire_with(suspended).await?;
     resource.write(late.slot(), late.token(), "in time")?;

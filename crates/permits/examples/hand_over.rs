@@ -25,11 +25,12 @@ fn hand_over() -> Result<(), Box<dyn Error>> {
     let permit = build.acquire().wait()?;
     println!("process {}: token {}", std::process::id(), permit.token());
 
-    // From here until it is adopted the unit stays taken, for at most one lease.
+    // The unit stays taken until the permit is adopted, for at most one lease.
     let handle = permit.hand_over().wait()?;
     assert!(build.try_acquire().wait().is_err_and(|error| error.is_not_now()));
 
-    // By standard input: other users can read the arguments of a process. A handle is as good as the permit.
+    // The handle goes through standard input, because other users can read the arguments of a process. A
+    // handle is as good as the permit.
     let mut child = Command::new(std::env::current_exe()?).arg(&url).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().ok_or("no pipe")?.write_all(handle.to_string().as_bytes())?;
     assert!(child.wait()?.success());

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Exports spans and their events. Of `permits`, also those of the level debug.
+/// Exports spans and their events; from `permits`, also events of the level debug.
 fn install(exporter: &InMemorySpanExporter) -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let levels = Targets::new().with_default(LevelFilter::INFO).with_target("permits", LevelFilter::DEBUG);

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dropped = tokio::time::timeout(Duration::from_millis(50), printer.acquire()).await;
     println!("tokio::time::timeout: {}", dropped.unwrap_err());
 
-    // None of the three left a waiter behind, so the next acquisition is granted as soon as the permit is
+    // The three attempts left no waiter behind, so the next acquisition is granted as soon as the permit is
     // back.
     printing.release().await?;
     let permit = printer.acquire().await?;

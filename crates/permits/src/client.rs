@@ -211,7 +211,7 @@ impl Client {
     /// Call this before your program ends, to learn of what could not be released. Even if you don't, permits
     /// that were dropped are released, if the store is a server and the connection is up.
     ///
-    /// When the reply is ready, the connections are closed and the background thread is ending, so your
+    /// Once the reply is ready, the connections are closed and the background thread is ending, so your
     /// program may fork.
     ///
     /// # Errors
@@ -382,8 +382,8 @@ impl ClientBuilder {
     }
 
     /// The number of semaphores that have metrics of their own, in the order of their first use: 100 unless
-    /// set. All others of the process share those with the label `other`. With 0 no metric has the label
-    /// `semaphore`.
+    /// set. All other semaphores of the process share metrics with the label `other`. With 0 no metric has
+    /// the label `semaphore`.
     ///
     /// The bound is for the whole process: a client adds no semaphore while all clients together have reached
     /// its bound. Install the recorder before the client connects.

@@ -43,7 +43,7 @@ impl Client {
     /// store no longer has the permit: its lease ended, it was released, revoked or adopted, or the store
     /// lost it and does not know that it did: see [`PermitHandle`].
     ///
-    /// No client renews the permit of a handle in the background: call this before each end of the lease.
+    /// The permit of a handle is not renewed in the background: call this before each end of the lease.
     ///
     /// # Errors
     /// [`AdminError::Recovering`] if the store lost its state and cannot put the permit back yet: retry

@@ -152,18 +152,18 @@ pub struct LaneInfo {
     /// The units that the lane holds and that count for its limit and floor. Without these, the units of its
     /// listed holders.
     ///
-    /// What the lane was granted before a request named a limit or a floor does not count, unless they are
-    /// pinned. At most 1,000 holders are listed: see [`Inspection::holders`].
+    /// Units that the lane was granted before a request named a limit or a floor do not count, unless the
+    /// bounds are pinned. At most 1,000 holders are listed: see [`Inspection::holders`].
     pub held: u64,
     /// The most units that the lane may hold; `None` without a limit of its own.
     ///
-    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_limit), or the pinned
-    /// one.
+    /// The limit that the latest request of the lane [named](crate::AcquireOptions::lane_limit), or that an
+    /// operator has pinned.
     pub limit: Option<u32>,
     /// The units up to which the lane is served before others; 0 without a floor.
     ///
-    /// The latest one that a request of the lane [named](crate::AcquireOptions::lane_floor), or the pinned
-    /// one.
+    /// The floor that the latest request of the lane [named](crate::AcquireOptions::lane_floor), or that an
+    /// operator has pinned.
     pub floor: u32,
     /// True if an operator has set the limit and the floor, so that requests do not change them.
     ///
@@ -427,12 +427,12 @@ fn kept(holders: &[HolderInfo]) -> u64 {
 }
 
 impl Inspection {
-    /// The age of the oldest listed holder, without those that cool; `None` if there is none.
+    /// The age of the oldest listed holder that does not cool; `None` without such a holder.
     pub fn oldest_holder_age(&self) -> Option<Duration> {
         oldest_holder_age(&self.holders)
     }
 
-    /// The age of the oldest listed waiter; `None` if there is none.
+    /// The age of the oldest listed waiter; `None` without waiters.
     pub fn oldest_waiter_age(&self) -> Option<Duration> {
         oldest_waiter_age(&self.waiters)
     }

@@ -129,7 +129,7 @@ pub(crate) fn kept_out(inspection: Option<&Inspection>) -> String {
     })
 }
 
-/// A reason that an operator has given, if there is one, behind what it explains.
+/// The reason that an operator has given, in brackets behind what it explains; empty without a reason.
 fn in_brackets(reason: Option<&str>) -> String {
     reason.filter(|reason| !reason.is_empty()).map_or(String::new(), |reason| format!(" ({reason})"))
 }

@@ -114,8 +114,8 @@ impl Permit {
 
     /// Waits until the permit is lost, and returns the reason. Never ready while it is held.
     ///
-    /// At the permit's deadline it is ready even if the client's background thread is stuck. It works without
-    /// a runtime.
+    /// The future is ready at the permit's deadline even if the client's background thread is stuck. It works
+    /// without a runtime.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -36,7 +36,7 @@ use crate::sys::block_on::block_on;
 
 /// The future of a [`PermitSet`], returned by [`Client::acquire_all`](crate::Client::acquire_all).
 ///
-/// The first poll sends the first request; each further request is sent when the one before it is granted.
+/// The first poll sends the first request; each further request is sent when the previous one is granted.
 /// While the future waits, [`AcquireAll::semaphore`] names the line that it waits in. The future is `Unpin`
 /// and `'static`.
 ///
@@ -84,8 +84,9 @@ impl AcquireAll {
         Self { progress: Progress::new(requests.into_iter().collect()).map_err(Some) }
     }
 
-    /// The semaphore that is being acquired: the next one that is not held yet. `None` if the set is ready,
-    /// or only tells the store that grants with [`at_least`](AcquireOptions::at_least) count from now on.
+    /// The semaphore that is being acquired: the next semaphore that the set does not hold yet. `None` if the
+    /// set is ready, or only tells the store that grants with [`at_least`](AcquireOptions::at_least) count
+    /// from now on.
     pub fn semaphore(&self) -> Option<&str> {
         Some(&self.progress.as_ref().ok()?.requests.front()?.semaphore)
     }
@@ -121,7 +122,7 @@ impl Future for AcquireAll {
             Ok(progress) => ready!(progress.poll(context)),
             Err(error) => return Poll::Ready(Err(error.take().expect("polled after completion"))),
         };
-        // After an error, this withdraws the request and releases the set, before the caller gets the error.
+        // Dropping the progress withdraws the request and releases the set, before the caller gets the error.
         self.progress = Err(None);
         Poll::Ready(result)
     }
@@ -179,7 +180,7 @@ impl Progress {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<PermitSet, AcquireAllError>> {
         loop {
             for loss in &mut self.losses {
-                // This poll only makes sure that a loss wakes the caller. The reason is read below.
+                // The poll only makes sure that a loss wakes the caller. The reason is read below.
                 let _ = loss.as_mut().poll(context);
             }
             if let Some((permit, reason)) = self.set.loss() {
@@ -267,7 +268,7 @@ fn timed_out() -> AcquireError {
 }
 
 /// The rank of a semaphore in the order: names with more `/` first, then by name. So a request that waits for
-/// a place in a narrow line holds none of a wide one.
+/// a place in a narrow line holds no place in a wide one.
 fn rank(name: &str) -> (Reverse<usize>, &str) {
     (Reverse(name.matches('/').count()), name)
 }

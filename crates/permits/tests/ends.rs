@@ -1,8 +1,8 @@
 //! Programs that end without closing their client: what they have dropped is released.
 //!
-//! When the drop of a permit returns, the operating system has its release. So the release is executed,
-//! however the program ends next. A test starts its own executable again and again as such a program, and
-//! each run finds all units free.
+//! The operating system has the release of a permit when its drop returns. So the release is executed,
+//! however the program ends next. A test starts its own executable again and again as a program that ends in
+//! some way, and each run finds all units free.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ const FAILS: i32 = 101;
 /// The code of a program that does not find all units free.
 const TAKEN: i32 = 3;
 
-/// Not a test: the test starts this executable again with this name.
+/// The test starts this executable again with this name, as a program that ends.
 #[test]
 #[ignore = "the other test starts it, as a process of its own"]
 fn program() -> Result<(), AcquireError> {
@@ -69,7 +69,8 @@ fn program() -> Result<(), AcquireError> {
 /// Acquires all units, one by one, and drops the permits.
 fn use_all(client: &Client) {
     let semaphore = client.named("ends", UNITS);
-    // Another code than that of a failure, with which some are to end.
+    // A program that does not find all units free ends with a code of its own, because some programs are to
+    // end with the code of a failure.
     let acquired = || semaphore.try_acquire().wait().unwrap_or_else(|_| std::process::exit(TAKEN));
     let permits: Vec<_> = (0..UNITS).map(|_| acquired()).collect();
     drop(permits);

@@ -27,7 +27,7 @@ const URL: &str = "PERMITS_FORKS_URL";
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// Not a test: the tests start this executable again with this name, as a master.
+/// The tests start this executable again with this name, as a master.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn master_process() {

@@ -42,7 +42,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("bindings/python", &[]),
 ];
 
-/// A path, or that of a module from the crate's root.
+/// A path, such as the path of a module from the crate's root.
 type Names = Vec<String>;
 
 /// A module: what it declares, and the paths in its code.

@@ -52,7 +52,7 @@ async fn a_loop_of_local_grants_lets_other_tasks_of_its_thread_run() {
     let semaphore = kept(&client, "turns");
     drop(semaphore.acquire().await);
     let other = tokio::spawn(async {});
-    // Fewer than the tokens of a grant, so that none of these waits for the store.
+    // The grants are fewer than the tokens of a grant, so that no acquisition waits for the store.
     for _ in 0..2_000 {
         drop(semaphore.acquire().await.expect("it is kept"));
         if other.is_finished() {

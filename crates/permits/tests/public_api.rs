@@ -1,6 +1,6 @@
-//! The public API is the one in `public-api.txt`: a change of it is seen in review, and is in the changelog.
+//! `public-api.txt` has the public API: a change of it is seen in review, and is in the changelog.
 //!
-//! The signatures are read from the sources, those of the crates below included: every item that `lib.rs`
+//! The signatures are read from the sources, including those of the crates below: every item that `lib.rs`
 //! exports or that is in a public module, unless it is hidden from the documentation. `PERMITS_ACCEPT=1 cargo
 //! test -p permits --test public_api` writes the file.
 
@@ -208,7 +208,8 @@ fn public_api() -> String {
             _ => {}
         }
     }
-    // A type is the one that its own file defines, or else the one that the root exports.
+    // The name of a type stands for the type that its own file defines, or else for the type that the root
+    // exports.
     let mut lines: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
     let exported_names: BTreeSet<&String> = exported.iter().map(|(_, name)| name).collect();
     for source in &all {

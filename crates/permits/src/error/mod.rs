@@ -131,9 +131,9 @@ pub enum AcquireError {
     TimedOut {
         /// The timeout.
         waited: Duration,
-        /// What kept the request out: the semaphore when the time was up, without the request, with the first
-        /// four of its holders and waiters. `None` if the store did not say so within a tenth of the timeout,
-        /// 100 ms at most, for which the error has then waited.
+        /// The reason why the request got no permit: the semaphore when the time was up, without the request,
+        /// with the first four of its holders and waiters. `None` if the store did not say so within a tenth
+        /// of the timeout, 100 ms at most, for which the error has then waited.
         inspection: Option<Arc<Inspection>>,
         /// See [`AcquireError::retry_after`].
         retry_after: Option<Duration>,
@@ -356,7 +356,7 @@ pub enum Lost {
     /// The client was closed.
     #[error("the permit was released: the client was closed")]
     Closed,
-    /// The process is a forked child of the one that holds the permit. The parent still holds it.
+    /// The process is a forked child. Its parent still holds the permit.
     #[error("the permit is the parent process's: it was acquired before the fork")]
     Forked,
     /// The client has panicked inside, so that the permit is no longer renewed.
@@ -429,7 +429,7 @@ pub enum AdminError {
         /// The limit in force.
         limit: u32,
     },
-    /// No limit is stored, and the program declares none.
+    /// The store has no limit, and the program declares none.
     #[error("semaphore {semaphore:?} has no limit yet: set one")]
     NoLimit {
         /// The semaphore.
@@ -523,8 +523,8 @@ pub enum Ended {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The process is a forked child of the one that connected. Connect in the child: it needs a client of
-    /// its own.
+    /// The process is a forked child, and its parent has connected. Connect in the child: it needs a client
+    /// of its own.
     #[error("the client was connected before the process was forked: connect in the child")]
     Forked,
     /// The client has panicked inside. Connect again, and report the panic.

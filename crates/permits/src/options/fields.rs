@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for AcquireOptions {
     }
 }
 
-/// In JSON a limit is a number, which is declared, or null, which is [`Limit::Stored`].
+/// A limit is a number in JSON, which is declared, or null, which is [`Limit::Stored`].
 impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let limit = match Option::<Value>::deserialize(deserializer)? {

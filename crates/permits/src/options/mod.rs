@@ -223,7 +223,7 @@ impl AcquireOptions {
     ///
     /// A timeout of 0 is [`AcquireOptions::no_wait`].
     ///
-    /// When the time is up, the error is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut). It is
+    /// Once the time is up, the error is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut). It is
     /// [`AcquireError::Store`](crate::AcquireError::Store) instead if the store cannot be reached at that
     /// time, or has left calls about the semaphore without an answer for 250 ms.
     #[must_use]
@@ -394,7 +394,7 @@ impl AcquireOptions {
     }
 
     /// The most units that the requests of the lane hold together, at least 1; without limit unless set.
-    /// While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
+    /// While a lane is at its limit, its requests wait, and requests of other lanes pass them. Use the same
     /// limit for all requests of a lane: the latest counts.
     ///
     /// Units that [cool](Self::at_least) or that a client [keeps](crate::Semaphore::keep) count, too.
@@ -462,8 +462,9 @@ impl AcquireOptions {
     /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
     /// the same floor for all requests of a lane: the latest counts.
     ///
-    /// No unit is reserved: a floor is met by the next units that become free. What a lane is granted so is
-    /// not charged to its [share](Self::share). Between lanes below their floors their shares decide.
+    /// A floor reserves no unit: the lane gets the next units that become free. Units that a lane gets by its
+    /// floor are not charged to its [share](Self::share). Between lanes below their floors their shares
+    /// decide.
     ///
     /// A lane whose floor is the whole limit is served before all others, for as long as it asks.
     ///
@@ -516,16 +517,16 @@ impl AcquireOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// This limit, at least 1. The last declaration of any program counts, until an operator pins another
-    /// limit ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a warning. A
-    /// handle declares its limit with its first acquisition. After that, the declaration counts only if the
-    /// store has no limit.
+    /// The given limit, at least 1. The last declaration of any program counts, until an operator pins
+    /// another limit ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a
+    /// warning. A handle declares its limit with its first acquisition. After that, the declaration counts
+    /// only if the store has no limit.
     Declared(u32),
     /// The stored limit. If there is none, acquiring fails with
     /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
     Stored,
-    /// This limit, at least 1, which is declared if none is stored. While another limit is in force,
-    /// acquiring fails with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
+    /// The given limit, at least 1. It is declared if the store has no limit. While another limit is in
+    /// force, acquiring fails with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
     Exactly(u32),
 }
 

@@ -177,13 +177,14 @@ impl Semaphore {
         self.change(Change::SetAlert(alert)).map(drop)
     }
 
-    /// Sets the limit and the floor of a lane, and pins them: from now on those that requests name are
-    /// ignored, until `unpin_lane`. They replace the earlier ones, so one that you do not give is removed.
+    /// Sets the limit and the floor of a lane, and pins them: the store then ignores the bounds that requests
+    /// name, until `unpin_lane`. They replace the earlier bounds: a bound that you do not give is removed.
     /// All that the lane holds counts for them. The store keeps them as it keeps a pinned limit.
     ///
     /// A higher limit grants at once, and a lower one revokes no permit. A waiter for more units than its
-    /// lane may hold is refused when it comes to the head of its lane. A floor of 0 is none. What the lane
-    /// holds is counted in the first 10,000 permits whose leases end; beyond these, only later grants count.
+    /// lane may hold is refused when it comes to the head of its lane. A floor of 0 means no floor. What the
+    /// lane holds is counted in the first 10,000 permits whose leases end; beyond these, only later grants
+    /// count.
     ///
     /// # Errors
     /// [`AdminError::Invalid`] if the lane is empty, its limit is 0, neither bound is given, or the floor is
@@ -212,8 +213,8 @@ impl Semaphore {
         self.change(Change::SetLane { lane: lane.to_owned(), limit, floor }).map(drop)
     }
 
-    /// Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of
-    /// it names others, or none holds or waits in it.
+    /// Lets requests name the limit and the floor of a lane again. The lane keeps its bounds until one of its
+    /// requests names others, or until nobody holds or waits in it.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -310,8 +311,8 @@ impl Semaphore {
     }
 
     /// The units that are not held: the limit less the held units, at least 0. A request for as many may
-    /// still wait: behind others, or because the semaphore is paused or the store recovers. The limit is the
-    /// stored one; if none is stored, because the semaphore is not used, the one that this program declares.
+    /// still wait: behind others, or because the semaphore is paused or the store recovers. If the store has
+    /// no limit, because the semaphore is not used, the limit is what this program declares.
     ///
     /// # Errors
     /// [`AdminError::NoLimit`] if no limit is stored and the program declares none; [`AdminError`].

@@ -253,7 +253,7 @@ impl Session {
         if self.is_forked() { Arc::default() } else { self.shared.shelves.shared(semaphore) }
     }
 
-    /// The lease of acquisitions that set none.
+    /// The lease of acquisitions that set no lease.
     pub(crate) fn lease(&self) -> Duration {
         self.shared.config.lease
     }
@@ -263,7 +263,7 @@ impl Session {
         self.shared.config.clock.now()
     }
 
-    /// The label of acquisitions that have none of their own.
+    /// The label of acquisitions without a label of their own.
     pub(crate) fn label(&self) -> &Label {
         &self.shared.config.label
     }

@@ -128,8 +128,7 @@ impl Driver {
                 }
                 let now = state.clock.now();
                 let next = state.next_time();
-                // While the session is used, it wakes at least this often, so that callers seldom have to
-                // wake it.
+                // A session that is used wakes at least this often, so that callers seldom have to wake it.
                 let awake = std::mem::take(&mut state.active) || next.is_some();
                 let longest = awake.then(|| now + LONGEST_SLEEP);
                 state.wakes_at = next.into_iter().chain(longest).min();

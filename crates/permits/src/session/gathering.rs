@@ -12,7 +12,7 @@
 //!   first, sends for all ([`Answering`]).
 //!
 //! Everything else is sent in the step that asks for it ([`Sending::AtOnce`]).
-//! No request waits for a clock, and none for longer than the answers that are being delivered.
+//! A request never waits for a clock, nor for longer than the answers that are being delivered.
 
 use std::task::Poll;
 

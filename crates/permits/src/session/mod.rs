@@ -46,7 +46,7 @@ use crate::observe::meters::{SemaphoreMeters, SessionMeters};
 use crate::protocol::{Holder, Label, Name, PermitTerms, Recovery, RequestId, SessionId};
 
 /// The hasher of maps. It has a random seed, because names may come from the clients of the program. In the
-/// tests of this crate it has none, so that a simulation can be repeated.
+/// tests of this crate it has no seed, so that a simulation can be repeated.
 #[cfg(not(test))]
 type Seeded = std::hash::RandomState;
 #[cfg(test)]
@@ -65,14 +65,14 @@ pub(crate) struct Config {
     pub(crate) session: SessionId,
     /// Host name and process id, with which the names of holders begin.
     pub(crate) process: String,
-    /// The label of acquisitions that have none of their own.
+    /// The label of acquisitions without a label of their own.
     pub(crate) label: Label,
     /// The author of the changes that operators make through this client.
     pub(crate) author: Label,
     /// Measures leases, as the store does.
     pub(crate) clock: Clock,
     pub(crate) lease: Duration,
-    /// How long semaphores keep unused permits; zero if they keep none.
+    /// The time for which semaphores keep unused permits; zero if they don't.
     pub(crate) keep: Duration,
     pub(crate) recovery: Recovery,
     pub(crate) queue_max: u32,

@@ -145,8 +145,8 @@ impl PendingAcquire {
         }
     }
 
-    /// Begins the acquisition. Returns true if its request waits for those of other ready tasks: then
-    /// [`PendingAcquire::send`] has to follow when these have run.
+    /// Begins the acquisition. Returns true if its request waits for the requests of other ready tasks: then
+    /// [`PendingAcquire::send`] has to follow when these tasks have run.
     fn gather(&mut self) -> bool {
         match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Unsent(mut spec) => {

@@ -24,7 +24,7 @@ use crate::timing::renew_every;
 const SHELVES_MAX: usize = 1_000;
 
 /// A caller waits for a permit whose next token becomes usable within this time. Each token becomes usable at
-/// most two microseconds after the one before it.
+/// most two microseconds after the previous one.
 const NEXT_TOKEN: Duration = Duration::from_micros(3);
 
 /// See the module. A session has one shelf for each semaphore.
@@ -82,9 +82,9 @@ impl Shelf {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a permit with this declaration that fits, and grants it again: the one that was used last and
-    /// whose next token may be used now. If there is no such permit, takes one whose next token may be used
-    /// in a moment, and waits for that.
+    /// Takes a permit with this declaration that fits, and grants it again. Prefers the permit that was used
+    /// last among those whose next token may be used now. If there is no such permit, takes one whose next
+    /// token may be used in a moment, and waits for that.
     pub(crate) fn take(
         &self,
         declaration: Declaration,

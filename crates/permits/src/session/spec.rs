@@ -158,8 +158,8 @@ impl Position {
         first.is_none()
     }
 
-    /// The time until the grant, if the requests ahead leave as fast as in the last minute; `None` if none of
-    /// them has left in that minute.
+    /// The time until the grant, if the requests ahead leave as fast as in the last minute; `None` if nobody
+    /// has left in that minute.
     pub(crate) fn expected_wait(&self, now: Moment) -> Option<Duration> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let ((first_at, first), (last_at, last)) = (*seen.front()?, *seen.back()?);
@@ -185,8 +185,8 @@ impl Position {
 pub(crate) struct LimitDeclaration {
     /// The declaration of the first request.
     first: Declaration,
-    /// The declaration has counted. From then on a declared limit counts only where none is stored, so that
-    /// two programs that disagree don't set the limit back and forth.
+    /// The declaration has counted. From then on a declared limit counts only if the store has no limit, so
+    /// that two programs that disagree don't set the limit back and forth.
     counted: AtomicBool,
 }
 

@@ -209,7 +209,7 @@ pub(crate) async fn a_kept_permit_that_is_revoked_is_gone(fixture: &Fixture) {
     drop(permit);
     assert_eq!(fixture.semaphore(&operator, 1).revoke(&holder, "late").await, Ok(true));
     let granted_anew = async {
-        // Until the message arrives, the client grants what it has kept.
+        // The client grants what it has kept until the message arrives.
         while semaphore.acquire().succeeds().await.holder() == holder {}
     };
     tokio::time::timeout(HANGS, granted_anew).await.expect("the client is told");

@@ -70,7 +70,7 @@ fn lane(name: &str) -> AcquireOptions {
 
 pub(crate) async fn lanes_take_turns(fixture: &Fixture) {
     let mut line = Line::behind(fixture, AcquireOptions::new()).await;
-    // Within a lane the order is that of arrival, not of names.
+    // The waiters of a lane are granted in the order of arrival, not of names.
     for name in ["a3", "a1", "a2"] {
         line.join(name, lane("a")).await;
     }
@@ -144,7 +144,7 @@ pub(crate) async fn a_lane_that_comes_back_gains_nothing(fixture: &Fixture) {
         line.join(name, lane("b")).await;
     }
     assert_eq!(line.next().await, "a1");
-    // Lane A has been granted one, and lane B none.
+    // Lane A has been granted one request, and lane B has not been granted any.
     line.join("a2", lane("a")).await;
     assert_eq!(line.served().await, ["b1", "b2", "a2", "b3"]);
 }
@@ -173,7 +173,7 @@ pub(crate) async fn an_inspection_shows_lanes(fixture: &Fixture) {
     assert_eq!(line.served().await, ["b1", "a1", "none", "b2"]);
 }
 
-/// Of a lane at its limit, of one below its floor, and of one that holds and has no waiters.
+/// Shows a lane at its limit, a lane below its floor, and a lane that holds and has no waiters.
 pub(crate) async fn an_inspection_shows_the_bounds_of_lanes(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 4);
@@ -256,8 +256,8 @@ pub(crate) async fn a_lane_keeps_to_its_limit_and_stops_nobody_else(fixture: &Fi
     client.close().succeeds().await;
 }
 
-/// It gets the next units, also as a newcomer whom a head of another lane is before that does not fit, and
-/// then others do. Its floor is at most the limits.
+/// A lane below its floor gets the next units. This holds for a newcomer, too, although the head of another
+/// lane waits for more units than are free. Then the other lanes follow. A floor above a limit is refused.
 pub(crate) async fn a_lane_below_its_floor_is_before_others(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 2);

@@ -195,7 +195,8 @@ pub(crate) async fn a_refused_request_changes_no_limit(fixture: &Fixture) {
     let permit = client.named(fixture.name(), limit).acquire().succeeds().await;
     let seen = fixture.inspect(&client.named(fixture.name(), Limit::Stored)).await;
     let (lower, higher) = (other.named(fixture.name(), limit), other.named(fixture.name(), limit + 1));
-    // Under the same limit no unit is free, and under a higher one never as many as are asked for.
+    // All units are held under the same limit. Under a higher limit, the request asks for more units than
+    // there are.
     assert_eq!(lower.try_acquire().await.map(drop), Err(AcquireError::NoPermits));
     let heavy = higher.acquire_with(AcquireOptions::new().weight(limit + 2)).await.map(drop);
     assert_eq!(heavy, Err(AcquireError::ExceedsLimit { weight: limit + 2, limit: limit + 1 }));

@@ -347,7 +347,7 @@ pub(crate) async fn a_grant_of_a_set_that_was_handed_over_counts_as_long(fixture
     assert_counted_from(since, &rate).await;
 }
 
-/// No program has worked under the grant.
+/// The set fails or is given up before any program has worked under the grant.
 pub(crate) async fn a_grant_of_a_set_that_is_never_held_counts_for_nothing(fixture: &Fixture) {
     let (client, other) = (fixture.client().await, fixture.new_semaphore(1).await);
     let (rate, places) = (client.named(RATE, 1), fixture.semaphore(&client, 1));

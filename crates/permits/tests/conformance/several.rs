@@ -143,7 +143,7 @@ pub(crate) async fn a_request_that_is_not_valid_fails_before_any_is_sent(fixture
     let options = AcquireOptions::new;
     for (wide, tenant, invalid) in [
         (options().weight(0), options(), InvalidInput::ZeroWeight),
-        // One request that does not wait makes the whole set not wait.
+        // A request that does not wait makes the whole set not wait.
         (options().supersede("main"), options().no_wait(), InvalidInput::SupersedesNow),
         (options().supersede("main"), options().timeout(Duration::ZERO), InvalidInput::SupersedesNow),
     ] {
@@ -296,7 +296,7 @@ pub(crate) async fn a_renewal_extends_each_permit_of_a_set(fixture: &Fixture) {
     while set.remaining() > fresh - Duration::from_millis(100) {
         sleep(INTERVAL).await;
     }
-    // The set's remaining time is that of the permit that ends first.
+    // The set's remaining time ends with the permit that ends first.
     let before = set.remaining();
     let ends = Instant::now() + before;
     set.renew().succeeds().await;

@@ -136,7 +136,7 @@ pub(crate) async fn a_waiter_that_has_left_has_no_key(fixture: &Fixture) {
     assert_eq!(waiting(fixture, &semaphore).await, ["last", "next"]);
     held.release().succeeds().await;
     last.permit().await.release().succeeds().await;
-    // When it is granted, its key belongs to no waiter any more.
+    // A granted request gives its key up: no waiter has it any more.
     let granted = next.permit().await;
     let newer = fixture.queued(&semaphore, of("main")).await;
     assert!(granted.is_held());

@@ -36,8 +36,8 @@ fn channels(node: &Server) -> usize {
     node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len()
 }
 
-/// Without the message the waiter would learn of its grant by its renewal, after a third of its lease, or
-/// when the holder's lease ends.
+/// The waiter would learn of its grant without the message only by its renewal, after a third of its lease,
+/// or when the holder's lease ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_in_a_cluster_learns_of_its_grant_by_a_message() {
     let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
@@ -68,7 +68,7 @@ fn replicated(cluster: &Cluster, node: usize) {
 
 /// The second cluster serves the same hash slots at the address of the dead node, and has the same semaphore
 /// free. It refuses to be copied: otherwise the dead node's replica, which connects to that address, too,
-/// would replace its own data by those of the second cluster.
+/// would replace its own data by the data of the second cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_another_cluster_at_the_address_of_a_dead_one_is_not_used() {
     let Some(cluster) = started(Cluster::builder()) else { return };
@@ -142,7 +142,7 @@ async fn a_failover_by_agreement_is_followed() {
     is_at_rest(&semaphore).await;
 }
 
-/// While a hash slot moves, either node refuses a script that may use a key that is not on it: TRYAGAIN.
+/// A hash slot that moves makes either node refuse a script that may use a key that is not on it: TRYAGAIN.
 /// Calls made meanwhile succeed when the hash slot has moved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_slot_that_moves_takes_holders_and_waiters_along() {

@@ -1,6 +1,6 @@
 //! Credentials and certificates that change while clients hold and acquire: no permit is lost, and no caller
-//! gets an error. Connections are cut again and again meanwhile, so that each one is used. `PERMITS_CASES`
-//! multiplies the rotations; `scripts/lab rotations` runs them for more than a minute.
+//! gets an error. Connections are cut again and again meanwhile, so that each new credential is used.
+//! `PERMITS_CASES` multiplies the rotations; `scripts/lab rotations` runs them for more than a minute.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{builder, in_time};
 
-/// How often a test rotates, times `PERMITS_CASES`, and the time after each rotation.
+/// The number of rotations of a test, times `PERMITS_CASES`, and the time after each rotation.
 const ROTATIONS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(400);
 
@@ -71,7 +71,7 @@ async fn bears(builder: ClientBuilder, mut rotate: impl FnMut(u32) + Send + 'sta
         }
         rotate
     });
-    // It has the files.
+    // The closure has the files, which have to stay until the end.
     let _rotate = rotated.await.expect("it rotates");
     rotating.store(false, Ordering::SeqCst);
     let (mut cycles, mut longest) = (0, Duration::ZERO);
@@ -109,7 +109,7 @@ fn with_file(url: &str, secret: &Secret) -> String {
     format!("{url}{mark}password_file={}", secret.path().display())
 }
 
-/// There is one password at a time: the file is written before the server changes.
+/// The server has one password at a time: the file is written before the server changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_servers_password_is_replaced_under_load() {
     let server = Server::start();
@@ -233,7 +233,7 @@ async fn certificates_are_replaced_under_load() {
     let files = files.map(|(name, file)| format!("{name}={}", path(file.path())));
     bears(builder(&format!("{}?{}", server.url(), files.join("&"))), move |_| {
         certificates.replace_by(&Certificates::new());
-        // With the same name, too, it reads the file.
+        // The server reads the file again, although its name is the same.
         ask(&mut operator, &["CONFIG", "SET", "tls-ca-cert-file", &path(certificates.authority().path())]);
         cut(&mut operator);
     })
@@ -326,7 +326,7 @@ async fn an_open_connection_logs_in_again_after_its_file_has_changed() {
     }
 }
 
-/// It is not counted as the time of the server.
+/// The time of the provider is not counted as the time of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_may_take_longer_than_an_attempt_to_connect() {
     let server = Server::start();

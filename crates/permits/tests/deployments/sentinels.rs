@@ -1,4 +1,4 @@
-//! Sentinels: the client follows the primary that they name, after any failure of the one before.
+//! Sentinels: the client follows the primary that they name, after any failure of the previous primary.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use permits_testkit::{Sentinels, Server, wait};
 
 use crate::{builder, connect, granted, in_line, in_time, is_at_rest, packed, renewed, still_waits};
 
-/// One client holds, another waits, and `change` makes another server the primary.
+/// Lets a client hold and another wait while `change` makes another server the primary.
 async fn continues_through(set: &Sentinels, change: impl AsyncFnOnce(usize) -> usize) {
     let client = connect(&set.url()).await;
     let semaphore = client.named("exports", 1);
     let permit = semaphore.acquire().succeeds().await;
     let next = in_line(&semaphore, "next").await;
     let old = set.primary();
-    // In the first second after a full copy, a replica receives no new writes, which would all be lost.
+    // A replica receives no new writes in the first second after a full copy, so all of them would be lost.
     let entries = |server: &Server| server.command(&["ZCARD", "permits:{exports}:leases"]).int();
     assert!(wait::until(|| set.servers().iter().all(|server| entries(server) == 2)));
     let new = change(old).await;

@@ -125,14 +125,15 @@ async fn a_store_that_stays_away_is_given_up_in_time() {
     }
 }
 
-/// With a timeout of zero there is one attempt.
+/// A timeout of zero allows one attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_timeout_there_is_one_attempt() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     proxy.refuse(true);
     in_time(builder(&proxy.url()).store_timeout(Duration::ZERO).connect()).await.expect_err("it is refused");
-    // There is a connection for commands, one for messages, and one that tests whether the server uses TLS.
+    // The client opens a connection for commands, one for messages, and one that tests whether the server
+    // uses TLS.
     assert!(proxy.accepted() <= 3, "{} connections", proxy.accepted());
 }
 

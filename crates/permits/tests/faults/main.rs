@@ -22,7 +22,7 @@ mod restarts;
 mod rows;
 mod vanished;
 
-/// Not a test: a pool starts this executable again with this name, as a worker.
+/// A pool starts this executable again with this name, as a worker.
 #[test]
 #[ignore = "the other tests start it, as a process of its own"]
 fn worker_process() {

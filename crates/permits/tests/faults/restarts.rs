@@ -1,4 +1,4 @@
-//! A server that dies and restarts, with its data on disk or with none.
+//! A server that dies and restarts, with its data on disk or without data.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -215,7 +215,7 @@ fn restarts_with_an_append_only_file_lose_nothing() {
 #[test]
 fn a_window_follows_a_restart_at_the_end_of_a_second() {
     in_real_time(|| {
-        // On a very busy machine the window is over before the second is, and the round shows nothing.
+        // The round shows nothing if the machine is so busy that the window is over before the second is.
         assert!((0..5).any(|_| restart_at_the_end_of_a_second()), "in no round the server was young enough");
     });
 }
@@ -255,7 +255,8 @@ fn restart_at_the_end_of_a_second() -> bool {
     true
 }
 
-/// No session holds the permit of the handle. The server started after the grant, so it may have lost it.
+/// The permit belongs to a handle, not to a session. The server started after the grant, so it may have lost
+/// the permit.
 #[test]
 fn a_restart_with_nothing_on_disk_loses_no_handle() {
     in_real_time(|| {

@@ -95,7 +95,7 @@ rows! {
     mixed,
 }
 
-/// Half of the workers use another semaphore, and so hold besides those of the first.
+/// Half of the workers use another semaphore, so the units that they hold come on top of the others'.
 #[test]
 fn more_than_the_limit_is_found() {
     let verdict = run("script-flush", Some(Split));

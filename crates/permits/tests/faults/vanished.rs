@@ -95,7 +95,7 @@ async fn any_subset_vanishes() {
     assert!(((calls_after - calls) as f64) < most, "{} calls, {most} at most", calls_after - calls);
 
     for (subset, Full { semaphore, held, waiter }) in all {
-        // Without any key the store cannot know that the semaphore was in use, so the waiter may come first.
+        // The store cannot know without any key that the semaphore was in use, so the waiter may come first.
         if subset != (1 << PARTS.len()) - 1 {
             assert!(held.iter().all(Permit::is_held), "{subset}: {held:?}");
             assert!(!waiter.is_finished(), "{subset}: granted beside two holders");

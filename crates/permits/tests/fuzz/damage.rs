@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// One change.
+/// A change of the input.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Set(Index, u8),

@@ -221,7 +221,7 @@ fn with_fields(fields: &[Sent]) -> Vec<u8> {
     Sent::Array([&first, fields].concat()).bytes()
 }
 
-/// An operator sees reasons on a terminal, also those of a store to which others can write.
+/// An operator sees reasons on a terminal, even if others can write to the store that has them.
 #[test]
 fn a_reason_with_a_control_character_is_refused() {
     let text = |text: &str| Sent::Bulk(text.into());

@@ -1,6 +1,6 @@
 //! URLs: each is refused or tried, and no error repeats the password.
 //!
-//! No client connects: each has an invalid lease, which is checked after the URL.
+//! The clients never connect: each has an invalid lease, which is checked after the URL.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn a_text_that_is_no_scheme_is_not_repeated() {
     }
 }
 
-/// Shows that the tests check the URL: with a valid one, the error is that of the lease.
+/// Shows that the tests check the URL: if the URL is valid, the error is about the lease.
 #[test]
 fn a_valid_url_is_not_refused() {
     for url in

@@ -55,7 +55,7 @@ fn check(seen: &Inspection) {
 async fn three_tenants(client: Client) {
     let api = client.semaphore("api", UNITS).expect("it is valid");
     let (grants, ends) = (Grants::default(), Arc::new(AtomicBool::new(false)));
-    // While it is locked, nobody releases, and no release is on its way.
+    // The lock for releases: while it is locked for writing, nobody releases, and no release is on its way.
     let releases = Arc::new(RwLock::new(()));
     let mut work = JoinSet::new();
     for tenant in ["a", "b"] {

@@ -39,7 +39,7 @@ pub(crate) struct Span {
 struct Collected {
     events: Vec<Emitted>,
     spans: Vec<Span>,
-    /// While this is true, events block their subscriber.
+    /// True while events block their subscriber.
     blocked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The events: a run in which each occurs, and an ordinary one in which none does.
+//! The events: a run in which each occurs, and an ordinary run without any.
 
 use std::collections::BTreeSet;
 use std::future::Future as _;

@@ -281,7 +281,7 @@ async fn semaphores_beyond_the_bound_share_a_label_and_without_a_bound_have_none
         let connecting = builder(url).metric_semaphores(max).connect();
         connecting.succeeds().await
     };
-    // The process has at least one label, so one that may have one adds none.
+    // The process has at least one label, so a client that may have one label adds no other.
     let client = bounded(1).await;
     let known = client.named("within the bound", Limit::Stored);
     drop(acquired(&known).await);

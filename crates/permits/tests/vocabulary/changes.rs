@@ -1,7 +1,7 @@
-//! What a change by an operator does is written once: as the first paragraph of its method's documentation
-//! in Rust, and what its fields are as that of the fields of `Change`. The methods of Python and Node, the
-//! types of Go, the schema of the lines, the page about HTTP and the help of the command's flags are made of
-//! it.
+//! The meaning of a change by an operator is written once: as the first paragraph of its method's
+//! documentation in Rust, and its fields in the documentation of the fields of `Change`. The methods of
+//! Python and Node, the types of Go, the schema of the lines, the page about HTTP and the help of the
+//! command's flags are made of these texts.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,6 @@
-//! What an error means is written once: as the first paragraph of its documentation in Rust. The classes of
-//! Python, the codes of Node and the reference pages are made of it, of the keyword that the error has, and
-//! of its exit code (`crates/permits-cli/src/exit.rs`).
+//! The meaning of an error is written once: as the first paragraph of its documentation in Rust. The classes
+//! of Python, the codes of Node and the reference pages are made of this text, the keyword of the error, and
+//! its exit code (`crates/permits-cli/src/exit.rs`).
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,7 @@ fn variants_of(of: &str, code: &impl quote::ToTokens) -> Vec<String> {
 }
 
 /// The keywords of an enum, with the variants that have each. A variant that passes on the keyword of its
-/// cause has none.
+/// cause is left out.
 fn keywords(file: &str, of: &str) -> Vec<(String, Vec<String>)> {
     let consts: BTreeMap<String, String> = syn::parse_file(&read(file))
         .expect("it compiles")
@@ -246,8 +246,8 @@ fn python(error: &Error) -> Option<String> {
     put(file, &text, begin..end, &wrapped("    \"\"\"", &format!("{}\"\"\"", error.sentence()), "    "))
 }
 
-/// The classes of Python by their keywords. The first two are no errors of an enum: a permit that was
-/// released, and the reason of a loss.
+/// The classes of Python by their keywords. The first two do not belong to an error of an enum: they are for
+/// a permit that was released, and for the reason of a loss.
 fn classes(errors: &[Error]) -> Option<String> {
     let row = |error: &Error| format!("    \"{}\": {},\n", error.code.to_lowercase(), error.class());
     let rows: String = errors.iter().map(row).collect();

@@ -1,6 +1,6 @@
-//! What a field of an inspection means is written once, as the first paragraph of its documentation in Rust.
-//! The schema of `permits status` is made of it, and of that the types of Python and Node are: the test
-//! `inspections` of permits-testkit writes these.
+//! The meaning of a field of an inspection is written once, as the first paragraph of its documentation in
+//! Rust. The schema of `permits status` is made of it, and the types of Python and Node are made of the
+//! schema: the test `inspections` of permits-testkit writes these types.
 
 use super::changes::{fields, renamed};
 use super::errors::without_links;

@@ -1,10 +1,10 @@
-//! What an option means is written once: as the first paragraph of its documentation in Rust. The types of
-//! the packages for Python and Node, the options of that for Go, the help of the command's flags, the schema
-//! of the lines and the reference page are made of it.
+//! The meaning of an option is written once: as the first paragraph of its documentation in Rust. The types
+//! of the packages for Python and Node, the options of the Go package, the help of the command's flags, the
+//! schema of the lines and the reference page are made of it.
 //!
 //! `PERMITS_ACCEPT=1 cargo test -p permits --all-features --test vocabulary` writes these files. A field that
-//! this file does not know fails the test, and so does one without documentation. The other modules do the
-//! same for errors, changes and inspections.
+//! this file does not know fails the test, and so does a field without documentation. The other modules do
+//! the same for errors, changes and inspections.
 
 mod changes;
 mod errors;
@@ -342,7 +342,7 @@ fn flags(rows: &[&[(&Row, String)]]) -> Vec<String> {
     helps.iter().filter_map(replaced).collect()
 }
 
-/// What Go says of an option beside its sentence, or in place of what that says of the default.
+/// The text that Go adds to the sentence of an option, or has in place of its part about the default.
 const GO: [(&str, &str); 8] = [
     ("timeout_ms", "The error is then [ErrNotNow]. The end of the context ends the wait, too."),
     ("holder", "The second request gets the error [ErrNotNow]."),
@@ -417,7 +417,7 @@ fn replace_in(file: &str, path: &[&str], end: &str, made: &str) -> Option<String
     put(file, &text, from..from + to, made)
 }
 
-/// The last of some texts, of which each follows the one before.
+/// The place of the last of some texts, each of which follows the previous one.
 fn found(file: &str, text: &str, path: &[&str]) -> Range<usize> {
     path.iter().fold(0..0, |before, item| {
         let at =

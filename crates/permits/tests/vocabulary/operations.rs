@@ -1,5 +1,5 @@
-//! The operations that the packages call by name are those of `bindings/common/src/operation.rs`: the types
-//! of the arguments in Node are made of it. Those in Python, where each result has a type, are compared.
+//! The packages call operations by name, as `bindings/common/src/operation.rs` has them. The types of the
+//! arguments in Node are made of that file. In Python each result has a type, so the names are only compared.
 
 use syn::Item;
 
@@ -11,7 +11,7 @@ const PYTHON: &str = "bindings/python/python/permits/_permits.pyi";
 /// The class of a package, and the argument of its operations.
 const CLASSES: [(&str, &str); 3] = [("Client", "handle"), ("Semaphore", "argument"), ("Permit", "number")];
 
-/// `HandOver` as `hand_over`.
+/// Turns `HandOver` into `hand_over`.
 fn snake_case(name: &str) -> String {
     let word = |(at, letter): (usize, char)| match letter.is_ascii_uppercase() {
         true if at > 0 => format!("_{}", letter.to_ascii_lowercase()),
@@ -30,7 +30,7 @@ fn operations(class: &str) -> Vec<String> {
     variants.iter().map(|variant| snake_case(&variant.ident.to_string())).collect()
 }
 
-/// The names that the class has in Python.
+/// The names of the operations that the class has in Python.
 fn in_python(class: &str) -> Vec<String> {
     let types = read(PYTHON);
     let (_, body) = types.split_once(&format!("\nclass {class}:")).expect("it is a class");

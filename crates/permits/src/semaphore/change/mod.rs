@@ -225,7 +225,7 @@ fn lane_name(lane: &str) -> Result<LaneName, InvalidInput> {
     }
 }
 
-/// The bounds of a lane to pin. A floor of 0 is none.
+/// The bounds of a lane to pin. A floor of 0 means no floor.
 fn lane_pin(limit: Option<u32>, floor: Option<u32>) -> Result<LanePin, InvalidInput> {
     match (limit, floor.unwrap_or(0)) {
         (Some(0), _) => Err(InvalidInput::ZeroLaneLimit),

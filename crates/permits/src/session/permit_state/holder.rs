@@ -106,7 +106,7 @@ impl HeldPermit {
         self.signal().child_token()
     }
 
-    /// From now on, lets the watchdog signal the loss at the deadline, even if the session's thread is stuck.
+    /// Lets the watchdog signal the loss at the deadline from now on, even if the session's thread is stuck.
     fn watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
         let now = self.now();

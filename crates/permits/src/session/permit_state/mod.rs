@@ -7,7 +7,7 @@
 //! compare-and-swap that an extension has to win, so a permit that was seen lost is never seen held again.
 //! Where a task awaits the loss, the watchdog of the process ends the permit, too.
 //!
-//! In a forked child every permit belongs to the parent: here it counts as lost, and nothing behind a lock is
+//! Every permit in a forked child belongs to the parent: here it counts as lost, and nothing behind a lock is
 //! touched.
 
 mod holder;
@@ -106,7 +106,7 @@ pub enum PermitStatus {
     Held,
     /// Held, but the last renewal failed: it will be lost at its deadline unless one succeeds.
     Unsure,
-    /// No longer held.
+    /// The permit is no longer held.
     Lost,
 }
 

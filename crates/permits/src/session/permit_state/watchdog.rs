@@ -99,7 +99,7 @@ impl Watchdog {
         loop {
             let due = self.next();
             let Some(permit) = due.upgrade() else { continue };
-            // No lock is held, because this may run wakers of the program. If one panics, the other permits
+            // The check may run wakers of the program, so no lock is held. If one panics, the other permits
             // are unharmed.
             let checked = catch_unwind(AssertUnwindSafe(|| permit.left()));
             let mut watched = self.lock();
@@ -109,8 +109,8 @@ impl Watchdog {
                 Ok(None) | Err(_) => None,
             };
             drop((key, watched));
-            // This may be the last reference, and the drop of a permit takes the lock. So drop it after the
-            // guard.
+            // The reference may be the last one, and the drop of a permit takes the lock. So drop it after
+            // the guard.
             drop(permit);
         }
     }

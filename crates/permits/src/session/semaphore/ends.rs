@@ -129,9 +129,9 @@ impl SemaphoreSession {
         true
     }
 
-    /// The error of a store that does not answer a request of this stage: the error of an outage (also one of
-    /// the whole store), or, if nothing has returned for some time, that the store is silent. A caller whose
-    /// time is up in such a state has not learned that others hold the units.
+    /// The error of a store that does not answer a request of this stage: the error of an outage (also of the
+    /// whole store), or, if nothing has returned for some time, that the store is silent. A caller whose time
+    /// is up in such a state has not learned that others hold the units.
     fn silence(&self, stage: Stage, down: &Option<Outage>, now: Moment) -> Option<StoreError> {
         if let Some(Outage { error, .. }) = Outage::older(down, self.outages.to_blame(stage)) {
             return Some(error.clone());

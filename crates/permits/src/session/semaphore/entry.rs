@@ -65,8 +65,8 @@ impl Entry {
         if self.is_claimed && !self.spec.client.auto_renew {
             let ends = self.acquisition.extended_at + self.spec.terms.lease();
             renewal.terms.lease_ms = millis(ends.since(now)).max(1);
-            // This counts as a change of the lease. The next renewal by the program has a later version, and
-            // undoes it.
+            // The shortened lease counts as a change of the lease. The next renewal by the program has a
+            // later version, and undoes it.
             renewal.lease_version -= 1;
         }
         renewal
@@ -96,7 +96,8 @@ pub(super) struct InFlight {
     pub(super) renewing: usize,
     pub(super) confirming: usize,
     pub(super) inspecting: usize,
-    /// The time since which calls have been in flight and none has returned. Calls to replicas are left out.
+    /// The time since which calls have been in flight and nothing has returned. Calls to replicas are left
+    /// out.
     pub(super) unanswered_since: Option<Moment>,
 }
 

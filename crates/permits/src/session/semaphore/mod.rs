@@ -158,7 +158,7 @@ impl SemaphoreSession {
         self.use_shelf(&spec);
         let request = spec.request.clone();
         let longest = match spec.client.wait {
-            // This request does not wait in line. The limit covers only the time until the store replies.
+            // The request does not wait in line. The limit covers only the time until the store replies.
             Wait::No => Some(call_timeout(turn.config.lease)),
             Wait::AtMost(limit) => Some(limit),
             Wait::Forever => None,

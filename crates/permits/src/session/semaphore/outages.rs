@@ -1,15 +1,15 @@
 //! The outages of one semaphore. Each kind of call has its own.
 //!
-//! One kind may fail for hours while the others succeed: confirmations have a connection of their own, which
-//! a server at its `maxclients` refuses, while the connection for everything else works. So an outage belongs
-//! to the kind of call that failed. It ends when such a call succeeds, or when no request needs such a call
-//! any more: a failure that nobody repeats says nothing about the store a minute later. But until the store
-//! replies on the same connection, it still explains why a waiting request has heard nothing: see
-//! [`Outages::unheard`].
+//! Calls of one kind may fail for hours while the others succeed: confirmations have a connection of their
+//! own, which a server at its `maxclients` refuses, while the connection for everything else works. So an
+//! outage belongs to the kind of call that failed. It ends when such a call succeeds, or when no request
+//! needs such a call any more: a failure that nobody repeats says nothing about the store a minute later. But
+//! until the store replies on the same connection, it still explains why a waiting request has heard nothing:
+//! see [`Outages::unheard`].
 //!
-//! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. Those that are
-//! repeated keep their own ([`SingleCall`](crate::session::single_call::SingleCall)), and a renewal that the
-//! program asked for is not repeated.
+//! Calls that a caller asks for one by one ([`CallKind::Single`]) have no outage here. If such a call is
+//! repeated, it keeps its own outage ([`SingleCall`](crate::session::single_call::SingleCall)). A renewal
+//! that the program asked for is not repeated.
 
 use crate::acquisition::Stage;
 use crate::clock::Moment;

@@ -12,7 +12,7 @@ pub(in crate::session) struct View {
     pub(super) limit: Option<u32>,
     /// Whether the limit is pinned; `None` before the first reply.
     pinned: Option<bool>,
-    /// The limit in force; 0 if the store has none any more.
+    /// The limit in force; 0 if the store no longer has a limit.
     pub(super) stored: u32,
     /// The rest of the recovery window.
     pub(super) recovering: Duration,
@@ -63,9 +63,9 @@ impl View {
         }
     }
 
-    /// What a session remembers of a semaphore that it no longer uses, so that it does not repeat its
-    /// warnings. It forgets the limit, because another one may be in force when the semaphore is used next.
-    /// `None` if there is nothing to remember.
+    /// The part that a session remembers of a semaphore that it no longer uses, so that it does not repeat
+    /// its warnings. The limit is forgotten, because another one may be in force when the semaphore is used
+    /// next. `None` if there is nothing to remember.
     pub(in crate::session) fn remembered(self) -> Option<Self> {
         (self.warned_limit.is_some() || !self.recovering.is_zero()).then_some(Self {
             limit: None,

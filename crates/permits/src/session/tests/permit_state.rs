@@ -88,8 +88,8 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     }
 }
 
-/// In an outage the lease ends before the longest hold. The program then learns that the store was away, and
-/// not that it was too slow.
+/// A lease may end in an outage, before the longest hold. The program then learns that the store was away,
+/// and not that it was too slow.
 #[test]
 fn a_permit_that_ends_before_its_longest_hold_has_expired() {
     for (longest_ms, lost) in [(101, None), (100, Some(100))] {

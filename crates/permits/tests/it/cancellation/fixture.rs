@@ -56,7 +56,7 @@ impl Fixture {
         }
     }
 
-    /// The token of the grant that the store has made, besides that of [`Fixture::block`].
+    /// The token of the grant that the store has made, other than the grant of [`Fixture::block`].
     pub(crate) fn token(&self) -> Option<u64> {
         let seen = self.semaphore().inspect().wait().expect("the server is up");
         seen.holders.iter().find(|holder| holder.weight == 1).map(|holder| holder.token)
@@ -232,7 +232,7 @@ impl Fixture {
     /// state is left.
     pub(crate) fn all_units_come_back(&self) {
         if self.is_blocked() {
-            // This comes before the units are free, so that the request has left the queue without a grant.
+            // Waits before the units are free, so that the request has left the queue without a grant.
             self.settles(UNITS.into(), 0);
             self.unblock();
         }

@@ -1,7 +1,7 @@
 //! Calls whose reply is lost with its connection, and a grant whose message is lost.
 //!
-//! The session sends such a call again. It has one effect, and its caller gets the answer to the first. That
-//! of an acquisition is a stage of the table.
+//! The session sends such a call again. The call has one effect, and its caller gets the answer to the first
+//! attempt. A lost reply to an acquisition is a stage of the table.
 
 use std::thread;
 use std::time::Duration;

@@ -45,8 +45,8 @@ pub(crate) const FIRST: &str = "exports/first";
 pub(crate) enum Subject {
     /// The request for one permit.
     Permit,
-    /// The request for the second permit of a set, while the first one is held. The stages of the first one
-    /// are the same as those of a single permit.
+    /// The request for the second permit of a set, while the first one is held. The stages of the first
+    /// permit are the stages of a single permit.
     LastOfASet,
 }
 

@@ -26,7 +26,7 @@ fn permits_outlive_the_runtime_that_acquired_them() {
         thread::sleep(lease + lease / 10);
         assert!(permits.iter().all(Permit::is_held), "they are renewed without it: {permits:?}");
         fixture.settles(2, 0);
-        // This thread has no runtime either.
+        // The new thread has no runtime either.
         thread::spawn(move || drop(permits)).join().expect("dropping does not panic");
         fixture.all_units_come_back();
     });

@@ -74,7 +74,7 @@ fn lines_of_others_do_no_harm() {
     story.waiter_is_granted();
 }
 
-/// When the waiter continues, it finds its FIFO full, and renews everything.
+/// The waiter finds its FIFO full when it continues, and renews everything.
 #[test]
 fn a_waiter_that_was_stopped_until_its_fifo_was_full_is_granted() {
     let mut story = Story::begin(HOUR);

@@ -76,7 +76,7 @@ fn files_and_directories_that_others_may_write_to_are_refused() {
     let (fixture, path) = directory(0o777);
     denied(&path, "chmod o-w");
     assert_eq!(fs::read_dir(&path).expect("it is ours").count(), 0);
-    // The mode of /tmp; and that of a user's directory on systems where each user has a group.
+    // The modes of /tmp, and of a user's directory with and without a group for each user.
     for mode in [0o1777, 0o775, 0o700] {
         set_mode(&path, mode);
         works(&path);
@@ -162,7 +162,8 @@ pub(crate) fn without_rights() {
     client.close().wait().expect("it can be used");
 }
 
-/// Runs a child task with the rights of another user and a group, under a umask that grants the group none.
+/// Runs a child task with the rights of another user and a group, under a umask that grants nothing to the
+/// group.
 fn send(user: u32, child_task: &str, place: &Path) {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);

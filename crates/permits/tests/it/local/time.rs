@@ -104,7 +104,7 @@ fn what_operators_have_set_outlasts_a_restart() {
 }
 
 /// The store never reads the wall clock while the machine is up. Otherwise a difference of an hour would end
-/// every lease at once, or none for an hour.
+/// every lease at once, or let no lease end for an hour.
 #[test]
 fn a_wrong_wall_clock_changes_no_lease() {
     in_real_time(|| {
@@ -218,8 +218,8 @@ fn a_semaphore_that_another_machine_uses_is_refused() {
     client.close().wait().expect("the directory can be used");
 }
 
-/// In a time namespace, which a container may have, the boot is the same and the time since it is another.
-/// To a process with another offset of the time that includes sleep, the machine has slept while the permit
+/// A time namespace, which a container may have, has the same boot and another time since the boot. A process
+/// with another offset of the time that includes sleep believes that the machine has slept while the permit
 /// was held.
 #[test]
 fn a_time_namespace_and_a_sleep_of_the_machine_change_no_lease() {

@@ -102,14 +102,14 @@ pub(super) struct Client {
     pub(super) has_failed: bool,
     /// The time of the last return of a call, by the client's clock.
     pub(super) heard_at: Moment,
-    /// When the engine last checked the times of callers, the store had not answered it for some time.
+    /// True if the store had not answered the engine for some time when it last checked the times of callers.
     pub(super) was_deaf: bool,
     /// Calls on one connection arrive in their order.
     pub(super) last_arrival: Moment,
     /// Replies and recalls arrive in order, too; and all messages, in a world where they come in order.
     pub(super) last_reply: Moment,
     pub(super) last_recall: Moment,
-    /// How long the client keeps permits; 0 if it keeps none.
+    /// The time for which the client keeps permits; 0 if it does not.
     pub(super) keep: Duration,
     pub(super) shelf: Arc<Shelf>,
 }

@@ -48,7 +48,7 @@ impl World {
         }
     }
 
-    /// For longer than a lease, a client cannot reach the server, and the server cannot reach it.
+    /// Cuts a client off for longer than a lease: it cannot reach the server, and the server cannot reach it.
     pub(super) fn cut_off(&mut self, client: usize) {
         if !self.clients[client].connected {
             return;

@@ -369,7 +369,7 @@ fn all_ideas_at_once_break_nothing() {
     ideas.expect("they are put back").pairs.assert_met();
 }
 
-/// Counts waiters that are revoked, and those of them that join again, because they learn by a renewal that
+/// Counts waiters that are revoked, and how many of them join again, because they learn by a renewal that
 /// they have no place before the message says why.
 fn revoked_and_back(in_order: bool, is_enough: impl Fn(usize, usize) -> bool) -> (usize, usize) {
     let (mut revoked, mut back) = (0, BTreeSet::new());

@@ -4,10 +4,10 @@
 //! Each program is a session with its driver, and acquires by [`AcquireAll`]; the store runs the model. Time
 //! passes in rounds. In each round, everything that can be granted is granted, and then the programs that
 //! hold their whole sets work. While a program works, time alone lets the others continue. So if no program
-//! works, none ever will: that is a deadlock.
+//! works, no program ever will: that is a deadlock.
 //!
-//! For comparison, the programs also run with an [`Atomic`] store, which grants a whole set at once. Its
-//! lines are strict, as here, or any request that fits overtakes. Overtaking does about the most work that is
+//! The programs also run with an [`Atomic`] store for comparison, which grants a whole set at once. Its lines
+//! are strict, as here, or any request that fits overtakes. Overtaking does about the most work that is
 //! possible, and starves heavy requests.
 
 use std::collections::BTreeMap;
@@ -487,7 +487,7 @@ fn a_tenant_with_a_full_line_holds_nothing_of_the_wide_one() {
     assert!(shared.of_strict() > 1.0, "{shared}");
 }
 
-/// These programs run the same code, but acquire the semaphores of a set in the order of their job.
+/// The programs run the same code here, but acquire the semaphores of a set in the order of their job.
 #[test]
 fn without_the_shared_order_random_sets_block_one_another() {
     let is_blocked =

@@ -48,7 +48,7 @@ pub(super) enum Coming {
     Thaws(usize),
 }
 
-/// For each million nanoseconds, a client's clock shows this many. In a sluggish world, some clocks are 1 %
+/// The nanoseconds that a client's clock counts in each million. In a sluggish world, some clocks are 1 %
 /// slow.
 pub(super) const RATES: [u128; 4] = [990_000, 1_000_000, 990_000, 1_000_000];
 pub(super) const EXACT: u128 = 1_000_000;
@@ -327,8 +327,8 @@ impl World {
         }
     }
 
-    /// Returns true if the client knows of an outage, or has calls in flight of which none has returned for
-    /// some time.
+    /// Returns true if the client knows of an outage, or has calls in flight and has had no reply for some
+    /// time.
     fn is_deaf(&self, number: usize) -> bool {
         let client = &self.clients[number];
         let first = client.calls.values().filter(|call| is_watched(call)).map(|call| call.at).min();

@@ -69,8 +69,8 @@ impl Bench {
     }
 }
 
-/// Before this was fixed, each renewal that succeeded ended the outage of the confirmations: the request
-/// waited for ever, and its unit was renewed for ever.
+/// A regression: each renewal that succeeded ended the outage of the confirmations, so the request waited for
+/// ever, and its unit was renewed for ever.
 #[test]
 fn a_grant_that_no_replica_can_be_asked_about_ends_with_the_store_timeout() {
     let mut bench = Bench::replicated();

@@ -188,7 +188,7 @@ fn a_reply_that_a_recall_may_have_overtaken_lets_the_session_keep_nothing() {
         let held = bench.counted();
         let _counted = bench.count_anew(&held, None);
         let call = bench.counting_call();
-        // No recall can overtake this reply.
+        // A recall cannot overtake this reply.
         bench.pass(LEASE / 2);
         let renewal = bench.call();
         let both = Answers::Renew(vec![RenewOutcome::Held; 2]);

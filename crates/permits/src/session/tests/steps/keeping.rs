@@ -90,8 +90,8 @@ fn what_no_request_takes_is_released_in_time() {
     assert_released(&mut bench);
 }
 
-/// Before this was fixed, the next look came too late: after the longest time of any permit in use, or when
-/// the kept permit was due.
+/// A regression: the next look came too late, after the longest time of any permit in use, or when the kept
+/// permit was due.
 #[test]
 fn a_permit_with_a_short_time_is_released_in_time_beside_one_with_a_long_time() {
     for other_is_kept in [false, true] {

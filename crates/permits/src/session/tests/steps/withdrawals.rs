@@ -159,7 +159,8 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
             // The second call finds nothing of the request in the store, and is granted.
             bench.answer(second, granted());
             bench.answer(release, released(ReleaseOutcome::Held));
-            // That may have been what the first had brought, and the second was executed after it.
+            // The grant that was released may be the first call's, and the second call may have been granted
+            // after the release. So the session releases once more.
             assert_releases(&bench.call(), &asked);
         } else {
             bench.no_answer(second);
