@@ -140,7 +140,7 @@ pub trait Location: fmt::Display + Send + Sync {
         true
     }
 
-    /// From now on, reads the user and the password of each new connection from the URL in this file.
+    /// Reads the user and the password of each new connection from the URL in this file from now on.
     fn follow(&mut self, _: &Arc<Path>) {}
 
     /// Takes the password of each new connection from this source. The error is the fault of the URL.

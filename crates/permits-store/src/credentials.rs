@@ -49,14 +49,15 @@ impl Credentials {
         Self { user: None, password: password.into(), expires_in: None }
     }
 
-    /// The user, in place of the one in the URL.
+    /// The user, in place of the user in the URL.
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self
     }
 
     /// The time for which they are valid, from the moment at which your function was called. Open connections
-    /// log in again when three quarters of it have passed. Without it they do not: only new connections ask.
+    /// log in again when three quarters of it have passed. Without it, only new connections ask your
+    /// function.
     pub fn expires_in(mut self, time: Duration) -> Self {
         self.expires_in = Some(time);
         self
@@ -64,7 +65,7 @@ impl Credentials {
 }
 
 impl fmt::Debug for Credentials {
-    /// Without the password.
+    /// Formats all but the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { user, password: _, expires_in } = self;
         f.debug_struct("Credentials")
@@ -97,7 +98,7 @@ pub struct Valid {
 type Provider = dyn Fn() -> BoxFuture<'static, Result<Credentials, String>> + Send + Sync;
 type Answer = Option<Result<Fetched, String>>;
 
-/// Where credentials come from. Displayed as an error names it.
+/// The source of credentials. Displayed as an error names it.
 pub struct CredentialSource(Kind);
 
 enum Kind {
@@ -186,7 +187,7 @@ impl fmt::Display for CredentialSource {
 }
 
 fn is_running(call: &watch::Receiver<Answer>) -> bool {
-    // Without its sender the thread has ended.
+    // A call whose sender is gone has ended with its thread.
     call.borrow().is_none() && call.has_changed().is_ok()
 }
 

@@ -180,7 +180,7 @@ impl StoreError {
 /// The fault of a URL. No error repeats the URL, because it may contain a password.
 #[derive(Debug)]
 pub enum AddressError {
-    /// No backend has this scheme.
+    /// The scheme is unknown to all backends.
     UnknownScheme {
         /// The scheme of the URL.
         scheme: String,

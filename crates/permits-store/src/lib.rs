@@ -12,7 +12,7 @@
 //! | [`sys`] | threads and runtimes in the background, random numbers, the identity of the process |
 //! | [`memory`], [`local`] | the stores that run the model: in this process, and in the files of a directory |
 //!
-//! To add a store, implement [`Backend`], [`Location`] and [`Store`], and add a line to the table in
+//! A new store implements [`Backend`], [`Location`] and [`Store`], and has a line in the table of
 //! `permits/src/store.rs`.
 //!
 //! Programs use `permits`; the interface of this crate may change at any time.

@@ -1,4 +1,4 @@
-//! `local:` URLs, and the path of the directory that such a URL names.
+//! `local:` URLs, and the path of the directory that they name.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -64,8 +64,8 @@ impl fmt::Display for LocalDirectory {
 fn parse(rest: &str) -> Result<PathBuf, String> {
     let path = match rest.strip_prefix("//") {
         Some(path) if path.is_empty() || path.starts_with('/') => path,
-        // In other URLs this part is a host. A guess could open another directory than the other programs
-        // use.
+        // A host stands in this place in other URLs. A guess could open another directory than the other
+        // programs use.
         Some(_) => return Err("write local:/path, or local:path for one below the working directory".into()),
         None => rest,
     };
@@ -84,7 +84,7 @@ fn parse(rest: &str) -> Result<PathBuf, String> {
     Ok(absolute.components().collect())
 }
 
-/// The path if the URL has none: in the user's state directory, or else in the runtime directory.
+/// The path if the URL names no path: in the user's state directory, or else in the runtime directory.
 fn default_path() -> Result<PathBuf, String> {
     let state = directory_of("XDG_STATE_HOME").or_else(|| Some(directory_of("HOME")?.join(".local/state")));
     match state.or_else(|| directory_of("XDG_RUNTIME_DIR")) {

@@ -40,8 +40,8 @@ impl Boot {
         Ok(Self { id, offset_us, asleep_offset_us })
     }
 
-    /// This system does not identify a boot. So the store uses the wall clock, and a restart ends no lease by
-    /// itself.
+    /// The boot, which systems other than Linux do not identify. So the store uses the wall clock there, and
+    /// a restart ends no lease by itself.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn current() -> io::Result<Self> {
         Ok(Self { id: 0, offset_us: 0 })
@@ -88,7 +88,7 @@ mod namespace {
     use std::io::{self, ErrorKind};
 
     /// The offsets that the system adds to the time since the machine started, in microseconds: for the clock
-    /// that stops during sleep, and for the one that runs on.
+    /// that stops during sleep, and for the clock that runs on.
     pub(super) fn offsets_us() -> io::Result<[i64; 2]> {
         let text = match fs::read_to_string("/proc/self/timens_offsets") {
             Ok(text) => text,

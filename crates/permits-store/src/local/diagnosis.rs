@@ -34,7 +34,8 @@ pub(super) async fn diagnose(
     DiagnoseOptions { prefix, lease, self_test }: DiagnoseOptions<'_>,
 ) -> Vec<Finding> {
     let directory = Directory::existing(path, prefix);
-    // If the directory does not exist, inspect the one in which it will be made.
+    // If the directory does not exist, inspect the nearest parent that does: the directory will be made in
+    // it.
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     let mut findings = vec![of_directory(path, existing, directory.as_ref().err())];
     #[cfg(target_os = "linux")]

@@ -118,7 +118,7 @@ impl Directory {
         Ok(Self { path: path.to_owned(), prefix: prefix.to_owned(), metadata, boot, base_us })
     }
 
-    /// Opens the directory, and makes it if there is none.
+    /// Opens the directory, and makes it if it does not exist.
     pub(super) fn prepare(path: &Path, prefix: &str) -> io::Result<Self> {
         match Self::existing(path, prefix) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -189,7 +189,8 @@ impl Directory {
         Ok(Some(file))
     }
 
-    /// Opens a file, or makes it if there is none, and locks it. Waits for other processes until `deadline`.
+    /// Opens a file, or makes it if it does not exist, and locks it. Waits for other processes until
+    /// `deadline`.
     pub(super) fn lock(&self, path: &Path, deadline: Moment) -> Result<Locked, StoreError> {
         let locked = self.lock_with(path, deadline, || self.create(path).map(Some))?;
         locked.ok_or_else(|| failure(path, &ErrorKind::NotFound.into()))
@@ -317,7 +318,7 @@ impl Directory {
     }
 }
 
-/// Returns true if the path is that of a part that outlasts a restart.
+/// Returns true if the path names a part that outlasts a restart.
 pub(super) fn is_lasting(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(LASTING.as_bytes())
 }

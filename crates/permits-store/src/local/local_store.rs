@@ -38,7 +38,7 @@ pub(super) struct LocalStore {
 }
 
 impl LocalStore {
-    /// Opens the directory, and makes it if there is none.
+    /// Opens the directory, and makes it if it does not exist.
     pub(super) fn open(path: &Path, options: StoreOptions) -> Result<Self, StoreError> {
         let StoreOptions { session, prefix, sink, .. } = options;
         let directory = Directory::open(path, &prefix, Moment::now() + OPEN_TIMEOUT)?;

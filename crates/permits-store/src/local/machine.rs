@@ -30,7 +30,7 @@ use crate::error::StoreError;
 use crate::model::State;
 
 impl Directory {
-    /// Opens the directory, and makes it and its marker if there is none. Waits for other processes until
+    /// Opens the directory, and makes it and its marker if it does not exist. Waits for other processes until
     /// `deadline`.
     pub(super) fn open(path: &Path, prefix: &str, deadline: Moment) -> Result<Self, StoreError> {
         let mut directory = Self::prepare(path, prefix).map_err(|error| failure(path, &error))?;

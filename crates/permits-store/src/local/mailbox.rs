@@ -1,5 +1,5 @@
 //! [`Mailbox`]: the FIFO of a session. By it, other processes tell the session what they have changed for it,
-//! and the session's own threads wake the one that works with the files.
+//! and the session's own threads wake the thread that works with the files.
 //!
 //! A message is a line, written at once. An empty line only wakes the reader. If a line cannot be read, or
 //! the FIFO is full, messages may be lost. Then the session renews all that it has, and learns the same from
@@ -67,7 +67,7 @@ impl Mailbox {
         let path = path(directory, session);
         make_fifo(&path, access::mode_in(directory.metadata()))?;
         let incoming = open(&path, OFlags::RDONLY)?;
-        // This writer also keeps the reader from ever finding an end.
+        // The writer also keeps the reader from ever finding an end.
         let wake = open(&path, OFlags::WRONLY)?;
         Ok((Self { path, incoming, rest: Vec::new() }, wake))
     }

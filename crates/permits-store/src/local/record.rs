@@ -2,8 +2,8 @@
 //!
 //! The file begins with two headers, each in a disk sector of its own. A header says where its text is, and
 //! has checksums of the text and of itself. The header with the higher sequence number counts. A writer puts
-//! the new text beside the one that counts, and then writes the other header. So a process may be killed at
-//! any moment, and the file has either the text from before or the new one.
+//! the new text beside the text that counts, and then writes the other header. So a process may be killed at
+//! any moment, and the file has either the earlier text or the new one.
 //!
 //! A writer that is killed leaves at most a text without a header. It never leaves a wrong header, because a
 //! header is written at once, and never a header with a wrong text. So if one of these is found, the file is
@@ -162,8 +162,8 @@ impl Record {
             Some(before) if TEXTS + length > before.offset => before.offset + before.text.len() as u64,
             _ => TEXTS,
         };
-        // Make room for three texts of this size: then there is always room for a new one beside the one that
-        // counts.
+        // Make room for three texts of this size: then there is always room for a new text beside the text
+        // that counts.
         let room = TEXTS + 3 * (length + length / 8);
         let longest = longest_file();
         match make_room(file, room.max(offset + length), longest) {

@@ -56,8 +56,8 @@ impl Shared {
     }
 
     pub(super) fn wake(&self) {
-        // This fence pairs with the fence in `look`: either the thread finds the task, or the swap below
-        // finds that it has looked.
+        // The fence pairs with the fence in `look`: either the thread finds the task, or the swap below finds
+        // that it has looked.
         fence(Ordering::SeqCst);
         if !self.woken.swap(true, Ordering::AcqRel) {
             mailbox::wake(&self.waker());

@@ -10,7 +10,7 @@
 //! place, and the revocation is undone. So while there are messages to report, a reply is reported behind
 //! them.
 //!
-//! What operators have set stays for the life of the process; the rest is dropped when the last client of a
+//! Settings of operators stay for the life of the process; the rest is dropped when the last client of a
 //! memory closes.
 
 use std::collections::HashMap;
@@ -36,9 +36,9 @@ use crate::sys::process::PerProcess;
 /// The number of commands between two sweeps, which drop idle semaphores.
 const SWEEP_EVERY: u64 = 1024;
 
-/// How many reports of a session may wait for their turn. Further ones are lost, and the session renews all
-/// that it has, by which it learns the same. Replies are never lost. Neither is what no renewal tells: that a
-/// request was revoked or superseded, or that the line was closed.
+/// The number of reports of a session that may wait for their turn. Further reports are lost, and the session
+/// renews all that it has, which tells it the same. Replies are never lost. Nor is a report that no renewal
+/// would tell: that a request was revoked or superseded, or that the line was closed.
 const REPORTS: usize = 1024;
 
 /// How many reports the session takes at once.
@@ -149,7 +149,7 @@ impl Outgoing {
 }
 
 impl MemoryStore {
-    /// Opens the memory of this name, or makes it if there is none. Call this on the session's runtime.
+    /// Opens the memory of this name, or makes it if it does not exist. Call this on the session's runtime.
     fn open(name: &str, options: &StoreOptions) -> Self {
         let mut memories = memories();
         let shared = memories.entry(name.to_owned()).or_insert_with(|| Arc::new(Shared::new())).clone();
@@ -170,8 +170,8 @@ impl MemoryStore {
     }
 }
 
-/// The memories of this process by name: those that have a session, a pinned limit, a pause or a closed line.
-/// A forked child begins with an empty map, because its copy of the parent's map may be locked.
+/// The memories of this process by name: each has a session, a pinned limit, a pause or a closed line. A
+/// forked child begins with an empty map, because its copy of the parent's map may be locked.
 fn memories() -> MutexGuard<'static, HashMap<String, Arc<Shared>>> {
     static MEMORIES: PerProcess<Mutex<HashMap<String, Arc<Shared>>>> = PerProcess::new();
     MEMORIES.get().lock().unwrap_or_else(PoisonError::into_inner)

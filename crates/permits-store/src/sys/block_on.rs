@@ -1,6 +1,6 @@
 //! [`block_on`]: polls a future on a thread that has no runtime.
 //!
-//! To wait for a single reply, a thread blocks on its channel. This function is for futures that wait for
+//! A thread that waits for a single reply blocks on its channel. This function is for futures that wait for
 //! several things.
 
 use std::future::Future;

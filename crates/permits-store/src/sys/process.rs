@@ -55,7 +55,7 @@ impl<T: Default> PerProcess<T> {
     }
 }
 
-/// The file name of the program; empty if the process has none.
+/// The file name of the program; empty if the process has no such name.
 pub fn program() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
     Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned()

@@ -190,7 +190,8 @@ impl SemaphoreMeters {
     pub fn stops_holding(&self, held: &Counted, held_for: Duration) {
         if held.end() {
             self.record(|semaphore| {
-                // Before the gauge: who sees that the permit has ended finds its time.
+                // Records the time before the gauge falls: whoever sees that the permit has ended finds its
+                // time.
                 semaphore.hold.record(held_for.as_secs_f64());
                 semaphore.held.decrement(1.0);
             });
