@@ -35,8 +35,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PermitError {
-    /// No permit. [`AcquireError`] has the kinds: not now ([`AcquireError::is_not_now`]), never, the store
-    /// failed.
+    /// Acquiring failed. [`AcquireError`] has the kinds: not now ([`AcquireError::is_not_now`]), never, the
+    /// store failed.
     #[error("no permit of {semaphore:?}")]
     Acquire {
         /// The semaphore.

@@ -12,7 +12,7 @@ use crate::load::Counted;
 
 /// The permit of a request, until this is dropped. A [`Hold`](crate::Hold) gets it with the response.
 ///
-/// There is no permit if the [line](crate::Lines) of the request was `None`.
+/// The permit is missing if the [line](crate::Lines) of the request was `None`.
 #[must_use = "a permit that is dropped is released"]
 pub struct Held {
     permit: Option<Watched>,
@@ -35,7 +35,7 @@ impl Held {
         Self { permit: watched, _counted: counted }
     }
 
-    /// The permit; `None` if the request needs none.
+    /// The permit; `None` if the request needs no permit.
     pub fn permit(&self) -> Option<&Permit> {
         self.permit.as_ref().map(|watched| &watched.permit)
     }

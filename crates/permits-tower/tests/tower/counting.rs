@@ -41,7 +41,7 @@ async fn a_balancer_prefers_the_host_with_fewer_requests_that_wait_or_hold() {
     let of_busy = PermitLayer::until_response(busy.clone()).layer(busy_inner);
     let of_idle = PermitLayer::until_response(idle.clone()).layer(idle_inner);
 
-    // One request holds, and two wait.
+    // A request holds, and two others wait.
     let calls: Vec<_> = (0..3).map(|request| tokio::spawn(of_busy.clone().oneshot(request))).collect();
     let _respond = next(&mut busy_handle).await;
     settles(&busy, 1, 2).await;
