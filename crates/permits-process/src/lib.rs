@@ -50,9 +50,9 @@ pub struct Process(NonZeroU64);
 impl Process {
     /// Returns the calling process.
     ///
-    /// This takes a nanosecond or two, no lock and no memory. Only the first call of a program makes system
-    /// calls. You may call it in a signal handler, and in a child of a process whose other threads were
-    /// anywhere.
+    /// The call takes a nanosecond or two, no lock and no memory. Only the first call of a program makes
+    /// system calls. You may call it in a signal handler, and in a child of a process whose other threads
+    /// were anywhere.
     #[inline]
     pub fn current() -> Self {
         Self(number())

@@ -3,8 +3,9 @@
 //! Invariant: every number that a process has seen is at most [`LAST`]. A child has a copy of both, so the
 //! number that it takes is above all numbers in its memory.
 //!
-//! Nothing here waits for another thread, because a child has none. One compare-and-swap publishes the page,
-//! and another sets the word. If two threads come at once, the second takes what the first has set.
+//! Nothing here waits for another thread, because a child has only the thread that forked. One
+//! compare-and-swap publishes the page, and another sets the word. If two threads come at once, the second
+//! takes what the first has set.
 
 #![expect(unsafe_code, reason = "memory that a fork clears")]
 
@@ -109,7 +110,7 @@ fn unmap(page: *const AtomicU64) {
 pub(crate) mod tests {
     use super::*;
 
-    /// From now on, behaves as if the kernel had refused the page.
+    /// Makes the process behave from now on as if the kernel had refused the page.
     pub(crate) fn use_pid() {
         WORD.store((&raw const BY_PID).cast_mut(), Ordering::Release);
     }
