@@ -12,7 +12,7 @@ import { after, before, test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { type Client, connect, type Semaphore } from 'permits';
-import { isIdle, LIMIT, PACKAGE, Server, until, waiters } from './support.js';
+import { comesToRest, isIdle, LIMIT, PACKAGE, Server, until, waiters } from './support.js';
 
 const BLOCKS = join(__dirname, 'blocks');
 
@@ -33,10 +33,7 @@ test('the blocks of the documents run', { timeout: LIMIT }, async () => {
   for (const block of blocks) {
     const environment = { ...process.env, TEST_URL: `${server.url}?recovery=off`, NODE_TEST_CONTEXT: undefined };
     await promisify(execFile)(process.execPath, [join(BLOCKS, block)], { cwd: PACKAGE, env: environment });
-    for (const name of await client.list()) {
-      const { waiting, holders } = await client.semaphore(name).inspect();
-      assert.deepEqual([waiting, holders.filter(({ cooling }) => !cooling)], [0, []], block);
-    }
+    for (const name of await client.list()) await comesToRest(client.semaphore(name));
   }
 });
 
@@ -164,10 +161,7 @@ test('copies of a block call their functions as often as its words say', { timeo
       assert.ok(calls.most[name]! <= most, `${heading}: ${calls.most[name]} ${name} at once`);
     }
     const [first] = clients;
-    for (const name of await first!.list()) {
-      const { waiting, holders } = await first!.semaphore(name).inspect();
-      assert.ok(waiting === 0 && holders.every(({ cooling }) => cooling), `${heading}: ${name}`);
-    }
+    for (const name of await first!.list()) await comesToRest(first!.semaphore(name));
     await Promise.all(clients.map((client) => client.close()));
   }
 });

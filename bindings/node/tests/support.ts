@@ -44,6 +44,19 @@ export async function isIdle(semaphore: Semaphore): Promise<boolean> {
   return held + waiting + holders.length + queue.length === 0;
 }
 
+/**
+ * Waits until nobody waits, and what is held only cools. The end of a block does not wait for its release, so another session
+ * may see the permit for a moment longer.
+ */
+export async function comesToRest(semaphore: Semaphore): Promise<void> {
+  for (const end = performance.now() + LIMIT; ; await sleep(2)) {
+    const { waiting, holders } = await semaphore.inspect();
+    const held = holders.filter(({ cooling }) => !cooling);
+    if (waiting + held.length === 0) return;
+    assert.ok(performance.now() < end, `${semaphore.name}: ${waiting} wait, held: ${JSON.stringify(held)}`);
+  }
+}
+
 /** A redis-server of the tests, on a private port. While it runs it keeps this process alive. */
 export class Server implements AsyncDisposable {
   readonly url: string;

@@ -139,6 +139,19 @@ def is_idle(semaphore: permits.Semaphore) -> bool:
     return (found.held, found.waiting, found.holders, found.waiters) == (0, 0, (), ())
 
 
+def comes_to_rest(semaphore: permits.Semaphore) -> permits.Inspection:
+    """Waits until nobody waits, and what is held only cools. The end of a block does not wait for its release, so
+    another session may see the permit for a moment longer."""
+    end = time.monotonic() + LIMIT
+    while True:
+        found = semaphore.inspect()
+        held = [holder for holder in found.holders if not holder.cooling]
+        if found.waiting == 0 and not held:
+            return found
+        assert time.monotonic() < end, (semaphore.name, found.waiting, held)
+        time.sleep(0.002)
+
+
 class Program:
     """A Python program of a test. It gets arguments, prints lines, and ends."""
 

@@ -18,7 +18,7 @@ import documents
 import permits
 import pytest
 from documents import BLOCKS, Block
-from support import LIMIT, Server, in_thread, is_idle, until
+from support import LIMIT, Server, comes_to_rest, in_thread, is_idle, until
 
 def _run(block: str, server: Server, scope: dict[str, Any]) -> None:
     """Runs a block in this scope, on this server."""
@@ -97,8 +97,7 @@ def test_copies_of_a_block_call_their_functions_as_often_as_its_words_say(block:
     over = {name: calls.most[name] for name, (_, most) in functions.items() if calls.most[name] > most}
     assert not over
     for name in clients[0].list():
-        state = clients[0].semaphore(name).inspect()
-        assert (state.waiting, [holder for holder in state.holders if not holder.cooling]) == (0, []), name
+        comes_to_rest(clients[0].semaphore(name))
     for client in clients:
         client.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import documents
 import permits
 import pytest
-from support import LIMIT, Server
+from support import LIMIT, Server, comes_to_rest
 
 BUDGET = {"requests": 500, "tokens": 90_000}
 
