@@ -15,7 +15,7 @@ from . import _permits
 from ._permit import Held, Permit, PermitSet, Unheld
 from ._telemetry import observed
 from ._types import AcquireOptions, Seconds, request, seconds
-from ._waiting import result, threads_are_greenlets, wait
+from ._waiting import block_on, result, threads_are_greenlets
 
 H = TypeVar("H", bound=Held)
 
@@ -67,7 +67,7 @@ class Acquisition(Unheld, Generic[H]):
         if self._timeout is None or self._timeout > 0:
             self._warn_of_event_loop()
         with self._observed():
-            return self._made(wait(self._call))
+            return self._made(block_on(self._call))
 
     def _observed(self) -> AbstractContextManager[None]:
         return observed(self._semaphores, self._weight, self._timeout)

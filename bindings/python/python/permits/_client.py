@@ -16,7 +16,7 @@ from ._credentials import Function, begin
 from ._permit import Permit
 from ._semaphore import Semaphore
 from ._types import AcquireOptions, ConnectOptions, Diagnosis, Seconds, made, number, request, seconds, text, to_json
-from ._waiting import result, wait
+from ._waiting import block_on, result
 from .errors import PermitsError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Client:
 
     def list(self) -> List[str]:
         """The names of the semaphores that the store has, sorted."""
-        return made(list, wait(self._native.call("list")))
+        return made(list, block_on(self._native.call("list")))
 
     async def alist(self) -> List[str]:
         """As `list`, on asyncio."""
@@ -83,7 +83,7 @@ class Client:
 
     def adopt(self, handle: str) -> Permit:
         """Takes over a permit that another process handed over with `Permit.hand_over`. A handle is valid once."""
-        return Permit(wait(self._native.call("adopt", text("handle", handle))), self)
+        return Permit(block_on(self._native.call("adopt", text("handle", handle))), self)
 
     async def aadopt(self, handle: str) -> Permit:
         """As `adopt`, on asyncio."""
@@ -91,7 +91,7 @@ class Client:
 
     def renew(self, handle: str) -> bool:
         """Renews the permit of a handle for another lease, and leaves it to the handle. Returns whether the store has it."""
-        return wait(self._native.call("renew", text("handle", handle)))
+        return block_on(self._native.call("renew", text("handle", handle)))
 
     async def arenew(self, handle: str) -> bool:
         """As `renew`, on asyncio."""
@@ -99,7 +99,7 @@ class Client:
 
     def release(self, handle: str) -> bool:
         """Releases the permit of a handle. Returns whether the store had it."""
-        return wait(self._native.call("release", text("handle", handle)))
+        return block_on(self._native.call("release", text("handle", handle)))
 
     async def arelease(self, handle: str) -> bool:
         """As `release`, on asyncio."""
@@ -111,7 +111,7 @@ class Client:
         Raises `NotReleasedError` if the store did not confirm every release within 5 seconds.
         """
         _exit.closed(self._native)
-        wait(self._native.call("close"))
+        block_on(self._native.call("close"))
 
     async def aclose(self) -> None:
         """As `close`, on asyncio."""
@@ -173,7 +173,7 @@ def connect(url: str, *, credentials: Function | None = None, **settings: Unpack
     own: for each new connection, and before its credentials end, for the connections that are open. It has 10 seconds.
     """
     _watching.start()
-    return Client(wait(_permits.connect(text("url", url), to_json(settings), _program(), begin(credentials))))
+    return Client(block_on(_permits.connect(text("url", url), to_json(settings), _program(), begin(credentials))))
 
 
 async def aconnect(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Client:
@@ -184,7 +184,7 @@ async def aconnect(url: str, *, credentials: Function | None = None, **settings:
 
 def diagnose(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Diagnosis:
     """Finds the problems of a store, with advice: what `permits doctor` prints. Takes the settings of `connect`."""
-    return made(Diagnosis, wait(_permits.diagnose(text("url", url), to_json(settings), begin(credentials))))
+    return made(Diagnosis, block_on(_permits.diagnose(text("url", url), to_json(settings), begin(credentials))))
 
 
 async def adiagnose(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Diagnosis:

@@ -13,7 +13,7 @@ from typing import Optional, Union
 
 from ._permits import Asked
 from ._types import Seconds, to_json
-from ._waiting import wait
+from ._waiting import block_on
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def begin(function: Function | None) -> Asked | None:
 
 
 def _answer_all(asked: Asked, function: Function) -> None:
-    while wait(asked.next()):
+    while block_on(asked.next()):
         asked.answer(_answer(function))
 
 

@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from . import _watching
 from ._permits import Client, exit_begins
-from ._waiting import wait
+from ._waiting import block_on
 from .errors import PermitsError
 
 _open: WeakSet[Client] = WeakSet()
@@ -57,7 +57,7 @@ def _close_clients() -> None:
         call.start()
     for call in calls:
         try:
-            wait(call)
+            block_on(call)
         except PermitsError:
             # The leases end by themselves.
             pass

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar, overload
 
 from . import _permits, _watching
 from ._types import PermitStatus, Seconds, number, seconds
-from ._waiting import result, wait
+from ._waiting import block_on, result
 from .errors import LostError, PermitsError
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Permit(Held):
 
     def wait_lost(self, timeout: Seconds | None = None) -> LostError | None:
         """Blocks until the permit is lost, and returns the loss. `None` if it was released, or the timeout has passed."""
-        return wait(self._native.call("wait_lost"), seconds(timeout))
+        return block_on(self._native.call("wait_lost"), seconds(timeout))
 
     async def await_lost(self) -> LostError | None:
         """Waits until the permit is lost, and returns the loss. `None` if it was released."""
@@ -176,7 +176,7 @@ class Permit(Held):
 
     def renew(self) -> None:
         """Renews the permit now. You need this only after `auto_renew(False)`, or to be sure of a full lease."""
-        wait(self._native.call("renew"))
+        block_on(self._native.call("renew"))
 
     async def arenew(self) -> None:
         """As `renew`, on asyncio."""
@@ -184,7 +184,7 @@ class Permit(Held):
 
     def release_part(self, units: int) -> None:
         """Releases some units. The permit keeps its slot, its token and its lease."""
-        wait(self._native.call("release_part", number("units", units)))
+        block_on(self._native.call("release_part", number("units", units)))
 
     async def arelease_part(self, units: int) -> None:
         """As `release_part`, on asyncio."""
@@ -200,7 +200,7 @@ class Permit(Held):
 
     def set_lease(self, lease: Seconds) -> None:
         """Gives the permit another lease, 100 ms to 1 day, from now on, and renews it."""
-        wait(self._native.call("set_lease", number("lease", lease)))
+        block_on(self._native.call("set_lease", number("lease", lease)))
 
     async def aset_lease(self, lease: Seconds) -> None:
         """As `set_lease`, on asyncio."""
@@ -216,7 +216,7 @@ class Permit(Held):
         Raises `LostError` if the permit was lost before, so that another holder may have used the resource meanwhile, and
         `StoreError` if the store could not be reached until the end of the lease.
         """
-        wait(self._native.call("release"))
+        block_on(self._native.call("release"))
 
     async def arelease(self) -> None:
         """As `release`, on asyncio. If you cancel it, the permit is released in the background."""
@@ -227,7 +227,7 @@ class Permit(Held):
 
         Any process that has the handle can take the permit.
         """
-        return wait(self._native.call("hand_over"))
+        return block_on(self._native.call("hand_over"))
 
     async def ahand_over(self) -> str:
         """As `hand_over`, on asyncio."""
@@ -392,7 +392,7 @@ def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
     errors: list[PermitsError] = []
     for call in calls:
         try:
-            wait(call)
+            block_on(call)
         except PermitsError as error:
             errors.append(error)
     if errors:

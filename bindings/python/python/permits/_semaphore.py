@@ -12,7 +12,7 @@ from ._acquire import Acquire
 from ._inspection import Inspection
 from ._permit import Unheld
 from ._types import AcquireOptions, Changed, Seconds, made, request, to_json
-from ._waiting import result, wait
+from ._waiting import block_on, result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,8 +53,8 @@ class Semaphore(Unheld):
         - `share`: The share of the lane, 1 to 1,000; 1 unless set. While two lanes wait, one with the share 10 gets ten
           times the units of one with the share 1. Use the same share for all requests of a lane.
         - `lane_limit`: The most units that the requests of the lane hold together, at least 1; without limit unless
-          set. While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same limit
-          for all requests of a lane: the latest counts.
+          set. While a lane is at its limit, its requests wait, and requests of other lanes pass them. Use the same
+          limit for all requests of a lane: the latest counts.
         - `lane_floor`: The units up to which the lane is served before others, at most the limits of the lane and of
           the semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the
           same floor for all requests of a lane: the latest counts.
@@ -129,17 +129,14 @@ class Semaphore(Unheld):
 
     def declare(self) -> int:
         """Declares the limit without acquiring. Returns the limit in force."""
-        return wait(self._native.call("declare"))
+        return block_on(self._native.call("declare"))
 
     async def adeclare(self) -> int:
         """As `declare`, on asyncio."""
         return await result(self._native.call("declare"))
 
-    def _changed(self, change: str, **fields: object) -> Changed:
-        return made(Changed, wait(self._native.call("change", to_json({"change": change, **fields}))))
-
-    async def _achanged(self, change: str, **fields: object) -> Changed:
-        return made(Changed, await result(self._native.call("change", to_json({"change": change, **fields}))))
+    def _change(self, change: str, **fields: object) -> _permits.Call[str]:
+        return self._native.call("change", to_json({"change": change, **fields}))
 
     def set_limit(self, limit: int, *, version: int | None = None) -> int:
         """Sets the limit and pins it: from now on declarations of programs are ignored, until `unpin`. Returns the
@@ -148,29 +145,29 @@ class Semaphore(Unheld):
         If you give a `version`, the limit is set only if it is still at that version, as `inspect` showed it. Otherwise
         this raises `VersionMismatchError`.
         """
-        return self._changed("set_limit", limit=limit, if_version=version).limit_version
+        return made(Changed, block_on(self._change("set_limit", limit=limit, if_version=version))).limit_version
 
     async def aset_limit(self, limit: int, *, version: int | None = None) -> int:
         """As `set_limit`, on asyncio."""
-        return (await self._achanged("set_limit", limit=limit, if_version=version)).limit_version
+        return made(Changed, await result(self._change("set_limit", limit=limit, if_version=version))).limit_version
 
     def adjust_limit(self, number: int) -> int:
         """Adds a number to the limit, and pins the sum as `set_limit` does. Returns the new limit. Calls of several
         sessions add up."""
-        return self._changed("adjust_limit", by=number).limit
+        return made(Changed, block_on(self._change("adjust_limit", by=number))).limit
 
     async def aadjust_limit(self, number: int) -> int:
         """As `adjust_limit`, on asyncio."""
-        return (await self._achanged("adjust_limit", by=number)).limit
+        return made(Changed, await result(self._change("adjust_limit", by=number))).limit
 
     def unpin(self) -> int:
         """Lets programs declare the limit again: each does with its next request, and the limit stays until then.
         Returns its new version."""
-        return self._changed("unpin").limit_version
+        return made(Changed, block_on(self._change("unpin"))).limit_version
 
     async def aunpin(self) -> int:
         """As `unpin`, on asyncio."""
-        return (await self._achanged("unpin")).limit_version
+        return made(Changed, await result(self._change("unpin"))).limit_version
 
     def pause(self, time: Seconds | None = None, reason: str = "") -> None:
         """Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters
@@ -178,65 +175,65 @@ class Semaphore(Unheld):
 
         If you give a time, the pause ends by itself. If pauses overlap, the one that ends last counts.
         """
-        self._changed("pause", time=time, reason=reason)
+        block_on(self._change("pause", time=time, reason=reason))
 
     async def apause(self, time: Seconds | None = None, reason: str = "") -> None:
         """As `pause`, on asyncio."""
-        await self._achanged("pause", time=time, reason=reason)
+        await result(self._change("pause", time=time, reason=reason))
 
     def resume(self) -> None:
         """Grants again, beginning with the head of the line."""
-        self._changed("resume")
+        block_on(self._change("resume"))
 
     async def aresume(self) -> None:
         """As `resume`, on asyncio."""
-        await self._achanged("resume")
+        await result(self._change("resume"))
 
     def close_line(self, reason: str = "") -> None:
         """Closes the line: waiters are refused with the reason (at most 1,000 bytes), and so are new requests, until
         `open_line`. Holders keep what they hold, renew and release."""
-        self._changed("close_line", reason=reason)
+        block_on(self._change("close_line", reason=reason))
 
     async def aclose_line(self, reason: str = "") -> None:
         """As `close_line`, on asyncio."""
-        await self._achanged("close_line", reason=reason)
+        await result(self._change("close_line", reason=reason))
 
     def open_line(self) -> None:
         """Opens a closed line."""
-        self._changed("open_line")
+        block_on(self._change("open_line"))
 
     async def aopen_line(self) -> None:
         """As `open_line`, on asyncio."""
-        await self._achanged("open_line")
+        await result(self._change("open_line"))
 
     def set_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
         """Sets the thresholds beyond which the semaphore needs a look. They replace the earlier ones, so a threshold
         that you do not give is removed. The store keeps them as it keeps a pin. `permits serve`, its page and its
         alerts use them in place of their own. They change no grant."""
-        self._changed("set_alert", wait=wait, waiting=waiting)
+        block_on(self._change("set_alert", wait=wait, waiting=waiting))
 
     async def aset_alert(self, wait: Seconds | None = None, waiting: int | None = None) -> None:
         """As `set_alert`, on asyncio."""
-        await self._achanged("set_alert", wait=wait, waiting=waiting)
+        await result(self._change("set_alert", wait=wait, waiting=waiting))
 
     def set_lane(self, lane: str, limit: int | None = None, floor: int | None = None) -> None:
-        """Sets the limit and the floor of a lane, and pins them: from now on those that requests name are ignored,
-        until `unpin_lane`. They replace the earlier ones, so one that you do not give is removed. All that the lane
+        """Sets the limit and the floor of a lane, and pins them: the store then ignores the bounds that requests name,
+        until `unpin_lane`. They replace the earlier bounds: a bound that you do not give is removed. All that the lane
         holds counts for them. The store keeps them as it keeps a pinned limit."""
-        self._changed("set_lane", lane=lane, limit=limit, floor=floor)
+        block_on(self._change("set_lane", lane=lane, limit=limit, floor=floor))
 
     async def aset_lane(self, lane: str, limit: int | None = None, floor: int | None = None) -> None:
         """As `set_lane`, on asyncio."""
-        await self._achanged("set_lane", lane=lane, limit=limit, floor=floor)
+        await result(self._change("set_lane", lane=lane, limit=limit, floor=floor))
 
     def unpin_lane(self, lane: str) -> None:
-        """Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of it
-        names others, or none holds or waits in it."""
-        self._changed("unpin_lane", lane=lane)
+        """Lets requests name the limit and the floor of a lane again. The lane keeps its bounds until one of its
+        requests names others, or until nobody holds or waits in it."""
+        block_on(self._change("unpin_lane", lane=lane))
 
     async def aunpin_lane(self, lane: str) -> None:
         """As `unpin_lane`, on asyncio."""
-        await self._achanged("unpin_lane", lane=lane)
+        await result(self._change("unpin_lane", lane=lane))
 
     def revoke(self, holder: str, reason: str = "") -> bool:
         """Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns
@@ -244,20 +241,20 @@ class Semaphore(Unheld):
 
         The holder may continue to work until it learns of it.
         """
-        return self._changed("revoke", holder=holder, reason=reason).found
+        return made(Changed, block_on(self._change("revoke", holder=holder, reason=reason))).found
 
     async def arevoke(self, holder: str, reason: str = "") -> bool:
         """As `revoke`, on asyncio."""
-        return (await self._achanged("revoke", holder=holder, reason=reason)).found
+        return made(Changed, await result(self._change("revoke", holder=holder, reason=reason))).found
 
     def revoke_cooling(self, holder: str, token: int) -> bool:
         """Frees a grant that cools: see `at_least`. `token` is the token of the grant, which `inspect` shows. Returns
         whether the grant cooled."""
-        return self._changed("revoke", holder=holder, token=token).found
+        return made(Changed, block_on(self._change("revoke", holder=holder, token=token))).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:
         """As `revoke_cooling`, on asyncio."""
-        return (await self._achanged("revoke", holder=holder, token=token)).found
+        return made(Changed, await result(self._change("revoke", holder=holder, token=token))).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
         """Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a pause, a
@@ -267,15 +264,15 @@ class Semaphore(Unheld):
         A refusal raises `InUseError`. With `unreadable`, a semaphore that raises `UnreadableError` or `OtherLayoutError`
         is deleted, too, even if it is in use.
         """
-        return self._changed("delete", unreadable=unreadable).found
+        return made(Changed, block_on(self._change("delete", unreadable=unreadable))).found
 
     async def adelete(self, *, unreadable: bool = False) -> bool:
         """As `delete`, on asyncio."""
-        return (await self._achanged("delete", unreadable=unreadable)).found
+        return made(Changed, await result(self._change("delete", unreadable=unreadable))).found
 
     def inspect(self, max: int = 1000) -> Inspection:
         """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
-        return made(Inspection, wait(self._native.call("inspect", to_json({"max": max}))))
+        return made(Inspection, block_on(self._native.call("inspect", to_json({"max": max}))))
 
     async def ainspect(self, max: int = 1000) -> Inspection:
         """As `inspect`, on asyncio."""
@@ -283,9 +280,9 @@ class Semaphore(Unheld):
 
     def available(self) -> int:
         """The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
-        behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
-        stored, because the semaphore is not used, the one that this program declares."""
-        return wait(self._native.call("available"))
+        behind others, or because the semaphore is paused or the store recovers. If the store has no limit, because the
+        semaphore is not used, the limit is what this program declares."""
+        return block_on(self._native.call("available"))
 
     async def aavailable(self) -> int:
         """As `available`, on asyncio."""

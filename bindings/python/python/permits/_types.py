@@ -59,8 +59,8 @@ class AcquireOptions(TypedDict, total=False):
     units of one with the share 1. Use the same share for all requests of a lane."""
     lane_limit: Optional[int]
     """The most units that the requests of the lane hold together, at least 1; without limit unless set. While a lane is
-    at its limit, its requests wait, and those of other lanes pass them. Use the same limit for all requests of a lane:
-    the latest counts."""
+    at its limit, its requests wait, and requests of other lanes pass them. Use the same limit for all requests of a
+    lane: the latest counts."""
     lane_floor: Optional[int]
     """The units up to which the lane is served before others, at most the limits of the lane and of the semaphore; 0
     unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the same floor for all

@@ -22,7 +22,7 @@ from ._permits import Call, Mailbox
 T = TypeVar("T")
 
 
-def wait(call: Call[T], timeout: float | None = None) -> T:
+def block_on(call: Call[T], timeout: float | None = None) -> T:
     """Blocks until the call has ended. A signal's handler runs meanwhile, if this is the main thread.
 
     With a timeout the result is `None` if the call has not ended by then. Use it only for calls that may return `None`.

@@ -233,8 +233,8 @@ class LostError(PermitsError):
     """`expired`: The permit could not be renewed before its deadline. `gone`: The store no longer has the permit: its
     lease ended there, or it was revoked and the message was lost. `revoked`: An operator revoked the permit.
     `held_too_long`: The permit was held for the longest time that its request allows: `max_hold`. `closed`: The client
-    was closed. `forked`: The process is a forked child of the one that holds the permit. The parent still holds it.
-    `session_failed`: The client has panicked inside, so that the permit is no longer renewed."""
+    was closed. `forked`: The process is a forked child. Its parent still holds the permit. `session_failed`: The client
+    has panicked inside, so that the permit is no longer renewed."""
 
     reason: str
     """The reason that the operator gave, if it was revoked."""
@@ -258,7 +258,8 @@ class ClosedError(PermitsError):
 
 
 class ForkedError(PermitsError):
-    """The process is a forked child of the one that connected. Connect in the child: it needs a client of its own."""
+    """The process is a forked child, and its parent has connected. Connect in the child: it needs a client of its
+    own."""
 
 
 class SessionFailedError(PermitsError):

@@ -10,6 +10,7 @@ mod changes;
 mod errors;
 mod inspection;
 mod operations;
+mod twins;
 
 use std::fs;
 use std::ops::Range;
