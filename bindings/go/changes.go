@@ -88,9 +88,9 @@ func (c SetAlert) fields() fields {
 	return fields{"change": "set_alert", "wait_ms": orNull(milliseconds(c.Wait)), "waiting": orNull(c.Waiting)}
 }
 
-// SetLane sets the limit and the floor of a lane, and pins them: from now on those that requests name are
-// ignored, until [UnpinLane]. They replace the earlier ones, so one that you do not give is removed. All that
-// the lane holds counts for them. The store keeps them as it keeps a pinned limit.
+// SetLane sets the limit and the floor of a lane, and pins them: the store then ignores the bounds that
+// requests name, until [UnpinLane]. They replace the earlier bounds: a bound that you do not give is removed.
+// All that the lane holds counts for them. The store keeps them as it keeps a pinned limit.
 type SetLane struct {
 	// The lane, 1 to 120 bytes.
 	Lane string
@@ -104,8 +104,8 @@ func (c SetLane) fields() fields {
 	return fields{"change": "set_lane", "lane": c.Lane, "limit": orNull(c.Limit), "floor": orNull(c.Floor)}
 }
 
-// UnpinLane lets requests name the limit and the floor of a lane again. Those of the lane stay until a
-// request of it names others, or none holds or waits in it.
+// UnpinLane lets requests name the limit and the floor of a lane again. The lane keeps its bounds until one
+// of its requests names others, or until nobody holds or waits in it.
 type UnpinLane struct {
 	// The lane, 1 to 120 bytes.
 	Lane string

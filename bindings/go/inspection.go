@@ -14,8 +14,8 @@ type Alert struct {
 type Waits struct {
 	// The sum of all waits, in microseconds.
 	TotalUS int64 `json:"total_us"`
-	// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before, and of
-	// longer ones. After 4,294,967,295 a number begins again at 0.
+	// The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, and of longer ones. Each wait counts once, at
+	// the lowest bound that it does not exceed. After 4,294,967,295 a number begins again at 0.
 	Numbers []int64 `json:"numbers"`
 }
 
@@ -138,7 +138,7 @@ type Inspection struct {
 	// The number of requests refused since then: at their arrival, or later because of a lowered limit or a
 	// closed line.
 	Refused int64 `json:"refused"`
-	// The number of holders and waiters whose lease has ended since then, such as those of crashed programs.
+	// The number of holders and waiters whose lease has ended since then, for example because a program crashed.
 	Expired int64 `json:"expired"`
 	// The number of holders, waiters and cooling grants that operators have revoked since then.
 	Revoked int64 `json:"revoked"`

@@ -50,7 +50,7 @@ func Share(share int) Option {
 }
 
 // LaneLimit is the most units that the requests of the lane hold together, at least 1; without limit unless
-// set. While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
+// set. While a lane is at its limit, its requests wait, and requests of other lanes pass them. Use the same
 // limit for all requests of a lane: the latest counts.
 //
 // It needs [Lane].

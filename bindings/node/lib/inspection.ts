@@ -13,8 +13,8 @@ export interface Waits {
   /** The sum of all waits, in microseconds. */
   totalUs: number;
   /**
-   * The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, each without those of the bound before,
-   * and of longer ones. After 4,294,967,295 a number begins again at 0.
+   * The number of waits of at most 0.01, 0.1, 1, 10 and 100 s, and of longer ones. Each wait counts once,
+   * at the lowest bound that it does not exceed. After 4,294,967,295 a number begins again at 0.
    */
   numbers: number[];
 }
@@ -152,8 +152,8 @@ export interface Inspection {
    */
   refused: number;
   /**
-   * The number of holders and waiters whose lease has ended since then, such as those of crashed
-   * programs.
+   * The number of holders and waiters whose lease has ended since then, for example because a program
+   * crashed.
    */
   expired: number;
   /** The number of holders, waiters and cooling grants that operators have revoked since then. */

@@ -43,8 +43,8 @@ export interface AcquireOptions {
   share?: number | undefined;
   /**
    * The most units that the requests of the lane hold together, at least 1; without limit unless set. While a lane is
-   * at its limit, its requests wait, and those of other lanes pass them. Use the same limit for all requests of a lane:
-   * the latest counts.
+   * at its limit, its requests wait, and requests of other lanes pass them. Use the same limit for all requests of a
+   * lane: the latest counts.
    */
   laneLimit?: number | undefined;
   /**
@@ -235,9 +235,9 @@ export class Semaphore {
   }
 
   /**
-   * Sets the limit and the floor of a lane, and pins them: from now on those that requests name are ignored, until
-   * `unpinLane`. They replace the earlier ones, so one that you do not give is removed. All that the lane holds counts
-   * for them. The store keeps them as it keeps a pinned limit.
+   * Sets the limit and the floor of a lane, and pins them: the store then ignores the bounds that requests name, until
+   * `unpinLane`. They replace the earlier bounds: a bound that you do not give is removed. All that the lane holds
+   * counts for them. The store keeps them as it keeps a pinned limit.
    */
   async setLane(
     lane: string,
@@ -247,8 +247,8 @@ export class Semaphore {
   }
 
   /**
-   * Lets requests name the limit and the floor of a lane again. Those of the lane stay until a request of it names
-   * others, or none holds or waits in it.
+   * Lets requests name the limit and the floor of a lane again. The lane keeps its bounds until one of its requests
+   * names others, or until nobody holds or waits in it.
    */
   async unpinLane(lane: string): Promise<void> {
     await this.#change('unpin_lane', { lane });
@@ -290,8 +290,8 @@ export class Semaphore {
 
   /**
    * The units that are not held: the limit less the held units, at least 0. A request for as many may still wait:
-   * behind others, or because the semaphore is paused or the store recovers. The limit is the stored one; if none is
-   * stored, because the semaphore is not used, the one that this program declares.
+   * behind others, or because the semaphore is paused or the store recovers. If the store has no limit, because the
+   * semaphore is not used, the limit is what this program declares.
    */
   available(): Promise<number> {
     return this.#call(() => this.#native.call('available'));

@@ -57,7 +57,7 @@ pub(crate) struct Request {
     pub(crate) lane: Option<LaneArg>,
 
     /// The most units that the requests of the lane hold together, at least 1; without limit unless set.
-    /// While a lane is at its limit, its requests wait, and those of other lanes pass them. Use the same
+    /// While a lane is at its limit, its requests wait, and requests of other lanes pass them. Use the same
     /// limit for all requests of a lane: the latest counts.
     #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_limit)]
     pub(crate) lane_limit: Option<u32>,
