@@ -2,7 +2,7 @@
 //! `permits hold --many` and by a process of `permits hold` each.
 //!
 //! - **Measures**: connections to the store, resident memory, processor time of permits that are only held,
-//!   and cycles of acquiring and releasing.
+//!   and cycles of acquiring and releasing; these also beside a program with the library.
 //! - **Run**: `scripts/lab hold`, which takes a minute; `--quick` for a little of everything.
 //! - **Result**: a table in `docs/languages/any.md`.
 //!
@@ -18,8 +18,10 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use permits::Client;
 use permits_testkit::{ChildGuard, Server};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::startup::permits;
 use permits_bench::Failure;
@@ -61,7 +63,17 @@ pub(crate) fn run(arguments: &[&str]) -> Result<(), Failure> {
     let none = bench.many(0)?;
     let many = bench.many(bench.scale.many)?;
     let processes = bench.processes()?;
-    let text = bench.table(&none, &many, &processes)?;
+    let mut text = bench.table(&none, &many, &processes)?;
+    writeln!(
+        text,
+        "\n| cycles a second | the lines | the library in a program | ratio |\n|---|---:|---:|---:|"
+    )?;
+    for width in [1, 64] {
+        let [lines, library] = bench.speeds(width)?;
+        let at_a_time = if width == 1 { "1 request".into() } else { format!("{width} requests") };
+        let [one, other, ratio] = [lines, library, library / lines].map(digits);
+        writeln!(text, "| {at_a_time} at a time | {one} | {other} | {ratio} |")?;
+    }
     println!("{text}");
     TABLE.put(&text, Path::new(page))
 }
@@ -81,9 +93,13 @@ struct Hold {
 }
 
 impl Bench {
+    fn url(&self) -> String {
+        format!("{}?recovery=off", self.server.url())
+    }
+
     fn start(&self, options: &[&str]) -> Result<Hold, Failure> {
         let mut command = Command::new(&self.permits);
-        command.arg("hold").args(options).env("PERMITS_URL", format!("{}?recovery=off", self.server.url()));
+        command.arg("hold").args(options).env("PERMITS_URL", self.url());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) =
             (child.stdin.take().ok_or("no input")?, child.stdout.take().ok_or("no output")?);
@@ -97,7 +113,6 @@ impl Bench {
     fn many(&self, permits: usize) -> Result<Cost, Failure> {
         let before = self.connections()?;
         let mut hold = self.start(&["--many"])?;
-        let acquire = |id: usize| json!({"id": id, "acquire": "many", "limit": 100_000}).to_string() + "\n";
         hold.write(acquire(0))?;
         hold.until("granted")?;
         (1..permits).try_for_each(|id| hold.write(acquire(id)))?;
@@ -107,9 +122,16 @@ impl Bench {
         let connections = self.connections()? - before;
         let memory_kib = resident_kib(&[hold.guard.pid()], "Rss")?;
         let idle_ms = self.idle(&[hold.guard.pid()])?;
+        let cycles = if permits == 0 { 0.0 } else { self.cycles(&mut hold, permits)? };
+        Ok(Cost { connections, memory_kib, idle_ms, cycles })
+    }
+
+    /// Releases what the process holds by the ids below `permits`, and acquires it again: so many requests at
+    /// a time. Returns the cycles a second.
+    fn cycles(&self, hold: &mut Hold, permits: usize) -> Result<f64, Failure> {
         let (began, mut cycles) = (Instant::now(), 0);
         (0..permits).try_for_each(|id| hold.write(release(&json!(id))))?;
-        while began.elapsed() < self.scale.cycles && permits > 0 {
+        while began.elapsed() < self.scale.cycles {
             let event = hold.next()?;
             match event["event"].as_str() {
                 Some("released") => {
@@ -121,12 +143,38 @@ impl Bench {
                 _ => {}
             }
         }
-        Ok(Cost {
-            connections,
-            memory_kib,
-            idle_ms,
-            cycles: f64::from(cycles) / began.elapsed().as_secs_f64(),
-        })
+        Ok(f64::from(cycles) / began.elapsed().as_secs_f64())
+    }
+
+    /// The cycles a second of so many requests at a time: by the lines, and in a program with the library.
+    fn speeds(&self, width: usize) -> Result<[f64; 2], Failure> {
+        let mut hold = self.start(&["--many"])?;
+        (0..width).try_for_each(|id| hold.write(acquire(id)))?;
+        (0..width).try_for_each(|_| hold.until("granted"))?;
+        let lines = self.cycles(&mut hold, width)?;
+        drop(hold);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok([lines, runtime.block_on(self.library(width))?])
+    }
+
+    async fn library(&self, width: usize) -> Result<f64, Failure> {
+        let client = Client::connect(&self.url()).await?;
+        let semaphore = client.semaphore("library", 100_000)?;
+        let (began, time) = (Instant::now(), self.scale.cycles);
+        let mut tasks = JoinSet::new();
+        for _ in 0..width {
+            let semaphore = semaphore.clone();
+            tasks.spawn(async move {
+                let mut cycles = 0;
+                while began.elapsed() < time {
+                    semaphore.acquire().await?.release().await?;
+                    cycles += 1;
+                }
+                Ok::<u32, Failure>(cycles)
+            });
+        }
+        let cycles: u32 = tasks.join_all().await.into_iter().sum::<Result<_, _>>()?;
+        Ok(f64::from(cycles) / began.elapsed().as_secs_f64())
     }
 
     /// A process for each permit.
@@ -225,6 +273,10 @@ fn write(mut input: ChildStdin, queue: &mpsc::Receiver<String>) {
             return;
         }
     }
+}
+
+fn acquire(id: usize) -> String {
+    json!({"id": id, "acquire": "many", "limit": 100_000}).to_string() + "\n"
 }
 
 fn release(id: &Value) -> String {
