@@ -93,12 +93,6 @@ pub(super) fn lost(world: &mut World) {
     world.resume(stopped);
 }
 
-pub(super) fn lost_with_the_store(world: &mut World) {
-    let lost = world.job("--limit 1 --lease 6s --holder web-1 2>web-1.log");
-    world.kill_server();
-    world.until_end(lost);
-}
-
 /// A holder that has not released its permit.
 pub(super) fn killed(world: &mut World) {
     let killed = world.job("--limit 1 --holder web-1");
@@ -121,12 +115,6 @@ pub(super) fn store_slow(world: &mut World) {
     world.delay(Duration::from_millis(400));
 }
 
-pub(super) fn store_restarted(world: &mut World) {
-    world.job("--limit 2 --holder web-1");
-    world.kill_server();
-    world.restart();
-}
-
 pub(super) fn failover(world: &mut World) {
     world.use_sentinels();
     world.job("--limit 1 --holder web-1");
@@ -143,22 +131,9 @@ pub(super) fn evicting(world: &mut World) {
     world.run("redis-cli -u $PERMITS_URL CONFIG SET maxmemory-policy allkeys-lru");
 }
 
-pub(super) fn key_deleted(world: &mut World) {
-    world.job("--limit 2 --holder web-1");
-    world.run("redis-cli -u $PERMITS_URL DEL 'permits:{exports}:leases'");
-}
-
 pub(super) fn everything_deleted(world: &mut World) {
     world.job("--limit 2 --holder web-1");
     world.run("redis-cli -u $PERMITS_URL FLUSHALL");
-}
-
-pub(super) fn pinned(world: &mut World) {
-    world.run("permits limit exports 2 --by dana@ops");
-}
-
-pub(super) fn out_of_service(world: &mut World) {
-    world.run("permits pause exports; permits close reports --reason 'moved to exports'");
 }
 
 pub(super) fn revoked(world: &mut World) {
@@ -170,10 +145,6 @@ pub(super) fn revoked(world: &mut World) {
 pub(super) fn serve_down(world: &mut World) {
     let server = world.serve("");
     world.end(server);
-}
-
-pub(super) fn serve_up(world: &mut World) {
-    world.serve("");
 }
 
 pub(super) fn store_of_serve_down(world: &mut World) {
