@@ -164,7 +164,6 @@ mod documents {
         cookbook = "docs/cookbook.md",
         credentials = "docs/operate/credentials.md",
         rust = "docs/languages/rust.md",
-        migration = "docs/migration.md",
         ending = "docs/use/ending.md",
         keep = "docs/use/keep.md",
         lanes = "docs/use/lanes.md",
