@@ -65,7 +65,7 @@ func TestThePageOfThePackage(t *testing.T) {
 		}
 		write(name+"/main.go", text)
 	}
-	if len(blocks) < 8 || len(programs) < 4 {
+	if len(blocks) < 8 || len(programs) < 2 {
 		t.Fatalf("%d blocks, %d programs", len(blocks), len(programs))
 	}
 	build := func(words ...string) {
@@ -81,13 +81,11 @@ func TestThePageOfThePackage(t *testing.T) {
 	for _, name := range programs {
 		command := exec.Command(filepath.Join(directory, "programs", name))
 		command.Env = append(os.Environ(), "REDIS_URL="+serverURL)
-		source, _ := os.ReadFile(filepath.Join(directory, name, "main.go"))
-		text, err := command.CombinedOutput()
-		if isCrash := strings.Contains(string(source), "panic("); (err != nil) != isCrash {
-			t.Errorf("%s: %v\n%s", source, err, text)
+		if text, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
 		}
 	}
-	for _, name := range []string{"exports", "video-encoder", "renewed", "crashes"} {
+	for _, name := range []string{"exports", "video-encoder"} {
 		until(t, serverURL, name, state{})
 	}
 }
