@@ -279,10 +279,6 @@ impl World {
         self.programs[number].guard.resume();
     }
 
-    pub(crate) fn kill(&mut self, number: usize) {
-        self.programs[number].guard.kill();
-    }
-
     /// Ends a program as an operator does.
     #[track_caller]
     pub(crate) fn end(&mut self, number: usize) {

@@ -96,7 +96,6 @@ situations! {
     long_waits,
     many_requests_of_one_client,
     lost,
-    killed,
     healthy_store,
     store_down,
     store_slow,

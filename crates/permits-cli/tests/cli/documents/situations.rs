@@ -93,13 +93,6 @@ pub(super) fn lost(world: &mut World) {
     world.resume(stopped);
 }
 
-/// A holder that has not released its permit.
-pub(super) fn killed(world: &mut World) {
-    let killed = world.job("--limit 1 --holder web-1");
-    world.job("--limit 1 --holder web-2");
-    world.kill(killed);
-}
-
 /// A server without faults.
 pub(super) fn healthy_store(_: &mut World) {}
 
