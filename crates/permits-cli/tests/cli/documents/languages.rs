@@ -11,10 +11,9 @@ use tempfile::TempDir;
 use crate::support::{Local, Running, Store, add_program, in_path, prepare, revoke, status, until_counts};
 
 /// The programs: the kind of its block, the file to write it to, and the command that runs it.
-const LANGUAGES: [(&str, &str, &[&str]); 4] = [
+const LANGUAGES: [(&str, &str, &[&str]); 3] = [
     ("python", "program.py", &["python3", "program.py"]),
     ("ruby", "program.rb", &["ruby", "program.rb"]),
-    ("php", "program.php", &["php", "program.php"]),
     ("bash", "program.bash", &["bash", "program.bash"]),
 ];
 
