@@ -65,7 +65,7 @@ func TestThePageOfThePackage(t *testing.T) {
 		}
 		write(name+"/main.go", text)
 	}
-	if len(blocks) < 8 || len(programs) < 1 {
+	if len(blocks) < 8 || len(programs) < 4 {
 		t.Fatalf("%d blocks, %d programs", len(blocks), len(programs))
 	}
 	build := func(words ...string) {
@@ -80,11 +80,16 @@ func TestThePageOfThePackage(t *testing.T) {
 	build(append([]string{"build", "-o", "programs/"}, prefixed("./", programs)...)...)
 	for _, name := range programs {
 		command := exec.Command(filepath.Join(directory, "programs", name))
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, text)
+		command.Env = append(os.Environ(), "REDIS_URL="+serverURL)
+		source, _ := os.ReadFile(filepath.Join(directory, name, "main.go"))
+		text, err := command.CombinedOutput()
+		if isCrash := strings.Contains(string(source), "panic("); (err != nil) != isCrash {
+			t.Errorf("%s: %v\n%s", source, err, text)
 		}
 	}
-	until(t, serverURL, "exports", state{})
+	for _, name := range []string{"exports", "video-encoder", "renewed", "crashes"} {
+		until(t, serverURL, name, state{})
+	}
 }
 
 func prefixed(prefix string, names []string) []string {
