@@ -16,6 +16,7 @@
 mod coverage;
 #[path = "../support/ideas.rs"]
 mod ideas;
+mod lane_turns;
 mod lanes;
 mod mutants;
 mod needed;

@@ -452,7 +452,7 @@ fn none(differences: impl Iterator<Item = String>) {
 #[test]
 fn every_language_and_the_reference_have_the_sentences_of_the_library() {
     let request = sentences(REQUEST, "crates/permits/src/options/mod.rs", "AcquireOptions");
-    let client = sentences(CLIENT, "crates/permits/src/client.rs", "ClientBuilder");
+    let client = sentences(CLIENT, "crates/permits/src/client/builder.rs", "ClientBuilder");
     let fields: Vec<&str> = REQUEST.iter().map(|row| row.0).collect();
     assert_eq!(
         fields,

@@ -1,4 +1,4 @@
-//! [`Client`]: one session with a store.
+//! [`ClientBuilder`]: the settings of a client, checked when it connects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,20 +7,18 @@ use std::time::Duration;
 use permits_store::credentials::{CredentialSource, Credentials};
 use tokio::sync::oneshot;
 
+use super::Client;
 use crate::clock::millis;
 use crate::diagnostics::{self, Diagnosis};
-use crate::error::{AdminError, CloseError, ConnectError};
+use crate::error::ConnectError;
 use crate::observe::meters::SessionMeters;
-use crate::options::{AcquireOptions, Limit};
 use crate::protocol::{
-    InvalidInput, Label, Name, OperationKind, Recovery, SessionId, check_lease, check_prefix, label_from,
+    InvalidInput, Label, OperationKind, Recovery, SessionId, check_lease, check_prefix, label_from,
 };
 use crate::reply::Reply;
-use crate::semaphore::Semaphore;
 use crate::session::Config;
-use crate::session::callers::{Message, Session};
+use crate::session::callers::Session;
 use crate::session::driver;
-use crate::several::AcquireAll;
 use crate::store::Address;
 use crate::sys::{entropy, process};
 
@@ -36,194 +34,6 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default number of semaphores that have metrics of their own.
 #[cfg(feature = "metrics")]
 const METRIC_SEMAPHORES: usize = 100;
-
-/// A session with a store. Cheap to clone; all clones are one session.
-///
-/// A client has a background thread that keeps its connection and renews its permits, independent of the
-/// program's own threads and runtimes. It ends when the last clone and the last permit are dropped.
-///
-/// A client belongs to the process that connected it. In a forked child every operation fails at once, with
-/// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child.
-///
-/// A thread of its own emits the events for `tracing`, so that a subscriber that blocks or panics delays
-/// nothing. While the subscriber blocks, events beyond 1,024 are dropped, and a warning counts them when it
-/// continues. Only the span `acquire` is opened and closed by the caller itself.
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = permits::Client::connect("memory:").await?;
-/// let exports = client.semaphore("exports", 4)?;
-/// let permit = exports.acquire().await?;
-/// // … at most 4 of these run at once, anywhere
-/// permit.release().await?;
-/// client.close().await?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-pub struct Client {
-    pub(crate) session: Session,
-}
-
-impl Client {
-    /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
-    ///
-    /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or
-    ///   newer;
-    /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User
-    ///   and password are for the server; for the sentinels, give `?sentinel_user=…&sentinel_password=…`;
-    /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or
-    ///   newer;
-    /// - any of these with `?password_file=/path`, in place of the password: see
-    ///   [`ClientBuilder::password_file`]; for the sentinels' own, `sentinel_password_file`;
-    /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
-    ///   and `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
-    /// - `local:` or `local:/path/permits`: this machine, a directory, no server, on Unix; for this user, or
-    ///   for the group of a directory that was made for sharing (mode 2770); not on a network file system. A
-    ///   path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
-    ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits`
-    ///   in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
-    /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
-    ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
-    ///   the life of the process; the rest is dropped when the last client of the name closes;
-    /// - `file:/path`: a file whose only line is the URL. Each new connection reads user and password from it
-    ///   again, so you can replace them while the client runs.
-    ///
-    /// The files of `tls_ca`, `tls_cert` and `tls_key` are read for each new connection, too. In URLs of
-    /// servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
-    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
-    /// [`ClientBuilder::recovery`]. An option that is unknown, or has no effect in the URL, is refused.
-    ///
-    /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].
-    ///
-    /// # Errors
-    /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too
-    /// old; or if it cannot be reached within `store_timeout`. Errors never contain the URL, because it may
-    /// have a password.
-    ///
-    /// # Cancel safety
-    /// If you drop the reply before it is ready, the attempts end, and nothing stays behind.
-    pub fn connect(url: &str) -> Reply<Self, ConnectError> {
-        Self::builder(url).connect()
-    }
-
-    /// Returns a builder, to set more than the URL.
-    pub fn builder(url: impl Into<String>) -> ClientBuilder {
-        ClientBuilder {
-            url: url.into(),
-            prefix: "permits".into(),
-            label: None,
-            program: None,
-            lease: LEASE,
-            keep: Duration::ZERO,
-            recovery: None,
-            max_waiters: None,
-            replicas: 0,
-            store_timeout: STORE_TIMEOUT,
-            #[cfg(feature = "metrics")]
-            metric_semaphores: METRIC_SEMAPHORES,
-            credentials: None,
-            password_file: None,
-        }
-    }
-
-    /// Returns the semaphore `name` (1–200 bytes of printable UTF-8). `limit` is a number, at least 1, or
-    /// another [`Limit`].
-    ///
-    /// Nothing is sent until the first acquisition.
-    ///
-    /// # Errors
-    /// [`InvalidInput`] if the name or the limit is not valid.
-    pub fn semaphore(
-        &self,
-        name: impl AsRef<str>,
-        limit: impl Into<Limit>,
-    ) -> Result<Semaphore, InvalidInput> {
-        Semaphore::new(self.session.clone(), name.as_ref(), limit.into())
-    }
-
-    /// Acquires permits of several semaphores, all or none. Give each semaphore with its options; they may
-    /// belong to several clients. If there are no requests, you get an empty set at once.
-    ///
-    /// The semaphores are acquired one after the other, in an order that all programs share: names with more
-    /// `/` first, then by name. So programs that ask for several at once do not block one another forever,
-    /// and a request that waits in the line `api/tenant-7` holds no unit of `api`. Each request waits in the
-    /// line of its semaphore, in strict order. The shortest
-    /// [`AcquireOptions::timeout`](crate::AcquireOptions::timeout) limits the whole wait; if one request does
-    /// not wait, none of them does.
-    ///
-    /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
-    /// Each lease begins with its grant, so a permit that is [not renewed](crate::AcquireOptions::auto_renew)
-    /// can end while the set waits for the others. A grant with [`at_least`](crate::AcquireOptions::at_least)
-    /// counts from the moment at which all are held; the store is told so before the set is ready. A set that
-    /// is not completed counts for nothing.
-    ///
-    /// # Errors
-    /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. The permits
-    /// that were acquired before it are then released, as by a drop. Requests that are not valid fail before
-    /// any is sent.
-    ///
-    /// # Cancel safety
-    /// If you drop it before it is ready, it leaves the line that it waits in, and releases what it has
-    /// acquired.
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use permits::AcquireOptions;
-    ///
-    /// # let client = permits::Client::connect("memory:").await?;
-    /// let all = client.semaphore("api", 100)?;
-    /// let tenant = client.semaphore("api/tenant-7", 10)?;
-    /// let options = AcquireOptions::new();
-    /// let permits = client.acquire_all([(all, options.clone()), (tenant, options)]).await?;
-    /// assert_eq!(permits.permits()[0].semaphore(), "api/tenant-7");
-    /// permits.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn acquire_all(&self, requests: impl IntoIterator<Item = (Semaphore, AcquireOptions)>) -> AcquireAll {
-        AcquireAll::new(requests)
-    }
-
-    /// Lists the names of the semaphores that the store has, sorted: semaphores in use, those used within the
-    /// last minutes, and those with a limit that an operator has pinned. A semaphore that begins or ends
-    /// meanwhile may be missing.
-    ///
-    /// Redis has to walk over all keys of the server for this, which it does in steps (SCAN, never KEYS).
-    ///
-    /// # Errors
-    /// [`AdminError`].
-    pub fn list(&self) -> Reply<Vec<String>, AdminError> {
-        let session = self.session.clone();
-        Reply::new(async move {
-            let names: Vec<Name> = session.call(|answer| Message::List { answer }).await?;
-            Ok(names.into_iter().map(|name| name.to_string()).collect())
-        })
-    }
-
-    /// Ends the session: waiting acquisitions fail with [`Ended::Closed`](crate::Ended::Closed), permits that
-    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
-    ///
-    /// Call this before your program ends, to learn of what could not be released. Even if you don't, permits
-    /// that were dropped are released, if the store is a server and the connection is up.
-    ///
-    /// Once the reply is ready, the connections are closed and the background thread is ending, so your
-    /// program may fork.
-    ///
-    /// # Errors
-    /// [`CloseError`] if the store did not confirm every release within 5 seconds, in a forked child, or if
-    /// the client has panicked inside.
-    ///
-    /// # Cancel safety
-    /// If you drop the reply before it is ready, closing continues in the background.
-    pub fn close(self) -> Reply<(), CloseError> {
-        Reply::new(async move { self.session.close().await })
-    }
-}
 
 /// Settings of a [`Client`]. Made by [`Client::builder`].
 ///
@@ -273,6 +83,26 @@ impl std::fmt::Debug for ClientBuilder {
 }
 
 impl ClientBuilder {
+    /// The defaults.
+    pub(super) fn new(url: String) -> Self {
+        Self {
+            url,
+            prefix: "permits".into(),
+            label: None,
+            program: None,
+            lease: LEASE,
+            keep: Duration::ZERO,
+            recovery: None,
+            max_waiters: None,
+            replicas: 0,
+            store_timeout: STORE_TIMEOUT,
+            #[cfg(feature = "metrics")]
+            metric_semaphores: METRIC_SEMAPHORES,
+            credentials: None,
+            password_file: None,
+        }
+    }
+
     /// The first part of every key: 1 to 64 printable ASCII characters without braces and spaces. `permits`
     /// unless set. Sessions with different prefixes don't see each other's semaphores.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
