@@ -93,7 +93,8 @@ use permits_core::{acquisition, clock, keeping, model, protocol, timing};
 use permits_store::{observe, sys};
 
 pub use acquire::{Acquire, Canceller};
-pub use client::{Client, ClientBuilder};
+pub use client::Client;
+pub use client::builder::ClientBuilder;
 pub use diagnostics::{Diagnosis, Finding, Severity};
 pub use error::{
     AcquireAllError, AcquireError, AdminError, AdoptError, CloseError, ConnectError, Ended, InvalidInput,

@@ -1,4 +1,4 @@
-//! [`ClientBuilder`]: the settings of a client, checked when it connects.
+//! How a client is made: [`ClientBuilder`] has its settings, and checks them when it connects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +34,54 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default number of semaphores that have metrics of their own.
 #[cfg(feature = "metrics")]
 const METRIC_SEMAPHORES: usize = 100;
+
+impl Client {
+    /// Connects to the store at `url`, with the defaults of [`ClientBuilder`].
+    ///
+    /// - `redis://[user:password@]host[:port][/db]`, `redis+unix:///path?db=0`: one server, Redis 6.2 or
+    ///   newer;
+    /// - `redis+sentinel://[user:password@]host,host/service[/db]`: the server that the sentinels name. User
+    ///   and password are for the server; for the sentinels, give `?sentinel_user=…&sentinel_password=…`;
+    /// - `redis+cluster://[user:password@]host,host`: the cluster that these nodes are in, Redis 7.0 or
+    ///   newer;
+    /// - any of these with `?password_file=/path`, in place of the password: see
+    ///   [`ClientBuilder::password_file`]; for the sentinels' own, `sentinel_password_file`;
+    /// - the same with `rediss` (TLS), with `?tls_ca=/path.pem` to trust another authority than the system's,
+    ///   and `tls_cert=/path.pem&tls_key=/path.key` to show a certificate; and the same with `valkey`;
+    /// - `local:` or `local:/path/permits`: this machine, a directory, no server, on Unix; for this user, or
+    ///   for the group of a directory that was made for sharing (mode 2770); not on a network file system. A
+    ///   path is taken as it stands, nothing in it is decoded; a relative one is in the working directory,
+    ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits`
+    ///   in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
+    /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
+    ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
+    ///   the life of the process; the rest is dropped when the last client of the name closes;
+    /// - `file:/path`: a file whose only line is the URL. Each new connection reads user and password from it
+    ///   again, so you can replace them while the client runs.
+    ///
+    /// The files of `tls_ca`, `tls_cert` and `tls_key` are read for each new connection, too. In URLs of
+    /// servers, user, password and the values of options are percent-encoded (`/` is `%2F`, `@` is `%40`).
+    /// All but `local:` take `?recovery=off`, `interval` or `strict`, as the default of
+    /// [`ClientBuilder::recovery`]. An option that is unknown, or has no effect in the URL, is refused.
+    ///
+    /// A store that cannot be reached is retried: see [`ClientBuilder::store_timeout`].
+    ///
+    /// # Errors
+    /// [`ConnectError`] if the URL is not valid; if the store denies access, does not fit the URL, or is too
+    /// old; or if it cannot be reached within `store_timeout`. Errors never contain the URL, because it may
+    /// have a password.
+    ///
+    /// # Cancel safety
+    /// If you drop the reply before it is ready, the attempts end, and nothing stays behind.
+    pub fn connect(url: &str) -> Reply<Self, ConnectError> {
+        Self::builder(url).connect()
+    }
+
+    /// Returns a builder, to set more than the URL.
+    pub fn builder(url: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(url.into())
+    }
+}
 
 /// Settings of a [`Client`]. Made by [`Client::builder`].
 ///
@@ -84,7 +132,7 @@ impl std::fmt::Debug for ClientBuilder {
 
 impl ClientBuilder {
     /// The defaults.
-    pub(super) fn new(url: String) -> Self {
+    fn new(url: String) -> Self {
         Self {
             url,
             prefix: "permits".into(),
@@ -139,7 +187,7 @@ impl ClientBuilder {
     /// so that this request needs no round trip: at most a third of the lease. 0 unless set, which keeps no
     /// permit. A semaphore can say otherwise.
     ///
-    /// [`Semaphore::keep`] sets another time for one semaphore, or 0.
+    /// [`Semaphore::keep`](crate::Semaphore::keep) sets another time for one semaphore, or 0.
     ///
     /// # Examples
     /// ```

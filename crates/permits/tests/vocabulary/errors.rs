@@ -24,6 +24,7 @@ const ENUMS: [(&str, &str, &str); 8] = [
 ];
 
 const LIBRARY: &str = "crates/permits/src/error/mod.rs";
+const NOT_NOW: &str = "crates/permits/src/error/not_now.rs";
 const KEYWORDS: &str = "crates/permits/src/error/keywords.rs";
 const STORE: &str = "crates/permits-store/src/error.rs";
 
@@ -186,7 +187,7 @@ fn errors() -> Vec<Error> {
     let passing: Vec<String> = ["AcquireError", "AdminError"]
         .into_iter()
         .flat_map(|of| {
-            let body = method(LIBRARY, of, "is_not_now");
+            let body = method(NOT_NOW, of, "is_not_now");
             body.iter().flat_map(|code| variants_of(of, code)).collect::<Vec<_>>()
         })
         .collect();
