@@ -47,7 +47,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// could continue it: as the first process of a container or of a session.
 const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The intervals, and the number of them, at which a command that was told to stop is looked at again.
+/// The intervals at which a command that was told to stop is looked at again, and the number of them while it
+/// could stop.
 const URGE_INTERVAL: Duration = Duration::from_millis(50);
 const URGES: u32 = 40;
 
@@ -255,15 +256,16 @@ impl Supervisor {
 
     /// Stops a command that has stopped in the middle of starting a program. A shell that starts one by vfork
     /// cannot stop until its child has called exec, and the child cannot call exec once it is stopped. Both
-    /// would stand still, and no process would be told. So the child gets a moment to call exec.
+    /// would stand still, and no process would be told. So the child gets a moment to call exec, again and
+    /// again until it has: on a busy machine that takes long.
     fn urge_to_stop(&mut self) {
         self.urges -= 1;
         let Some(signal) = self.forwarded_stop else { return self.urges = 0 };
         if self.continued_to_stop {
             self.continued_to_stop = false;
             let _ = self.child.signal(signal);
-        } else if self.urges > 0 && self.child.cannot_stop() {
-            self.continued_to_stop = true;
+        } else if self.child.cannot_stop() {
+            (self.continued_to_stop, self.urges) = (true, URGES);
             let _ = self.child.signal(Signal::CONT);
         }
     }

@@ -212,16 +212,20 @@ fn a_command_that_is_about_to_start_a_program_is_stopped() {
         return;
     }
     let (server, _) = fresh();
-    // Python starts programs by vfork. Its child looks in all of these directories, each a long way, before
-    // it gives up. The neighbour waits until it is on its way.
-    let starts = "import signal, subprocess
+    // Python starts programs by vfork. Its child looks in all of these directories, each a long way over
+    // symbolic links, before it gives up, which takes more than a second. The neighbour waits until it is on
+    // its way.
+    let starts = "import os, signal, subprocess, time
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-env = {'PATH': ':'.join(['/' + 'usr/../' * 500 + 'none'] * 5000)}
-while True:
-    try:
-        subprocess.run(['none'], env=env)
-    except FileNotFoundError:
-        print('line', flush=True)";
+os.mkdir('here')
+os.symlink('here/../' * 500, 'way')
+print('line', flush=True)
+try:
+    subprocess.run(['none'], env={'PATH': ':'.join(['way/' * 30 + 'none'] * 1500)})
+except FileNotFoundError:
+    while True:
+        print('line', flush=True)
+        time.sleep(0.02)";
     let chooses = CHOOSES.replace("read line;", "read line; sleep 0.2;");
     let mut session = Session::start(&server, &[("starts", starts), ("chooses", &chooses)]);
     session.types(&format!("{RUN} -- python3 starts | sh chooses &"));
