@@ -118,7 +118,8 @@ impl Client {
     }
 
     /// Ends the session: waiting acquisitions fail with [`Ended::Closed`](crate::Ended::Closed), permits that
-    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released.
+    /// are still held are lost with [`Lost::Closed`](crate::Lost::Closed), and everything is released. An
+    /// operation that is not answered yet fails, too; the store may have executed it.
     ///
     /// Call this before your program ends, to learn of what could not be released. Even if you don't, permits
     /// that were dropped are released, if the store is a server and the connection is up.

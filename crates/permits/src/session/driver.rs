@@ -123,7 +123,11 @@ impl Driver {
                 if state.ended.is_some() || state.engine.is_finished() {
                     state.ended.get_or_insert(Ended::Closed);
                     let open = state.open.take();
+                    let in_flight = std::mem::take(&mut state.calls);
+                    state.engine.end_calls(in_flight);
+                    let outbox = state.engine.take_outbox();
                     drop(state);
+                    outbox.deliver(None).record(&self.meters);
                     return drop(open);
                 }
                 let now = state.clock.now();

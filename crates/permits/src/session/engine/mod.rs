@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::Config;
 use super::Map;
 use super::call::{Call, CallKind, SentCall};
-use super::callers::{Message, Shared};
+use super::callers::{Message, PendingRelease, Shared};
 use super::gathering::Sending;
 use super::outbox::Answer;
 use super::outbox::Outbox;
@@ -22,7 +22,7 @@ use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, CloseError, Ended};
+use crate::error::{AcquireError, AdminError, CloseError, Ended, ReleaseError};
 use crate::keeping::Notice;
 use crate::protocol::{Event, Name};
 use crate::timing::call_timeout;
@@ -476,6 +476,25 @@ impl Engine {
             );
             Err(CloseError::NotReleased { count: left, source })
         });
+    }
+
+    /// Answers the callers that still wait when the session has ended: nobody will read the replies to these
+    /// calls, and the releases that are left will not be sent.
+    pub(super) fn end_calls(&mut self, in_flight: Map<u64, SentCall>) {
+        let outbox = &mut self.turn.outbox;
+        let mut releases: Vec<PendingRelease> =
+            self.semaphores.values_mut().flat_map(SemaphoreSession::take_releases).collect();
+        for SentCall { kind, .. } in in_flight.into_values() {
+            match kind {
+                CallKind::Single(call) => call.fail_closed(outbox),
+                CallKind::Release(sent) => releases.extend(sent.into_iter().map(|(_, release)| release)),
+                CallKind::Acquire(_) | CallKind::Renew(_) | CallKind::Confirm(_) | CallKind::Inspect => {}
+            }
+        }
+        let Some(Err(CloseError::NotReleased { source, .. })) = &self.closed else { return };
+        for answer in releases.into_iter().filter_map(|release| release.answer) {
+            outbox.reply(answer, Err(ReleaseError::Store(source.clone())));
+        }
     }
 
     /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released:

@@ -178,6 +178,15 @@ impl SemaphoreSession {
         }
     }
 
+    /// Takes the releases that are not sent, because they never will be.
+    pub(in crate::session) fn take_releases(&mut self) -> Vec<PendingRelease> {
+        let mut taken = Vec::new();
+        while !self.releases.is_empty() {
+            taken.extend(self.releases.take_batch().into_iter().map(|(_, release)| release));
+        }
+        taken
+    }
+
     /// Closes this part of the session: permits are lost, callers are answered, and everything is released.
     pub(in crate::session) fn close(&mut self, turn: &mut Turn) {
         self.note(Notice::Unsure, turn);
