@@ -5,7 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::inspection::{HolderInfo, Inspection};
+use crate::inspection::{HolderInfo, Inspection, LaneInfo};
 
 /// How many holders a sentence names, at most.
 const NAMED: usize = 3;
@@ -65,8 +65,15 @@ impl Inspection {
 
     /// The time after which a request for this many units succeeds if no other comes first. It is the time
     /// until a pause and a recovery have ended and enough units have cooled. `None` if a holder has to leave
-    /// first, or if the time is not known.
-    pub(crate) fn granted_in(&self, weight: u32) -> Option<Duration> {
+    /// first, or if the time is not known, as where the lane of the request is at its limit.
+    pub(crate) fn granted_in(&self, weight: u32, lane: &str) -> Option<Duration> {
+        let of_lane = self.lanes.iter().find(|info| info.lane.as_deref() == Some(lane));
+        let is_full = |info: &LaneInfo| {
+            info.limit.is_some_and(|limit| info.held + u64::from(weight) > u64::from(limit))
+        };
+        if of_lane.is_some_and(is_full) {
+            return None;
+        }
         let all_are_listed = self.waiting <= self.waiters.len() as u64;
         let has_end = !self.paused || self.pause_remaining.is_some();
         let limit = self.limit.filter(|_| all_are_listed && has_end && self.closed.is_none())?;

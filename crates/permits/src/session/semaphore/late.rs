@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::error::AcquireError;
 use crate::inspection::Inspection;
-use crate::protocol::{Holder, Operation, RequestId};
+use crate::protocol::{Holder, LaneName, Operation, RequestId};
 use crate::session::Map;
 use crate::session::callers::PermitGuard;
 use crate::session::outbox::Answer;
@@ -39,8 +39,9 @@ pub(super) struct LateCallers(pub(super) Map<RequestId, LateCaller>);
 pub(super) struct LateCaller {
     pub(super) answer: Answer<PermitGuard, AcquireError>,
     holder: Holder,
-    /// `None` if the lane has a limit: an inspection does not tell how much of that is left.
+    /// `None` if the request names a limit of its lane, which an inspection may not list.
     weight: Option<u32>,
+    lane: LaneName,
     waited: Duration,
     /// The inspection in flight is for this caller, too.
     asked: bool,
@@ -68,13 +69,13 @@ impl LateCaller {
         timer: timers::Key,
     ) -> Self {
         let weight = (spec.terms.lane_limit == 0).then_some(spec.terms.weight);
-        let holder = spec.holder.clone();
-        Self { answer, holder, weight, waited, asked: false, timer }
+        let (holder, lane) = (spec.holder.clone(), spec.terms.lane.clone());
+        Self { answer, holder, weight, lane, waited, asked: false, timer }
     }
 
     /// The caller's error, with the reason if the store has told it.
     pub(super) fn timed_out(&self, found: Option<&Found>) -> AcquireError {
-        let granted_in = |inspection: &Inspection| inspection.granted_in(self.weight?);
+        let granted_in = |inspection: &Inspection| inspection.granted_in(self.weight?, self.lane.as_str());
         let told = found.map(|Found { whole, brief }| match whole.without(self.holder.as_str()) {
             Some(rest) => (Arc::new(rest.brief()), granted_in(&rest)),
             None => (brief.clone(), granted_in(whole)),

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::outages::refused;
 use super::*;
 use crate::inspection::Inspection;
-use crate::protocol::{Alert, Counts, Inspected, InspectedHolder, InspectedPause, InspectedWaiter, Waits};
+use crate::protocol::{
+    Alert, Counts, Inspected, InspectedHolder, InspectedLane, InspectedPause, InspectedWaiter, LaneName,
+    Waits,
+};
 use crate::session::spec::Wait;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -58,8 +61,13 @@ impl Bench {
 
     /// Requests that have waited for a second, and the inspection for them, which comes behind their release.
     fn late<const N: usize>(&mut self) -> ([PendingAcquire; N], [Holder; N], Call) {
+        self.late_on(&PermitTerms::new(1, millis(LEASE)))
+    }
+
+    /// The same for requests on these terms.
+    fn late_on<const N: usize>(&mut self, terms: &PermitTerms) -> ([PendingAcquire; N], [Holder; N], Call) {
         let waiters = [(); N].map(|()| {
-            let pending = self.acquire_within(Wait::AtMost(SECOND));
+            let pending = self.acquire_on(terms.clone(), Wait::AtMost(SECOND));
             let call = self.call();
             let (_, holder, _) = asked(&call);
             self.answer(call, waiting());
@@ -82,7 +90,13 @@ impl Bench {
     }
 
     fn say(&mut self, inspection: Call, inspected: Inspected) {
-        self.answer(inspection, Answers::Inspect(Box::new(inspected)));
+        self.say_recovering(0, inspection, inspected);
+    }
+
+    fn say_recovering(&mut self, recovering_ms: u64, inspection: Call, inspected: Inspected) {
+        let reply = Reply { recovering_ms, ..reply(1, Answers::Inspect(Box::new(inspected))) };
+        self.engine.on_return(inspection.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
+        self.engine.take_outbox().deliver(None);
     }
 }
 
@@ -162,16 +176,17 @@ fn a_request_that_has_timed_out_does_not_count_itself() {
 
 #[test]
 fn time_alone_frees_a_unit_at_the_end_of_a_pause_or_of_cooling() {
-    let end = |change: &dyn Fn(&mut Inspected)| {
+    let end_in = |recovering_ms, change: &dyn Fn(&mut Inspected)| {
         let mut bench = Bench::new();
         let ([mut late], _, inspection) = bench.late();
         let mut inspected = taken_by("web-1");
         inspected.holders[0].cooling = true;
         change(&mut inspected);
-        bench.say(inspection, inspected);
+        bench.say_recovering(recovering_ms, inspection, inspected);
         let error = timed_out(&mut late).1;
         (error.retry_after(), error.stands_still())
     };
+    let end = |change: &dyn Fn(&mut Inspected)| end_in(0, change);
     let pause = |remaining_ms| Some(InspectedPause { remaining_ms, reason: "deploy".into() });
     assert_eq!(end(&|_| {}), (Some(5 * SECOND), false));
     assert_eq!(end(&|of| of.paused = pause(Some(9000))), (Some(9 * SECOND), true));
@@ -180,6 +195,35 @@ fn time_alone_frees_a_unit_at_the_end_of_a_pause_or_of_cooling() {
     assert_eq!(end(&|of| of.waiting = 1), (None, false), "a waiter that is not listed");
     assert_eq!(end(&|of| of.holders[0].cooling = false), (None, false), "it has to leave");
     assert_eq!(end(&|of| of.closed = Some("moved".into())), (None, true));
+    assert_eq!(end_in(9000, &|_| {}), (Some(9 * SECOND), true), "a recovery lasts longer");
+}
+
+/// What counts for the limit of its lane may be held, and others may be of the lane whose units cool.
+#[test]
+fn a_request_in_a_lane_at_its_limit_knows_no_end() {
+    let lane = LaneName::new("tenant").expect("valid");
+    let retry_after = |lane_limit, listed: Option<(u32, u64)>| {
+        let mut bench = Bench::new();
+        let terms = PermitTerms { lane: lane.clone(), lane_limit, ..PermitTerms::new(1, millis(LEASE)) };
+        let ([mut late], _, inspection) = bench.late_on(&terms);
+        let mut inspected = taken_by("web-1");
+        inspected.holders[0].cooling = true;
+        inspected.lanes.extend(listed.map(|(limit, held)| InspectedLane {
+            lane: lane.clone(),
+            waiting: 0,
+            held,
+            limit,
+            floor: 0,
+            pinned: true,
+        }));
+        bench.say(inspection, inspected);
+        timed_out(&mut late).1.retry_after()
+    };
+    assert_eq!(retry_after(0, None), Some(5 * SECOND));
+    assert_eq!(retry_after(0, Some((0, 1))), Some(5 * SECOND), "it has no limit");
+    assert_eq!(retry_after(0, Some((2, 1))), Some(5 * SECOND), "it is not at its limit");
+    assert_eq!(retry_after(0, Some((2, 2))), None);
+    assert_eq!(retry_after(2, None), None, "the lane is not listed");
 }
 
 #[test]

@@ -17,7 +17,10 @@ impl Bench {
     }
 
     pub(super) fn acquire_with_lease(&mut self, lease: Duration, wait: Wait) -> PendingAcquire {
-        let terms = PermitTerms::new(1, millis(lease));
+        self.acquire_on(PermitTerms::new(1, millis(lease)), wait)
+    }
+
+    pub(super) fn acquire_on(&mut self, terms: PermitTerms, wait: Wait) -> PendingAcquire {
         let spec = spec(&self.session, "a", terms, Declaration::Declare(1));
         let mut pending = PendingAcquire::new(&self.session, spec);
         pending.set_wait(wait);
