@@ -38,8 +38,6 @@ pub(super) struct Acquisition {
     end: Cell<Option<End>>,
     /// The units that the grant counts for, if they are corrected.
     count: Cell<Option<u32>>,
-    /// The permit is to be handed over at its end.
-    is_handed_over: Cell<bool>,
     /// The operation that the task has to do on the permit, and the number of the line that asked for it.
     operation: Cell<Option<(Operation, u64)>>,
     /// The task does it.
@@ -111,7 +109,6 @@ impl Acquisition {
             stage: RefCell::new(stage),
             end: Cell::default(),
             count: Cell::default(),
-            is_handed_over: Cell::default(),
             operation: Cell::default(),
             is_operating: Cell::default(),
             asked: Notify::new(),
@@ -180,11 +177,10 @@ impl Acquisition {
             Stage::Held(held) if held.permits().len() > 1 => {
                 return Err("permits of several semaphores cannot be handed over");
             }
-            Stage::Held(_) => self.is_handed_over.set(true),
-            Stage::Ending => {}
+            Stage::Held(_) | Stage::Ending => {}
             _ => return Err("nothing is held yet"),
         }
-        self.end(End::Asked);
+        self.end(End::HandOver);
         Ok(())
     }
 
@@ -274,7 +270,7 @@ impl Acquisition {
         *self.stage.borrow_mut() = Stage::Ending;
         let held = Rc::into_inner(held).expect("the stage had the only other reference");
         let end = held_until?;
-        if self.is_handed_over.get() && matches!(end, End::Asked) {
+        if let End::HandOver = end {
             return self.handed_over(held).await;
         }
         if let Some(units) = self.count.get() {

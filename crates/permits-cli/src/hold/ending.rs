@@ -18,6 +18,8 @@ pub(super) const CHECK_EVERY: Duration = Duration::from_millis(250);
 pub(super) enum End {
     /// A line asked for the end.
     Asked,
+    /// A line asked for the end, and for a handle of the permit.
+    HandOver,
     InputClosed,
     ConnectionClosed,
     /// Events cannot be written.
@@ -29,7 +31,7 @@ pub(super) enum End {
 impl End {
     pub(super) fn reason(self) -> String {
         match self {
-            Self::Asked => "asked by the program".to_owned(),
+            Self::Asked | Self::HandOver => "asked by the program".to_owned(),
             Self::InputClosed => "standard input is closed".to_owned(),
             Self::ConnectionClosed => "the connection is closed".to_owned(),
             Self::OutputClosed => "standard output is closed".to_owned(),
