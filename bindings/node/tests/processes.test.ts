@@ -161,6 +161,27 @@ test('permits that are garbage are released, with a warning', { timeout: LIMIT }
   assert.match(other.errors, /garbage-collected/);
 });
 
+test('a permit whose block has ended is garbage without a warning', { timeout: LIMIT }, async () => {
+  const text = `
+    const collected = new Promise((resolve) => { globalThis.registry = new FinalizationRegistry(resolve); });
+    await (async () => {
+      const permit = await semaphore.acquire();
+      registry.register(permit, 'collected');
+      await permit[Symbol.asyncDispose]();
+    })();
+    process.on('warning', (warning) => { console.log(warning.name); });
+    const timer = setInterval(gc, 10);
+    const found = await collected;
+    // The package has learnt of it, too.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    clearInterval(timer);
+    console.log(found);
+  `;
+  const other = program(text, '--expose-gc');
+  assert.equal(await other.end(), 0);
+  assert.equal(other.output, 'collected\n');
+});
+
 const WORKER = `
   const { parentPort, workerData } = require('node:worker_threads');
   const { connect } = require('permits');

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from queue import Queue
 
 import permits
@@ -333,6 +334,16 @@ def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> Non
     waiting = in_thread(permit.wait_lost)
     permit.release()
     assert waiting.result() is None and permit.lost is None
+
+
+def test_a_loss_that_the_release_finds_stays_known(tmp_path: Path, name: str) -> None:
+    with Server(tmp_path) as server, permits.connect(server.url, recovery="off", lease=600) as client:
+        permit = client.semaphore(name, 1).acquire().wait()
+        server.command("FLUSHALL")
+        with pytest.raises(permits.LostError) as error:
+            permit.release()
+        for found in (permit.lost, permit.wait_lost()):
+            assert found is not None and found.cause == error.value.cause == "gone"
 
 
 def test_a_permit_that_has_ended_begins_no_block(client: permits.Client, name: str) -> None:

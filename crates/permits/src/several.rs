@@ -210,11 +210,7 @@ impl Progress {
     fn poll_counting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireAllError>> {
         let (left, permits) = (self.wait_left(), &self.set.permits);
         let counting = self.counting.get_or_insert_with(|| {
-            let within = match left {
-                Some(Wait::Forever) => None,
-                Some(Wait::AtMost(left)) => Some(left),
-                Some(Wait::No) | None => Some(Duration::ZERO),
-            };
+            let within = within(left);
             let earlier = permits.split_last().map_or(&[][..], |(_last, earlier)| earlier);
             let counted = earlier.iter().filter(|permit| permit.counts());
             let counted: Vec<_> = counted.map(|permit| permit.count_anew(within)).collect();
@@ -259,6 +255,15 @@ impl Drop for Progress {
         for permit in self.set.permits.iter().filter(|permit| permit.counts()) {
             let _ = permit.count(0);
         }
+    }
+}
+
+/// The time for which a store that fails is told that grants count, in a set that may wait for `left` more.
+fn within(left: Option<Wait>) -> Option<Duration> {
+    match left {
+        Some(Wait::Forever) => None,
+        Some(Wait::AtMost(left)) => Some(left),
+        Some(Wait::No) | None => Some(Duration::ZERO),
     }
 }
 
@@ -403,5 +408,12 @@ mod tests {
         while progress.began == Some(Moment::now()) {}
         let left = progress.wait_left().expect("it is an hour");
         assert!(left < limit && left > Wait::No, "{left}");
+    }
+
+    #[test]
+    fn a_set_that_may_not_wait_asks_the_store_once_for_the_count_of_its_grants() {
+        let hour = permits_testkit::HOUR;
+        let all = [Some(Wait::Forever), Some(Wait::AtMost(hour)), Some(Wait::No), None];
+        assert_eq!(all.map(within), [None, Some(hour), Some(Duration::ZERO), Some(Duration::ZERO)]);
     }
 }

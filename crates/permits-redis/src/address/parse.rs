@@ -270,9 +270,33 @@ mod tests {
         assert_eq!(now(&to.server), is("u2", "p", 3));
         assert_eq!(now(&to.sentinels[0]), is("s", "q2", 0));
 
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(secret.path(), "s\n").expect("there is room");
+        let with_a_file = format!("redis://u@a?password_file={}", secret.path().display());
+        let Address::Server(server) = following(&with_a_file) else { panic!("it is one") };
+        write(&with_a_file);
+        assert_eq!(now(&server), is("u", "s", 0), "the password is in a file of its own");
+
         let Address::Cluster(seeds) = following("redis+cluster://u:p@a,b") else { panic!("it is a cluster") };
         write("redis+cluster://u:new@c");
         assert_eq!(now(&seeds[1]), is("u", "new", 0));
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn what_lets_a_connection_in_may_be_replaced_if_it_is_in_a_file() {
+        let certificates = permits_testkit::Certificates::new();
+        let authority = certificates.authority().path().display();
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(secret.path(), "s").expect("there is room");
+        for (url, expected) in [
+            ("redis://u:p@a".to_owned(), false),
+            (format!("redis://u@a?password_file={}", secret.path().display()), true),
+            (format!("rediss://u:p@a?tls_ca={authority}"), true),
+        ] {
+            let Address::Server(server) = parsed(&url) else { panic!("it is one") };
+            assert_eq!(server.may_be_let_in_later(), expected, "{url}");
+        }
     }
 
     #[test]

@@ -108,6 +108,18 @@ fn all_that_a_lane_holds_counts_from_its_pin_on() {
     assert!(is_granted(&both.one(request("others"))));
 }
 
+/// More than one read finds.
+#[test]
+fn a_pin_counts_more_than_a_thousand_permits() {
+    let mut both = Both::start();
+    both.same(&change_limit("l", LimitChange::Set(1_200)));
+    for batch in 0..3 {
+        both.acquired((0..400).map(|number| naming(&format!("h{batch}-{number}"), 0, 0)).collect());
+    }
+    assert_eq!(both.pin("p", 1_200, 0), Ok(()));
+    assert_eq!(both.bounds(), bounds(1_200, 0, 1_200, true));
+}
+
 #[test]
 fn a_raised_limit_and_a_floor_grant_at_once() {
     let mut both = Both::start();

@@ -320,6 +320,10 @@ async fn an_open_connection_logs_in_again_after_its_file_has_changed() {
     secret.write("p1");
     whole.write(&url(":p1"));
     assert!(wait::until(|| logins(&mut operator) == 4));
+    // Another user may have the same password.
+    ask(&mut operator, &["ACL", "SETUSER", "other", "on", ">p1", "~*", "&*", "+@all"]);
+    whole.write(&format!("redis://other:p1@{}/", server.address()));
+    assert!(wait::until(|| logins(&mut operator) == 5));
     assert_eq!(connections(&mut operator), before, "the connections are the same");
     for client in [by_password, by_url] {
         client.named("exports", 1).acquire().succeeds().await.release().succeeds().await;

@@ -12,6 +12,7 @@ use crate::support::{
 
 on_both_stores! {
     several_are_acquired_all_or_none,
+    a_renewal_is_of_all_permits_of_a_set,
     a_part_is_released_and_the_lease_is_changed,
     a_permit_is_handed_over_and_adopted,
     semaphores_are_inspected_listed_and_changed,
@@ -62,6 +63,26 @@ fn several_are_acquired_all_or_none(store: &dyn Store, name: &str) {
     many.write(json!({"id": 1, "release": true}));
     many.event(1, "released");
     assert_eq!((counts(store, name), counts(store, "other")), ((0, 0), (0, 0)));
+    assert_eq!(many.finish().0.code, 0);
+}
+
+/// Nothing else renews them.
+fn a_renewal_is_of_all_permits_of_a_set(store: &dyn Store, name: &str) {
+    prepare(store, "other");
+    let mut many = Hold::start(store);
+    let own = |name: &str| json!({"acquire": name, "limit": 1, "lease_ms": 600_000, "auto_renew": false});
+    let mut set = own(name);
+    (set["id"], set["also"]) = (json!(1), json!([own("other")]));
+    many.granted(set);
+    let left =
+        |name: &str| status(store, name)["holders"][0]["lease_remaining_ms"].as_u64().expect("a number");
+    let all_have_passed = || [name, "other"].iter().all(|name| left(name) < 599_900);
+    assert!(permits_testkit::wait::until(all_have_passed));
+    let before = [left(name), left("other")];
+    many.write(json!({"id": 1, "renew": true}));
+    many.event(1, "held");
+    let after = [left(name), left("other")];
+    assert!(after[0] > before[0] && after[1] > before[1], "{after:?} after {before:?}");
     assert_eq!(many.finish().0.code, 0);
 }
 
@@ -128,6 +149,10 @@ fn a_permit_is_handed_over_and_adopted(store: &dyn Store, name: &str) {
     assert_eq!(other.event("a", "failed")["exit_code"], 76);
     other.write_text("{\"id\":\"b\",\"adopt\":\"permits\"}");
     other.event("b", "invalid");
+    // Of two lines that end it the first one counts.
+    other.granted(json!({"id": "c", "acquire": name}));
+    other.write_text("{\"id\":\"c\",\"release\":true}\n{\"id\":\"c\",\"hand_over\":true}");
+    other.event("c", "released");
     assert_eq!(other.finish().0.code, 0);
 }
 
@@ -153,6 +178,25 @@ fn semaphores_are_inspected_listed_and_changed(store: &dyn Store, name: &str) {
     many.write(json!({"id": 6, "change": "revoke", "name": name, "holder": "h", "reason": "enough"}));
     assert_eq!(many.event(1, "lost")["reason"], "the permit was revoked: enough");
     assert_eq!(many.event(6, "changed")["limit"], Value::Null);
+    assert_eq!(many.finish().0.code, 0);
+}
+
+/// The lines of one write are taken before any of them is answered.
+#[test]
+fn what_is_not_answered_keeps_its_id_and_its_permit() {
+    let store = Local::new();
+    prepare(&store, "x");
+    let mut many = Hold::start(&store);
+    many.write_text("{\"id\":1,\"list\":true}\n{\"id\":1,\"acquire\":\"x\",\"limit\":3}");
+    many.event(1, "listed");
+    assert_eq!(many.events(1), ["invalid", "listed"]);
+    assert_eq!(many.event(1, "invalid")["reason"], "the id is in use: it is free after its last event");
+    many.granted(json!({"id": 1, "acquire": "x", "limit": 3, "weight": 3}));
+    many.write_text("{\"id\":1,\"set_lease_ms\":60000}\n{\"id\":1,\"release_part\":1}");
+    assert_eq!(many.event(1, "held")["answers"], "set_lease_ms");
+    assert_eq!(many.events(1)[2..], ["granted", "invalid", "held"]);
+    assert_eq!(many.event(1, "invalid")["reason"], "the permit is being renewed: wait for the answer");
+    assert_eq!(status(&store, "x")["held"], 3);
     assert_eq!(many.finish().0.code, 0);
 }
 

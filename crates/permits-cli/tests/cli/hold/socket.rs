@@ -300,6 +300,14 @@ fn the_socket_of_a_dead_process_is_replaced_and_no_other_file() {
     let running = Running::until(&mut listen(&store, &path), "listening on unix:");
     Listening { running, path, _directory: directory }.end();
 
+    // One that has taken its path meanwhile keeps the path.
+    let replaced = Listening::start(&store);
+    fs::remove_file(&replaced.path).expect("it is there");
+    let _other = UnixListener::bind(&replaced.path).expect("the path is free");
+    replaced.running.signal(Signal::TERM);
+    replaced.running.finish().ends(143);
+    assert!(replaced.path.exists(), "the socket of the other is there");
+
     let directory = TempDir::new().expect("a directory");
     let file = directory.path().join("file");
     fs::write(&file, "text").expect("it can be written");

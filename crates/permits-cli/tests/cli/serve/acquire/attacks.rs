@@ -1,6 +1,6 @@
 //! Programs that mean harm, with and without a token. Other programs are served meanwhile.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::json;
@@ -86,6 +86,28 @@ fn connections_without_a_token_end_no_wait_and_keep_nobody_out() {
             // A head that is too large.
             2 => begun(&format!("X-Large: {}\r\n", "x".repeat(15_000))),
             _ => connect(serve.address),
+        })
+        .collect();
+    goes_on(&serve, &store, waiting);
+    drop(flood);
+}
+
+#[test]
+fn connections_with_a_wrong_token_keep_nobody_out() {
+    allow_open_files(2 * MANY);
+    let store = Local::new();
+    let serve = start(&store);
+    let waiting = waiting(&serve, &store);
+    let flood: Vec<TcpStream> = (0..MANY)
+        .map(|_| {
+            let mut stream = connect(serve.address);
+            let head = format!("POST /v1/acquire HTTP/1.1\r\nHost: {}\r\n", serve.address);
+            let wrong = "Authorization: Bearer 0123456789abcdef\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all((head + wrong).as_bytes()).expect("it listens");
+            let mut status = [0; 12];
+            stream.read_exact(&mut status).expect("it is answered");
+            assert_eq!(String::from_utf8_lossy(&status), "HTTP/1.1 401");
+            stream
         })
         .collect();
     goes_on(&serve, &store, waiting);

@@ -1,7 +1,9 @@
 //! `Idempotency-Key`: requests that are sent again.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
+use permits_testkit::wait;
 use serde_json::{Value, json};
 
 use super::super::http::{Reply, Request, reply};
@@ -14,6 +16,7 @@ on_a_server! {
     a_retry_waits_with_the_first_request,
     a_retry_of_a_refused_request_is_a_new_one,
     a_key_belongs_to_its_token_and_its_body,
+    a_key_outlasts_a_rotation_of_the_tokens,
 }
 
 const KEY: &str = "7f1d8a3e-0c53-4a2b-9d53-000000000001";
@@ -35,6 +38,13 @@ fn a_retry_has_the_permit_that_is_held(store: &dyn Store, name: &str) {
     assert_eq!((&second["handle"], &second["token"]), (&first["handle"], &first["token"]));
     assert!(second["remaining_ms"].as_u64().is_some_and(|left| left > 250_000), "{second}");
     assert_eq!(counts(store, name), (1, 0));
+    let left = || granted(&send(&serve, &body))["remaining_ms"].as_u64();
+    let is_renewed = || {
+        let before = left();
+        std::thread::sleep(Duration::from_millis(50));
+        left() >= before
+    };
+    assert!(wait::until(is_renewed), "a retry has a whole lease");
     assert_eq!(serve.operate("release", &json!({ "handle": first["handle"] })).status, 200);
     let third = granted(&send(&serve, &body));
     assert_ne!(third["handle"], first["handle"], "a permit that has ended is none");
@@ -106,4 +116,16 @@ fn a_key_belongs_to_its_token_and_its_body(store: &dyn Store, name: &str) {
     }
     let twice = with_key(&serve, KEY, &body).header("Idempotency-Key", "x").send();
     assert_eq!(twice.refusal().0, 400);
+}
+
+fn a_key_outlasts_a_rotation_of_the_tokens(store: &dyn Store, name: &str) {
+    let other = "fedcba9876543210fedcba9876543210";
+    let serve = start(store);
+    let body = json!({ "acquire": name, "limit": 2 });
+    let first = granted(&send(&serve, &body));
+    std::fs::write(serve.tokens(), format!("{other}\n{TOKEN}\n")).expect("it can be written");
+    let renewal = || Request::new(serve.address, "POST", "/v1/renew").bearer(other).body("{}");
+    assert!(wait::until(|| renewal().send().status == 415), "{}", serve.stderr());
+    assert_eq!(granted(&send(&serve, &body))["handle"], first["handle"]);
+    assert_eq!(counts(store, name), (1, 0));
 }

@@ -1,5 +1,7 @@
 //! Requests that end while their call is in flight.
 
+use futures_util::FutureExt as _;
+
 use super::*;
 
 /// A request whose call is in flight. It was dropped, so a release is behind the call.
@@ -168,4 +170,13 @@ fn a_revocation_that_meets_a_repeated_acquisition_leaves_no_grant_behind() {
             assert_releases(&bench.call(), &asked);
         }
     }
+}
+
+/// Closing has released the permit.
+#[test]
+fn a_release_that_comes_after_the_end_of_its_session_is_no_failure() {
+    let mut bench = Bench::new();
+    let held = bench.held("a", LEASE);
+    drop(bench.messages);
+    assert_eq!(held.release().now_or_never(), Some(Ok(())));
 }
