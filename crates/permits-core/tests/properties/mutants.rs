@@ -277,7 +277,10 @@ fn grants_in_a_pause(state: &mut Option<State>, server: &Clock<'_>, command: &Co
 /// Grants nothing at a change of the limit.
 fn ignores_a_raised_limit(state: &mut Option<State>, server: &Clock<'_>, command: &Command) -> Outcome {
     let until_ms = state.as_ref().map(|state| state.paused_until_ms);
-    let changes = matches!(command.operation, Operation::Set { setting: Setting::Limit { .. }, .. });
+    // A pause would keep a state that is to be forgotten.
+    let is_known = state.as_ref().is_some_and(|state| !state.is_expired(server.now_us / 1000));
+    let changes =
+        is_known && matches!(command.operation, Operation::Set { setting: Setting::Limit { .. }, .. });
     if let Some(state) = state.as_mut().filter(|_| changes) {
         state.paused_until_ms = PAUSED;
     }
