@@ -136,7 +136,6 @@ impl Address {
 
     /// Has each new connection to a server, not to a sentinel, log in with the password of this source.
     pub(crate) fn take_password_from(&mut self, source: &Arc<CredentialSource>) -> Result<(), String> {
-        source.check()?;
         self.servers().try_for_each(|server| server.log_in_with(source))
     }
 

@@ -145,8 +145,10 @@ impl Server {
         self.source.get_or_insert_with(|| Source::Url(file.clone(), read));
     }
 
-    /// Takes the password of each new connection from this source. Fails if there is another one.
+    /// Takes the password of each new connection from this source. Fails if there is another one, or if the
+    /// source cannot be used.
     pub(super) fn log_in_with(&mut self, source: &Arc<CredentialSource>) -> Result<(), String> {
+        source.check()?;
         let other = match &self.source {
             Some(Source::Credentials(other)) => format!("one from {other}"),
             _ if self.login.password.is_some() => "a password itself".to_owned(),

@@ -390,6 +390,11 @@ async fn two_passwords_are_refused_and_both_are_named() {
         (format!("file:{}", whole.path().display()), Some(true), vec!["a password itself", &file]),
         ("memory:".to_owned(), Some(true), vec!["its store has no passwords", &file]),
         (format!("redis://a/?password_file={missing}"), None, vec![&missing, "cannot be read"]),
+        (
+            format!("redis+sentinel://a/s?sentinel_password_file={missing}"),
+            None,
+            vec![&missing, "cannot be read"],
+        ),
     ] {
         let builder = Client::builder(&url);
         let builder = match given {
