@@ -14,8 +14,8 @@ use permits_core::protocol::{
 use super::Violation;
 use super::operators::{a_closed_line_is_empty, changes_are_remembered, pinned_limit};
 use super::order::{
-    a_lane_keeps_its_limit, a_place_passes_on, first_come_first_served, floors_come_first, superseding,
-    the_head_stays, waits_are_counted, what_fits_is_granted,
+    a_lane_keeps_its_limit, a_place_passes_on, first_come_first_served, floors_come_first, queued,
+    superseding, the_head_stays, waits_are_counted, what_fits_is_granted,
 };
 use super::rates::{an_end_is_told_and_true, counted_up, grants_count_as_long_as_asked};
 use super::step::{Fresh, Step};
@@ -187,6 +187,12 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                         && match (answer, entry.place) {
                             (AcquireOutcome::Granted(grant), EntryState::Holding(held)) => *grant == held,
                             (AcquireOutcome::Waiting { .. }, EntryState::Waiting(_)) => true,
+                            // A later request of the batch let it in, by the bounds of its lane for example.
+                            (AcquireOutcome::Waiting { .. }, EntryState::Holding(grant)) => {
+                                step.events.iter().any(|event| {
+                                    event.request == entry.request && event.kind == EventKind::Granted(grant)
+                                })
+                            }
                             _ => false,
                         }
                 })
@@ -396,7 +402,10 @@ fn no_herd(step: &Step) -> Result<(), String> {
             (None, Some((asked, _, before))) if asked.request == event.request => {
                 (&step.command.session, &asked.terms, before.place)
             }
-            _ => return Err(format!("{} received an event and had no entry", event.holder)),
+            _ => match queued(step, &event.holder).filter(|asked| asked.request == event.request) {
+                Some(asked) => (&step.command.session, &asked.terms, EntryState::Waiting(u64::MAX)),
+                None => return Err(format!("{} received an event and had no entry", event.holder)),
+            },
         };
         if event.session != *session {
             return Err(format!("{} is not of session {}", event.holder, event.session));

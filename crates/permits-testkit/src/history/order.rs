@@ -270,15 +270,28 @@ pub(super) fn superseding<'a>(
     step.entries_before().find(is_superseded).map(|(holder, entry)| (asked, holder, entry))
 }
 
+/// The request of this holder that this command has queued. A later request of the command may let it in, by
+/// other bounds of their lane for example.
+pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireRequest> {
+    let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
+    let Answers::Acquire(answers) = &step.reply.answers else { return None };
+    let mut answered = requests.iter().zip(answers);
+    let is_queued = |(asked, answer): &(&AcquireRequest, &AcquireOutcome)| {
+        asked.holder == *holder && matches!(answer, AcquireOutcome::Waiting { .. })
+    };
+    answered.find(is_queued).map(|(asked, _)| asked)
+}
+
 /// The lane of a request that is called, and its ticket. A request that supersedes a waiter of its lane takes
-/// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own.
+/// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own, as one is
+/// that comes with this command.
 fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
     // A holder whose lease has ended may have had the name.
     let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
     let (lane, entry) = match (waited, superseding(step, holder)) {
         (Some(entry), _) => (&entry.terms.lane, entry),
         (None, Some((asked, _, entry))) => (&asked.terms.lane, entry),
-        (None, None) => return None,
+        (None, None) => return queued(step, holder).map(|asked| (&asked.terms.lane, u64::MAX)),
     };
     match entry.place {
         EntryState::Waiting(ticket) => {
@@ -332,9 +345,13 @@ pub(super) fn waits_are_counted(step: &Step) -> Result<(), String> {
         .filter(|before| before.damage != Some(Damage::StateLost))
         .map_or_else(Waits::default, |before| before.waits);
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
-        let Some(entry) = step.entry_before(&event.holder) else { continue };
-        let EntryState::Waiting(ticket) = entry.place else { continue };
-        let queued_us = if entry.terms.is_laned() { entry.queued_us } else { ticket };
+        let waited = step.entry_before(&event.holder).filter(|entry| entry.request == event.request);
+        let queued_us = match waited.map(|entry| (entry.place, entry)) {
+            Some((EntryState::Waiting(_), entry)) if entry.terms.is_laned() => entry.queued_us,
+            Some((EntryState::Waiting(ticket), _)) => ticket,
+            _ if queued(step, &event.holder).is_some() => step.now_us,
+            _ => continue,
+        };
         let wait = Duration::from_micros(step.now_us.saturating_sub(queued_us));
         waits.total_us += step.now_us.saturating_sub(queued_us);
         waits.numbers[WAIT_BOUNDS.iter().filter(|bound| wait > **bound).count()] += 1;
