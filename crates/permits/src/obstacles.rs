@@ -65,7 +65,7 @@ impl Inspection {
 
     /// The time after which a request for this many units succeeds if no other comes first. It is the time
     /// until a pause and a recovery have ended and enough units have cooled. `None` if a holder has to leave
-    /// first, or if the time is not known, as where the lane of the request is at its limit.
+    /// first, or if the time is not known, for example because the lane of the request is at its limit.
     pub(crate) fn granted_in(&self, weight: u32, lane: &str) -> Option<Duration> {
         let of_lane = self.lanes.iter().find(|info| info.lane.as_deref() == Some(lane));
         let is_full = |info: &LaneInfo| {

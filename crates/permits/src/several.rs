@@ -258,7 +258,7 @@ impl Drop for Progress {
     }
 }
 
-/// The time for which a store that fails is told that grants count, in a set that may wait for `left` more.
+/// How long a set that may wait for `left` more tries to tell a failing store that its grants count.
 fn within(left: Option<Wait>) -> Option<Duration> {
     match left {
         Some(Wait::Forever) => None,

@@ -187,7 +187,7 @@ fn nothing_appears_unasked(step: &Step) -> Result<(), String> {
                         && match (answer, entry.place) {
                             (AcquireOutcome::Granted(grant), EntryState::Holding(held)) => *grant == held,
                             (AcquireOutcome::Waiting { .. }, EntryState::Waiting(_)) => true,
-                            // A later request of the batch let it in, by the bounds of its lane for example.
+                            // A later request of the batch has let it in.
                             (AcquireOutcome::Waiting { .. }, EntryState::Holding(grant)) => {
                                 step.events.iter().any(|event| {
                                     event.request == entry.request && event.kind == EventKind::Granted(grant)

@@ -270,8 +270,8 @@ pub(super) fn superseding<'a>(
     step.entries_before().find(is_superseded).map(|(holder, entry)| (asked, holder, entry))
 }
 
-/// The request of this holder that this command has queued. A later request of the command may let it in, by
-/// other bounds of their lane for example.
+/// The request of this holder that this command has queued. A later request of the command may let it in, for
+/// example because it names a higher limit of their lane.
 pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireRequest> {
     let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
     let Answers::Acquire(answers) = &step.reply.answers else { return None };
@@ -283,8 +283,8 @@ pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireR
 }
 
 /// The lane of a request that is called, and its ticket. A request that supersedes a waiter of its lane takes
-/// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own, as one is
-/// that comes with this command.
+/// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own lane. A
+/// request that the command itself has queued is also the last of its lane.
 fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
     // A holder whose lease has ended may have had the name.
     let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
@@ -336,7 +336,7 @@ pub(super) fn a_place_passes_on(step: &Step) -> Result<(), String> {
 pub(super) fn waits_are_counted(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     if step.events.iter().any(|event| event.kind == EventKind::Superseded) {
-        // Requests that the command itself has queued may be granted with it.
+        // A request that supersedes a waiter has waited as long as that waiter, if it has its place.
         return Ok(());
     }
     let mut waits = step

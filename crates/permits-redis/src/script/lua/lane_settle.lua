@@ -24,7 +24,7 @@ function settle(is_end)
         if side == 'short' and first_short[1] then
           short = math.max(short, begins_behind({ first_short[1], first_short[2] / $SHORT }, record.number))
         end
-        -- The lane's record has what the lane owed when it joined, so the debt goes.
+        -- The lane's record has what the lane owed when it joined, so remove the debt here.
         if side == 'short' then redis.call('ZREM', lanes_key, string.format('-%s', name)) end
         record.other = side == 'short' and fair or short
         change_lane(name, record)

@@ -27,7 +27,7 @@ for i = $FIRST, #ARGV, 2 do
 end
 
 -- The time at which the session of a waiter asks whether time has granted something. The head of the queue
--- asks at `at`, the time of the next change. A waiter behind it asks 200 ms after the waiter before it, or
+-- asks when the next change is due (`at`). A waiter behind it asks 200 ms after the waiter before it, or
 -- when one more lease of a holder has ended than waiters are before it, if that is sooner and these are less
 -- than $TURNS_BY_LEASE.
 local function turn(at, position, waiting, holders)

@@ -1,10 +1,11 @@
 //! The engine of a session: it passes messages, events, replies and times to the semaphores that they are
-//! about, and closes the session.
+//! about.
 //!
 //! The engine has no clock, no thread and no connection of its own: what happened and the time are arguments,
 //! and it returns the calls to make. So everything it does can be tested step by step, and nothing it does
 //! can wait.
 
+mod closing;
 mod singles;
 
 use std::sync::Weak;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use super::Config;
 use super::Map;
 use super::call::{Call, CallKind, SentCall};
-use super::callers::{Message, PendingRelease, Shared};
+use super::callers::{Message, Shared};
 use super::gathering::Sending;
 use super::outbox::Answer;
 use super::outbox::Outbox;
@@ -22,14 +23,11 @@ use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
 use crate::clock::Moment;
-use crate::error::{AcquireError, AdminError, CloseError, Ended, ReleaseError};
+use crate::error::{AcquireError, AdminError, CloseError, Ended};
 use crate::keeping::Notice;
 use crate::protocol::{Event, Name};
 use crate::timing::call_timeout;
 use permits_store::{Executed, StoreError};
-
-/// The time that a closing session has to release everything.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The interval between two checks for timeouts, while the store cannot be reached.
 pub(super) const TIMEOUTS_EVERY: Duration = Duration::from_millis(100);
@@ -434,78 +432,6 @@ impl Engine {
         for (call, error) in self.single_calls.take_timed_out(&self.down, self.store_timeout(), now) {
             self.fail_single(call, Some(error));
         }
-    }
-
-    /// Releases everything, replies to all callers, and ends when the store has confirmed it or
-    /// [`CLOSE_TIMEOUT`] has passed.
-    pub(super) fn close(&mut self, answer: Option<Answer<(), CloseError>>, now: Moment) {
-        self.turn.now = now;
-        let first = self.closing.is_none();
-        self.closing.get_or_insert_default().extend(answer);
-        if !first {
-            return;
-        }
-        self.turn.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
-        for call in self.single_calls.take_all() {
-            self.fail_single(call, None);
-        }
-        for (name, semaphore) in &mut self.semaphores {
-            semaphore.close(&mut self.turn);
-            mark_dirty(&mut self.dirty, name, semaphore);
-        }
-        self.finish_closing(false);
-    }
-
-    fn finish_closing(&mut self, timed_out: bool) {
-        if self.closing.is_none() || self.closed.is_some() {
-            return;
-        }
-        let unreturned = self.semaphores.values().map(SemaphoreSession::unreturned).sum::<usize>();
-        let left = unreturned + self.adopting;
-        if left > 0 && !timed_out {
-            return;
-        }
-        self.closed = Some(if left == 0 {
-            Ok(())
-        } else {
-            let outages = self.semaphores.values().filter_map(SemaphoreSession::outage);
-            let oldest = self.down.iter().chain(outages).min_by_key(|outage| outage.since);
-            let source = oldest.map_or_else(
-                || StoreError::NoAnswer { reason: format!("not within {CLOSE_TIMEOUT:?}") },
-                |outage| outage.error.clone(),
-            );
-            Err(CloseError::NotReleased { count: left, source })
-        });
-    }
-
-    /// Answers the callers that still wait when the session has ended: nobody will read the replies to these
-    /// calls, and the releases that are left will not be sent.
-    pub(super) fn end_calls(&mut self, in_flight: Map<u64, SentCall>) {
-        let outbox = &mut self.turn.outbox;
-        let mut releases: Vec<PendingRelease> =
-            self.semaphores.values_mut().flat_map(SemaphoreSession::take_releases).collect();
-        for SentCall { kind, .. } in in_flight.into_values() {
-            match kind {
-                CallKind::Single(call) => call.fail_closed(outbox),
-                CallKind::Release(sent) => releases.extend(sent.into_iter().map(|(_, release)| release)),
-                CallKind::Acquire(_) | CallKind::Renew(_) | CallKind::Confirm(_) | CallKind::Inspect => {}
-            }
-        }
-        let Some(Err(CloseError::NotReleased { source, .. })) = &self.closed else { return };
-        for answer in releases.into_iter().filter_map(|release| release.answer) {
-            outbox.reply(answer, Err(ReleaseError::Store(source.clone())));
-        }
-    }
-
-    /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released:
-    /// what the store has ends with its lease.
-    pub(super) fn abandon(&mut self, in_flight: Map<u64, SentCall>) {
-        let outbox = &mut self.turn.outbox;
-        for (_, semaphore) in std::mem::take(&mut self.semaphores) {
-            semaphore.abandon(outbox);
-        }
-        // Drop these callers' channels, which tells them.
-        outbox.discard((in_flight, std::mem::take(&mut self.single_calls), self.closing.take()));
     }
 }
 

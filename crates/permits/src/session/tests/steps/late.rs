@@ -198,7 +198,8 @@ fn time_alone_frees_a_unit_at_the_end_of_a_pause_or_of_cooling() {
     assert_eq!(end_in(9000, &|_| {}), (Some(9 * SECOND), true), "a recovery lasts longer");
 }
 
-/// What counts for the limit of its lane may be held, and others may be of the lane whose units cool.
+/// The inspection does not say which units count for the limit of the lane: they may be held, while the units
+/// that cool belong to another lane.
 #[test]
 fn a_request_in_a_lane_at_its_limit_knows_no_end() {
     let lane = LaneName::new("tenant").expect("valid");
