@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 
 const [program, file, interval] = process.argv.slice(2);
 const handle = readFileSync(file, "utf8");
-let next = Date.now() + Number(interval);
+let next = performance.now() + Number(interval);
 
 function renew() {
   const running = spawn(program, ["renew", "-"], { stdio: ["pipe", "inherit", "inherit"] });
@@ -14,14 +14,14 @@ function renew() {
   running.once("close", (code) => {
     if (code === 76) process.exit(1);
     // A renewal that failed is tried some more times before the lease ends.
-    next = Date.now() + (code === 0 ? Number(interval) : Math.min(Number(interval), 2000));
+    next = performance.now() + (code === 0 ? Number(interval) : Math.min(Number(interval), 2000));
     setTimeout(step, 200);
   });
 }
 
 function step() {
   if (!existsSync(file)) process.exit(0);
-  if (Date.now() >= next) renew();
+  if (performance.now() >= next) renew();
   else setTimeout(step, 200);
 }
 

@@ -1,7 +1,7 @@
 // Helpers of the tests: a server, other programs, conditions to wait for.
 
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createConnection, createServer, type Server as NetServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -57,6 +57,9 @@ export async function comesToRest(semaphore: Semaphore): Promise<void> {
   }
 }
 
+/** The server that is installed. */
+const installed = spawnSync('redis-server', ['--version']).error ? 'valkey-server' : 'redis-server';
+
 /** A redis-server of the tests, on a private port. While it runs it keeps this process alive. */
 export class Server implements AsyncDisposable {
   readonly url: string;
@@ -66,7 +69,7 @@ export class Server implements AsyncDisposable {
 
   private constructor(readonly port: number) {
     this.url = `redis://127.0.0.1:${port}/`;
-    const program = process.env.PERMITS_TEST_SERVER ?? 'redis-server';
+    const program = process.env.PERMITS_TEST_SERVER ?? installed;
     const options = ['--port', `${port}`, '--bind', '127.0.0.1', '--save', '', '--dir', this.#directory];
     this.#process = spawn(program, options, { stdio: 'ignore' });
     this.#ended = new Promise((resolve) => this.#process.once('exit', resolve));

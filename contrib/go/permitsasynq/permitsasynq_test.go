@@ -31,7 +31,7 @@ func run(m *testing.M) int {
 	address = listener.Addr().String()
 	listener.Close()
 	_, port, _ := net.SplitHostPort(address)
-	script := `redis-server --port "$1" --bind 127.0.0.1 --save "" </dev/null >/dev/null & read -r _; kill -9 $!; wait`
+	script := `"$(command -v redis-server || command -v valkey-server)" --port "$1" --bind 127.0.0.1 --save "" </dev/null >/dev/null & read -r _; kill -9 $!; wait`
 	command := exec.Command("sh", "-c", script, "sh", port)
 	alive, err := command.StdinPipe()
 	if err != nil {

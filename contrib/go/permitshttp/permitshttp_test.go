@@ -45,7 +45,7 @@ func startRedis() (url string, stop func()) {
 	address := listener.Addr().String()
 	listener.Close()
 	_, port, _ := net.SplitHostPort(address)
-	script := `redis-server --port "$1" --bind 127.0.0.1 --save "" </dev/null >/dev/null & read -r _; kill -9 $!; wait`
+	script := `"$(command -v redis-server || command -v valkey-server)" --port "$1" --bind 127.0.0.1 --save "" </dev/null >/dev/null & read -r _; kill -9 $!; wait`
 	command := exec.Command("sh", "-c", script, "sh", port)
 	alive, err := command.StdinPipe()
 	if err != nil {
@@ -186,6 +186,32 @@ func TestARefusalSaysWhenToComeAgain(t *testing.T) {
 	}
 	if response, body = get(t, serve(t, semaphore, 0, handler)); response.StatusCode != http.StatusOK || body != "done" {
 		t.Error(response.Status, body)
+	}
+	free(t, semaphore)
+}
+
+func TestADeadlineThatEndsTheWaitIsServiceUnavailable(t *testing.T) {
+	ctx := context.Background()
+	semaphore := client.Semaphore(t.Name(), 1)
+	permit, err := semaphore.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := Limit(semaphore, time.Hour)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		t.Error("it has no permit")
+	}))
+	hasty := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+		defer cancel()
+		limited.ServeHTTP(w, r.WithContext(ctx))
+	})
+	server := httptest.NewServer(hasty)
+	t.Cleanup(server.Close)
+	if response, _ := get(t, server.URL); response.StatusCode != http.StatusServiceUnavailable {
+		t.Error(response.Status)
+	}
+	if err := permit.Release(ctx); err != nil {
+		t.Fatal(err)
 	}
 	free(t, semaphore)
 }

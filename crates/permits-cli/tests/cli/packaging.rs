@@ -48,6 +48,11 @@ fn package(name: &str) -> Value {
     packages().into_iter().find(|package| package["name"] == name).expect("it is a member")
 }
 
+#[track_caller]
+fn package_field(name: &str, field: &str) -> String {
+    package(name)[field].as_str().expect("a text").to_owned()
+}
+
 #[test]
 fn each_published_crate_has_its_licences_its_readme_and_the_words_that_find_it() {
     let is_published = |package: &Value| package["publish"] != json!([]);
@@ -60,7 +65,7 @@ fn each_published_crate_has_its_licences_its_readme_and_the_words_that_find_it()
         for file in ["LICENSE-APACHE", "LICENSE-MIT", readme.to_str().expect("text"), "src"] {
             assert!(listed.lines().any(|path| path.starts_with(file)), "{name} has no {file}: {listed}");
         }
-        for field in ["description", "license", "rust_version"] {
+        for field in ["description", "license", "rust_version", "repository"] {
             assert!(package[field].as_str().is_some_and(|text| !text.is_empty()), "{name} has no {field}");
         }
         for field in ["keywords", "categories"] {
@@ -130,6 +135,11 @@ fn the_image_and_the_archive_name_the_program_and_scripts_that_can_be_executed()
     assert!(script.contains("\nname=permits-$version-$target\n"), "the archive has another name");
 
     let texts = read(".github/workflows/release.yml") + &read("scripts/package");
+    // The registry of npm refuses a package with provenance that does not name the repository of the run.
+    for package in ["bindings/node/package.json", "scripts/more/package-npm-command"] {
+        let url = format!("\"git+{}.git\"", package_field("permits", "repository"));
+        assert!(read(package).contains(&url), "{package} does not name {url}");
+    }
     for script in texts.split_whitespace().filter(|word| word.starts_with("scripts/")) {
         let mode = fs::metadata(root().join(script)).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script} cannot be executed");
@@ -138,7 +148,7 @@ fn the_image_and_the_archive_name_the_program_and_scripts_that_can_be_executed()
 
 #[test]
 fn each_copy_of_the_version_is_that_of_the_workspace() {
-    let version = package("permits")["version"].as_str().expect("a text").to_owned();
+    let version = package_field("permits", "version");
     let (minor, _) = version.rsplit_once('.').expect("three numbers");
     for (file, before, expected) in [
         ("bindings/node/package.json", "\n  \"version\": \"", version.as_str()),
@@ -147,6 +157,9 @@ fn each_copy_of_the_version_is_that_of_the_workspace() {
         ("contrib/kubernetes/serve.yaml", "registry.example/permits:", &version),
         ("docs/operate/install.md", "permits = \"", minor),
         ("README.md", "crates/permits\" } # \"", minor),
+        ("bindings/python/pyproject.toml", "permits-cli==", &format!("{minor}.*")),
+        ("contrib/go/permitsasynq/go.mod", "/bindings/go v", &version),
+        ("contrib/go/permitshttp/go.mod", "/bindings/go v", &version),
     ] {
         let text = read(file);
         let found = text.split(before).skip(1);

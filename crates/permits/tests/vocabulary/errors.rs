@@ -2,7 +2,7 @@
 //! of Python, the codes of Node and the reference pages are made of this text, the keyword of the error, and
 //! its exit code (`crates/permits-cli/src/exit.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quote::ToTokens as _;
 use syn::visit::Visit;
@@ -299,6 +299,37 @@ fn exit_codes() -> String {
     made
 }
 
+/// The outcomes of the alert `PermitsAcquisitionsFail`: the errors of the store, and others of which the
+/// store is the cause.
+fn alert(errors: &[Error]) -> Option<String> {
+    let of_the_store =
+        errors.iter().filter(|error| error.kind == "Store").map(|error| error.code.to_lowercase());
+    let others = ["recovering", "session_failed", "not_replicated"].map(str::to_owned);
+    let reasons: Vec<String> = of_the_store.chain(others).collect();
+    replace("contrib/alerts.yml", "permits_refusals_total{reason=~\"", "\"}", &reasons.join("|"))
+}
+
+/// What follows the label `reason` in a file, as in `reason=~"expired|gone"`.
+fn reasons_in(file: &str) -> Vec<String> {
+    let text = read(file);
+    let matchers = text.split("reason").skip(1).filter(|rest| rest.starts_with(['=', '!']));
+    let values = matchers.filter_map(|rest| rest.split_once('"')?.1.split(['"', '\\']).next());
+    values.flat_map(|value| value.split('|')).map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_name_only_reasons_that_there_are() {
+    let errors = errors().into_iter().map(|error| error.code.to_lowercase());
+    let losses = keywords(KEYWORDS, "Lost").into_iter().map(|(keyword, _)| keyword);
+    let known: BTreeSet<String> = errors.chain(losses).collect();
+    for (file, least) in [("contrib/alerts.yml", 20), ("contrib/alerts.test.yml", 10)] {
+        let named = reasons_in(file);
+        assert!(named.len() >= least, "{file} is read wrongly: {named:?}");
+        let unknown: Vec<&String> = named.iter().filter(|reason| !known.contains(*reason)).collect();
+        assert!(unknown.is_empty(), "{file}: nothing has the reasons {unknown:?}");
+    }
+}
+
 #[test]
 fn every_language_and_the_reference_have_the_errors_of_the_library() {
     let errors = errors();
@@ -323,5 +354,5 @@ fn every_language_and_the_reference_have_the_errors_of_the_library() {
         replace("bindings/node/lib/errors.ts", &format!("export type {group} =\n"), "\n\n", &made)
     });
     let python = errors.iter().map(python).chain([classes(&errors)]);
-    none(page.chain(node).chain(python).chain(of_losses()).flatten());
+    none(page.chain(node).chain(python).chain(of_losses()).chain([alert(&errors)]).flatten());
 }
