@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -225,8 +226,9 @@ func (s *settings) start(url string) (*conn, error) {
 	command.Env = append(os.Environ(), "PERMITS_LABEL="+s.label)
 	if url != "" {
 		// Don't pass the url as an argument: every user sees the arguments of a process, and it may have a
-		// password.
-		command.Env = append(command.Env, "PERMITS_URL="+url)
+		// password. The command refuses a second URL.
+		isOther := func(variable string) bool { return strings.HasPrefix(variable, "PERMITS_URL_FILE=") }
+		command.Env = append(slices.DeleteFunc(command.Env, isOther), "PERMITS_URL="+url)
 	}
 	// Other programs that this one starts do not inherit the ends of the pipes that stay here: os/exec sees to that.
 	in, inErr := command.StdinPipe()

@@ -271,6 +271,18 @@ func TestEveryOptionOfTheLinesIsAnOption(t *testing.T) {
 	}
 }
 
+// As under a program that has the URL from a file, such as the worker of contrib/systemd.
+func TestTheURLOfConnectCountsAndNotThatOfAFile(t *testing.T) {
+	t.Setenv("PERMITS_URL_FILE", filepath.Join(t.TempDir(), "absent"))
+	client, err := Connect(context.Background(), serverURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAttachSharesACommand(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	listen := func() *exec.Cmd {

@@ -153,7 +153,8 @@ impl Client {
     ) -> Result<Call, Failure> {
         let common = self.language.options(common)?;
         let request = |(semaphore, options): (&Semaphore, Option<String>)| {
-            Ok((semaphore.inner.clone(), self.language.request_with(&common, options.as_deref())?))
+            let options = self.language.request_with(&common, options.as_deref());
+            Ok((semaphore.inner.clone(), options.map_err(|failure| failure.of(semaphore.inner.name()))?))
         };
         let requests = requests.into_iter().map(request).collect::<Result<Vec<_>, Failure>>()?;
         let mut names = HashSet::new();

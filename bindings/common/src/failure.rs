@@ -101,6 +101,12 @@ impl Failure {
         self
     }
 
+    /// The failure of one of several requests.
+    pub(crate) fn of(mut self, semaphore: &str) -> Self {
+        self.message = format!("no permit of {semaphore:?}: {}", self.message);
+        self.text("semaphore", semaphore)
+    }
+
     /// Replaces the message by the message of an error that this failure has caused.
     fn within(mut self, error: &(dyn Error + 'static)) -> Self {
         self.message = Self::new(self.kind, self.keyword, error).message;

@@ -4,8 +4,6 @@
 //! that is asked for while a renewal is in flight follows it. If an operation that was to release the permit
 //! is dropped early, the permit is released nevertheless.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,7 +26,7 @@ pub struct Held {
     pub token: u64,
     /// The slot.
     pub slot: u32,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     /// The operation that has this lock has its turn.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Cancelled when the permit is released or handed over.
@@ -58,6 +56,10 @@ fn loss(permit: &Permit) -> Option<Lost> {
     None
 }
 
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Held {
     /// Makes this from a permit that is held.
     pub fn new(permit: Permit) -> Self {
@@ -66,7 +68,7 @@ impl Held {
             holder: permit.holder().to_owned(),
             token: permit.token(),
             slot: permit.slot(),
-            state: Mutex::new(State::Held(Arc::new(permit))),
+            state: Arc::new(Mutex::new(State::Held(Arc::new(permit)))),
             turn: Arc::default(),
             ended: CancellationToken::new(),
             lost: Arc::default(),
@@ -74,7 +76,7 @@ impl Held {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Ends the permit here. The caller releases the returned permit, or hands it over. `None` if it had
@@ -178,7 +180,19 @@ impl Held {
     /// # Errors
     /// A failure if the argument is not a number, or is out of range.
     pub fn call(&self, language: Language, operation: &str, number: &str) -> Result<Call, Failure> {
-        Ok(match named(operation)? {
+        let named = named(operation)?;
+        // A forked child does not wait for its turn: the thread that has it may be one of the parent alone.
+        if let State::Held(permit) = &*self.lock()
+            && let Some(lost @ Lost::Forked) = loss(permit)
+        {
+            return Ok(match named {
+                PermitOperation::WaitLost => {
+                    Call::new(async move { Ok::<_, Failure>(Value::Lost(Some(lost.into()))) })
+                }
+                _ => Call::new(async move { Err::<(), Failure>(lost.into()) }),
+            });
+        }
+        Ok(match named {
             PermitOperation::Renew => self.operation(|permit| async move { permit.renew().await }),
             PermitOperation::Release => self.release(),
             PermitOperation::HandOver => self.hand_over(),
@@ -195,7 +209,7 @@ impl Held {
     }
 
     fn wait_lost(&self) -> Call {
-        let (permit, ended, found) = (self.weak(), self.ended.clone(), self.lost.clone());
+        let (state, ended, found) = (self.state.clone(), self.ended.clone(), self.lost.clone());
         let signal = match &*self.lock() {
             State::Held(permit) => permit.cancellation_token(),
             State::Ended(..) => CancellationToken::new(),
@@ -207,10 +221,14 @@ impl Held {
                 () = signal.cancelled() => {}
                 () = ended.cancelled() => return found.get().cloned(),
             }
+            // A loss does not wait for an operation in flight, which may take longer than the margin before
+            // the next grant.
+            if let State::Held(permit) = &*lock(&state) {
+                return loss(permit);
+            }
+            // The release that has ended the permit may find the loss.
             let _turn = turn.lock_owned().await;
-            let Some(permit) = permit.upgrade() else { return found.get().cloned() };
-            let mut lost = pin!(permit.lost());
-            Some(poll_fn(|context| lost.as_mut().poll(context)).await)
+            found.get().cloned()
         };
         Call::new(async move { Ok::<_, Failure>(Value::Lost(lost.await.map(Failure::from))) })
     }

@@ -3,7 +3,7 @@
 // The native half cannot call JavaScript. So the event loop waits for its questions in the background, calls
 // the function, and hands the answer down, until the client is gone.
 
-import { invalid } from './arguments.js';
+import { invalid, json } from './arguments.js';
 import { native } from './library.js';
 import type * as Native from './native.js';
 import { result } from './waiting.js';
@@ -23,8 +23,8 @@ export interface Credentials {
 type Provide = () => string | Credentials | Promise<string | Credentials>;
 
 /** The questions for a client that is about to connect, which are answered from now on. */
-export function asked(provide: Provide | undefined): Native.Asked | undefined {
-  if (provide === undefined) {
+export function asked(provide: Provide | null | undefined): Native.Asked | undefined {
+  if (provide === undefined || provide === null) {
     return undefined;
   }
   if (typeof provide !== 'function') {
@@ -37,7 +37,20 @@ export function asked(provide: Provide | undefined): Native.Asked | undefined {
 
 async function answerAll(questions: Native.Asked, provide: Provide): Promise<void> {
   while (await result<boolean>(questions.next(), { background: true })) {
-    questions.answer(await answer(provide));
+    questions.answer(await answerInTime(provide));
+  }
+}
+
+/** The client asks again after this time, so the next question must not wait for this answer. */
+async function answerInTime(provide: Provide): Promise<string> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<string>((resolve) => {
+    timer = setTimeout(() => resolve(JSON.stringify({ error: 'it has not answered within 10 s' })), 10_000).unref();
+  });
+  try {
+    return await Promise.race([answer(provide), late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -45,7 +58,7 @@ async function answer(provide: Provide): Promise<string> {
   try {
     const returned = await provide();
     const given: Credentials = typeof returned === 'string' ? { password: returned } : returned;
-    return JSON.stringify({ password: given.password, user: given.user, expiresIn: given.expiresIn });
+    return json({ password: given.password, user: given.user, expiresIn: given.expiresIn }) as string;
   } catch (error) {
     return JSON.stringify({ error: String(error) });
   }

@@ -66,6 +66,8 @@ export type EndedCode =
 export interface ErrorDetails {
   readonly semaphore?: string;
   readonly holder?: string;
+  readonly lane?: string;
+  readonly key?: string;
   /** What an operator gave as the reason, possibly empty. */
   readonly reason?: string;
   readonly weight?: number;
@@ -77,6 +79,7 @@ export interface ErrorDetails {
   readonly held?: number;
   readonly waiting?: number;
   readonly max?: number;
+  readonly most?: number;
   readonly confirmed?: number;
   readonly wanted?: number;
   readonly count?: number;

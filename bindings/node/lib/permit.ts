@@ -18,8 +18,12 @@ interface Owned {
 }
 
 const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
-  const { semaphore } = permit;
+  const { semaphore, status } = permit;
   permit.forget();
+  // A closed client has released it, and a loss is reported to who waits for it.
+  if (status !== 'held' && status !== 'unsure') {
+    return;
+  }
   process.emitWarning(`a permit of "${semaphore}" was garbage-collected before it was released`, 'PermitsWarning');
 });
 

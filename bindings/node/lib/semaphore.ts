@@ -1,7 +1,7 @@
 // `Semaphore`: acquisitions and administration.
 
 import { inspect, type InspectOptions } from 'node:util';
-import { argument, json, request } from './arguments.js';
+import { argument, invalid, json, request } from './arguments.js';
 import { parsed } from './diagnosis.js';
 import { InvalidInputError, NotNowError, translated } from './errors.js';
 import type { Inspection } from './inspection.js';
@@ -267,6 +267,10 @@ export class Semaphore {
    * the grant cooled.
    */
   async revokeCooling(holder: string, token: number): Promise<boolean> {
+    if (token === undefined || token === null) {
+      // Without a token the permit of the holder would be revoked.
+      throw invalid('token', 'the token of a grant', token);
+    }
     return (await this.#change('revoke', { holder, token })).found;
   }
 

@@ -86,8 +86,8 @@ function made(meter: Meter) {
     waits: meter.createHistogram('permits.wait', {
       unit: 's',
       description: 'The time from a request to its grant.',
-      // The bounds of the store's histogram.
-      advice: { explicitBucketBoundaries: [0.01, 0.1, 1, 10, 100] },
+      // Those of docs/operate/monitor.md: an alert compares with 60 s.
+      advice: { explicitBucketBoundaries: [0.001, 0.01, 0.1, 1, 10, 60, 600] },
     }),
     grants: meter.createCounter('permits.grants', { description: 'The acquisitions that were granted.' }),
     refusals: meter.createCounter('permits.refusals', { description: 'The acquisitions that ended without a permit.' }),

@@ -151,6 +151,7 @@ test('numbers and texts are checked as at every door', async () => {
     [() => semaphore.setLane('a', { limit: 1, floor: 2 }), 'the floor of the lane is 2: it must be at most 1, its limit'],
     [() => semaphore.unpinLane(4), 'lane is a string, not 4'],
     [() => semaphore.revoke(4), 'holder is a string, not 4'],
+    [() => semaphore.revokeCooling('h', undefined), 'token is the token of a grant, not undefined'],
     [() => semaphore.revokeCooling('h', '1'), `token ${version}, not the string "1"`],
     [() => semaphore.inspect({ max: -1 }), 'max is a whole number from 0 to 4294967295, not -1'],
     [() => semaphore.inspect({ maxx: 3 }), '"maxx" is unknown: write "max"'],

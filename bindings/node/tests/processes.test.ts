@@ -161,15 +161,20 @@ test('permits that are garbage are released, with a warning', { timeout: LIMIT }
   assert.match(other.errors, /garbage-collected/);
 });
 
-test('a permit whose block has ended is garbage without a warning', { timeout: LIMIT }, async () => {
+test('a permit whose block has ended is garbage without a warning', { timeout: LIMIT }, () =>
+  garbageWithoutWarning('await permit[Symbol.asyncDispose]()'));
+
+test('so is one that a closed client has released', { timeout: LIMIT }, () => garbageWithoutWarning('await client.close()'));
+
+async function garbageWithoutWarning(end: string): Promise<void> {
   const text = `
     const collected = new Promise((resolve) => { globalThis.registry = new FinalizationRegistry(resolve); });
     await (async () => {
       const permit = await semaphore.acquire();
       registry.register(permit, 'collected');
-      await permit[Symbol.asyncDispose]();
+      ${end};
     })();
-    process.on('warning', (warning) => { console.log(warning.name); });
+    process.on('warning', ({ message }) => { if (message.includes('garbage')) console.log(message); });
     const timer = setInterval(gc, 10);
     const found = await collected;
     // The package has learnt of it, too.
@@ -180,7 +185,7 @@ test('a permit whose block has ended is garbage without a warning', { timeout: L
   const other = program(text, '--expose-gc');
   assert.equal(await other.end(), 0);
   assert.equal(other.output, 'collected\n');
-});
+}
 
 const WORKER = `
   const { parentPort, workerData } = require('node:worker_threads');

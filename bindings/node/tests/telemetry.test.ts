@@ -44,7 +44,7 @@ test('a grant is a span below the active one', { timeout: LIMIT }, async () => {
   assert.deepEqual(attributesOf('granted'), [{ semaphore: 'granted', weight: 2, wait: '30s', outcome: 'granted' }]);
   assert.deepEqual(await valuesOf('permits.grants', 'granted'), [[undefined, 1]]);
   const [[, wait]] = (await valuesOf('permits.wait', 'granted')) as [[undefined, any]];
-  assert.deepEqual([wait.count, wait.sum < 30, wait.buckets.boundaries], [1, true, [0.01, 0.1, 1, 10, 100]]);
+  assert.deepEqual([wait.count, wait.sum < 30, wait.buckets.boundaries], [1, true, [0.001, 0.01, 0.1, 1, 10, 60, 600]]);
 });
 
 test('a refusal has its reason', { timeout: LIMIT }, async () => {

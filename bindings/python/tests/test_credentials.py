@@ -67,6 +67,26 @@ def test_a_function_that_fails_is_the_reason(app: str) -> None:
         assert "s3cret" not in str(raised.value)
 
 
+def test_an_answer_that_is_no_text_does_not_end_the_questions(app: str) -> None:
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise ValueError("it has no text")
+
+    given: list[str | Exception] = ["\udcff", Unprintable(), "one"]
+    answers = iter(given)
+
+    def token() -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    for reason in ["it returns a text that is not Unicode", "Unprintable"]:
+        with pytest.raises(StoreError, match=reason):
+            permits.connect(app, store_timeout=0, recovery="off", credentials=token)
+    permits.connect(app, recovery="off", credentials=token).close()
+
+
 def test_two_passwords_are_refused(app: str) -> None:
     url = app.replace("app@", ":s3cret@")
     reason = "a password itself, and another password is to come from the function"

@@ -301,6 +301,11 @@ def work(number):
     own = permits.connect(sys.argv[1], recovery="off", lease=600)
     permit = own.semaphore(sys.argv[2], 1).acquire().wait()
     say(number)
+    # This thread goes on when the function has returned.
+    threading.Thread(target=goes_on, args=(permit, threading.current_thread())).start()
+def goes_on(permit, main):
+    main.join(0.2)
+    permit.renew()
 context = multiprocessing.get_context("fork")
 for number in range(3):
     process = context.Process(target=work, args=(number,))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import os
 import pickle
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -447,6 +449,9 @@ def test_several_are_acquired_all_or_none(client: permits.Client, name: str) -> 
         client.acquire_all([wide, wide]).wait()
     with pytest.raises(permits.InvalidInputError, match='write "weight"'):
         client.acquire_all([(wide, {"wieght": 1})])  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(permits.InvalidInputError, match="no permit of .*: the weight is 0") as refused:
+        client.acquire_all([wide, (narrow, {"weight": 0})])
+    assert vars(refused.value)["semaphore"] == narrow.name
     assert len(client.acquire_all([]).wait()) == 0
     with pytest.raises(permits.LostError), client.acquire_all([wide, narrow]) as both:
         narrow.revoke(both[0].holder)
@@ -464,6 +469,8 @@ def test_a_grant_counts_for_at_least_a_time(client: permits.Client, name: str) -
     seen = semaphore.inspect()
     (cooling,) = seen.holders
     assert (seen.held, seen.cooling) == (1, 1)
+    with pytest.raises(TypeError, match="token is the token of a grant, not None"):
+        semaphore.revoke_cooling(cooling.holder, None)  # type: ignore[arg-type]
     assert cooling.cooling and semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert not semaphore.revoke_cooling(cooling.holder, cooling.token)
     assert is_idle(semaphore)
@@ -671,11 +678,23 @@ def test_what_is_not_a_permit_says_how_to_get_one(client: permits.Client, name: 
     assert is_idle(semaphore)
 
 
-def test_a_permit_that_is_garbage_is_released(client: permits.Client, name: str) -> None:
+def test_a_permit_that_is_garbage_is_released(
+    client: permits.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     semaphore = client.semaphore(name, 1)
     permit = semaphore.acquire().wait()
     with pytest.warns(ResourceWarning, match="was never released"):
         del permit
+    semaphore.acquire(timeout=0).wait().release()
+    # A warning may be an error, which has its traceback, and that has the permit.
+    permit = semaphore.acquire().wait()
+    errors: list[object] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: errors.append(unraisable.exc_value))
+        del permit
+        gc.collect()
+    assert [type(error) for error in errors] == [ResourceWarning]
     semaphore.acquire(timeout=0).wait().release()
 
 

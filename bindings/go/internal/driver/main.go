@@ -57,6 +57,7 @@ type line struct {
 	Time        float64  `json:"time_ms"`
 	Wait        float64  `json:"wait_ms"`
 	Waiting     int      `json:"waiting"`
+	Floor       int      `json:"floor"`
 	Token       int64    `json:"token"`
 	Unreadable  bool     `json:"unreadable"`
 }
@@ -73,6 +74,14 @@ func with[T any](options []permits.Option, value *T, option func(T) permits.Opti
 		options = append(options, option(*value))
 	}
 	return options
+}
+
+// value returns what a pointer points at, or the zero value.
+func value[T any](pointer *T) (value T) {
+	if pointer != nil {
+		value = *pointer
+	}
+	return value
 }
 
 func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
@@ -107,10 +116,6 @@ func (l *wanted) semaphore(client *permits.Client) *permits.Semaphore {
 
 // change returns the change of a line, or nil.
 func (l *line) change() permits.Change {
-	var holder string
-	if l.Holder != nil {
-		holder = *l.Holder
-	}
 	return map[string]permits.Change{
 		"set_limit":    permits.SetLimit{Limit: l.Limit, IfVersion: l.IfVersion},
 		"adjust_limit": permits.AdjustLimit{By: l.By},
@@ -120,7 +125,9 @@ func (l *line) change() permits.Change {
 		"close_line":   permits.CloseLine{Reason: l.Reason},
 		"open_line":    permits.OpenLine{},
 		"set_alert":    permits.SetAlert{Wait: duration(l.Wait), Waiting: l.Waiting},
-		"revoke":       permits.Revoke{Holder: holder, Token: l.Token, Reason: l.Reason},
+		"set_lane":     permits.SetLane{Lane: value(l.Lane), Limit: l.Limit, Floor: l.Floor},
+		"unpin_lane":   permits.UnpinLane{Lane: value(l.Lane)},
+		"revoke":       permits.Revoke{Holder: value(l.Holder), Token: l.Token, Reason: l.Reason},
 		"delete":       permits.Delete{Unreadable: l.Unreadable},
 	}[l.Change]
 }

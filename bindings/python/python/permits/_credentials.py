@@ -46,7 +46,11 @@ def begin(function: Function | None) -> Asked | None:
 
 def _answer_all(asked: Asked, function: Function) -> None:
     while block_on(asked.next()):
-        asked.answer(_answer(function))
+        answer = _answer(function)
+        try:
+            asked.answer(answer)
+        except UnicodeEncodeError:
+            asked.answer(to_json({"error": "it returns a text that is not Unicode"}))
 
 
 def _answer(function: Function) -> str:
@@ -59,4 +63,11 @@ def _answer(function: Function) -> str:
         return to_json({"password": returned.password, "user": returned.user, "expires_in": returned.expires_in})
     except BaseException as error:
         # A thread reports no SystemExit, and the client would wait for an answer.
-        return to_json({"error": f"{type(error).__name__}: {error}"})
+        return to_json({"error": _described(error)})
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 from weakref import WeakSet
 
 from . import _watching
@@ -29,12 +30,19 @@ def opened(client: Client) -> None:
         from multiprocessing.util import Finalize
 
         _is_registered = True
-        Finalize(None, _close_all, exitpriority=0)
+        Finalize(None, _close_worker, exitpriority=0)
 
 
 def closed(client: Client) -> None:
     """Notes that the client is closed."""
     _open.discard(client)
+
+
+def _close_worker() -> None:
+    # multiprocessing does this before it waits for the other threads, which may still work and hold permits. At the end
+    # of any other process they have ended before.
+    threading._shutdown()  # type: ignore[attr-defined]
+    _close_all()
 
 
 def _close_all() -> None:

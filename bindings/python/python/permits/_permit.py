@@ -256,14 +256,16 @@ class Permit(Held):
         native = getattr(self, "_native", None)
         if native is None:
             return
-        if native.status() in ("held", "unsure"):
+        is_held = native.status() in ("held", "unsure")
+        # Before the warning, which may be an error.
+        native.forget()
+        if is_held:
             warnings.warn(
                 f"a permit of {native.semaphore!r} was never released: use `with`, or `release()`",
                 ResourceWarning,
                 source=self,
                 stacklevel=2,
             )
-        native.forget()
 
 
 class PermitSet(Held, Sequence[Permit]):
@@ -277,6 +279,14 @@ class PermitSet(Held, Sequence[Permit]):
 
     def __iter__(self) -> Iterator[Permit]:
         return iter(self._permits)
+
+    def __contains__(self, key: object) -> bool:
+        """Returns whether there is a permit of the semaphore of this name, or this permit."""
+        return key in self._permits or any(permit.semaphore == key for permit in self._permits)
+
+    def count(self, value: object) -> int:
+        """Raises `TypeError`: the count of a grant belongs to one permit, `permits[name].count(units)`."""
+        raise TypeError("a count belongs to one permit: permits[name].count(units)")
 
     @overload
     def __getitem__(self, key: int | str) -> Permit: ...

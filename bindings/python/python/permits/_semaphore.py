@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _of_grant(token: int) -> int:
+    if token is None:
+        # Without a token the permit of the holder would be revoked.
+        raise TypeError("token is the token of a grant, not None")
+    return token
+
+
 class Semaphore(Unheld):
     """A named line with a limit, made by `Client.semaphore`: first come, first served.
 
@@ -250,11 +257,11 @@ class Semaphore(Unheld):
     def revoke_cooling(self, holder: str, token: int) -> bool:
         """Frees a grant that cools: see `at_least`. `token` is the token of the grant, which `inspect` shows. Returns
         whether the grant cooled."""
-        return made(Changed, block_on(self._change("revoke", holder=holder, token=token))).found
+        return made(Changed, block_on(self._change("revoke", holder=holder, token=_of_grant(token)))).found
 
     async def arevoke_cooling(self, holder: str, token: int) -> bool:
         """As `revoke_cooling`, on asyncio."""
-        return made(Changed, await result(self._change("revoke", holder=holder, token=token))).found
+        return made(Changed, await result(self._change("revoke", holder=holder, token=_of_grant(token)))).found
 
     def delete(self, *, unreadable: bool = False) -> bool:
         """Forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a pause, a

@@ -19,7 +19,7 @@ from typing import Any
 from . import errors
 
 # The same bounds as in the store's histogram, in seconds.
-_BOUNDS = (0.01, 0.1, 1.0, 10.0, 100.0)
+_BOUNDS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0)
 
 _tracer: Any = None
 _instruments: Any = None

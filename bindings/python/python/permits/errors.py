@@ -102,8 +102,6 @@ class LaneFullError(NoPermitsError):
     """The lane of the request holds as much as its limit allows."""
 
     lane: str
-    remaining: float | None = None
-    """The seconds until it would be granted, if time alone frees units of the lane and nothing else keeps it out."""
 
 
 class SupersededError(NotNowError):
@@ -134,6 +132,8 @@ class QueueFullError(NotNowError):
     """The line is at its maximum, or the lane of the request has as many waiters as the request allows."""
 
     max: int
+    lane: str | None = None
+    """The lane, if that is full and not the whole line."""
 
 
 class AlreadyHeldError(NotNowError):
@@ -315,8 +315,8 @@ class WrongTypeError(StoreError):
 
 
 class OtherLayoutError(StoreError):
-    """The semaphore, the directory or the handle is of another version of `permits`, whose layout this one does not
-    read. Nothing was changed. docs/operate/upgrade.md says what to do."""
+    """The semaphore or the directory is of another version of `permits`, whose layout this one does not read. Nothing
+    was changed. docs/operate/upgrade.md says what to do."""
 
 
 class UnreadableError(StoreError):
