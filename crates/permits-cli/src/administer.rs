@@ -76,13 +76,16 @@ fn state(change: &Change, inspection: &Inspection) -> String {
     format!("{state}, {}", usage(inspection))
 }
 
+/// The entries to list of a semaphore, so that one with a pinned lane alone is seen to be used.
+const SEEN: u32 = 1;
+
 /// Sets and pins the limit, declares it, unpins it, or shows it.
 pub(crate) async fn limit(common: &Common, options: SetLimit) -> Result<u8, Failure> {
     let SetLimit { limit, declare, changed, .. } = options.settled()?;
     match limit {
         Some(limit) if declare => declare_limit(common, &changed, limit).await,
         Some(limit) => change(common, &changed, limit).await,
-        None => show(common, &changed, 0, limit_of).await,
+        None => show(common, &changed, SEEN, limit_of).await,
     }
 }
 
@@ -110,7 +113,7 @@ pub(crate) async fn alert(common: &Common, options: SetAlert) -> Result<u8, Fail
         .map_err(|invalid| Failure::new(exit::USAGE, invalid.to_string()))?;
     match off || alert.is_set() {
         true => change(common, &changed, Change::SetAlert(alert)).await,
-        false => show(common, &changed, 0, alert_of).await,
+        false => show(common, &changed, SEEN, alert_of).await,
     }
 }
 

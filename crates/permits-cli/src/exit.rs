@@ -10,6 +10,7 @@ use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::clock::milliseconds;
 use crate::{report, text};
 
 /// Success.
@@ -21,7 +22,8 @@ pub(crate) const NO_MATCH: u8 = 1;
 pub(crate) const UNHEALTHY: u8 = 1;
 /// Wrong usage.
 pub(crate) const USAGE: u8 = 64;
-/// No program has used the semaphore lately (`status`, `limit`, `lane`, `delete`, `revoke`).
+/// No program has used the semaphore lately (`status`, `limit`, `lane`, `alert`, `delete`, `revoke`), or no
+/// name begins with the prefix of `--under`.
 pub(crate) const UNKNOWN: u8 = 66;
 /// The store cannot be reached, denies access, or is not supported.
 pub(crate) const UNAVAILABLE: u8 = 69;
@@ -96,7 +98,7 @@ impl From<ConnectError> for Failure {
             | ConnectError::MissingFeature { .. }
             | ConnectError::Url { .. }
             | ConnectError::Invalid(_) => USAGE,
-            ConnectError::Thread { .. } => SYSTEM,
+            ConnectError::Thread { .. } | ConnectError::Entropy { .. } => SYSTEM,
             _ => UNAVAILABLE,
         };
         Self::new(code, report::with_causes(&error))
@@ -141,7 +143,14 @@ impl From<AcquireError> for Failure {
             ref error if error.is_not_now() => NOT_NOW,
             _ => UNAVAILABLE,
         };
-        Self { is_taken, ..Self::new(code, report::with_causes(&error)) }
+        let mut fields = json!({});
+        if error.stands_still() {
+            fields["stands_still"] = true.into();
+        }
+        if let Some(time) = error.retry_after() {
+            fields["retry_after_ms"] = milliseconds(time).into();
+        }
+        Self { is_taken, ..Self::new(code, report::with_causes(&error)).with(fields) }
     }
 }
 

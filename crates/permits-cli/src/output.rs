@@ -118,16 +118,17 @@ pub(crate) fn code() -> u8 {
     if IS_FAULT.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
 }
 
-/// True if the reader of standard output has closed it, also before a line cannot be written.
+/// True if the reader of standard output has closed it, also before a line cannot be written. The system
+/// reports an error of a pipe then, and the end of the connection of a socket, as programs in Node read from.
 pub(crate) fn is_closed() -> bool {
-    has(&io::stdout(), PollFlags::ERR)
+    has(&io::stdout(), PollFlags::ERR | PollFlags::HUP)
 }
 
-/// True if the system reports this of a file that is open. An error says nothing about it.
+/// True if the system reports one of these of a file that is open. An error says nothing about it.
 pub(crate) fn has(file: &impl AsFd, flags: PollFlags) -> bool {
     let mut polled = [PollFd::new(file, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(flags)
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(flags)
 }
 
 impl Progress {

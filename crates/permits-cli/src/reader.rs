@@ -35,6 +35,11 @@ pub(crate) struct Reading<T> {
     pub(crate) next: Instant,
 }
 
+/// The shortest pause after a read of this duration.
+pub(crate) fn rest(duration: Duration) -> Duration {
+    duration * PAUSE
+}
+
 impl StoreReader {
     /// Awaits `read`, which asks the store for all names, and computes when the next read is due.
     pub(crate) async fn read<T>(
@@ -44,7 +49,7 @@ impl StoreReader {
         let began = Instant::now();
         let found = read.await?;
         let duration = began.elapsed();
-        let next = Instant::now() + self.interval.max(duration * PAUSE);
+        let next = Instant::now() + self.interval.max(rest(duration));
         Ok(Reading { found, duration, next })
     }
 

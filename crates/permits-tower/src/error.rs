@@ -64,7 +64,7 @@ impl PermitError {
         match self {
             Self::Acquire { source, .. } => source.is_not_now(),
             Self::Lost { reason, .. } => {
-                matches!(reason, Lost::Expired | Lost::Gone | Lost::Revoked { .. })
+                matches!(reason, Lost::Expired | Lost::Gone | Lost::Revoked { .. } | Lost::HeldTooLong { .. })
             }
             Self::Service(_) => false,
         }

@@ -459,7 +459,8 @@ impl Inspection {
             .filter(|_| self.closed.is_some())
     }
 
-    /// The last change of each kind (the limit, a pause, a closed line, a revocation), the newest first.
+    /// The last change of each kind (the limit, a pause, a closed line, a revocation, an alert, a lane), the
+    /// newest first.
     pub fn last_changes(&self) -> impl Iterator<Item = &ChangeInfo> {
         let is_last = |at: &usize| {
             let kind = self.changes[*at].change.kind();

@@ -62,7 +62,7 @@
 //! | `tls` | no | `rediss://`, `rediss+sentinel://`, `rediss+cluster://`, by rustls with ring, which needs a C compiler |
 //! | `local` | no | `local:`: one machine, a directory, no server; on Unix |
 //! | `metrics` | no | histograms, gauges and counters, by the facade crate [`metrics`](https://docs.rs/metrics) |
-//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json`; [`AcquireOptions`] and [`Change`] as JSON |
+//! | `serde` | no | `Serialize` for [`Inspection`], with the fields of `permits status --json` except `store`; [`AcquireOptions`] and [`Change`] as JSON |
 //!
 //! `memory:` is always there.
 #![forbid(unsafe_code)]

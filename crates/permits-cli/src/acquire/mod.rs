@@ -360,11 +360,11 @@ impl PermitJson {
 /// The failure for the error of one semaphore. A refusal gets the reason why no permit is free, which need
 /// not be other holders.
 async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Failure {
-    let end = error.retry_after().map_or(json!({}), |after| json!({ "retry_after_ms": milliseconds(after) }));
     let refused = match (&error, wait) {
         (AcquireError::Recovering { remaining }, _) => {
             let fields = json!({ "reason": error.to_string(), "recovering_ms": milliseconds(*remaining) });
-            return Failure::new(exit::NOT_NOW, format!("no permit now: {error}")).with(fields).with(end);
+            let message = format!("no permit now: {error}");
+            return Failure { message, ..Failure::from(error) }.with(fields);
         }
         (AcquireError::TimedOut { .. }, Some(wait)) => format!("no permit within {wait:?}"),
         (AcquireError::NoPermits | AcquireError::Cooling { .. } | AcquireError::Paused { .. }, wait) => {
@@ -402,19 +402,21 @@ async fn refusal(error: AcquireError, wait: Option<Duration>, line: &Line) -> Fa
         _ => Reason::inspect(line, usize::MAX).await,
     };
     let failure = Failure::from(error);
-    let failure = match reason {
+    match reason {
         Ok(Reason { text, fields, stands_still, .. }) => {
             let message = format!("{refused}: {text}, {} waiting", fields["waiting"]);
-            let is_taken = failure.is_taken && !(timed_out && stands_still);
-            Failure { message, is_taken, ..failure }.with(fields)
+            let stands_still = timed_out && stands_still;
+            let is_taken = failure.is_taken && !stands_still;
+            let failure = Failure { message, is_taken, ..failure }.with(fields);
+            if stands_still { failure.with(json!({ "stands_still": true })) } else { failure }
         }
         // Others may hold the units or not: the store does not answer.
         Err(Reason { text, .. }) if timed_out => {
-            Failure::new(exit::UNAVAILABLE, format!("{refused}: {text}"))
+            let message = format!("{refused}: {text}");
+            Failure { code: exit::UNAVAILABLE, message, is_taken: false, ..failure }
         }
         Err(_) => Failure { message: refused, ..failure },
-    };
-    failure.with(end)
+    }
 }
 
 /// Closes the client within `timeout`.

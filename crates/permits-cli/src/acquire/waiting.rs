@@ -74,8 +74,8 @@ async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool) -> I
         }
         after = match after {
             FIRST_AFTER => PLAIN_AFTER,
-            PLAIN_AFTER => PLAIN_EVERY,
-            _ => after + PLAIN_EVERY,
+            // Not those that have passed while this process was stopped.
+            _ => PLAIN_EVERY * (began.elapsed().div_duration_f64(PLAIN_EVERY) as u32 + 1),
         };
     }
 }

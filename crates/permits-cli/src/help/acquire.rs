@@ -184,7 +184,7 @@ JSON:
        or the limit in force is not the required one",
         69, 71 ", or standard output
        is closed, so that no reader would have the handle",
-        75 " (-E sets another code if others have the units)", "  128+n  signal n ended the wait"
+        75 " (-E sets another code if others have the units)", 76, "  128+n  signal n ended the wait"
     }
 );
 

@@ -40,8 +40,8 @@ pub(super) struct Acquisition {
     count: Cell<Option<u32>>,
     /// The operation that the task has to do on the permit, and the number of the line that asked for it.
     operation: Cell<Option<(Operation, u64)>>,
-    /// The task does it.
-    is_operating: Cell<bool>,
+    /// The operation that the task does now.
+    operating: Cell<Option<Operation>>,
     asked: Notify,
     /// The last event that a later one replaces.
     shown: Cell<Shown>,
@@ -110,7 +110,7 @@ impl Acquisition {
             end: Cell::default(),
             count: Cell::default(),
             operation: Cell::default(),
-            is_operating: Cell::default(),
+            operating: Cell::default(),
             asked: Notify::new(),
             shown: Cell::new(Shown::Nothing),
         }
@@ -145,18 +145,19 @@ impl Acquisition {
         held.get(&self.name).unwrap_or(&held.permits()[0])
     }
 
-    /// Does something to the permit. A renewal that is asked for while another one is on its way is that one.
+    /// Does something to the permit. If a renewal is asked for while another one is on its way, both have one
+    /// answer.
     ///
     /// # Errors
     /// The reason if there is no permit, or the answer to the last operation is missing.
     pub(super) fn operate(&self, operation: Operation, line: u64) -> Result<(), &'static str> {
         match &*self.stage.borrow() {
             Stage::Held(_) => {
-                if self.operation.get().is_some() || self.is_operating.get() {
-                    if operation == Operation::Renew {
-                        return Ok(());
-                    }
-                    return Err("the permit is being renewed: wait for the answer");
+                match self.operation.get().map(|(asked, _)| asked).or(self.operating.get()) {
+                    Some(Operation::Renew) if operation == Operation::Renew => return Ok(()),
+                    // Another operation renews only the first permit of several, and has its own answer.
+                    Some(_) => return Err("the last operation is not answered yet: wait for its answer"),
+                    None => {}
                 }
                 self.operation.set(Some((operation, line)));
                 self.asked.notify_one();
@@ -360,7 +361,7 @@ impl Acquisition {
             {
                 running = Some((operation, line, self.begun(held, operation)));
             }
-            self.is_operating.set(running.is_some());
+            self.operating.set(running.as_ref().map(|(operation, ..)| *operation));
             let operated = async {
                 match &mut running {
                     Some((operation, line, reply)) => (*operation, *line, reply.await),
@@ -375,7 +376,7 @@ impl Acquisition {
                 () = self.asked.notified() => {}
                 (operation, line, result) = operated => {
                     running = None;
-                    self.is_operating.set(false);
+                    self.operating.set(None);
                     if let Err(RenewError::Invalid(invalid)) = &result {
                         outbox.put(&self.id, Event::Invalid { line, reason: &invalid.to_string() });
                     } else {
@@ -403,13 +404,13 @@ fn refused(error: AcquireError) -> Failure {
         AcquireError::NoLimit { .. } => NO_LIMIT,
         _ => "",
     };
-    let mut fields = json!({ "stands_still": error.stands_still(), "retry_after_ms": error.retry_after().map(milliseconds) });
-    if let AcquireError::TimedOut { inspection: Some(inspection), .. } = &error {
-        fields["inspection"] = json!(inspection);
-    }
+    let inspection = match &error {
+        AcquireError::TimedOut { inspection: Some(inspection), .. } => json!({ "inspection": inspection }),
+        _ => json!({}),
+    };
     let failure = Failure::from(error);
     let message = failure.message + hint;
-    Failure { message, ..failure }.with(fields)
+    Failure { message, ..failure }.with(inspection)
 }
 
 /// The failure of a request for several permits.

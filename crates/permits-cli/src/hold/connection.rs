@@ -9,7 +9,7 @@ use std::rc::Rc;
 use permits::{AcquireAll, Client, InvalidInput};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::{interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::acquisition::{Acquisition, Several, Stage};
 use super::calls::{Call, MAX_CALLS};
@@ -88,6 +88,7 @@ impl Connection {
     async fn serve(self: &Rc<Self>, mut lines: Lines, ending: impl Future<Output = End>) -> End {
         let mut ending = pin!(ending);
         let mut check = interval(CHECK_EVERY);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let line = async {
                 self.outbox.caught_up().await;

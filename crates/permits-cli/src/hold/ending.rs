@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid};
-use tokio::time::{Interval, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::exit;
 use crate::output;
@@ -65,10 +65,12 @@ impl Ending {
     /// # Errors
     /// The system's error if it refuses to report signals.
     pub(super) fn listen() -> io::Result<Self> {
+        let mut check = interval(CHECK_EVERY);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             signals: Signals::ending()?,
             parent: getppid(),
-            check: interval(CHECK_EVERY),
+            check,
             is_interactive: io::stdin().is_terminal(),
         })
     }

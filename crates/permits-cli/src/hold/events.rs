@@ -95,7 +95,7 @@ impl<'a> Event<'a> {
             exit_code: failure.code,
             reason: &failure.message,
             retry_after_ms: fields["retry_after_ms"].as_u64(),
-            stands_still: fields["stands_still"].as_bool().filter(|stands_still| *stands_still),
+            stands_still: fields["stands_still"].as_bool(),
             inspection: fields.get("inspection"),
         }
     }

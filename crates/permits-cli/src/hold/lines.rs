@@ -6,7 +6,7 @@
 use std::io::{self, BufRead as _};
 
 use bytes::BytesMut;
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
@@ -153,6 +153,11 @@ fn read(chunks: &mpsc::Sender<Vec<u8>>) {
         let chunk = match stdin.fill_buf() {
             Ok(bytes) => bytes[..bytes.len().min(CHUNK)].to_vec(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // Another process has made the file non-blocking, which is a property of all that share it.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let _ = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None);
+                continue;
+            }
             Err(_) => return,
         };
         stdin.consume(chunk.len());

@@ -175,9 +175,11 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 reason = EndReason::lost(permits) => return Err(reason),
-                // Each renewal postpones this branch.
                 () = sleep(left.saturating_sub(grace + last_try)) => {
-                    // Renews at once if this process was suspended.
+                    // The client has renewed the permits meanwhile, unless this process was suspended.
+                    if permits.remaining() > grace + last_try {
+                        continue;
+                    }
                     let limit = last_try.min(permits.remaining() / LAST_TRY_SHARE);
                     let renewed = matches!(timeout(limit, permits.renew()).await, Ok(Ok(())));
                     if let Some((permit, left)) = first_to_end(permits)

@@ -21,7 +21,7 @@ use crate::each::Listed;
 use crate::exit::Failure;
 use crate::inspected::{Author, ListRow};
 use crate::order::need;
-use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader};
+use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader, rest};
 use crate::report;
 use crate::status::MAX_LISTED;
 
@@ -171,10 +171,19 @@ impl Feed {
 
     /// Waits until the next read is due and wanted.
     async fn pause(&self) {
-        let next = self.latest.borrow().next;
+        let (next, rested) = {
+            let latest = self.latest.borrow();
+            (latest.next, latest.finished + rest(latest.duration))
+        };
+        // A change does not wait for the interval. But many changes don't fill the time with reads.
+        let hurried = async {
+            self.due.notified().await;
+            sleep_until(rested.into()).await;
+        };
         tokio::select! {
+            biased;
+            () = hurried => return,
             () = sleep_until(next.into()) => {}
-            () = self.due.notified() => return,
         }
         if self.changes.receiver_count() > 0 {
             return;

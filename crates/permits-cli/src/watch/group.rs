@@ -13,7 +13,7 @@ use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
 use crate::names;
 use crate::output::{self, Output};
-use crate::reader::{Reading, StoreReader};
+use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader, rest};
 use crate::report;
 
 /// The shortest time without a list of names after a list.
@@ -28,6 +28,10 @@ pub(super) struct Group<'a> {
     watchers: BTreeMap<String, Watcher>,
     /// The time of the next list of names.
     list_due: Instant,
+    /// The time of the next inspections, if there are several semaphores.
+    look_due: Instant,
+    /// There are more semaphores than are watched.
+    is_partial: bool,
     is_unreachable: bool,
 }
 
@@ -40,8 +44,19 @@ impl<'a> Group<'a> {
         output: &'a Output,
     ) -> Self {
         let reader = StoreReader { client, interval: LIST_INTERVAL, under: Vec::new() };
-        let (watchers, list_due) = (BTreeMap::new(), Instant::now());
-        Self { reader, chosen, options, store, output, watchers, list_due, is_unreachable: false }
+        let (watchers, now) = (BTreeMap::new(), Instant::now());
+        Self {
+            reader,
+            chosen,
+            options,
+            store,
+            output,
+            watchers,
+            list_due: now,
+            look_due: now,
+            is_partial: false,
+            is_unreachable: false,
+        }
     }
 
     /// Runs until the reader has closed standard output, or the store cannot be watched.
@@ -61,6 +76,7 @@ impl<'a> Group<'a> {
                 continue;
             }
             match self.chosen {
+                Chosen::Under(_) if self.look_due > Instant::now() => continue,
                 Chosen::Under(prefix) if self.list_due <= Instant::now() => match self.list(prefix).await {
                     // The inspections report that.
                     Err(AdminError::Store(error)) if error.is_temporary() => {}
@@ -68,7 +84,9 @@ impl<'a> Group<'a> {
                 },
                 _ => {}
             }
+            let began = Instant::now();
             self.look().await?;
+            self.look_due = Instant::now() + rest(began.elapsed());
         }
     }
 
@@ -77,8 +95,15 @@ impl<'a> Group<'a> {
         let Reading { found: names, next, .. } =
             self.reader.read(names::under(&self.reader.client, prefix)).await?;
         self.list_due = next;
+        if names.len() > MAX_SEMAPHORES && !self.is_partial {
+            let number = names.len();
+            report::say(format_args!(
+                "watching {MAX_SEMAPHORES} semaphores of {number}: use a longer prefix"
+            ));
+        }
+        self.is_partial = names.len() > MAX_SEMAPHORES;
         self.watchers.retain(|name, watcher| watcher.is_known || names.binary_search(name).is_ok());
-        for name in names {
+        for name in names.into_iter().take(MAX_SEMAPHORES) {
             if !self.watchers.contains_key(&name) {
                 self.add(name)?;
             }

@@ -25,7 +25,7 @@ fn wrong_usage_is_64_and_says_why() {
         (&["run", "x", "--limit", "-1", "--", "true"], "a whole number from 1 to 4294967295, not -1"),
         (&["run", "x", "--limit", "many", "--", "true"], "not the string \"many\""),
         (&["run", "x", "--limit", "4294967296", "--", "true"], "not 4294967296"),
-        (&["run", "x", "--supersede", "main", "--no-wait", "true"], "does not wait cannot supersede another"),
+        (&["run", "x", "--supersede", "main", "--no-wait", "true"], "supersede needs a wait"),
         (&["run", "x", "--lease", "15x", "--", "true"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["run", "x", "--wait", "soon", "--", "true"], "such as 500ms, 1.5s, 15s or 1h30m"),
         (&["run", "x", "--wait", "", "--", "true"], "--wait"),

@@ -141,7 +141,7 @@ pub enum InvalidInput {
     #[error("neither a limit nor a floor of the lane is given: name one of them")]
     PinsNoBound,
     /// A request with a key by which it supersedes, and that does not wait.
-    #[error("a request that does not wait cannot supersede another: give it a timeout, or none")]
+    #[error("supersede needs a wait: use a timeout above 0, or no timeout")]
     SupersedesNow,
     /// Units are counted of a permit whose grant counts only while it is held.
     #[error(

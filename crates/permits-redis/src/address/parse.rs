@@ -156,11 +156,14 @@ impl Address {
     }
 }
 
-/// The address of the URL that is in the file now.
+/// The address of the URL that is in the file now, for the logins in it. An open connection looks every two
+/// seconds, so this reads no certificates.
 fn address_in(file: &Path) -> Result<Address, String> {
     let named =
         |reason| format!("{}: its URL is not one of such a server any more: {reason}", file.display());
-    Address::parse(&url_in(file)?).map(|(address, _)| address).map_err(named)
+    let url = url_in(file)?;
+    let parts = Parts::of(&url).map_err(named)?;
+    Address::of(&Parts { tls: false, ..parts }).map_err(named)
 }
 
 fn login_in(file: &Path) -> Result<Login, String> {

@@ -68,7 +68,7 @@ impl Settings<'_> {
         }
         if let Configuration::Hidden(reason) = self.configuration {
             let advice = "This user may not read the server's configuration, so these settings could not be \
-                           checked: min-replicas-to-write, save, appendfsync, timeout. Check them by hand, or allow \
+                           checked: min-replicas-to-write, save, appendfsync. Check them by hand, or allow \
                            it: ACL SETUSER name +config|get.";
             findings.push(Finding::note("configuration", format!("CONFIG GET: {reason}"), advice));
         }

@@ -80,7 +80,7 @@ const SIDE_POWER: i32 = 600;
 /// Times the layout, added to the first byte of an entry.
 pub(super) const LAYOUTS: u8 = 16;
 
-/// Added to the time for which the grant counts, which is at most a day, of an entry with a key.
+/// Added to the time for which the grant counts, which is less than 2³¹ ms, of an entry with a key.
 pub(super) const KEYED: u32 = 1 << 31;
 
 /// A number of a packed value.

@@ -67,7 +67,10 @@ pub(super) async fn stay_logged_in(connection: Arc<Shared>, server: Server, logi
 /// Waits until a login has to be renewed, or looked at. Returns false if it never has.
 async fn until_due(login: &Login, server: &Server) -> bool {
     match login.valid {
-        Some(valid) => sleep_until(valid.since + (valid.time * 3 / 4).max(AT_LEAST)).await,
+        Some(valid) => match valid.since.checked_add((valid.time / 4 * 3).max(AT_LEAST)) {
+            Some(due) => sleep_until(due).await,
+            None => return false,
+        },
         None if server.has_login_in_file() => sleep(LOOK_EVERY).await,
         None => return false,
     }

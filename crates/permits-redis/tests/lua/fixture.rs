@@ -29,10 +29,12 @@ pub(crate) enum Scene {
     Full,
     /// A and B hold, C and D wait, and no slot is free.
     Lined,
+    /// As `Lined`, in two lanes, one of which has a limit.
+    Laned,
 }
 
 impl Scene {
-    pub(crate) const ALL: [Self; 4] = [Self::Unused, Self::Used, Self::Full, Self::Lined];
+    pub(crate) const ALL: [Self; 5] = [Self::Unused, Self::Used, Self::Full, Self::Lined, Self::Laned];
 }
 
 /// A semaphore on a real server and in the model, at one moment.
@@ -171,6 +173,16 @@ impl Both {
             Scene::Lined => {
                 self.limit_to_2();
                 self.same(&acquire(&["a", "b", "c", "d"]));
+            }
+            Scene::Laned => {
+                self.limit_to_2();
+                let requests = [("a", "p", 1), ("b", "q", 0), ("c", "p", 1), ("d", "q", 0)];
+                let requests = requests.map(|(name, lane, lane_limit)| {
+                    let mut request = in_lane(name, lane, 1);
+                    request.terms.lane_limit = lane_limit;
+                    request
+                });
+                self.same(&Operation::Acquire { queue_max: 10, requests: requests.into() });
             }
         }
     }

@@ -11,7 +11,7 @@
 //!   `seen`: whether what a message says has happened; `untold`: what no message could say.
 //! - `local_store`: a session's access; `thread`: the thread that works for it; `queue`: the tasks of that
 //!   thread.
-//! - `clock`: time that advances while the machine sleeps, is the same in every time namespace, and ends
+//! - `clock`: time that stands still while the machine sleeps, is the same in every time namespace, and ends
 //!   every lease when the machine restarts.
 //!
 //! # Properties

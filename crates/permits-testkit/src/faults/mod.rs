@@ -5,8 +5,8 @@
 //! [verified](verdict::Verdict) from outside, by the one clock of this host, and the writes that the fenced
 //! resource accepted with it. At the end nothing may be left behind.
 //!
-//! The test suite `faults` of `permits` runs every row for two seconds, `scripts/lab faults` for a minute
-//! with several limits.
+//! The test suite `faults` of `permits` runs each row that needs one server for two seconds, and `scripts/lab
+//! faults` every row for a minute, with several limits.
 
 mod fixture;
 mod groups;

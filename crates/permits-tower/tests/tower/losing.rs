@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::time::Duration;
 
 use permits::{AcquireOptions, Lost};
 use permits_testkit::sound::Succeeds as _;
@@ -17,7 +18,7 @@ struct InWork {
     ended: oneshot::Receiver<Infallible>,
 }
 
-async fn in_work(exports: &permits::Semaphore) -> InWork {
+async fn in_work(exports: &permits::Semaphore, options: AcquireOptions) -> InWork {
     let (ended, on_end) = oneshot::channel::<Infallible>();
     let (began, on_begin) = oneshot::channel();
     let mut work = Some((began, ended));
@@ -30,7 +31,7 @@ async fn in_work(exports: &permits::Semaphore) -> InWork {
         }
     });
     // The service can be called only once, and has no clone, so it is reserved.
-    let layer = PermitLayer::until_response(exports.clone()).options(AcquireOptions::new().holder("worker"));
+    let layer = PermitLayer::until_response(exports.clone()).options(options.holder("worker"));
     let call = tokio::spawn(layer.reserve().layer(service).oneshot(()));
     within(on_begin).await.expect("it is called");
     InWork { call, ended: on_end }
@@ -52,9 +53,18 @@ async fn reason(work: InWork) -> Lost {
 #[tokio::test]
 async fn a_revoked_request_is_dropped_and_fails() {
     let (_client, exports) = semaphore("revoked", 1).await;
-    let work = in_work(&exports).await;
+    let work = in_work(&exports, AcquireOptions::new()).await;
     assert!(exports.revoke("worker", "too slow").succeeds().await);
     assert!(matches!(reason(work).await, Lost::Revoked { reason } if &*reason == "too slow"));
+    settles(&exports, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_request_that_takes_longer_than_the_longest_hold_is_dropped() {
+    let (_client, exports) = semaphore("long", 1).await;
+    let limit = Duration::from_millis(100);
+    let work = in_work(&exports, AcquireOptions::new().max_hold(limit)).await;
+    assert_eq!(reason(work).await, Lost::HeldTooLong { limit });
     settles(&exports, 0, 0).await;
 }
 
@@ -62,7 +72,7 @@ async fn a_revoked_request_is_dropped_and_fails() {
 async fn a_client_that_is_closed_ends_its_requests() {
     let (client, exports) = semaphore("closed", 1).await;
     let (_other, observer) = semaphore("closed", 1).await;
-    let work = in_work(&exports).await;
+    let work = in_work(&exports, AcquireOptions::new()).await;
     client.close().await.expect("all is released");
     assert_eq!(reason(work).await, Lost::Closed);
     settles(&observer, 0, 0).await;

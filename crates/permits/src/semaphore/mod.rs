@@ -58,17 +58,18 @@ impl Semaphore {
     ///
     /// The store counts a kept permit as held, and cannot tell it from a used one:
     /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request that reaches
-    /// the store needs units, the limit is lowered, or an operator pauses, closes or deletes the semaphore,
-    /// the store recalls kept permits by one message. This client then releases them, and keeps nothing until
+    /// the store needs units, the limit changes, or an operator pauses, closes or deletes the semaphore, the
+    /// store recalls kept permits by one message. This client then releases them, and keeps nothing until
     /// no request waits. So its own requests may overtake a waiter for as long as that message travels, but
     /// not afterwards. If the message is lost, that lasts until the next renewal, a third of the lease. A
     /// request that does not wait in line is queued for kept units nevertheless, for 50 ms at most. This
     /// client also releases what it keeps after a failed call or a lost connection.
     ///
-    /// A kept permit serves a request for as many units, with the same lease and label, from a handle that
-    /// keeps permits and declares the same limit. The request must name no
-    /// [`holder`](AcquireOptions::holder), be renewed [automatically](AcquireOptions::auto_renew), and set no
-    /// [`at_least`](AcquireOptions::at_least). Other requests go to the store. Each grant has a higher
+    /// A kept permit serves a request for as many units, with the same lease, label and lane (with its share
+    /// and bounds), from a handle that keeps permits and declares the same limit. The request must be renewed
+    /// [automatically](AcquireOptions::auto_renew), and set no [`holder`](AcquireOptions::holder),
+    /// [`at_least`](AcquireOptions::at_least), [`max_hold`](AcquireOptions::max_hold) or
+    /// [`supersede`](AcquireOptions::supersede). Other requests go to the store. Each grant has a higher
     /// [token](crate::Permit::token) than those before it in its slot; the permit keeps the holder's name of
     /// the store's grant.
     ///
@@ -110,8 +111,9 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AcquireError`](crate::AcquireError). Of the errors that mean *not now*
-    /// ([`is_not_now`](crate::AcquireError::is_not_now)), only `QueueFull` and `LineClosed` can occur. If the
-    /// store cannot be reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
+    /// ([`is_not_now`](crate::AcquireError::is_not_now)), only `QueueFull`, `LineClosed` and, of a client
+    /// with [`replicas`](crate::ClientBuilder::replicas), `NotReplicated` can occur. If the store cannot be
+    /// reached, calls are retried for [`store_timeout`](crate::ClientBuilder::store_timeout).
     ///
     /// # Cancel safety
     /// If you drop it before it is ready, the request leaves the line; a permit that was granted meanwhile is
@@ -137,7 +139,8 @@ impl Semaphore {
     /// # Errors
     /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if it is not; after 50 ms at most, if
     /// other clients may [keep](Semaphore::keep) units.
-    /// [`AcquireError::Cooling`](crate::AcquireError::Cooling) if it is known when units will be free.
+    /// `Cooling`, `Paused` or `Recovering` if that alone keeps the request out, with the time until it ends
+    /// ([`retry_after`](crate::AcquireError::retry_after)); a pause need not have an end.
     /// [`AcquireError::Store`](crate::AcquireError::Store) if the store does not answer within a fifth of the
     /// client's lease (250 ms to 3 s).
     ///

@@ -156,8 +156,14 @@ impl SingleCall {
         self.sent_before && self.operation.origin().is_some() && now >= self.created_at + remembered
     }
 
-    /// Replies with an error of the store.
+    /// Replies with an error of the store. If an earlier try was not answered, the outcome is unknown,
+    /// whatever the last try has met.
     pub(super) fn fail(self, error: StoreError, outbox: &mut Outbox) {
+        let error = if self.sent_before && !error.is_outcome_unknown() {
+            StoreError::NoAnswer { reason: format!("an earlier try of this call; and then: {error}") }
+        } else {
+            error
+        };
         match self.reply_to {
             ReplyTo::Admin(answer) => outbox.reply(answer, Err(AdminError::Store(error))),
             ReplyTo::Renew(_, answer) => outbox.reply(answer, Err(RenewError::Store(error))),

@@ -1,6 +1,6 @@
 //! [`Granted`]: a permit that is handed over to its client, and the way to it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -20,14 +20,24 @@ pub(super) struct Granted {
     pub(super) handle: PermitHandle,
     permit: PermitJson,
     pub(super) lease: Duration,
-    /// The end of the lease, unless it is renewed.
-    pub(super) until: Instant,
+    /// The end of the lease, as far as a request for this permit has renewed it.
+    until: Mutex<Instant>,
 }
 
 impl Granted {
-    /// The reply, of a permit that is held at least until `until`.
-    pub(super) fn response(&self, until: Instant) -> Response {
-        json(&Acquired::new(&self.handle, &self.permit, until))
+    /// The permit is held at least until then.
+    pub(super) fn until(&self) -> Instant {
+        *self.until.lock().expect("no code panics with it")
+    }
+
+    /// The store has renewed the permit.
+    pub(super) fn renewed(&self, until: Instant) {
+        *self.until.lock().expect("no code panics with it") = until;
+    }
+
+    /// The reply.
+    pub(super) fn response(&self) -> Response {
+        json(&Acquired::new(&self.handle, &self.permit, self.until()))
     }
 }
 
@@ -40,7 +50,9 @@ pub(super) async fn granted(client: Client, wanted: Arc<Wanted>) -> Result<Grant
     let permit = acquired.map_err(|error| refusal::of_acquire(&error))?;
     let permit_json = PermitJson::new(&permit);
     match timeout(RELEASE_TIMEOUT, hand_over(permit, *lease)).await {
-        Ok(Ok((handle, until))) => Ok(Granted { handle, permit: permit_json, lease: *lease, until }),
+        Ok(Ok((handle, until))) => {
+            Ok(Granted { handle, permit: permit_json, lease: *lease, until: Mutex::new(until) })
+        }
         Ok(Err(error)) => Err(refusal::of_hand_over(&error)),
         Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, UNANSWERED)),
     }

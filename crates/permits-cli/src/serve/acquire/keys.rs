@@ -90,7 +90,7 @@ impl Keys {
             let now = Instant::now();
             entries.retain(|_, entry| match &entry.stage {
                 Stage::Acquiring(_) => true,
-                Stage::Granted(granted) => granted.until > now,
+                Stage::Granted(granted) => granted.until() > now,
             });
             if entries.len() >= MAX_KEYS {
                 let reason = format!("{MAX_KEYS} keys are in use");

@@ -81,7 +81,7 @@ impl Door {
             match self.keys.step(&key, &wanted.asked, acquire)? {
                 Step::Wait(acquiring) => {
                     let granted = acquiring.await?;
-                    return Ok(granted.response(granted.until));
+                    return Ok(granted.response());
                 }
                 Step::Check(granted) => {
                     let until = Instant::now() + granted.lease;
@@ -91,7 +91,8 @@ impl Door {
                         .await
                         .map_err(|error| refusal::of_admin(&error))?
                     {
-                        return Ok(granted.response(until));
+                        granted.renewed(until);
+                        return Ok(granted.response());
                     }
                     self.keys.forget(&key, &granted);
                 }
@@ -157,7 +158,7 @@ async fn acquire(
             Some(key) => door.granted_once((caller.id, key), wanted).await,
             None => {
                 let granted = granted(door.client().clone(), Arc::new(wanted)).await?;
-                Ok(granted.response(granted.until))
+                Ok(granted.response())
             }
         }
     };

@@ -2,10 +2,12 @@
 //!
 //! Each line of the file has a token and, behind it, the prefixes of the names that the token may use. A
 //! token without prefixes may use any name. The prefixes of `--allow` hold for every token, beside its own.
+//! A comment has a line of its own: behind a token its words would be prefixes, which widen what the token
+//! may use, or narrow it.
 //!
 //! The file is read again when it has changed, so tokens rotate without a restart. A file that cannot be used
-//! leaves the tokens as they were, and the reason is reported: a file that is only half written keeps nobody
-//! out.
+//! leaves the tokens as they were, and the reason is reported. Half of a file may be a valid one, so it is
+//! replaced by a rename.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -156,6 +158,11 @@ fn parse(text: &str, ids: &RandomState) -> Result<Callers, String> {
         let token = Token::new(token).map_err(of_line)?;
         let prefixes: Vec<String> = words.map(str::to_owned).collect();
         for prefix in &prefixes {
+            if prefix.starts_with('#') {
+                return Err(of_line(format!(
+                    "has {prefix:?} behind the token: a comment needs its own line"
+                )));
+            }
             check::name(prefix).map_err(|error| of_line(format!("has a wrong prefix: {error}")))?;
         }
         callers.push(Arc::new(Caller { token, id, prefixes }));
@@ -224,6 +231,8 @@ mod tests {
             ("# nothing\n".to_owned(), "has no token"),
             (format!("{ONE}\nshort\n"), "in line 2 has 5 bytes in place of a token of 16 to 1024"),
             (format!("{ONE} a/\n{ONE} b/\n"), "in line 2 has a token of a line above"),
+            (format!("{ONE} # any\n"), "in line 1 has \"#\" behind the token: a comment needs its own line"),
+            (format!("{ONE}\n{TWO} web #until May\n"), "in line 2 has \"#until\" behind the token"),
             (format!("{ONE} {}\n", "x".repeat(201)), "in line 1 has a wrong prefix: "),
             (many, "has 1001 tokens, more than 1000"),
             (" ".repeat(MAX_FILE + 1), "has more than 262144 bytes"),

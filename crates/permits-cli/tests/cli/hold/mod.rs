@@ -237,6 +237,14 @@ fn a_timeout_says_why(store: &dyn Store, name: &str) {
         reason.contains("paused for another") && reason.contains("by \"nightly\" (web-3) for"),
         "{reason}"
     );
+    // A `hold` of one permit says so as well.
+    for wait in ["--no-wait", "--wait=500ms"] {
+        let mut one = permits(&store.url(), ["hold", name, wait]);
+        let input = gate(&mut one);
+        let failed = json_lines("hold.schema.json", &output(&mut one).stdout).pop().expect("an event");
+        drop(input);
+        assert_eq!((&failed["event"], &failed["stands_still"]), (&json!("failed"), &json!(true)), "{failed}");
+    }
     drop(many.finish());
 }
 

@@ -195,9 +195,19 @@ fn what_is_not_answered_keeps_its_id_and_its_permit() {
     many.write_text("{\"id\":1,\"set_lease_ms\":60000}\n{\"id\":1,\"release_part\":1}");
     assert_eq!(many.event(1, "held")["answers"], "set_lease_ms");
     assert_eq!(many.events(1)[2..], ["granted", "invalid", "held"]);
-    assert_eq!(many.event(1, "invalid")["reason"], "the permit is being renewed: wait for the answer");
+    let early = "the last operation is not answered yet: wait for its answer";
+    assert_eq!(many.event(1, "invalid")["reason"], early);
     assert_eq!(status(&store, "x")["held"], 3);
-    assert_eq!(many.finish().0.code, 0);
+    many.write_text("{\"id\":1,\"set_lease_ms\":60000}\n{\"id\":1,\"renew\":true}");
+    assert!(permits_testkit::wait::until(|| many.events(1).len() == 7), "{:?}", many.events(1));
+    assert_eq!(many.events(1)[5..], ["invalid", "held"], "the renewal has no answer but this one");
+    many.write_text("{\"id\":1,\"renew\":true}\n{\"id\":1,\"renew\":true}");
+    assert!(permits_testkit::wait::until(|| many.events(1).len() == 8), "{:?}", many.events(1));
+    assert_eq!(many.event(1, "held")["answers"], "renew");
+    let (output, events) = many.finish();
+    output.ends(0);
+    let answers = events.iter().filter(|event| event["answers"] == "renew").count();
+    assert_eq!(answers, 1, "both renewals have one answer: {events:?}");
 }
 
 /// The lines of one write are taken before any of them is answered.

@@ -132,13 +132,22 @@ impl PermitState {
                 self.signal_loss();
                 None
             }
-            Check::Ended => None,
+            Check::Ended => {
+                // The session has ended it. Its signal comes after other signals, and one of those may block.
+                if self.loss().is_some() {
+                    self.signal_loss();
+                }
+                None
+            }
         }
     }
 
     /// Signals the loss to the holder, once, and reports it. This runs wakers of the program.
     fn signal_loss(&self) {
         assert_unlocked();
+        if self.is_signalled.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let signal = self.signal();
         let signalled = catch_unwind(AssertUnwindSafe(|| signal.cancel()));
         let (mutex, condition) = &self.blocked;

@@ -85,6 +85,8 @@ pub(crate) struct PermitState {
     process: Process,
     /// The holder has awaited the loss, or passed on the signal.
     is_watched: AtomicBool,
+    /// The loss was signalled, or is being signalled.
+    is_signalled: AtomicBool,
     /// The timer of the watchdog, if it watches the permit.
     watch: Mutex<Option<timers::Key>>,
 }
@@ -146,6 +148,7 @@ impl PermitState {
             blocked: (Mutex::new(()), Condvar::new()),
             process,
             is_watched: AtomicBool::new(false),
+            is_signalled: AtomicBool::new(false),
             watch: Mutex::new(None),
         }
     }
@@ -222,9 +225,10 @@ impl PermitState {
     pub(super) fn set_lease(self: &Arc<Self>, lease: Duration, until: Moment) {
         self.lease_ms.store(millis(lease), Ordering::Relaxed);
         let sooner = |current| (current != ENDED).then_some(until.as_micros().min(current));
-        if self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner).is_ok() {
+        if let Ok(before) = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, sooner) {
+            let deadline = until.min(Moment::from_micros(before));
             let permit: Arc<dyn Watched> = self.clone();
-            watchdog::watch_until(&permit, until.since(self.now()));
+            watchdog::watch_until(&permit, deadline.since(self.now()));
         }
     }
 

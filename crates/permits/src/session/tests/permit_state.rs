@@ -88,6 +88,29 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     }
 }
 
+/// Even if the session's thread is stuck.
+#[test]
+fn the_end_of_a_lease_is_signalled_by_the_watchdog_before_a_longer_one_is_confirmed() {
+    let now = Moment::now();
+    let (held, state) = held_until(now + Duration::from_millis(20));
+    let signalled = signalling_thread(&held);
+    let hour = Duration::from_secs(3_600);
+    state.set_lease(hour, now + hour);
+    signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
+}
+
+/// The session signals one loss after the other, and a signal may block.
+#[test]
+fn a_permit_that_the_session_has_ended_is_signalled_by_the_watchdog_too() {
+    let (held, state) = held_until(Moment::now() + Duration::from_millis(20));
+    let signalled = signalling_thread(&held);
+    assert!(state.end_as_lost(Lost::Gone));
+    signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
+    let (held, state) = held_until(Moment::now() + Duration::from_secs(3_600));
+    assert!(state.end_as_lost(Lost::Gone));
+    assert!(held.cancellation_token().is_cancelled(), "who waits from now on learns of it");
+}
+
 /// A lease may end in an outage, before the longest hold. The program then learns that the store was away,
 /// and not that it was too slow.
 #[test]
