@@ -135,8 +135,8 @@ type Inspection struct {
 	// The number of permits granted since the store has the semaphore. It and the other three begin again at 0
 	// when the store forgets an idle semaphore, or loses its state.
 	Grants int64 `json:"grants"`
-	// The number of requests refused since then: at their arrival, or later because of a lowered limit or a
-	// closed line.
+	// The number of requests refused since then: at their arrival, or later because of a lowered limit, a closed
+	// line, or a newer request with their supersede key.
 	Refused int64 `json:"refused"`
 	// The number of holders and waiters whose lease has ended since then, for example because a program crashed.
 	Expired int64 `json:"expired"`

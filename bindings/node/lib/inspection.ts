@@ -147,8 +147,8 @@ export interface Inspection {
    */
   grants: number;
   /**
-   * The number of requests refused since then: at their arrival, or later because of a lowered limit or a
-   * closed line.
+   * The number of requests refused since then: at their arrival, or later because of a lowered limit, a
+   * closed line, or a newer request with their supersede key.
    */
   refused: number;
   /**

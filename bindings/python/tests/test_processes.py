@@ -11,7 +11,7 @@ import pytest
 from support import Program, Server, comes_to_pass, is_idle, waiters
 
 HEAD = """
-import asyncio, multiprocessing, os, signal, sys, threading, warnings
+import asyncio, multiprocessing, os, signal, sys, threading, time, warnings
 import permits
 client = permits.connect(sys.argv[1], recovery="off", lease=600)
 semaphore = client.semaphore(sys.argv[2], 1)
@@ -302,9 +302,9 @@ def work(number):
     permit = own.semaphore(sys.argv[2], 1).acquire().wait()
     say(number)
     # This thread goes on when the function has returned.
-    threading.Thread(target=goes_on, args=(permit, threading.current_thread())).start()
-def goes_on(permit, main):
-    main.join(0.2)
+    threading.Thread(target=goes_on).start()
+def goes_on():
+    time.sleep(0.2)
     permit.renew()
 context = multiprocessing.get_context("fork")
 for number in range(3):

@@ -152,8 +152,8 @@ class Inspection:
     """The number of permits granted since the store has the semaphore. It and the other three begin again
     at 0 when the store forgets an idle semaphore, or loses its state."""
     refused: int
-    """The number of requests refused since then: at their arrival, or later because of a lowered limit or
-    a closed line."""
+    """The number of requests refused since then: at their arrival, or later because of a lowered limit, a
+    closed line, or a newer request with their supersede key."""
     expired: int
     """The number of holders and waiters whose lease has ended since then, for example because a program
     crashed."""

@@ -1,6 +1,8 @@
 //! A program that does not read its events.
 
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -38,6 +40,23 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(&server, &name), (0, 0));
     drop(reader);
+}
+
+/// The pipes to a child of Node are sockets.
+#[test]
+fn the_end_of_a_reader_of_a_socket_releases_the_permit() {
+    let (server, name) = fresh();
+    let mut command = permits(&server.url(), ["hold", &name, "--limit", "1"]);
+    let input = gate(&mut command);
+    let (reader, writer) = UnixStream::pair().expect("the system has sockets to give");
+    let mut hold = ChildGuard::spawn(command.stdout(OwnedFd::from(writer)));
+    let (mut reader, mut line) = (BufReader::new(reader), String::new());
+    reader.read_line(&mut line).expect("it writes");
+    assert!(line.contains("granted"), "{line}");
+    drop(reader);
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
+    assert_eq!(counts(&server, &name), (0, 0));
+    drop(input);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::clock::Moment;
 use crate::error::{AcquireError, AdoptError, Ended, RenewError};
 use crate::observe::events;
 use crate::protocol::{
-    AdoptRequest, Answers, Name, Operation, RenewOutcome, RenewRequest, Reply, RequestKey, Setting,
+    AdoptRequest, Answers, Declaration, Name, Operation, RenewOutcome, RenewRequest, Reply, RequestKey,
+    Setting,
 };
 use crate::session::callers::{PendingRelease, PermitGuard};
 use crate::session::semaphore::mismatched_reply;
@@ -34,6 +35,17 @@ impl Engine {
             (ReplyTo::Renew(renewal, answer), Reply { answers: Answers::Renew(outcomes), now_us, .. }) => {
                 let times = ReplyTimes { sent_at, server_us: now_us };
                 let renewed = self.on_single_renewal(&call.semaphore, &renewal, outcomes, times);
+                if matches!(renewed, Some(RenewOutcome::Held | RenewOutcome::Granted(_)))
+                    && let Some((again, fallback)) = self.overtaken(&call.semaphore, &renewal)
+                {
+                    return self.run(SingleCall::renew(
+                        call.semaphore,
+                        again,
+                        fallback,
+                        answer,
+                        self.turn.now,
+                    ));
+                }
                 let outbox = &mut self.turn.outbox;
                 match renewed {
                     Some(RenewOutcome::RetryLater) => outbox.reply(answer, Err(RenewError::RetryLater)),
@@ -92,6 +104,14 @@ impl Engine {
         let outcome = outcomes.pop()?;
         let (semaphore, turn) = self.known(name)?;
         semaphore.on_single_renewal(renewal, outcome.clone(), times, turn).then_some(outcome)
+    }
+
+    /// The renewal of this permit as it has to be now, if the permit has been claimed since this renewal was
+    /// sent, or has got another lease: then its reply has extended nothing.
+    fn overtaken(&mut self, name: &Name, renewal: &RenewRequest) -> Option<(RenewRequest, Declaration)> {
+        let (semaphore, _) = self.known(name)?;
+        let (again, fallback) = semaphore.renewal_of(&renewal.request)?;
+        (self.closing.is_none() && renewal.lease_version < again.lease_version).then_some((again, fallback))
     }
 
     fn on_adopted(

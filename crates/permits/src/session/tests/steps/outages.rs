@@ -2,7 +2,7 @@
 //! units. So its error is the store's.
 
 use super::*;
-use crate::error::RenewError;
+use crate::error::{AdminError, RenewError};
 use crate::model::RECALL_US;
 use crate::session::engine::TIMEOUTS_EVERY;
 use crate::session::spec::Wait;
@@ -209,6 +209,30 @@ fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_en
     bench.pass(TIMEOUTS_EVERY);
     assert!(matches!(renewal.try_recv(), Ok(Err(RenewError::Store(StoreError::Unreachable { .. })))));
     assert!(inspection.try_recv().is_err(), "its time is not up");
+}
+
+/// The store may have done what it did not answer, whatever the next try meets.
+#[test]
+fn a_call_whose_first_try_was_not_answered_fails_with_an_unknown_outcome() {
+    let mut bench = Bench::with(Config { store_timeout: SECOND, ..config("session", LEASE) });
+    let semaphore = Name::new("a").expect("valid");
+    let (declaration, operation) = (Declaration::Stored, Operation::Delete { unreadable: false });
+    let (answer, mut deleted) = channel();
+    bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
+    let mut error = StoreError::NoAnswer { reason: "lost".into() };
+    let deleted = loop {
+        for call in bench.calls() {
+            bench.engine.on_return(call.sent, Err(error.clone()), bench.now);
+            error = StoreError::Unreachable { reason: "cut".into() };
+        }
+        bench.pass(SECOND / 10);
+        if let Ok(deleted) = deleted.try_recv() {
+            break deleted;
+        }
+    };
+    let error = deleted.expect_err("the store is away");
+    assert!(error.to_string().contains("an earlier try of this call; and then: "), "{error}");
+    assert!(matches!(error, AdminError::Store(StoreError::NoAnswer { .. })), "{error:?}");
 }
 
 /// A request that does not wait in line waits no longer than one call may take.

@@ -170,3 +170,28 @@ fn a_permit_that_its_program_renews_is_claimed_once_after_a_reconnection() {
     bench.answer(claimed, renewed(RenewOutcome::Lost));
     assert_eq!(held.state.loss(), Some(Lost::Gone));
 }
+
+/// In a cluster, a new connection to another node claims permits, and ends no calls to this node.
+#[test]
+fn a_renewal_by_the_program_that_a_claim_overtakes_is_sent_again() {
+    let mut bench = Bench::new();
+    let held = bench.held("a", LEASE);
+    bench.session.change_terms(&held.state, TermsChange::AutoRenew(false));
+    assert!(bench.calls().is_empty());
+    bench.pass(LEASE / 3);
+    let (answer, mut result) = channel();
+    let (semaphore, request) = (held.state.semaphore.clone(), held.state.request.clone());
+    bench.session.send(Message::Renew { semaphore, request, answer });
+    let overtaken = bench.call();
+    bench.engine.on_up(bench.now);
+    let claim = bench.call();
+    assert!(renewal(&overtaken).lease_version < renewal(&claim).lease_version);
+    bench.answer(overtaken, renewed(RenewOutcome::Held));
+    let again = bench.call();
+    assert_eq!(renewal(&again).terms.lease_ms, millis(LEASE));
+    assert!(renewal(&claim).lease_version < renewal(&again).lease_version);
+    assert!(result.try_recv().is_err(), "the permit still has its old deadline");
+    bench.answer(again, renewed(RenewOutcome::Held));
+    assert_eq!(result.try_recv(), Ok(Ok(())));
+    assert!(bench.deadline(&held) > LEASE * 9 / 10, "{:?}", bench.deadline(&held));
+}
