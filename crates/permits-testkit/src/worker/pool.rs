@@ -344,12 +344,17 @@ impl Worker {
         self.await_event(tag, |event| matches!(event, ClientEvent::Lost(_)))
     }
 
-    /// Waits until a renewal that was sent after this call began has extended the permit.
+    /// Waits until a renewal that was sent after this call began has extended the permit. Fails at once if
+    /// the permit is lost.
     #[track_caller]
     pub fn renewed(&self, tag: &str) {
         // A deadline is less than a lease after the sending.
         let sent_later = now() + micros(self.lease);
-        self.await_event(tag, |event| matches!(event, ClientEvent::Held { until } if *until > sent_later));
+        let is_lost = |event: &ClientEvent| matches!(event, ClientEvent::Lost(_) | ClientEvent::NotHeld);
+        let is_renewed =
+            |event: &ClientEvent| matches!(event, ClientEvent::Held { until } if *until > sent_later);
+        let record = self.await_event(tag, |event| is_lost(event) || is_renewed(event));
+        assert!(!is_lost(&record.event), "{tag} was lost\n{}", self.seen.lock().tail());
     }
 
     /// Returns whether there is such a record of this acquisition.
