@@ -497,8 +497,12 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
         return Err("a try is refused, and permits may be kept".into());
     }
     let waited = |asked: &AcquireRequest| {
-        let alive = |entry: &&Entry| entry.deadline.unsigned_abs() > step.now_ms();
-        let before = step.entry_before(&asked.holder).filter(alive);
+        // One whose lease has ended keeps its place until it is reaped, and a call reaps some of many.
+        let stays = |entry: &&Entry| {
+            entry.deadline.unsigned_abs() > step.now_ms()
+                || after.entries.get(&asked.holder).is_some_and(|now| now.place == entry.place)
+        };
+        let before = step.entry_before(&asked.holder).filter(stays);
         let all_tries =
             requests.iter().filter(|other| other.request == asked.request).all(|other| !other.wait);
         before.is_some_and(|entry| entry.request == asked.request) || !all_tries
