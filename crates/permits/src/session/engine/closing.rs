@@ -20,18 +20,18 @@ impl Engine {
     /// Releases everything, replies to all callers, and ends when the store has confirmed it or
     /// [`CLOSE_TIMEOUT`] has passed.
     pub(in crate::session) fn close(&mut self, answer: Option<Answer<(), CloseError>>, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         let first = self.closing.is_none();
         self.closing.get_or_insert_default().extend(answer);
         if !first {
             return;
         }
-        self.turn.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
+        self.step.timers.set(now + CLOSE_TIMEOUT, Timer::Close);
         for call in self.single_calls.take_all() {
             self.fail_single(call, None);
         }
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.close(&mut self.turn);
+            semaphore.close(&mut self.step);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
         self.finish_closing(false);
@@ -62,7 +62,7 @@ impl Engine {
     /// Answers the callers that still wait when the session has ended: nobody will read the replies to these
     /// calls, and the releases that are left will not be sent.
     pub(in crate::session) fn end_calls(&mut self, in_flight: Map<u64, SentCall>) {
-        let outbox = &mut self.turn.outbox;
+        let outbox = &mut self.step.outbox;
         let mut releases: Vec<PendingRelease> =
             self.semaphores.values_mut().flat_map(SemaphoreSession::take_releases).collect();
         for SentCall { kind, .. } in in_flight.into_values() {
@@ -81,7 +81,7 @@ impl Engine {
     /// Ends every permit and replies to every caller, because the engine has panicked. Nothing is released:
     /// what the store has ends with its lease.
     pub(in crate::session) fn abandon(&mut self, in_flight: Map<u64, SentCall>) {
-        let outbox = &mut self.turn.outbox;
+        let outbox = &mut self.step.outbox;
         for (_, semaphore) in std::mem::take(&mut self.semaphores) {
             semaphore.abandon(outbox);
         }

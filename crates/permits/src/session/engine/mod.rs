@@ -18,7 +18,7 @@ use super::callers::{Message, Shared};
 use super::gathering::Sending;
 use super::outbox::Answer;
 use super::outbox::Outbox;
-use super::semaphore::{SemaphoreSession, Turn, View};
+use super::semaphore::{SemaphoreSession, Step, View};
 use super::single_call::{SingleCall, SingleCalls};
 use super::timers::Outage;
 use super::timers::{self, Timer, Timers};
@@ -40,7 +40,7 @@ const MAX_VIEWS: usize = 256;
 
 /// See the module.
 pub(super) struct Engine {
-    turn: Turn,
+    step: Step,
     semaphores: Map<Name, SemaphoreSession>,
     /// Views worth remembering, of semaphores that are no longer used: at most [`MAX_VIEWS`].
     views: Map<Name, View>,
@@ -67,7 +67,7 @@ pub(super) struct Engine {
 impl Engine {
     pub(super) fn new(config: Config, session: Weak<Shared>) -> Self {
         Self {
-            turn: Turn {
+            step: Step {
                 now: Moment::from_micros(0),
                 config,
                 session,
@@ -98,7 +98,7 @@ impl Engine {
 
     /// The time for which the store may be unreachable before the calls that wait for it fail.
     pub(in crate::session) fn store_timeout(&self) -> Duration {
-        self.turn.config.store_timeout
+        self.step.config.store_timeout
     }
 
     /// Replies to the callers that closed the session. Call this after its connections are closed: a program
@@ -106,18 +106,18 @@ impl Engine {
     pub(super) fn answer_closed(&mut self) {
         let Some(result) = &self.closed else { return };
         for answer in self.closing.iter_mut().flat_map(|answers| answers.drain(..)) {
-            self.turn.outbox.reply(answer, result.clone());
+            self.step.outbox.reply(answer, result.clone());
         }
     }
 
     /// The number of deliveries since the outbox was taken.
     pub(super) fn answers(&self) -> usize {
-        self.turn.outbox.len()
+        self.step.outbox.len()
     }
 
     /// The deliveries since the last call.
     pub(super) fn take_outbox(&mut self) -> Outbox {
-        std::mem::take(&mut self.turn.outbox)
+        std::mem::take(&mut self.step.outbox)
     }
 
     /// Returns true if calls were left to a later step.
@@ -127,64 +127,64 @@ impl Engine {
 
     #[cfg(test)]
     pub(super) fn session_id(&self) -> &crate::protocol::SessionId {
-        &self.turn.config.session
+        &self.step.config.session
     }
 
     /// Returns true if nothing is asked for, held, released or planned.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
-        self.semaphores.is_empty() && self.turn.timers.next().is_none()
+        self.semaphores.is_empty() && self.step.timers.next().is_none()
     }
 
     /// The next time at which [`Engine::on_time`] has to be called.
     pub(super) fn next_time(&self) -> Option<Moment> {
-        self.turn.timers.next()
+        self.step.timers.next()
     }
 
     /// Returns a semaphore that the session knows, and marks it as dirty.
-    fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Turn)> {
+    fn known(&mut self, name: &Name) -> Option<(&mut SemaphoreSession, &mut Step)> {
         let semaphore = self.semaphores.get_mut(name)?;
         mark_dirty(&mut self.dirty, name, semaphore);
-        Some((semaphore, &mut self.turn))
+        Some((semaphore, &mut self.step))
     }
 
     /// Returns a semaphore, which the session knows from now on, and marks it as dirty.
-    fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Turn) {
+    fn semaphore(&mut self, name: &Name) -> (&mut SemaphoreSession, &mut Step) {
         let semaphore = self.semaphores.entry(name.clone()).or_insert_with(|| {
             SemaphoreSession::new(name.clone(), self.views.remove(name).unwrap_or_default())
         });
         mark_dirty(&mut self.dirty, name, semaphore);
-        (semaphore, &mut self.turn)
+        (semaphore, &mut self.step)
     }
 
     /// Takes a message of a caller. [`Message::List`] never comes here: the driver handles it.
     pub(super) fn on_message(&mut self, message: Message, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         match message {
             Message::Acquire(_, answer) if self.closing.is_some() => {
-                self.turn.outbox.reply(answer, Err(AcquireError::Ended(Ended::Closed)));
+                self.step.outbox.reply(answer, Err(AcquireError::Ended(Ended::Closed)));
             }
             Message::Acquire(spec, answer) => {
-                let (semaphore, turn) = self.semaphore(&spec.semaphore);
-                semaphore.acquire(*spec, answer, turn);
+                let (semaphore, step) = self.semaphore(&spec.semaphore);
+                semaphore.acquire(*spec, answer, step);
             }
             Message::Cancel { semaphore, request } => {
-                if let Some((semaphore, turn)) = self.known(&semaphore) {
-                    semaphore.fail(&request, AcquireError::Cancelled, turn);
+                if let Some((semaphore, step)) = self.known(&semaphore) {
+                    semaphore.fail(&request, AcquireError::Cancelled, step);
                 }
             }
             Message::Release { semaphore, release } => {
-                let (semaphore, turn) = self.semaphore(&semaphore);
-                semaphore.release(release, turn);
+                let (semaphore, step) = self.semaphore(&semaphore);
+                semaphore.release(release, step);
             }
             Message::HandOver { semaphore, request } => {
-                if let Some((semaphore, turn)) = self.known(&semaphore) {
-                    semaphore.hand_over(&request, turn);
+                if let Some((semaphore, step)) = self.known(&semaphore) {
+                    semaphore.hand_over(&request, step);
                 }
             }
             Message::ChangeTerms { semaphore, request, change } => {
-                if let Some((semaphore, turn)) = self.known(&semaphore) {
-                    semaphore.change_terms(&request, change, turn);
+                if let Some((semaphore, step)) = self.known(&semaphore) {
+                    semaphore.change_terms(&request, change, step);
                 }
             }
             Message::Renew { semaphore, request, answer } => {
@@ -194,7 +194,7 @@ impl Engine {
                         self.run(SingleCall::renew(semaphore, renewal, fallback, answer, now));
                     }
                     // The engine forgets a permit only when it is lost, and then the permit knows why.
-                    None => self.turn.outbox.discard(answer),
+                    None => self.step.outbox.discard(answer),
                 }
             }
             Message::CountAnew { semaphore, request, within, answer } => {
@@ -204,7 +204,7 @@ impl Engine {
                         let caller = (within, answer);
                         self.run(SingleCall::count_anew(semaphore, renewal, fallback, caller, now));
                     }
-                    None => self.turn.outbox.discard(answer),
+                    None => self.step.outbox.discard(answer),
                 }
             }
             Message::Adopt { semaphore, adopt, answer } => {
@@ -213,66 +213,66 @@ impl Engine {
             Message::Admin { semaphore, declaration, operation, answer } => {
                 self.run(SingleCall::admin(semaphore, declaration, operation, answer, now));
             }
-            Message::List { answer } => self.turn.outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
+            Message::List { answer } => self.step.outbox.reply(answer, Err(AdminError::Ended(Ended::Closed))),
             Message::Close { answer } => self.close(answer, now),
         }
     }
 
     /// Notes that the store cannot be reached.
     pub(super) fn on_down(&mut self, error: StoreError, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         self.connected = false;
         self.has_outage = true;
         Outage::record(&mut self.down, error, now);
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.note(Notice::Unsure, &mut self.turn);
+            semaphore.note(Notice::Unsure, &mut self.step);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
 
     /// Handles a recall: others need what this session keeps of a semaphore.
     pub(super) fn on_recall(&mut self, name: &Name, now: Moment) {
-        self.turn.now = now;
-        if let Some((semaphore, turn)) = self.known(name) {
-            semaphore.note(Notice::Recall, turn);
+        self.step.now = now;
+        if let Some((semaphore, step)) = self.known(name) {
+            semaphore.note(Notice::Recall, step);
         }
     }
 
     /// Notes that the store can be reached (again), or that events which it sent may not have arrived.
     pub(super) fn on_up(&mut self, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         if !std::mem::replace(&mut self.connected, true) && self.down.take().is_some() {
-            self.turn.outbox.tally.reconnect();
+            self.step.outbox.tally.reconnect();
         }
         self.single_calls.retry_now();
         for (name, semaphore) in &mut self.semaphores {
-            semaphore.on_reconnected(&mut self.turn);
+            semaphore.on_reconnected(&mut self.step);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
     }
 
     /// Takes an event that the store has pushed.
     pub(super) fn on_event(&mut self, event: Event, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         // Ignore pushes for other sessions. Releasing such a grant would take it from its holder.
-        if !self.turn.config.session.has_made(&event.request) {
+        if !self.step.config.session.has_made(&event.request) {
             return;
         }
         let name = event.semaphore.clone();
-        let (semaphore, turn) = self.semaphore(&name);
-        semaphore.on_event(event, turn);
+        let (semaphore, step) = self.semaphore(&name);
+        semaphore.on_event(event, step);
     }
 
     fn run(&mut self, call: SingleCall) {
         if self.closing.is_some() {
-            return call.fail_closed(&mut self.turn.outbox);
+            return call.fail_closed(&mut self.step.outbox);
         }
         self.single_calls.add(call);
     }
 
     /// The calls to make now.
     pub(super) fn calls(&mut self, sending: Sending, now: Moment) -> Vec<Call> {
-        self.turn.now = now;
+        self.step.now = now;
         let mut calls = Vec::new();
         self.seek_companions();
         for name in std::mem::take(&mut self.dirty) {
@@ -280,24 +280,24 @@ impl Engine {
             if sending == Sending::Gathering && semaphore.has_call_in_flight() {
                 self.dirty.push(name);
             } else if semaphore.is_empty() {
-                semaphore.remove_timer(&mut self.turn);
+                semaphore.remove_timer(&mut self.step);
                 self.forget(name);
             } else {
-                calls.extend(semaphore.calls(self.connected, &self.down, &mut self.turn));
+                calls.extend(semaphore.calls(self.connected, &self.down, &mut self.step));
             }
         }
         if self.connected {
-            for call in self.single_calls.take_ready(now, &mut self.turn.outbox) {
+            for call in self.single_calls.take_ready(now, &mut self.step.outbox) {
                 self.adopting += usize::from(call.is_adoption());
                 let (semaphore, operation) = (call.semaphore.clone(), call.operation.clone());
-                let timeout = call_timeout(self.turn.config.lease);
+                let timeout = call_timeout(self.step.config.lease);
                 if let Some(known) = self.semaphores.get_mut(&semaphore) {
-                    calls.extend(known.releases_first(&self.turn));
+                    calls.extend(known.releases_first(&self.step));
                 }
                 calls.push(Call {
-                    command: self.turn.command(&semaphore, call.declaration, operation),
+                    command: self.step.command(&semaphore, call.declaration, operation),
                     timeout,
-                    replicas: if call.counts_anew() { self.turn.config.replicas } else { 0 },
+                    replicas: if call.counts_anew() { self.step.config.replicas } else { 0 },
                     sent: SentCall {
                         semaphore,
                         sent_at: now,
@@ -306,14 +306,14 @@ impl Engine {
                     },
                 });
             }
-            let timers = &mut self.turn.timers;
+            let timers = &mut self.step.timers;
             timers.remove(self.single_calls_timer.take());
             self.single_calls_timer =
                 self.single_calls.next_time().map(|at| timers.set(at, Timer::SingleCalls));
         }
         let has_any = !self.semaphores.is_empty() || !self.single_calls.is_empty();
         if self.has_outage && has_any && self.timeouts_timer.is_none() {
-            self.timeouts_timer = Some(self.turn.timers.set(now + TIMEOUTS_EVERY, Timer::Timeouts));
+            self.timeouts_timer = Some(self.step.timers.set(now + TIMEOUTS_EVERY, Timer::Timeouts));
         }
         self.finish_closing(false);
         calls
@@ -333,7 +333,7 @@ impl Engine {
     /// ago when companions are next sought. A semaphore whose own renewal is planned before then is left
     /// alone, so that not all semaphores of a session are renewed at once.
     fn seek_companions(&mut self) {
-        let now = self.turn.now;
+        let now = self.step.now;
         let soon = |at: Moment| now < at + COMPANIONS_SOUGHT_EVERY;
         if !self.connected || self.companions_sought_at.is_some_and(soon) {
             return;
@@ -351,9 +351,9 @@ impl Engine {
 
     /// Handles the return of a call.
     pub(super) fn on_return(&mut self, call: SentCall, result: Result<Executed, StoreError>, now: Moment) {
-        self.turn.now = now;
+        self.step.now = now;
         let SentCall { semaphore: name, sent_at, kind, .. } = call;
-        let tally = &mut self.turn.outbox.tally;
+        let tally = &mut self.step.outbox.tally;
         tally.call(kind.operation() as usize, now.since(sent_at), kind.requests());
         match &result {
             Ok(executed) => {
@@ -367,15 +367,15 @@ impl Engine {
                         true
                     }
                 };
-                if let Some((semaphore, turn)) = self.known(&name) {
-                    semaphore.note_reply(&executed.reply, sent_at, in_order, turn);
+                if let Some((semaphore, step)) = self.known(&name) {
+                    semaphore.note_reply(&executed.reply, sent_at, in_order, step);
                 }
             }
             Err(error) if error.is_temporary() => {
                 self.has_outage = true;
-                self.turn.outbox.tally.retry();
-                if let Some((semaphore, turn)) = self.known(&name) {
-                    semaphore.note(Notice::Unsure, turn);
+                self.step.outbox.tally.retry();
+                if let Some((semaphore, step)) = self.known(&name) {
+                    semaphore.note(Notice::Unsure, step);
                 }
             }
             Err(_) => {}
@@ -389,26 +389,26 @@ impl Engine {
                 }
             }
             kind => {
-                if let Some((semaphore, turn)) = self.known(&name) {
-                    semaphore.on_return(kind, sent_at, result, turn);
+                if let Some((semaphore, step)) = self.known(&name) {
+                    semaphore.on_return(kind, sent_at, result, step);
                 }
             }
         }
     }
 
     pub(super) fn on_time(&mut self, now: Moment) {
-        self.turn.now = now;
-        while let Some(timer) = self.turn.timers.due(now) {
+        self.step.now = now;
+        while let Some(timer) = self.step.timers.due(now) {
             match timer {
                 Timer::Semaphore(name) => {
-                    if let Some((semaphore, turn)) = self.known(&name) {
-                        semaphore.on_time(turn);
+                    if let Some((semaphore, step)) = self.known(&name) {
+                        semaphore.on_time(step);
                     }
                 }
                 Timer::Acquisition(name, request) => {
                     let down = self.down.clone();
-                    if let Some((semaphore, turn)) = self.known(&name) {
-                        semaphore.on_acquisition_time(&request, &down, turn);
+                    if let Some((semaphore, step)) = self.known(&name) {
+                        semaphore.on_acquisition_time(&request, &down, step);
                     }
                 }
                 Timer::Timeouts => self.fail_timed_out(),
@@ -421,12 +421,12 @@ impl Engine {
     /// Fails the requests that have waited too long for the store, or for the part of it that has their
     /// semaphore, because it cannot be reached.
     fn fail_timed_out(&mut self) {
-        let now = self.turn.now;
+        let now = self.step.now;
         self.timeouts_timer = None;
         self.has_outage = self.down.is_some() || self.single_calls.has_outage();
         for (name, semaphore) in &mut self.semaphores {
             self.has_outage |= semaphore.outage().is_some();
-            semaphore.fail_timed_out(&self.down, &mut self.turn);
+            semaphore.fail_timed_out(&self.down, &mut self.step);
             mark_dirty(&mut self.dirty, name, semaphore);
         }
         for (call, error) in self.single_calls.take_timed_out(&self.down, self.store_timeout(), now) {

@@ -30,7 +30,7 @@ impl Engine {
                     }
                     _ => {}
                 }
-                self.turn.outbox.reply(answer, Ok(replied));
+                self.step.outbox.reply(answer, Ok(replied));
             }
             (ReplyTo::Renew(renewal, answer), Reply { answers: Answers::Renew(outcomes), now_us, .. }) => {
                 let times = ReplyTimes { sent_at, server_us: now_us };
@@ -43,10 +43,10 @@ impl Engine {
                         again,
                         fallback,
                         answer,
-                        self.turn.now,
+                        self.step.now,
                     ));
                 }
-                let outbox = &mut self.turn.outbox;
+                let outbox = &mut self.step.outbox;
                 match renewed {
                     Some(RenewOutcome::RetryLater) => outbox.reply(answer, Err(RenewError::RetryLater)),
                     Some(_) => outbox.reply(answer, Ok(())),
@@ -59,8 +59,8 @@ impl Engine {
             ) => {
                 let times = ReplyTimes { sent_at, server_us: now_us };
                 let renewed = self.on_single_renewal(&call.semaphore, &renewal, outcomes, times);
-                let wanted = self.turn.config.replicas;
-                let outbox = &mut self.turn.outbox;
+                let wanted = self.step.config.replicas;
+                let outbox = &mut self.step.outbox;
                 match renewed {
                     Some(_) if confirmed < wanted => {
                         outbox.reply(answer, Err(AcquireError::NotReplicated { confirmed, wanted }));
@@ -74,20 +74,20 @@ impl Engine {
             (ReplyTo::Adopt(adopt, answer), Reply { answers: Answers::Adopt(true), .. }) => {
                 let adopted = self.on_adopted(&call.semaphore, *adopt, sent_at);
                 // A caller that has dropped its receiver drops the permit, which releases it.
-                self.turn.outbox.reply(answer, adopted);
+                self.step.outbox.reply(answer, adopted);
             }
             (ReplyTo::Adopt(_, answer), Reply { answers: Answers::Adopt(false), .. }) => {
-                self.turn.outbox.reply(answer, Err(AdoptError::Gone));
+                self.step.outbox.reply(answer, Err(AdoptError::Gone));
             }
             (ReplyTo::CountAnew(_, answer), _) => {
-                self.turn.outbox.reply(answer, Err(AcquireError::Store(mismatched_reply())));
+                self.step.outbox.reply(answer, Err(AcquireError::Store(mismatched_reply())));
             }
             (ReplyTo::Renew(_, answer), _) => {
-                self.turn.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
+                self.step.outbox.reply(answer, Err(RenewError::Store(mismatched_reply())));
             }
             (ReplyTo::Adopt(adopt, answer), _) => {
                 self.release_adopted(&call.semaphore, *adopt);
-                self.turn.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
+                self.step.outbox.reply(answer, Err(AdoptError::Store(mismatched_reply())));
             }
         }
     }
@@ -102,8 +102,8 @@ impl Engine {
         times: ReplyTimes,
     ) -> Option<RenewOutcome> {
         let outcome = outcomes.pop()?;
-        let (semaphore, turn) = self.known(name)?;
-        semaphore.on_single_renewal(renewal, outcome.clone(), times, turn).then_some(outcome)
+        let (semaphore, step) = self.known(name)?;
+        semaphore.on_single_renewal(renewal, outcome.clone(), times, step).then_some(outcome)
     }
 
     /// The renewal of this permit as it has to be now, if the permit has been claimed since this renewal was
@@ -124,14 +124,14 @@ impl Engine {
             self.release_adopted(name, adopt);
             return Err(AdoptError::Ended(Ended::Closed));
         }
-        let (semaphore, turn) = self.semaphore(name);
-        semaphore.adopt(adopt, sent_at, turn)
+        let (semaphore, step) = self.semaphore(name);
+        semaphore.adopt(adopt, sent_at, step)
     }
 
     /// Releases the permit of an adoption that no caller waits for any more, if the store has given it or may
     /// have.
     fn release_adopted(&mut self, name: &Name, adopt: AdoptRequest) {
-        let (semaphore, turn) = self.semaphore(name);
+        let (semaphore, step) = self.semaphore(name);
         let release = PendingRelease {
             request: RequestKey { holder: adopt.holder, request: adopt.new_request },
             lease: adopt.terms.lease(),
@@ -140,12 +140,12 @@ impl Engine {
             sent_before: true,
             answer: None,
         };
-        semaphore.release(release, turn);
+        semaphore.release(release, step);
     }
 
     pub(super) fn on_single_failure(&mut self, call: SingleCall, error: StoreError) {
-        if error.is_temporary() && !call.is_late(self.turn.now) && self.closing.is_none() {
-            self.single_calls.retry(call, error, self.turn.now);
+        if error.is_temporary() && !call.is_late(self.step.now) && self.closing.is_none() {
+            self.single_calls.retry(call, error, self.step.now);
         } else {
             self.fail_single(call, Some(error));
         }
@@ -166,8 +166,8 @@ impl Engine {
             self.release_adopted(&call.semaphore, adopt);
         }
         match error {
-            Some(error) if self.closing.is_none() => call.fail(error, &mut self.turn.outbox),
-            _ => call.fail_closed(&mut self.turn.outbox),
+            Some(error) if self.closing.is_none() => call.fail(error, &mut self.step.outbox),
+            _ => call.fail_closed(&mut self.step.outbox),
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, InFlight};
-use super::{SemaphoreSession, Turn};
+use super::{SemaphoreSession, Step};
 use crate::acquisition::{Input, Stage, Terms};
 use crate::clock::{Moment, millis};
 use crate::observe::events;
@@ -39,9 +39,9 @@ impl SemaphoreSession {
         &mut self,
         connected: bool,
         down: &Option<Outage>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> Vec<Call> {
-        let now = turn.now;
+        let now = step.now;
         self.dirty = false;
         let mut calls = Vec::new();
         if connected && self.schedule.retry.at.is_none() {
@@ -68,7 +68,7 @@ impl SemaphoreSession {
                 self.in_flight.acquiring += 1;
                 self.in_flight.acquisitions += batch.len();
                 let requests = batch.iter().map(RequestKey::from).collect();
-                let queue_max = turn.config.queue_max;
+                let queue_max = step.config.queue_max;
                 let operation = Operation::Acquire { queue_max, requests: batch };
                 calls.push((declaration, operation, CallKind::Acquire(requests)));
             }
@@ -88,30 +88,30 @@ impl SemaphoreSession {
             }
         }
         self.end_unneeded_outages();
-        self.set_timer(turn);
-        self.as_calls(calls, turn)
+        self.set_timer(step);
+        self.as_calls(calls, step)
     }
 
     /// The releases to send before a single call, which must find the units free that were released before
     /// it.
-    pub(in crate::session) fn releases_first(&mut self, turn: &Turn) -> Vec<Call> {
+    pub(in crate::session) fn releases_first(&mut self, step: &Step) -> Vec<Call> {
         let mut calls = Vec::new();
         if self.schedule.retry.at.is_none() {
             self.release_calls(&mut calls);
         }
-        self.as_calls(calls, turn)
+        self.as_calls(calls, step)
     }
 
-    fn as_calls(&mut self, calls: Vec<(Declaration, Operation, CallKind)>, turn: &Turn) -> Vec<Call> {
-        let now = turn.now;
+    fn as_calls(&mut self, calls: Vec<(Declaration, Operation, CallKind)>, step: &Step) -> Vec<Call> {
+        let now = step.now;
         self.in_flight.note(false, now);
-        let timeout = call_timeout(self.shortest_lease.unwrap_or(turn.config.lease));
+        let timeout = call_timeout(self.shortest_lease.unwrap_or(step.config.lease));
         calls
             .into_iter()
             .map(|(declaration, operation, kind)| Call {
-                command: turn.command(&self.name, declaration, operation),
+                command: step.command(&self.name, declaration, operation),
                 timeout,
-                replicas: if matches!(kind, CallKind::Confirm(_)) { turn.config.replicas } else { 0 },
+                replicas: if matches!(kind, CallKind::Confirm(_)) { step.config.replicas } else { 0 },
                 sent: SentCall { semaphore: self.name.clone(), sent_at: now, until: now + timeout, kind },
             })
             .collect()
@@ -145,15 +145,15 @@ impl SemaphoreSession {
     }
 
     /// Removes the timer, because the semaphore is no longer needed.
-    pub(in crate::session) fn remove_timer(&mut self, turn: &mut Turn) {
-        turn.timers.remove(self.timer.take());
+    pub(in crate::session) fn remove_timer(&mut self, step: &mut Step) {
+        step.timers.remove(self.timer.take());
     }
 
-    fn set_timer(&mut self, turn: &mut Turn) {
+    fn set_timer(&mut self, step: &mut Step) {
         let next = self.schedule.next();
         if self.timer.map(|(at, _)| at) != next {
-            self.remove_timer(turn);
-            self.timer = next.map(|at| turn.timers.set(at, Timer::Semaphore(self.name.clone())));
+            self.remove_timer(step);
+            self.timer = next.map(|at| step.timers.set(at, Timer::Semaphore(self.name.clone())));
         }
     }
 
@@ -256,7 +256,7 @@ impl SemaphoreSession {
     }
 }
 
-impl Turn {
+impl Step {
     /// Makes a command of this session.
     pub(in crate::session) fn command(
         &self,

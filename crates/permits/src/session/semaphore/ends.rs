@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::entry::{Entry, InFlight};
 use super::late::{Found, LateCaller, patience};
 use super::outages::Outages;
-use super::{SemaphoreSession, Turn};
+use super::{SemaphoreSession, Step};
 use crate::acquisition::{Input, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, Ended, Lost, ReleaseError};
@@ -49,13 +49,13 @@ impl SemaphoreSession {
         &mut self,
         request: &RequestId,
         down: &Option<Outage>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         // The store may have fallen silent since the wait ended. Then the caller learns that.
         let silence = self.late.has(request).then(|| self.silence(Stage::Ended, down, now)).flatten();
         let error = |late: &LateCaller| silence.map_or_else(|| late.timed_out(None), AcquireError::Store);
-        if self.answer_late(request, error, turn) {
+        if self.answer_late(request, error, step) {
             return;
         }
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
@@ -66,52 +66,52 @@ impl SemaphoreSession {
                     // The permit was extended after the timer was set.
                     Check::Held(deadline) => {
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                        entry.timer = Some(turn.timers.set(deadline, timer));
+                        entry.timer = Some(step.timers.set(deadline, timer));
                         return;
                     }
                     Check::Expired => {
                         let permit = permit.clone();
                         if self.was_kept(&permit) {
                             // The permit was on the shelf, so no caller works with it.
-                            return self.step(request, Input::Released, turn);
+                            return self.step(request, Input::Released, step);
                         }
-                        turn.outbox.signal_loss(&permit);
+                        step.outbox.signal_loss(&permit);
                     }
                     Check::Ended => {}
                 }
-                self.step(request, Input::Expired, turn);
+                self.step(request, Input::Expired, step);
             }
             None => {
                 let (wait, stage) = (entry.spec.client.wait, entry.acquisition.stage);
                 match (self.silence(stage, down, now), wait) {
                     (_, Wait::Forever) => {}
-                    (Some(error), _) => self.fail(request, AcquireError::Store(error), turn),
-                    (None, Wait::No) => self.fail(request, AcquireError::NoPermits, turn),
-                    (None, Wait::AtMost(waited)) => self.time_out(request, waited, turn),
+                    (Some(error), _) => self.fail(request, AcquireError::Store(error), step),
+                    (None, Wait::No) => self.fail(request, AcquireError::NoPermits, step),
+                    (None, Wait::AtMost(waited)) => self.time_out(request, waited, step),
                 }
             }
         }
     }
 
     /// Ends the wait of a request. It leaves the line now, and its caller is answered soon.
-    fn time_out(&mut self, request: &RequestId, waited: Duration, turn: &mut Turn) {
+    fn time_out(&mut self, request: &RequestId, waited: Duration, step: &mut Step) {
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         if let Some(answer) = entry.answer.take() {
             let timer = Timer::Acquisition(self.name.clone(), request.clone());
-            let timer = turn.timers.set(turn.now + patience(waited), timer);
+            let timer = step.timers.set(step.now + patience(waited), timer);
             let caller = LateCaller::new(answer, &entry.spec, waited, timer);
             self.late.0.insert(request.clone(), caller);
         }
-        self.cancel(request, turn);
+        self.cancel(request, step);
     }
 
     /// Handles the return of an inspection. A failed one is not repeated: its callers are answered when their
     /// patience ends.
-    pub(super) fn on_inspected(&mut self, reply: Reply, turn: &mut Turn) {
+    pub(super) fn on_inspected(&mut self, reply: Reply, step: &mut Step) {
         let Some(whole) = Inspection::new(self.name.clone(), reply) else { return };
         let found = Found::new(whole);
         for request in self.late.asked() {
-            self.answer_late(&request, |caller| caller.timed_out(Some(&found)), turn);
+            self.answer_late(&request, |caller| caller.timed_out(Some(&found)), step);
         }
     }
 
@@ -120,12 +120,12 @@ impl SemaphoreSession {
         &mut self,
         request: &RequestId,
         error: impl FnOnce(&LateCaller) -> AcquireError,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> bool {
         let Some(caller) = self.late.0.remove(request) else { return false };
         let error = error(&caller);
-        turn.timers.remove(Some(caller.timer));
-        turn.outbox.reply(caller.answer, Err(error));
+        step.timers.remove(Some(caller.timer));
+        step.outbox.reply(caller.answer, Err(error));
         true
     }
 
@@ -143,9 +143,9 @@ impl SemaphoreSession {
 
     /// Fails the requests that have waited too long, in an outage of the calls that they need or of the whole
     /// store. A success of calls that only other stages need does not help them.
-    pub(in crate::session) fn fail_timed_out(&mut self, down: &Option<Outage>, turn: &mut Turn) {
-        let now = turn.now;
-        let timeout = turn.config.store_timeout;
+    pub(in crate::session) fn fail_timed_out(&mut self, down: &Option<Outage>, step: &mut Step) {
+        let now = step.now;
+        let timeout = step.config.store_timeout;
         let fault = |entry: &Entry| {
             let stage = entry.acquisition.stage;
             if matches!(stage, Stage::Held(_) | Stage::Withdrawn { .. }) {
@@ -158,22 +158,22 @@ impl SemaphoreSession {
             self.acquisitions.iter().filter_map(|(request, entry)| Some((request, fault(entry)?)));
         let timed_out: Vec<_> = timed_out.map(|(request, error)| (request.clone(), error)).collect();
         for (request, error) in timed_out {
-            self.fail(&request, AcquireError::Store(error), turn);
+            self.fail(&request, AcquireError::Store(error), step);
         }
         let releasing = Outage::older(down, &self.outages.releasing);
         if let Some(error) = releasing.map(|outage| outage.error.clone()) {
             for release in self.releases.take_late(now) {
-                self.give_up(release, &error, turn);
+                self.give_up(release, &error, step);
             }
         }
     }
 
     /// Gives a release up: what the store still has of the request ends with its lease.
-    pub(super) fn give_up(&mut self, release: PendingRelease, error: &StoreError, turn: &mut Turn) {
+    pub(super) fn give_up(&mut self, release: PendingRelease, error: &StoreError, step: &mut Step) {
         let given_up = Input::ReleaseReturned { ended: false };
-        self.step(&release.request.request, given_up, turn);
+        self.step(&release.request.request, given_up, step);
         match release.answer {
-            Some(answer) => turn.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
+            Some(answer) => step.outbox.reply(answer, Err(ReleaseError::Store(error.clone()))),
             None => events::not_released(&self.name, &release.request.holder, error),
         }
     }
@@ -188,17 +188,17 @@ impl SemaphoreSession {
     }
 
     /// Closes this part of the session: permits are lost, callers are answered, and everything is released.
-    pub(in crate::session) fn close(&mut self, turn: &mut Turn) {
-        self.note(Notice::Unsure, turn);
+    pub(in crate::session) fn close(&mut self, step: &mut Step) {
+        self.note(Notice::Unsure, step);
         let requests: Vec<RequestId> =
             self.acquisitions.keys().chain(self.late.requests()).cloned().collect();
         for request in requests {
             match self.acquisitions.get(&request).and_then(|entry| entry.permit.clone()) {
                 Some(permit) => {
-                    turn.outbox.lose(&permit, Lost::Closed);
-                    self.step(&request, Input::Released, turn);
+                    step.outbox.lose(&permit, Lost::Closed);
+                    self.step(&request, Input::Released, step);
                 }
-                None => self.fail(&request, AcquireError::Ended(Ended::Closed), turn),
+                None => self.fail(&request, AcquireError::Ended(Ended::Closed), step),
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::{SemaphoreSession, Turn, terms};
+use super::{SemaphoreSession, Step, terms};
 use crate::acquisition::{Acquisition, Effect, Input, ReplyTimes, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
@@ -25,39 +25,39 @@ impl SemaphoreSession {
         &mut self,
         adopt: AdoptRequest,
         sent_at: Moment,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> Result<PermitGuard, AdoptError> {
-        let now = turn.now;
+        let now = step.now;
         let AdoptRequest { holder, grant, new_request: request, .. } = adopt;
         let limit = Arc::new(LimitDeclaration::new(Declaration::Stored));
         let spec = AcquireSpec {
-            meters: turn.config.meters.known_semaphore(self.name.as_str()),
+            meters: step.config.meters.known_semaphore(self.name.as_str()),
             ..AcquireSpec::new(self.name.clone(), (holder, request.clone()), adopt.terms, limit)
         };
         let acquisition = Acquisition { stage: Stage::InFlight, ..Acquisition::new(sent_at) };
-        self.insert(spec, acquisition, None, turn);
+        self.insert(spec, acquisition, None, step);
         let adopted = self.acquisitions.get_mut(&request).map(|entry| {
-            let terms = terms(entry, turn);
+            let terms = terms(entry, step);
             entry.acquisition.step(Input::Adopted(grant), &terms, now)
         });
         let permit = match adopted {
-            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, turn),
+            Some(Effect::Deliver { grant, until }) => self.hold(&request, grant, until, step),
             // The reply took longer than the lease.
             _ => None,
         };
         if permit.is_none()
-            && let Some(entry) = self.forget(&request, turn)
+            && let Some(entry) = self.forget(&request, step)
         {
-            self.queue_release(entry.to_release(), turn);
+            self.queue_release(entry.to_release(), step);
         }
         permit.ok_or(AdoptError::Gone)
     }
 
-    pub(in crate::session) fn hand_over(&mut self, request: &RequestId, turn: &mut Turn) {
+    pub(in crate::session) fn hand_over(&mut self, request: &RequestId, step: &mut Step) {
         if self.in_flight.renewing > 0 {
             self.handed_over.insert(request.clone());
         }
-        self.step(request, Input::HandedOver, turn);
+        self.step(request, Input::HandedOver, step);
     }
 
     /// The renewal of one permit, and the declaration to send with it.
@@ -96,9 +96,9 @@ impl SemaphoreSession {
         &mut self,
         request: &RequestId,
         change: TermsChange,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
         let Some(permit) = entry.permit.clone() else { return };
         match change {
@@ -115,12 +115,12 @@ impl SemaphoreSession {
                 permit.set_lease(lease, held_until(now, lease));
                 match permit.check(now) {
                     Check::Held(deadline) => {
-                        turn.timers.remove(entry.timer.take());
+                        step.timers.remove(entry.timer.take());
                         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                        entry.timer = Some(turn.timers.set(deadline, timer));
+                        entry.timer = Some(step.timers.set(deadline, timer));
                     }
                     // The loss is signalled when the lock is free. The timer ends the acquisition.
-                    Check::Expired => turn.outbox.signal_loss(&permit),
+                    Check::Expired => step.outbox.signal_loss(&permit),
                     Check::Ended => {}
                 }
                 self.shortest_lease = self.shortest_lease.map(|shortest| shortest.min(lease));

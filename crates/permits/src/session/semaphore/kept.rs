@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{SemaphoreSession, Turn};
+use super::{SemaphoreSession, Step};
 use crate::acquisition::Input;
 use crate::keeping::Notice;
 use crate::session::permit_state::PermitState;
@@ -20,16 +20,16 @@ impl SemaphoreSession {
     }
 
     /// Notes what the session has learned about the semaphore, and releases what may no longer be kept.
-    pub(in crate::session) fn note(&mut self, notice: Notice, turn: &mut Turn) {
+    pub(in crate::session) fn note(&mut self, notice: Notice, step: &mut Step) {
         let kept: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.note(notice)).collect();
-        self.release_kept(kept, turn);
+        self.release_kept(kept, step);
     }
 
     /// Releases the permits that no request has used for some time.
-    pub(super) fn give_back_idle(&mut self, turn: &mut Turn) {
-        let now = turn.now;
+    pub(super) fn give_back_idle(&mut self, step: &mut Step) {
+        let now = step.now;
         let idle: Vec<_> = self.shelf.iter().flat_map(|shelf| shelf.take_idle(now)).collect();
-        self.release_kept(idle, turn);
+        self.release_kept(idle, step);
         let next = self.shelf.iter().filter_map(|shelf| shelf.next_idle()).min();
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
         // The shelf does not announce a permit that is put back, and two requests may keep for different
@@ -46,10 +46,10 @@ impl SemaphoreSession {
         self.shelf.iter().any(|shelf| shelf.remove(permit))
     }
 
-    fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, turn: &mut Turn) {
+    fn release_kept(&mut self, kept: Vec<Arc<PermitState>>, step: &mut Step) {
         for permit in kept {
             permit.end();
-            self.step(&permit.request, Input::Released, turn);
+            self.step(&permit.request, Input::Released, step);
         }
     }
 }

@@ -50,9 +50,9 @@ use permits_store::StoreError;
 /// How long other sessions have to release what they keep, before a request that does not wait is refused.
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
-/// A turn of the engine: its time, and the state that all semaphores of the session share.
-pub(super) struct Turn {
-    /// The time at which the turn began.
+/// A step of the engine: its time, and the state that all semaphores of the session share.
+pub(super) struct Step {
+    /// The time at which the step began.
     pub(super) now: Moment,
     pub(super) config: Config,
     /// Weak, so that the session ends when no client and no permit of it is left.
@@ -152,21 +152,21 @@ impl SemaphoreSession {
         &mut self,
         spec: AcquireSpec,
         answer: Answer<PermitGuard, AcquireError>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         self.use_shelf(&spec);
         let request = spec.request.clone();
         let longest = match spec.client.wait {
             // The request does not wait in line. The limit covers only the time until the store replies.
-            Wait::No => Some(call_timeout(turn.config.lease)),
+            Wait::No => Some(call_timeout(step.config.lease)),
             Wait::AtMost(limit) => Some(limit),
             Wait::Forever => None,
         };
         let timer = longest.map(|longest| {
-            turn.timers.set(now + longest, Timer::Acquisition(self.name.clone(), request.clone()))
+            step.timers.set(now + longest, Timer::Acquisition(self.name.clone(), request.clone()))
         });
-        let arrival = self.insert(spec, Acquisition::new(now), Some(answer), turn);
+        let arrival = self.insert(spec, Acquisition::new(now), Some(answer), step);
         if let Some(entry) = self.acquisitions.get_mut(&request) {
             entry.timer = timer;
         }
@@ -178,11 +178,11 @@ impl SemaphoreSession {
         spec: AcquireSpec,
         acquisition: Acquisition,
         answer: Option<Answer<PermitGuard, AcquireError>>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> u64 {
-        let now = turn.now;
-        turn.arrivals += 1;
-        let arrival = turn.arrivals;
+        let now = step.now;
+        step.arrivals += 1;
+        let arrival = step.arrivals;
         let lease = spec.terms.lease();
         self.shortest_lease = Some(self.shortest_lease.map_or(lease, |shortest| shortest.min(lease)));
         let entry = Entry {
@@ -202,11 +202,11 @@ impl SemaphoreSession {
     }
 
     /// Steps an acquisition, and carries out the effect.
-    fn step(&mut self, request: &RequestId, input: Input, turn: &mut Turn) {
-        let now = turn.now;
-        let reason = self.reason(request, &input, turn);
+    fn step(&mut self, request: &RequestId, input: Input, step: &mut Step) {
+        let now = step.now;
+        let reason = self.reason(request, &input, step);
         let Some(entry) = self.acquisitions.get_mut(request) else { return };
-        let terms = terms(entry, turn);
+        let terms = terms(entry, step);
         let effect = entry.acquisition.step(input, &terms, now);
         if entry.acquisition.stage != Stage::Unsent {
             self.unsent.remove(&entry.arrival);
@@ -220,13 +220,13 @@ impl SemaphoreSession {
                         return;
                     }
                     // Other sessions release what they keep. If that is not enough, the request is refused.
-                    turn.timers.remove(entry.timer.take());
+                    step.timers.remove(entry.timer.take());
                     let timer = Timer::Acquisition(self.name.clone(), request.clone());
-                    entry.timer = Some(turn.timers.set(now + RECALL, timer));
+                    entry.timer = Some(step.timers.set(now + RECALL, timer));
                 } else if entry.spec.position.set(position, now) {
                     let AcquireSpec { semaphore, holder, meters, span, .. } = &entry.spec;
                     events::waiting(span.clone(), semaphore, holder, position);
-                    turn.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
+                    step.outbox.tally.waits(meters.clone(), &entry.spec.position.waiting);
                 }
                 self.plan_renewal(request);
             }
@@ -235,7 +235,7 @@ impl SemaphoreSession {
                 self.unconfirmed.push(request.clone());
                 self.plan_renewal(request);
             }
-            Effect::Deliver { grant, until } => self.deliver(request, grant, until, turn),
+            Effect::Deliver { grant, until } => self.deliver(request, grant, until, step),
             Effect::Extend { until } => {
                 entry.permit.iter().for_each(|permit| permit.extend(until));
             }
@@ -254,40 +254,40 @@ impl SemaphoreSession {
                 let lost = revoked.map_or(Lost::Gone, |reason| Lost::Revoked { reason });
                 let permit = entry.permit.clone();
                 if let Some(permit) = permit.filter(|permit| !self.was_kept(permit)) {
-                    turn.outbox.lose(&permit, lost);
+                    step.outbox.lose(&permit, lost);
                 }
-                self.forget(request, turn);
+                self.forget(request, step);
             }
             Effect::ReleaseBehind => {
                 let release = entry.to_release();
-                self.queue_release(release, turn);
+                self.queue_release(release, step);
             }
             Effect::End { release } => {
-                let Some(mut entry) = self.forget(request, turn) else { return };
+                let Some(mut entry) = self.forget(request, step) else { return };
                 match reason {
-                    Some(reason) => entry.answer(Err(reason), &mut turn.outbox),
-                    None => turn.outbox.discard(entry.answer.take()),
+                    Some(reason) => entry.answer(Err(reason), &mut step.outbox),
+                    None => step.outbox.discard(entry.answer.take()),
                 }
                 if release {
-                    self.queue_release(entry.to_release(), turn);
+                    self.queue_release(entry.to_release(), step);
                 }
             }
         }
     }
 
     /// Steps an acquisition. If it has ended, releases what the store may still have of it.
-    fn step_or_release(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
+    fn step_or_release(&mut self, request: RequestKey, input: Input, step: &mut Step) {
         if self.acquisitions.contains_key(&request.request) {
-            self.step(&request.request, input, turn);
+            self.step(&request.request, input, step);
         } else if !self.handed_over.contains(&request.request) {
-            self.step_unknown(request, input, turn);
+            self.step_unknown(request, input, step);
         }
     }
 
     /// Steps an acquisition that has ended: if the store grants it or queues it all the same, releases it.
-    fn step_unknown(&mut self, request: RequestKey, input: Input, turn: &mut Turn) {
-        let now = turn.now;
-        let lease = turn.config.lease;
+    fn step_unknown(&mut self, request: RequestKey, input: Input, step: &mut Step) {
+        let now = step.now;
+        let lease = step.config.lease;
         let terms = Terms { lease, replicated: false };
         if Acquisition::ended().step(input, &terms, now) == (Effect::End { release: true }) {
             let release = PendingRelease {
@@ -298,20 +298,20 @@ impl SemaphoreSession {
                 sent_before: true,
                 answer: None,
             };
-            self.queue_release(release, turn);
+            self.queue_release(release, step);
         }
     }
 
     /// Delivers a permit to its caller.
-    fn deliver(&mut self, request: &RequestId, grant: Grant, until: Moment, turn: &mut Turn) {
-        match self.hold(request, grant, until, turn) {
+    fn deliver(&mut self, request: &RequestId, grant: Grant, until: Moment, step: &mut Step) {
+        match self.hold(request, grant, until, step) {
             // If the caller has dropped its receiver, this drops the permit, which releases it.
             Some(permit) => {
                 if let Some(entry) = self.acquisitions.get_mut(request) {
-                    entry.answer(Ok(permit), &mut turn.outbox);
+                    entry.answer(Ok(permit), &mut step.outbox);
                 }
             }
-            None => self.step(request, Input::Released, turn),
+            None => self.step(request, Input::Released, step),
         }
     }
 
@@ -321,20 +321,20 @@ impl SemaphoreSession {
         request: &RequestId,
         grant: Grant,
         until: Moment,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> Option<PermitGuard> {
-        let now = turn.now;
-        let session = Session::from(turn.session.upgrade()?);
+        let now = step.now;
+        let session = Session::from(step.session.upgrade()?);
         let entry = self.acquisitions.get_mut(request)?;
         let granted = (now, now.since(entry.arrived_at));
         let until = entry.spec.client.max_hold.map_or(until, |longest| until.min(now + longest));
-        let requested = entry.spec.requested(turn.config.clock);
+        let requested = entry.spec.requested(step.config.clock);
         let permit = PermitState::new(requested, grant, until, granted, session.process());
         let permit = Arc::new(permit);
         entry.permit = Some(permit.clone());
-        turn.timers.remove(entry.timer.take());
+        step.timers.remove(entry.timer.take());
         let timer = Timer::Acquisition(self.name.clone(), request.clone());
-        entry.timer = Some(turn.timers.set(until, timer));
+        entry.timer = Some(step.timers.set(until, timer));
         let keep = entry.spec.keep.clone();
         self.plan_renewal(request);
         if let Some(keep) = &keep {
@@ -344,60 +344,60 @@ impl SemaphoreSession {
     }
 
     /// Removes an acquisition and its timer.
-    fn forget(&mut self, request: &RequestId, turn: &mut Turn) -> Option<Entry> {
+    fn forget(&mut self, request: &RequestId, step: &mut Step) -> Option<Entry> {
         let entry = self.acquisitions.remove(request)?;
         self.unsent.remove(&entry.arrival);
-        turn.timers.remove(entry.timer);
+        step.timers.remove(entry.timer);
         Some(entry)
     }
 
-    fn queue_release(&mut self, release: PendingRelease, turn: &mut Turn) {
-        let now = turn.now;
+    fn queue_release(&mut self, release: PendingRelease, step: &mut Step) {
+        let now = step.now;
         if let Some(again) = self.releases.push(release, now) {
-            turn.outbox.discard(again);
+            step.outbox.discard(again);
         }
     }
 
     /// Releases a permit that its caller has released or dropped.
-    pub(super) fn release(&mut self, release: PendingRelease, turn: &mut Turn) {
-        if let Some(entry) = self.forget(&release.request.request, turn)
+    pub(super) fn release(&mut self, release: PendingRelease, step: &mut Step) {
+        if let Some(entry) = self.forget(&release.request.request, step)
             && let Some(permit) = entry.permit
         {
             permit.end();
         }
-        self.queue_release(release, turn);
+        self.queue_release(release, step);
     }
 
     /// Withdraws a request whose caller no longer waits. At any stage, nothing of it stays behind.
-    fn cancel(&mut self, request: &RequestId, turn: &mut Turn) {
+    fn cancel(&mut self, request: &RequestId, step: &mut Step) {
         if let Some(entry) = self.acquisitions.get_mut(request)
             && entry.permit.is_none()
         {
-            turn.timers.remove(entry.timer.take());
+            step.timers.remove(entry.timer.take());
         }
-        self.step(request, Input::Withdrawn, turn);
+        self.step(request, Input::Withdrawn, step);
     }
 
     /// Answers a caller that still waits with an error, and cancels its request. If the request was granted,
     /// the caller has the permit instead.
-    pub(super) fn fail(&mut self, request: &RequestId, error: AcquireError, turn: &mut Turn) {
+    pub(super) fn fail(&mut self, request: &RequestId, error: AcquireError, step: &mut Step) {
         if self.late.has(request) {
-            self.answer_late(request, |_| error, turn);
+            self.answer_late(request, |_| error, step);
         } else if let Some(entry) = self.acquisitions.get_mut(request) {
-            entry.answer(Err(error), &mut turn.outbox);
-            self.cancel(request, turn);
+            entry.answer(Err(error), &mut step.outbox);
+            self.cancel(request, step);
         }
     }
 
     /// Takes an event that the store has pushed about a request of this session.
-    pub(super) fn on_event(&mut self, event: Event, turn: &mut Turn) {
-        let now = turn.now;
+    pub(super) fn on_event(&mut self, event: Event, step: &mut Step) {
+        let now = step.now;
         let Event { holder, request, kind, .. } = event;
         if let EventKind::Turn(delay_us) = kind {
             return self.schedule.recheck.at_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
-            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), turn);
+            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), step);
         };
         if entry.spec.holder != holder {
             // The event is for another holder. Releasing its grant would take the permit from that holder.
@@ -410,14 +410,14 @@ impl SemaphoreSession {
             EventKind::Granted(_) | EventKind::Refused | EventKind::Turn(_) => None,
         };
         if let Some(error) = error {
-            entry.answer(Err(error), &mut turn.outbox);
+            entry.answer(Err(error), &mut step.outbox);
         }
-        self.step(&request, Input::Pushed(kind), turn);
+        self.step(&request, Input::Pushed(kind), step);
     }
 
     /// Renews everything, without waiting for a retry, because the store can be reached again.
-    pub(super) fn on_reconnected(&mut self, turn: &mut Turn) {
-        self.note(Notice::Unsure, turn);
+    pub(super) fn on_reconnected(&mut self, step: &mut Step) {
+        self.note(Notice::Unsure, step);
         let by_the_program = |entry: &&mut Entry| entry.permit.is_some() && !entry.spec.client.auto_renew;
         for entry in self.acquisitions.values_mut().filter(by_the_program) {
             entry.is_claimed = true;
@@ -429,8 +429,8 @@ impl SemaphoreSession {
     }
 
     /// Makes due whatever the schedule has for now.
-    pub(super) fn on_time(&mut self, turn: &mut Turn) {
-        let now = turn.now;
+    pub(super) fn on_time(&mut self, step: &mut Step) {
+        let now = step.now;
         self.timer = None;
         self.schedule.renewal.on_time(now);
         // A message may have granted the waiter that was to be renewed.
@@ -441,7 +441,7 @@ impl SemaphoreSession {
         self.schedule.retry.on_time(now);
         self.schedule.confirm_retry.on_time(now);
         if self.schedule.give_back_at.take_if(|at| *at <= now).is_some() {
-            self.give_back_idle(turn);
+            self.give_back_idle(step);
         }
     }
 
@@ -461,8 +461,8 @@ impl SemaphoreSession {
     }
 }
 
-fn terms(entry: &Entry, turn: &Turn) -> Terms {
-    Terms { lease: entry.spec.terms.lease(), replicated: turn.config.replicas > 0 }
+fn terms(entry: &Entry, step: &Step) -> Terms {
+    Terms { lease: entry.spec.terms.lease(), replicated: step.config.replicas > 0 }
 }
 
 /// The error for a reply that does not match its request.

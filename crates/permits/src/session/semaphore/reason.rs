@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SemaphoreSession, Turn};
+use super::{SemaphoreSession, Step};
 use crate::acquisition::Input;
 use crate::error::AcquireError;
 use crate::protocol::{AcquireOutcome, Refusal, RenewOutcome, RequestId};
@@ -11,10 +11,10 @@ use crate::session::spec::AcquireSpec;
 impl SemaphoreSession {
     /// If `input` ends an acquisition, returns why, for the caller. If it makes a permit unsure, returns why,
     /// for the holder. `None` if the input gives no caller an error.
-    pub(super) fn reason(&self, request: &RequestId, input: &Input, turn: &Turn) -> Option<AcquireError> {
+    pub(super) fn reason(&self, request: &RequestId, input: &Input, step: &Step) -> Option<AcquireError> {
         let spec = || Some(&self.acquisitions.get(request)?.spec);
         Some(match input {
-            Input::Acquired(AcquireOutcome::Refused(refusal), _) => self.refused(refusal, spec()?, turn),
+            Input::Acquired(AcquireOutcome::Refused(refusal), _) => self.refused(refusal, spec()?, step),
             Input::Renewed(RenewOutcome::LineClosed(reason), _) => {
                 AcquireError::LineClosed { reason: reason.clone() }
             }
@@ -30,7 +30,7 @@ impl SemaphoreSession {
         })
     }
 
-    fn refused(&self, refusal: &Refusal, spec: &AcquireSpec, turn: &Turn) -> AcquireError {
+    fn refused(&self, refusal: &Refusal, spec: &AcquireSpec, step: &Step) -> AcquireError {
         let semaphore = self.name.to_string();
         match refusal {
             Refusal::NoPermits => AcquireError::NoPermits,
@@ -59,7 +59,7 @@ impl SemaphoreSession {
             }
             Refusal::AlreadyHeld => AcquireError::AlreadyHeld { holder: spec.holder.to_string() },
             Refusal::Superseded => spec.superseded(),
-            Refusal::QueueFull => AcquireError::QueueFull { max: turn.config.queue_max, lane: None },
+            Refusal::QueueFull => AcquireError::QueueFull { max: step.config.queue_max, lane: None },
             Refusal::LaneQueueFull => {
                 let max = spec.client.lane_waiters.unwrap_or_default();
                 AcquireError::QueueFull { max, lane: Some(spec.terms.lane.as_str().to_owned()) }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SemaphoreSession, Turn, mismatched_reply};
+use super::{SemaphoreSession, Step, mismatched_reply};
 use crate::acquisition::{Failure, Input, ReplyTimes, Stage};
 use crate::clock::Moment;
 use crate::error::{Lost, ReleaseError};
@@ -22,13 +22,13 @@ impl SemaphoreSession {
         kind: CallKind,
         sent_at: Moment,
         result: Result<Executed, StoreError>,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         if let CallKind::Inspect = kind {
             // A failure is no outage, because no request depends on an inspection.
             self.in_flight.inspecting -= 1;
-            return result.map_or((), |executed| self.on_inspected(executed.reply, turn));
+            return result.map_or((), |executed| self.on_inspected(executed.reply, step));
         }
         match &kind {
             CallKind::Acquire(requests) => {
@@ -47,36 +47,36 @@ impl SemaphoreSession {
         self.outages.note(&kind, result.as_ref().err(), now);
         let Executed { reply, confirmed } = match result {
             Ok(executed) => executed,
-            Err(error) => return self.on_failure(kind, &error, turn),
+            Err(error) => return self.on_failure(kind, &error, step),
         };
         let times = ReplyTimes { sent_at, server_us: reply.now_us };
         match (kind, reply.answers) {
             (CallKind::Acquire(requests), Answers::Acquire(outcomes)) => {
                 for (request, outcome) in requests.into_iter().zip(outcomes) {
-                    self.on_acquired(request, outcome, times, turn);
+                    self.on_acquired(request, outcome, times, step);
                 }
             }
             (CallKind::Release(releases), Answers::Release(outcomes)) => {
                 for ((_, release), outcome) in releases.into_iter().zip(outcomes) {
                     let input = Input::ReleaseReturned { ended: outcome != ReleaseOutcome::Unknown };
-                    self.step(&release.request.request, input, turn);
-                    on_released(release, outcome, &mut turn.outbox);
+                    self.step(&release.request.request, input, step);
+                    on_released(release, outcome, &mut step.outbox);
                 }
             }
             (CallKind::Renew(requests), Answers::Renew(outcomes)) => {
                 for ((request, lease_version), outcome) in requests.into_iter().zip(outcomes) {
-                    self.on_renewed(request, lease_version, outcome, times, turn);
+                    self.on_renewed(request, lease_version, outcome, times, step);
                 }
             }
             (CallKind::Confirm(requests), Answers::Renew(outcomes)) => {
-                let wanted = turn.config.replicas;
+                let wanted = step.config.replicas;
                 for (renewed, outcome) in requests.into_iter().zip(outcomes) {
                     let request = renewed.request.clone();
-                    self.on_renewed(renewed, 0, outcome, times, turn);
-                    self.step(&request, Input::Confirmed { confirmed, wanted }, turn);
+                    self.on_renewed(renewed, 0, outcome, times, step);
+                    self.step(&request, Input::Confirmed { confirmed, wanted }, step);
                 }
             }
-            (kind, _) => self.on_failure(kind, &mismatched_reply(), turn),
+            (kind, _) => self.on_failure(kind, &mismatched_reply(), step),
         }
     }
 
@@ -86,9 +86,9 @@ impl SemaphoreSession {
         reply: &Reply,
         sent_at: Moment,
         in_order: bool,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         self.replied = Some(ReplyTimes { sent_at, server_us: reply.now_us });
         if in_order {
             self.schedule.retry.on_success();
@@ -98,7 +98,7 @@ impl SemaphoreSession {
         self.failure = None;
         self.view.note(&self.name, reply);
         let Reply { keepable, limit, .. } = *reply;
-        self.note(Notice::Reply { keepable, limit, in_order }, turn);
+        self.note(Notice::Reply { keepable, limit, in_order }, step);
         let after = reply.recheck_ms.map(Duration::from_millis);
         self.schedule.recheck.on_reply(after, reply.answers.foremost().unwrap_or(0), now);
     }
@@ -108,7 +108,7 @@ impl SemaphoreSession {
         asked: RequestKey,
         outcome: AcquireOutcome,
         times: ReplyTimes,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
         let refused = matches!(outcome, AcquireOutcome::Refused(_));
         let pinned = self.view.is_pinned();
@@ -119,7 +119,7 @@ impl SemaphoreSession {
         if let Some(entry) = self.acquisitions.get(&asked.request).filter(|_| !refused) {
             entry.spec.limit.note_reply(pinned);
         }
-        self.step_or_release(asked, Input::Acquired(outcome, times), turn);
+        self.step_or_release(asked, Input::Acquired(outcome, times), step);
     }
 
     /// Warns if the limit in force is not the one that this program declared.
@@ -136,7 +136,7 @@ impl SemaphoreSession {
         lease_version: u32,
         outcome: RenewOutcome,
         times: ReplyTimes,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
         if let RenewOutcome::Held | RenewOutcome::Granted(_) = outcome
             && let Some(entry) = self.acquisitions.get_mut(&renewed.request)
@@ -150,7 +150,7 @@ impl SemaphoreSession {
                 return;
             }
         }
-        self.step_or_release(renewed, Input::Renewed(outcome, times), turn);
+        self.step_or_release(renewed, Input::Renewed(outcome, times), step);
     }
 
     /// The reply to a renewal that the caller asked for. Returns whether the permit is still held.
@@ -159,17 +159,17 @@ impl SemaphoreSession {
         renewal: &RenewRequest,
         outcome: RenewOutcome,
         times: ReplyTimes,
-        turn: &mut Turn,
+        step: &mut Step,
     ) -> bool {
         if self.acquisitions.contains_key(&renewal.request) {
-            self.on_renewed(renewal.into(), renewal.lease_version, outcome, times, turn);
+            self.on_renewed(renewal.into(), renewal.lease_version, outcome, times, step);
         }
         let entry = self.acquisitions.get(&renewal.request);
         entry.is_some_and(|entry| matches!(entry.acquisition.stage, Stage::Held(_)))
     }
 
-    fn on_failure(&mut self, kind: CallKind, error: &StoreError, turn: &mut Turn) {
-        let now = turn.now;
+    fn on_failure(&mut self, kind: CallKind, error: &StoreError, step: &mut Step) {
+        let now = step.now;
         if matches!(kind, CallKind::Single(_) | CallKind::Inspect) {
             return;
         }
@@ -184,19 +184,19 @@ impl SemaphoreSession {
             CallKind::Acquire(requests) => {
                 let input = Input::AcquireFailed(failure);
                 for asked in requests {
-                    self.step_or_release(asked, input.clone(), turn);
+                    self.step_or_release(asked, input.clone(), step);
                 }
             }
-            CallKind::Release(releases) => self.on_release_failed(releases, error, turn),
+            CallKind::Release(releases) => self.on_release_failed(releases, error, step),
             CallKind::Renew(requests) => {
                 self.schedule.renewal.is_due = true;
                 for (renewed, _) in requests {
-                    self.step_or_release(renewed, Input::RenewFailed, turn);
+                    self.step_or_release(renewed, Input::RenewFailed, step);
                 }
             }
             CallKind::Confirm(requests) => {
                 for renewed in requests {
-                    self.step_or_release(renewed, Input::ConfirmFailed(failure), turn);
+                    self.step_or_release(renewed, Input::ConfirmFailed(failure), step);
                 }
             }
             CallKind::Single(_) | CallKind::Inspect => {}
@@ -207,16 +207,16 @@ impl SemaphoreSession {
         &mut self,
         releases: Vec<(Moment, PendingRelease)>,
         error: &StoreError,
-        turn: &mut Turn,
+        step: &mut Step,
     ) {
-        let now = turn.now;
+        let now = step.now;
         // Put the releases back to the front, in their order.
         for (until, mut release) in releases.into_iter().rev() {
             release.sent_before |= error.is_outcome_unknown();
             if error.is_temporary() && now < until {
                 self.releases.put_back(until, release);
             } else {
-                self.give_up(release, error, turn);
+                self.give_up(release, error, step);
             }
         }
     }

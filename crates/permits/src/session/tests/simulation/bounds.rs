@@ -12,7 +12,7 @@ fn held_and_awaited() -> World {
     let mut world = World::new(1, 0, Recovery::Off);
     for number in [0, 1] {
         world.acquire(number);
-        world.turn(number);
+        world.run_tasks(number);
         let until = world.now + Duration::from_millis(100);
         run_until(&mut world, until);
     }
@@ -92,7 +92,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     let connected = world.now + Duration::from_millis(100);
     run_until(&mut world, connected);
     world.acquire(0);
-    world.turn(0);
+    world.run_tasks(0);
     let sent = world.coming.values().find_map(|coming| match coming {
         Coming::Arrives(0, call) => Some(call.command.clone()),
         _ => None,
@@ -101,7 +101,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     let soon = world.now + Duration::from_millis(100);
     run_until(&mut world, soon);
     world.clients[0].held.clear();
-    world.turn(0);
+    world.run_tasks(0);
     let soon = world.now + Duration::from_millis(100);
     run_until(&mut world, soon);
     assert_eq!(world.state().expect("it was just used").held, 0, "released");
@@ -110,7 +110,7 @@ fn an_acquisition_that_arrives_again_after_its_release_takes_units_for_a_lease()
     assert_eq!(world.state().expect("it was just used").held, u64::from(LIMIT), "granted to no caller");
     let began = world.now;
     world.acquire(1);
-    world.turn(1);
+    world.run_tasks(1);
     while world.clients[1].held.is_empty() {
         world.advance();
         assert!(world.now < began + 2 * LEASE, "for a lease");

@@ -121,7 +121,7 @@ impl World {
             client.sets.clear();
             client.adopting.clear();
         }
-        (0..self.clients.len()).for_each(|number| self.turn(number));
+        (0..self.clients.len()).for_each(|number| self.run_tasks(number));
         self.silent_until = self.now;
         let end = self.now + 6 * LEASE;
         while self.now < end {

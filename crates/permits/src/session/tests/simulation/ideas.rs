@@ -216,7 +216,7 @@ impl World {
             18 => self.operate(number),
             _ => {}
         }
-        self.turn(number);
+        self.run_tasks(number);
     }
 
     fn any_request(&mut self) -> Ask {

@@ -109,7 +109,7 @@ fn grants_that_replicas_confirm_hold_the_limit_under_every_fault() {
                 0..300 => world.act(number),
                 300..400 if !world.clients[number].held.is_empty() && !world.clients[number].frozen => {
                     world.renew_by_program(number);
-                    world.turn(number);
+                    world.run_tasks(number);
                 }
                 400..402 => world.silence(),
                 402..404 => world.cut_off(number),
@@ -145,13 +145,13 @@ fn no_waiter_waits_for_what_others_keep() {
             let number = world.random.usize(0..if step / 500 % 4 == 0 { clients } else { 3 });
             if world.clients[number].pending.is_empty() {
                 world.ask(number, Ask::default());
-                world.turn(number);
+                world.run_tasks(number);
             }
             let holders = (0..clients).filter(|number| !world.clients[*number].held.is_empty());
             for holder in holders.collect::<Vec<_>>() {
                 if world.chance(60) {
                     world.release_one(holder);
-                    world.turn(holder);
+                    world.run_tasks(holder);
                 }
             }
             for _ in 0..world.random.u32(1..4) {
@@ -232,7 +232,7 @@ fn a_closing_engine_answers_everybody_and_ends() {
     for number in 0..CLIENTS {
         let (answer, mut closed) = channel();
         world.clients[number].session.send(Message::Close { answer: Some(answer) });
-        world.turn(number);
+        world.run_tasks(number);
         let mut result = None;
         for _ in 0..10_000 {
             world.advance();

@@ -91,6 +91,6 @@ impl World {
             }
             _ => {}
         }
-        self.turn(number);
+        self.run_tasks(number);
     }
 }

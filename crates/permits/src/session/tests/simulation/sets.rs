@@ -181,7 +181,7 @@ impl World {
     }
 
     /// The store executes the calls of a program. Returns true if there was any.
-    fn turn(&mut self, number: usize) -> bool {
+    fn execute(&mut self, number: usize) -> bool {
         self.programs[number].driver.step(Sending::AtOnce, |_, _| ());
         let requests = self.programs[number].store.take();
         let moved = !requests.is_empty();
@@ -213,7 +213,7 @@ impl World {
             let mut moved = false;
             for number in 0..self.programs.len() {
                 moved |= self.programs[number].poll();
-                moved |= self.turn(number);
+                moved |= self.execute(number);
             }
             if !moved {
                 return;

@@ -305,7 +305,7 @@ impl World {
             }
             Coming::Arrives(..) | Coming::ArrivesLate(_) => unreachable!("they arrive at the server"),
         }
-        self.turn(number);
+        self.run_tasks(number);
     }
 
     /// Lets the session's thread of a client do what is due by the client's clock.
@@ -337,7 +337,7 @@ impl World {
     }
 
     /// Lets the tasks of a client's program run, and take their permits.
-    pub(super) fn turn(&mut self, number: usize) {
+    pub(super) fn run_tasks(&mut self, number: usize) {
         let now = self.clock(number);
         let client = &mut self.clients[number];
         client.woken.take();
@@ -393,7 +393,7 @@ impl World {
             (_, Some((at, client))) => {
                 self.pass_to(at);
                 self.wake(client);
-                self.turn(client);
+                self.run_tasks(client);
             }
             _ => self.pass_to(self.now + Duration::from_millis(1)),
         }
