@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::source::small_text_in;
 use crate::sys::background::new_runtime;
@@ -22,8 +22,11 @@ use crate::sys::background::new_runtime;
 /// The time within which a provider must answer.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// The time after which a provider that blocks its thread is not waited for.
+/// The time after which a provider that blocks its thread is not waited for, and another login asks it again.
 const LONGEST_WAIT: Duration = Duration::from_secs(12);
+
+/// The most calls of a provider that run at once: those that block their threads, and one more.
+const MOST_CALLS: usize = 4;
 
 /// A user and a password for servers, and when they end: what the function that you give to
 /// `ClientBuilder::credentials` returns.
@@ -105,10 +108,27 @@ enum Kind {
     File(PathBuf),
     Provider {
         name: &'static str,
+        /// Each call that runs has a clone of it.
         provider: Arc<Provider>,
-        /// The latest call. Its value is `None` until the provider has answered.
-        call: Mutex<Option<watch::Receiver<Answer>>>,
+        latest: Mutex<Option<Call>>,
     },
+}
+
+/// A call of a provider.
+#[derive(Clone)]
+struct Call {
+    since: Instant,
+    /// `None` until the provider has answered.
+    answer: watch::Receiver<Answer>,
+}
+
+impl Call {
+    /// Returns true if its answer may still come in time.
+    fn is_awaited(&self) -> bool {
+        // A call whose sender is gone has ended with its thread.
+        let runs = self.answer.borrow().is_none() && self.answer.has_changed().is_ok();
+        runs && self.since.elapsed() < LONGEST_WAIT
+    }
 }
 
 impl CredentialSource {
@@ -122,7 +142,7 @@ impl CredentialSource {
         name: &'static str,
         provider: impl Fn() -> BoxFuture<'static, Result<Credentials, String>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Kind::Provider { name, provider: Arc::new(provider), call: Mutex::default() })
+        Self(Kind::Provider { name, provider: Arc::new(provider), latest: Mutex::default() })
     }
 
     /// Returns true if what it gives changes without a word, so that it has to be looked at.
@@ -145,8 +165,8 @@ impl CredentialSource {
     pub fn is_asked(&self) -> bool {
         match &self.0 {
             Kind::File(_) => false,
-            Kind::Provider { call, .. } => {
-                call.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_running)
+            Kind::Provider { latest, .. } => {
+                latest.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Call::is_awaited)
             }
         }
     }
@@ -158,21 +178,47 @@ impl CredentialSource {
     pub async fn get(&self) -> Result<Fetched, String> {
         match &self.0 {
             Kind::File(path) => Ok(Fetched { user: None, password: password_in(path)?, valid: None }),
-            Kind::Provider { provider, call, .. } => {
-                let mut answer = {
-                    let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
-                    match call.as_ref().filter(|call| is_running(call)) {
+            Kind::Provider { provider, latest, .. } => {
+                let Call { since, mut answer } = {
+                    let mut latest = latest.lock().unwrap_or_else(PoisonError::into_inner);
+                    match latest.as_ref().filter(|call| call.is_awaited()) {
                         Some(running) => running.clone(),
-                        None => call.insert(begin(provider.clone())?).clone(),
+                        None => latest.insert(self.begin(provider)?).clone(),
                     }
                 };
-                let answered = match timeout(LONGEST_WAIT, answer.wait_for(Option::is_some)).await {
+                let answered = match timeout_at(since + LONGEST_WAIT, answer.wait_for(Option::is_some)).await
+                {
                     Ok(Ok(answer)) => answer.clone(),
                     Ok(Err(_)) => Some(Err("it has panicked".to_owned())),
                     Err(_) => Some(Err(format!("it blocks its thread for more than {LONGEST_WAIT:?}"))),
                 };
                 answered.unwrap_or_else(|| Err(String::new())).map_err(|fault| format!("{self}: {fault}"))
             }
+        }
+    }
+
+    /// Calls the provider on a thread of its own.
+    fn begin(&self, provider: &Arc<Provider>) -> Result<Call, String> {
+        // The source has one clone of it.
+        if Arc::strong_count(provider) > MOST_CALLS {
+            return Err(format!("{self}: {MOST_CALLS} calls of it block their threads"));
+        }
+        let (sender, answer) = watch::channel(None);
+        let since = Instant::now();
+        let provider = provider.clone();
+        let calling = move || {
+            let fetched = ask(&*provider).map(|Credentials { user, password, expires_in }| Fetched {
+                user,
+                password,
+                valid: expires_in.map(|time| Valid { since, time }),
+            });
+            // Who gets the answer may call again at once.
+            drop(provider);
+            sender.send_replace(Some(fetched));
+        };
+        match std::thread::Builder::new().name("permits-login".into()).spawn(calling) {
+            Ok(_) => Ok(Call { since, answer }),
+            Err(error) => Err(format!("the system refuses a thread: {error}")),
         }
     }
 }
@@ -186,34 +232,13 @@ impl fmt::Display for CredentialSource {
     }
 }
 
-fn is_running(call: &watch::Receiver<Answer>) -> bool {
-    // A call whose sender is gone has ended with its thread.
-    call.borrow().is_none() && call.has_changed().is_ok()
-}
-
-/// Calls the provider on a thread of its own.
-fn begin(provider: Arc<Provider>) -> Result<watch::Receiver<Answer>, String> {
-    let (sender, receiver) = watch::channel(None);
-    let since = Instant::now();
-    let calling = move || {
-        let answer = match new_runtime(true) {
-            Ok(runtime) => {
-                let asked = runtime.block_on(async { timeout(LIMIT, async { provider().await }).await });
-                // Tasks that it has left must not delay the answer.
-                runtime.shutdown_background();
-                asked.unwrap_or_else(|_| Err(format!("it has not answered within {LIMIT:?}")))
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        let fetched = answer.map(|Credentials { user, password, expires_in }| Fetched {
-            user,
-            password,
-            valid: expires_in.map(|time| Valid { since, time }),
-        });
-        sender.send_replace(Some(fetched));
-    };
-    let thread = std::thread::Builder::new().name("permits-login".into()).spawn(calling);
-    thread.map(|_| receiver).map_err(|error| format!("the system refuses a thread: {error}"))
+/// Calls a provider, and waits for its answer on this thread.
+fn ask(provider: &Provider) -> Result<Credentials, String> {
+    let runtime = new_runtime(true).map_err(|error| error.to_string())?;
+    let asked = runtime.block_on(async { timeout(LIMIT, async { provider().await }).await });
+    // Tasks that it has left must not delay the answer.
+    runtime.shutdown_background();
+    asked.unwrap_or_else(|_| Err(format!("it has not answered within {LIMIT:?}")))
 }
 
 /// The password in a file: its first line.
@@ -286,6 +311,43 @@ mod tests {
         assert_eq!(password(&source).await, fault("no token"));
         assert_eq!(password(&source).await, fault("it has panicked"));
         assert_eq!(password(&source).await, Ok("p".to_owned()));
+    }
+
+    /// A call that blocks is given up after a while, and another is made, until too many of them block. When
+    /// one has returned, there is room for one more.
+    #[tokio::test]
+    async fn a_provider_that_blocks_is_asked_again() {
+        let (begins, begun) = std::sync::mpsc::channel::<()>();
+        let (return_one, returns) = std::sync::mpsc::channel::<()>();
+        let returns = Arc::new(Mutex::new(returns));
+        let source = provider(move |call| {
+            let (begins, returns) = (begins.clone(), returns.clone());
+            async move {
+                if usize::try_from(call).is_ok_and(|call| call < MOST_CALLS) {
+                    begins.send(()).expect("the test waits");
+                    let _ = returns.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                }
+                Ok(Credentials::new(format!("p{call}")))
+            }
+        });
+        tokio::time::pause();
+        for _ in 0..MOST_CALLS {
+            let fault = password(&source).await.expect_err("it blocks");
+            assert!(fault.ends_with("blocks its thread for more than 12s"), "{fault}");
+            begun.recv().expect("it is called");
+        }
+        tokio::time::resume();
+        let full = password(&source).await.expect_err("they block");
+        assert_eq!(full, "the function: 4 calls of it block their threads");
+        return_one.send(()).expect("it waits");
+        let answered = loop {
+            match password(&source).await {
+                Err(fault) => assert_eq!(fault, full),
+                Ok(password) => break password,
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(answered, "p4");
     }
 
     #[tokio::test]

@@ -221,10 +221,14 @@ fn make_room(file: &File, room: u64, longest: u64) -> io::Result<()> {
             return Err(Errno::FBIG.into());
         }
         let length = room.next_power_of_two().max(ROOM).min(longest);
-        return match fallocate(file, FallocateFlags::empty(), 0, length) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
+        loop {
+            match fallocate(file, FallocateFlags::empty(), 0, length) {
+                // A signal, as those of a profiler, interrupts it on tmpfs.
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
     let _ = (file, room, longest);
     Ok(())
