@@ -298,7 +298,8 @@ fn bare(detail: &str) -> &str {
 
 /// Returns true if the connection must be replaced: it is broken, or to a server that cannot write.
 pub(crate) fn needs_reconnect(error: &RespError) -> bool {
-    error.code().is_none() || has(error.code().unwrap_or_default(), "READONLY")
+    // In a script before 7.0 the code is ERR, and the text has that of the command.
+    error.code().is_none() || has(&text(error), "READONLY")
 }
 
 fn of_server(reason: String) -> StoreError {

@@ -1,17 +1,17 @@
 //! The server to connect to: always the same, or the primary that the sentinels name now.
 //!
-//! All sentinels are asked at once, and the answer with the newest configuration counts, as among the
-//! sentinels themselves: a sentinel that was cut off may be behind. The session also subscribes to each
-//! sentinel, so that it follows a failover when it is decided, and not when the old server stops replying:
-//! after a graceful failover the old server continues to reply, as a replica.
+//! All sentinels are asked at once, and of the answers that come in time the one with the newest
+//! configuration counts, as among the sentinels themselves: one that was cut off may be behind. The session
+//! also subscribes to each sentinel, so that it follows a failover when it is decided, and not when the old
+//! server stops replying: after a graceful failover the old server continues to reply, as a replica.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::address::{Sentinels, Server};
 use super::error;
@@ -23,6 +23,10 @@ use permits_store::{Report, StoreError};
 
 /// The timeout for a sentinel's reply.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that the others have once a sentinel has named a primary: one that is gone must not delay each
+/// connection.
+const REST: Duration = Duration::from_millis(200);
 
 /// The interval between pings to a sentinel, and between attempts to reach one.
 const SENTINEL_EVERY: Duration = Duration::from_secs(1);
@@ -92,7 +96,7 @@ impl SentinelGroup {
 
     /// The primary that the newest configuration names, and its address in an error.
     async fn ask(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
-        let (newest, mut errors) = self.ask_each(timeout).await;
+        let (newest, mut errors) = self.ask_each(timeout, REST).await;
         let Some((named, sentinel)) = newest else {
             // An error that lasts counts more than a sentinel that is away.
             if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
@@ -112,21 +116,40 @@ impl SentinelGroup {
 
     /// The primary that the newest configuration names, and the errors of the sentinels that name no primary.
     pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
-        let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT).await;
+        let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT, SENTINEL_TIMEOUT).await;
         let server = newest.map(|(named, _)| self.address.server.at(&named.host, named.port));
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
-    async fn ask_each(&self, timeout: Duration) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
-        let asked = self.address.sentinels.iter().map(|sentinel| self.ask_one(sentinel, timeout));
+    /// Asks all sentinels at once. When one has named a primary, the others have no longer than `rest`.
+    async fn ask_each(
+        &self,
+        timeout: Duration,
+        rest: Duration,
+    ) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
+        let asking = self.address.sentinels.iter().map(async |sentinel| {
+            let answer = self.ask_one(sentinel, timeout).await;
+            (sentinel, answer)
+        });
+        let mut asking: FuturesUnordered<_> = asking.collect();
         let (mut named, mut errors) = (Vec::new(), Vec::new());
-        for (sentinel, answer) in self.address.sentinels.iter().zip(join_all(asked).await) {
-            match answer {
-                Ok(answer) => named.push((answer, sentinel)),
-                Err(error) => errors.push(error.at(sentinel)),
+        let mut end = Instant::now();
+        loop {
+            let answered = tokio::select! {
+                answered = asking.next() => answered,
+                () = sleep_until(end), if !named.is_empty() => None,
+            };
+            match answered {
+                Some((sentinel, Ok(answer))) => {
+                    if named.is_empty() {
+                        end = Instant::now() + rest;
+                    }
+                    named.push((answer, sentinel));
+                }
+                Some((sentinel, Err(error))) => errors.push(error.at(sentinel)),
+                None => return (newest(named.into_iter()), errors),
             }
         }
-        (newest(named.into_iter()), errors)
     }
 
     async fn ask_one(&self, sentinel: &Server, timeout: Duration) -> Result<NamedPrimary, StoreError> {

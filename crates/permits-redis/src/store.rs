@@ -101,7 +101,7 @@ impl Owner for Arc<dyn Sink> {
         Some(Report::Outcome { id: call.request.id, result: Err(failure.into()) })
     }
 
-    fn channel_lost(&self, _: &str) {}
+    fn channels_lost(&self, _: &[String]) {}
 }
 
 impl Store for RedisStore {

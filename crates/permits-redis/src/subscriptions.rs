@@ -9,19 +9,21 @@ use tokio::time::Instant;
 
 use crate::protocol::{Command, Name};
 
-/// The number of semaphores from which on idle ones are given up.
+/// The least number of semaphores from which on idle ones are given up.
 const MANY: usize = 1024;
 
 /// See the module. With each semaphore is kept what its subscriptions depend on.
 pub(super) struct Subscriptions<T> {
     used: HashMap<Name, (T, Instant)>,
+    /// How many there are when idle ones are looked for.
+    many: usize,
     /// The longest lease of any command.
     lease_ms: u64,
 }
 
 impl<T> Default for Subscriptions<T> {
     fn default() -> Self {
-        Self { used: HashMap::new(), lease_ms: 0 }
+        Self { used: HashMap::new(), many: MANY, lease_ms: 0 }
     }
 }
 
@@ -41,12 +43,15 @@ impl<T> Subscriptions<T> {
 
     /// Forgets the idle semaphores, if they are many.
     pub(super) fn take_idle(&mut self, now: Instant) -> Vec<(Name, T)> {
-        if self.used.len() < MANY {
+        if self.used.len() < self.many {
             return Vec::new();
         }
         let lease = Duration::from_millis(self.lease_ms);
         let idle = self.used.extract_if(|_, (_, used)| now.duration_since(*used) > lease);
-        idle.map(|(name, (known, _))| (name, known)).collect()
+        let idle = idle.map(|(name, (known, _))| (name, known)).collect();
+        // So each is looked at a few times at most, however many are in use.
+        self.many = MANY.max(2 * self.used.len());
+        idle
     }
 
     /// All semaphores.

@@ -80,6 +80,23 @@ async fn a_server_that_closes_idle_connections_leaves_that_of_a_session() {
     assert_eq!(subscribed(), before);
 }
 
+/// As one that has too little memory for its clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_connections_which_have_served_is_reached_with_pauses() {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let permit = client.named("exports", 1).acquire().succeeds().await;
+    let ended = || server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int();
+    let mut count = 0;
+    for _ in 0..300 {
+        count += ended();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!((2..100).contains(&count), "{count} connections");
+    let renewed = async { while permit.renew().await.is_err() {} };
+    tokio::time::timeout(HANGS, renewed).await.expect("it is reached again");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_has_one_connection_to_each_node_that_it_uses() {
     if skip::before(7, 0) {

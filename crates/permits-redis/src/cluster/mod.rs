@@ -14,7 +14,7 @@ pub(crate) mod slot_map;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -280,6 +280,8 @@ impl Shared {
                 inner.first_nodes.remove(&heir);
                 inner.nodes.get(&heir).inspect(|connected| connected.replaces());
             }
+            // A node that comes back later takes the place of another.
+            inner.first_nodes.retain(|node| serving.contains(node));
             let left: Vec<_> = inner.nodes.extract_if(|node, _| !serving.contains(node)).collect();
             inner.map = map;
             (inner.take_moved(), left)
@@ -315,11 +317,15 @@ impl Shared {
         kept.map(|(semaphore, _)| semaphore.clone()).collect()
     }
 
-    /// Notes that `node` has ended the subscription to a channel.
-    fn channel_lost(&self, channel: &str, node: &Node) {
+    /// Notes that `node` has ended the subscriptions to these channels.
+    fn channels_lost(&self, channels: &[String], node: &Node) {
+        let lost: HashSet<&String> = channels.iter().collect();
+        if lost.is_empty() {
+            return;
+        }
         let mut inner = self.lock();
         for (name, known) in inner.subscriptions.iter_mut() {
-            let is_of = |name| self.channels(name, known.keeps).iter().any(|of| of == channel);
+            let is_of = |name| self.channels(name, known.keeps).iter().any(|of| lost.contains(of));
             if known.node.as_ref() == Some(node) && is_of(name) {
                 known.node = None;
                 self.stale.notify_one();
@@ -393,9 +399,9 @@ impl Owner for NodeOwner {
         }
     }
 
-    fn channel_lost(&self, channel: &str) {
+    fn channels_lost(&self, channels: &[String]) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.channel_lost(channel, &self.node);
+            shared.channels_lost(channels, &self.node);
         }
     }
 }
@@ -437,7 +443,6 @@ pub(crate) async fn ask_for_map(
                 other = Some((map, ids, server));
                 failed
             }
-            Ok(Err(mismatch @ StoreError::Mismatch { .. })) => return Err(mismatch),
             Ok(Err(failed)) => failed,
             Err(_) => {
                 let reason = format!("{server}: no answer within {MAP_TIMEOUT:?}");
@@ -477,21 +482,26 @@ async fn ask_one(server: &Server, login: Login) -> Result<(SlotMap, BTreeSet<Str
     }
 }
 
-/// Keeps the map up to date.
+/// Keeps the map up to date. While it is asked for again and again, the pauses grow: some errors last, and a
+/// new map does not end them.
 async fn refresh(shared: Arc<Shared>) {
+    let (mut pause, mut asked) = (MAP_AGAIN.0, Instant::now());
     loop {
         shared.stale.notified().await;
-        let mut pause = MAP_AGAIN.0;
+        if asked.elapsed() > MAP_AGAIN.1 {
+            pause = MAP_AGAIN.0;
+        }
         loop {
             match shared.ask_for_map().await {
                 Ok((map, _)) => shared.apply(map),
                 Err(error) => events::no_slot_map(&error),
             }
+            asked = Instant::now();
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            pause = (2 * pause).min(MAP_AGAIN.1);
             if shared.is_well() {
                 break;
             }
-            pause = (2 * pause).min(MAP_AGAIN.1);
         }
     }
 }

@@ -90,9 +90,9 @@ async fn the_end_of_either_subscription_of_a_semaphore_is_noticed() {
         let shared = session(Arc::default(), used);
         let channels = shared.channels(&Name::new("kept").expect("valid"), true);
         let owner = |node: &Node| NodeOwner { shared: Arc::downgrade(&shared), node: node.clone() };
-        owner(&other).channel_lost(&channels[at]);
+        owner(&other).channels_lost(&channels[at..=at]);
         assert_eq!(left(&shared), ["elsewhere", "kept", "used"], "it had moved already");
-        owner(&node).channel_lost(&channels[at]);
+        owner(&node).channels_lost(&channels[at..=at]);
         assert_eq!(left(&shared), ["elsewhere", "used"]);
     }
 }

@@ -14,10 +14,11 @@ use permits_store::{Executed, Report, StoreError};
 
 impl<O: Owner> Shared<O> {
     /// Executes a call and waits for replicas. Returns its outcome, unless the owner takes the call.
-    pub(super) async fn confirm(&self, call: Box<Call>) -> Option<Report> {
+    pub(super) async fn confirm(&self, mut call: Box<Call>) -> Option<Report> {
         let deadline = call.deadline;
         match timeout_at(deadline, self.confirming(deadline)).await {
             Ok(Ok(connection)) => {
+                call.known_for = self.lock().known_for();
                 let executing = timeout_at(deadline, self.execute_and_wait(&connection, &call));
                 let Ok(result) = executing.await else {
                     let reason = format!("no answer within {:?}", call.request.timeout);
@@ -56,9 +57,11 @@ impl<O: Owner> Shared<O> {
     }
 
     /// The connection reserved for WAIT. It is to the same server as the present connection, and is dropped
-    /// with it.
+    /// with it. If its address leads to another server by now, the present connection is replaced.
     async fn confirming(&self, deadline: Instant) -> Result<Connection, StoreError> {
         self.connection_by(deadline).await?;
+        // One call makes it for all that come meanwhile.
+        let _one = self.one_connects.lock().await;
         let epoch = {
             let link = self.lock();
             if let Some((of, connection)) = &link.confirming
@@ -68,7 +71,12 @@ impl<O: Owner> Shared<O> {
             }
             link.epoch
         };
-        let connection = self.config.connect_unchecked().await?;
+        let (connection, run_id) = self.config.connect_again().await?;
+        if !self.lock().is_to(&run_id) {
+            let reason = "the address leads to another server".to_owned();
+            self.replace(epoch, &reason);
+            return Err(StoreError::Unreachable { reason });
+        }
         self.lock().confirming = Some((epoch, connection.clone()));
         Ok(connection)
     }

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::info::{check_mode, check_version, evicting_policy, field};
-use super::login::{connect, connect_with};
-use super::state::{Receiver, Times};
+use super::login::connect_with;
+use super::state::{NoReceiver, Receiver, Times};
 use crate::acl::missing_rights;
 use crate::call::Wire;
 use crate::cluster::members::{self, Members};
@@ -120,11 +120,19 @@ impl ConnectConfig {
         Ok((connection, run_id, moved))
     }
 
-    /// Another connection, unchecked and without subscriptions.
-    pub(super) async fn connect_unchecked(&self) -> Result<Connection, StoreError> {
-        let (server, _) = self.endpoint.server(CONNECT_TIMEOUT).await?;
-        let login = server.login().await?;
-        connect(&server, login, self.times).await.map_err(|error| self.for_now(error))
+    /// Another connection, unchecked and without subscriptions, and the name of the server's process.
+    /// No pings: its callers have time limits, and WAIT would delay the reply.
+    pub(super) async fn connect_again(&self) -> Result<(Connection, String), StoreError> {
+        let times = Times { ping: None, ..self.times };
+        let connecting = async {
+            let (server, _) = self.endpoint.server(CONNECT_TIMEOUT).await?;
+            let login = server.login().await?;
+            let commands = vec![info("server")];
+            let (connection, replies) = connect_with(&server, login, times, NoReceiver, commands).await?;
+            let about: String = read(replies.into_iter().next())?;
+            Ok((connection, field(&about, "run_id").unwrap_or_default().to_owned()))
+        };
+        connecting.await.map_err(|error| self.for_now(error))
     }
 
     /// The error of a session that was connected before. If its login or its certificates can be replaced, a

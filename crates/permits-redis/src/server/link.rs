@@ -27,8 +27,8 @@ pub(crate) trait Owner: Send + Sync + 'static {
     /// Takes a call that the server has sent elsewhere. Returns its outcome, if it ends here.
     fn redirected(&self, call: Box<Call>, failure: Failure) -> Option<Report>;
 
-    /// Notes that the connection is not subscribed to this channel any more.
-    fn channel_lost(&self, channel: &str);
+    /// Notes that the connection is not subscribed to these channels any more.
+    fn channels_lost(&self, channels: &[String]);
 }
 
 /// The state that callers and tasks share.
@@ -42,6 +42,8 @@ pub(super) struct Shared<O> {
     up: watch::Sender<bool>,
     /// The sentinels named a new primary: abandon the attempt to reach the old one.
     pub(super) moved: Notify,
+    /// Locked while the connection reserved for WAIT is made.
+    pub(super) one_connects: tokio::sync::Mutex<()>,
 }
 
 pub(super) struct Link {
@@ -62,8 +64,6 @@ pub(super) struct Link {
     server: Option<(String, Option<Instant>)>,
     /// A call has succeeded on the connection.
     pub(super) served: bool,
-    /// A reply on the connection was malformed.
-    pub(super) malformed: bool,
 }
 
 impl Link {
@@ -73,6 +73,11 @@ impl Link {
             let replaces = self.server.is_some();
             self.server = Some((run_id, replaces.then(Instant::now)));
         }
+    }
+
+    /// Returns true if this is the server's process that the connection is to.
+    pub(super) fn is_to(&self, run_id: &str) -> bool {
+        self.server.as_ref().is_some_and(|(known, _)| known == run_id)
     }
 
     /// Notes that the server has taken the place of another one, too.
@@ -108,10 +113,10 @@ impl<O: Owner> Shared<O> {
             confirming: None,
             server: replaces.then(Default::default),
             served: false,
-            malformed: false,
         };
         let (link, up) = (Mutex::new(link), watch::Sender::new(false));
-        Arc::new(Self { config, wire, owner, runtime: Handle::current(), link, up, moved: Notify::new() })
+        let (runtime, moved, one_connects) = (Handle::current(), Notify::new(), Default::default());
+        Arc::new(Self { config, wire, owner, runtime, link, up, moved, one_connects })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Link> {
@@ -146,7 +151,7 @@ impl<O: Owner> Shared<O> {
             }
             link.epoch = epoch;
             link.meet(run_id);
-            (link.served, link.malformed) = (false, false);
+            link.served = false;
             // Channels may have been added or removed while it connected.
             for channel in link.channels.difference(&channels) {
                 connection.subscribe(&self.config.subscription(channel), channel);
@@ -168,7 +173,7 @@ impl<O: Owner> Shared<O> {
         if !failed.is_empty() {
             self.owner.report(&mut failed);
         }
-        moved.iter().for_each(|channel| self.owner.channel_lost(channel));
+        self.owner.channels_lost(&moved);
         Ok(())
     }
 
@@ -325,7 +330,6 @@ impl<O: Owner> Incoming<O> {
             Err(Malformed(reason)) => {
                 // The reply may belong to another call, and so may all later replies. The next connection is
                 // made after a delay, since its replies may be malformed too.
-                shared.lock().malformed = true;
                 shared.replace(self.epoch, &reason);
                 Err(StoreError::Malformed { reason })
             }
@@ -354,7 +358,7 @@ impl<O: Owner> Incoming<O> {
         let has_moved = refusal.redirect_node().is_some() || error::of_listing(refusal).is_temporary();
         if has_moved {
             shared.lock().channels.remove(channel);
-            shared.owner.channel_lost(channel);
+            shared.owner.channels_lost(&[channel.to_owned()]);
         } else {
             // The next connection's subscription fails with this error, which the session reports.
             shared.replace(self.epoch, &error::text(refusal));
@@ -389,7 +393,7 @@ mod tests {
             None
         }
 
-        fn channel_lost(&self, _channel: &str) {}
+        fn channels_lost(&self, _: &[String]) {}
     }
 
     impl Sink for Keeper {

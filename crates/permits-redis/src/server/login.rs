@@ -64,22 +64,22 @@ pub(crate) async fn connect_with(
     commands: Vec<Cmd>,
 ) -> Result<(Connection, Vec<RespResult<Value>>), StoreError> {
     let secured = server.secured()?;
-    let opening = async {
-        let connection = Connection::start(stream::open(server, secured).await?, times, receiver);
-        let refused_or_replies = log_in(&login, &connection, commands).await?;
-        Ok(refused_or_replies.map(|replies| (connection, replies)))
-    };
     let doubting = async {
         sleep(DOUBT).await;
         if !(server.has_tls() && answers_without_tls(server).await) {
             std::future::pending::<()>().await;
         }
     };
-    let opened: Result<_, RespError> = tokio::select! {
-        opened = opening => opened,
+    let stream = tokio::select! {
+        opened = stream::open(server, secured) => opened,
         () = doubting => return Err(mismatch(server)),
     };
-    match opened {
+    let opening = async {
+        let connection = Connection::start(stream?, times, receiver);
+        let refused_or_replies = log_in(&login, &connection, commands).await?;
+        Ok::<_, RespError>(refused_or_replies.map(|replies| (connection, replies)))
+    };
+    match opening.await {
         Ok(Ok((connection, replies))) => {
             if server.has_source() {
                 // The task gets the state alone, because a connection ends only when its last clone is

@@ -211,15 +211,15 @@ async fn maintain<O: Owner>(shared: Arc<Shared<O>>) {
         }
         let (mut reason, has_served) = {
             let link = shared.lock();
-            (link.reason.clone(), link.served && !link.malformed)
+            (link.reason.clone(), link.served)
         };
-        // A server that accepts connections and then refuses every call, such as a replica, is not called at
-        // once again.
-        let mut pause = !is_first && !has_served && connected.elapsed() < config.backoff_max;
+        // A server that accepts connections and soon ends them, or refuses every call, as a replica does, is
+        // not called at once again.
+        let mut pause = !is_first && connected.elapsed() < config.backoff_max;
         if !pause {
             backoff = Backoff::new(config);
         }
-        if !pause {
+        if !pause || has_served {
             logged = None;
         }
         let mut is_new = !is_first && is_change(&mut logged, &reason);

@@ -330,9 +330,12 @@ async fn the_least_rights_are_enough_and_what_is_missing_is_named() {
     granted(next).await.release().succeeds().await;
     assert_eq!(client.list().await.expect("it is allowed"), ["exports"]);
     client.close().succeeds().await;
-    for (rule, named) in
-        [("+ssubscribe", "SSUBSCRIBE"), ("+spublish", "SPUBLISH"), ("&permits:{*}:wake:*", "SPUBLISH")]
-    {
+    for (rule, named) in [
+        ("+ssubscribe", "SSUBSCRIBE"),
+        ("+spublish", "SPUBLISH"),
+        ("+asking", "ASKING"),
+        ("&permits:{*}:wake:*", "SPUBLISH"),
+    ] {
         let url = set_user(&cluster, rule);
         let error = in_time(Client::connect(&url)).await.expect_err(rule);
         let ConnectError::Store(StoreError::Denied { reason }) = &error else { panic!("{rule}: {error:?}") };
@@ -360,6 +363,17 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
     }
     let subjects: Vec<_> = examination.findings.iter().map(|finding| finding.subject).collect();
     assert!(subjects.contains(&"cluster") && subjects.contains(&"semaphore"), "{subjects:?}");
+}
+
+/// Whichever of the hosts is asked first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_not_in_the_cluster_hinders_nobody() {
+    let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };
+    let other = Server::start();
+    let url = cluster.url().replacen("://", &format!("://{},", other.address()), 1);
+    for _ in 0..10 {
+        connect(&url).await.close().succeeds().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,17 +35,43 @@ async fn what_replicas_confirm_is_granted() {
     assert_eq!(packed::field(&replicated, "last_token"), Some(permit.token()));
     permit.release().succeeds().await;
 
-    // All confirmations are on one connection. The second count may have one of its own.
+    is_at_rest(&semaphore).await;
+}
+
+/// Also those of many semaphores that begin at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_confirmations_are_on_one_connection() {
+    let (primary, _proxy, _replica) = pair();
+    let client = builder(&primary.url()).replicas(1).connect().succeeds().await;
     let connections = || {
         let count = primary.info("total_connections_received").expect("servers count");
         count.parse::<u32>().expect("it is a number")
     };
     let before = connections();
-    for _ in 0..3 {
-        semaphore.acquire().succeeds().await.release().succeeds().await;
+    let semaphores = (0..20).map(|number| client.named(format!("exports/{number}"), 1));
+    let acquiring = semaphores.map(|semaphore| async move { semaphore.acquire().await });
+    for permit in futures_util::future::join_all(acquiring).await {
+        permit.expect("it is confirmed").release().succeeds().await;
     }
-    assert!(connections() - before < 3);
-    is_at_rest(&semaphore).await;
+    // The second count may have a connection of its own.
+    let made = connections() - before;
+    assert!(made <= 2, "{made}");
+}
+
+/// The first connection is open while the address already leads to another server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_of_one_server_is_not_confirmed_by_the_replicas_of_another() {
+    let (primary, _proxy, _replica) = pair();
+    let (other, _other_proxy, _other_replica) = pair();
+    let front = Proxy::start(primary.address());
+    let client = builder(&front.url()).replicas(1).connect().succeeds().await;
+    front.lead_to(other.address());
+    let semaphore = client.named("exports", 1);
+    let permit = in_time(semaphore.acquire()).await.expect("the client goes there, too");
+    let held = || other.command(&["ZCARD", "permits:{exports}:leases"]).int();
+    assert_eq!(held(), 1, "it is there");
+    permit.release().succeeds().await;
+    assert_eq!(held(), 0, "all calls go to one server");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,6 +95,20 @@ async fn what_replicas_do_not_confirm_is_given_back() {
         }
     });
     permit.await.release().succeeds().await;
+    is_at_rest(&semaphore).await;
+}
+
+/// The lease of the request decides how long the replica has, and that of the client how often it is pinged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_replicas_outlasts_the_pings_of_a_short_lease() {
+    let (primary, proxy, _replica) = pair();
+    let lease = Duration::from_millis(300);
+    let client = builder(&primary.url()).replicas(1).lease(lease).connect().succeeds().await;
+    let semaphore = client.named("exports", 1);
+    proxy.stall(true);
+    let long = AcquireOptions::new().lease(Duration::from_secs(60));
+    let refused = in_time(semaphore.acquire_with(long)).await.expect_err("no replica confirms it");
+    assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
     is_at_rest(&semaphore).await;
 }
 

@@ -1,5 +1,6 @@
 //! Sentinels: the client follows the primary that they name, after any failure of the previous primary.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use permits::{ConnectError, StoreError};
@@ -59,6 +60,18 @@ async fn a_server_that_is_paused_is_left() {
         set.wait_for_switch(old)
     };
     continues_through(&set, paused).await;
+}
+
+/// As that of a host that is gone. The time to confirm a grant is shorter than the timeout of a sentinel.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_is_silent_delays_no_confirmation() {
+    let set = Sentinels::start();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let address = silent.local_addr().expect("it is bound");
+    let url = set.url().replacen("://", &format!("://{address},"), 1);
+    let client = builder(&url).replicas(1).lease(Duration::from_secs(3)).connect().succeeds().await;
+    let permit = in_time(client.named("exports", 1).acquire()).await.expect("it is confirmed");
+    permit.release().succeeds().await;
 }
 
 /// The old server continues to reply, as a replica.

@@ -19,6 +19,7 @@ end
 
 check('EVALSHA', '', '0')
 check('PING', '')
+if sharded == 'S' then check('ASKING', '') end
 check('TIME', '')
 check('INFO', 'server')
 check(sharded .. 'SUBSCRIBE', channel)
