@@ -1,6 +1,7 @@
 package permits
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,22 +25,70 @@ func TestAnEndedContextRequestsNothing(t *testing.T) {
 	if found := stateOf(t, serverURL, t.Name()); found != (state{}) {
 		t.Errorf("%+v", found)
 	}
-	if _, err := Connect(ctx, serverURL); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+	for range 20 {
+		if _, err := Connect(ctx, serverURL); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := Attach(ctx, "unix:"+filepath.Join(t.TempDir(), "socket")); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	}
 }
 
-func TestAContextEndsTheStart(t *testing.T) {
+// script makes a program for the shell, and returns its path.
+func script(t *testing.T, text string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "permits")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nexec sleep 300\n"), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, err := Connect(ctx, serverURL, WithProgram(path))
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > startTimeout {
-		t.Error(err, time.Since(began))
+	return path
+}
+
+// The second program starts another one, which keeps its standard error.
+func TestAContextEndsTheStart(t *testing.T) {
+	for _, text := range []string{"exec sleep 60", "sleep 60"} {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := Connect(ctx, serverURL, WithProgram(script(t, text)), WithStderr(new(bytes.Buffer)))
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > startTimeout {
+			t.Error(err, time.Since(began))
+		}
+	}
+	assertNoGoroutine(t)
+}
+
+func TestCloseEndsTheStartOfAnotherCommand(t *testing.T) {
+	hangs, began := filepath.Join(t.TempDir(), "hangs"), filepath.Join(t.TempDir(), "began")
+	text := fmt.Sprintf("if [ -e %q ]; then touch %q; exec sleep 60; fi\nexec %q \"$@\"", hangs, began, program)
+	client, err := Connect(context.Background(), serverURL, WithProgram(script(t, text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	semaphore := client.Semaphore(t.Name(), 1)
+	permit := acquire(t, semaphore)
+	if err := os.WriteFile(hangs, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	send(t, childOf(t, permit), syscall.SIGTERM)
+	within(t, permit.Context())
+	result := make(chan error)
+	go func() {
+		_, err := semaphore.Acquire(context.Background())
+		result <- err
+	}()
+	for {
+		if _, err := os.Stat(began); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-result; err != ErrClosed {
+		t.Error(err)
 	}
 	assertNoGoroutine(t)
 }

@@ -20,12 +20,15 @@ import (
 const (
 	startTimeout = 30 * time.Second // The command itself gives a store 10 seconds.
 	closeTimeout = 10 * time.Second // A little longer than the command needs for its releases.
+	errorTimeout = time.Second      // For others that the command has started, and that keep its standard error.
 )
 
 // A Client has one connection to a store, for any number of goroutines. Close it.
 type Client struct {
 	dial     func(ctx context.Context) (*conn, error) // Starts a command, or connects to one.
 	turn     chan struct{}                            // Has a value while no goroutine does so.
+	closing  context.Context                          // Ended by close, at the latest when the client is closed.
+	close    context.CancelFunc
 	ids      atomic.Int64
 	mu       sync.Mutex
 	conn     *conn
@@ -93,7 +96,9 @@ func Attach(ctx context.Context, address string) (*Client, error) {
 func connect(ctx context.Context, dial func(ctx context.Context) (*conn, error)) (*Client, error) {
 	client := &Client{dial: dial, turn: make(chan struct{}, 1)}
 	client.turn <- struct{}{}
+	client.closing, client.close = context.WithCancel(context.Background())
 	if _, err := client.connection(ctx); err != nil {
+		client.close()
 		return nil, err
 	}
 	return client, nil
@@ -107,6 +112,8 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 	select {
 	case <-c.turn:
 		defer func() { c.turn <- struct{}{} }()
+	case <-c.closing.Done():
+		return nil, ErrClosed
 	case <-ctx.Done():
 		return nil, ended(ctx, "starting the command")
 	}
@@ -116,22 +123,25 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, unavailable("the command does not say hello: it may be too old"))
 	defer cancel()
+	defer context.AfterFunc(c.closing, cancel)()
 	conn, err := c.dial(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { conn.stop() })
+		err = conn.hello()
+		stop()
 	}
-	stop := context.AfterFunc(ctx, func() { conn.stop() })
-	err = conn.hello()
-	if !stop() {
+	if ctx.Err() != nil {
 		err = ended(ctx, "starting the command")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && c.isClosed {
+	if c.isClosed {
 		err = ErrClosed
 	}
 	if err != nil {
-		conn.stop()
+		if conn != nil {
+			conn.stop()
+		}
 		return nil, err
 	}
 	c.conn = conn
@@ -167,13 +177,16 @@ func (c *Client) permit(ctx context.Context, semaphore string, line fields) (*Pe
 
 // call makes a request, and returns its first event. If ctx ends first, what is granted is released.
 func (c *Client) call(ctx context.Context, semaphore string, request fields, mayRepeat bool) (*call, *event, error) {
-	id := c.ids.Add(1)
+	id, began := c.ids.Add(1), time.Now()
 	request["id"] = id
-	line, err := request.line(semaphore)
-	if err != nil {
-		return nil, nil, err
-	}
 	for isRetry := false; ; isRetry = true {
+		if timeout, isSet := request["timeout_ms"].(float64); isSet && isRetry {
+			request["timeout_ms"] = max(0, timeout-milliseconds(time.Since(began)))
+		}
+		line, err := request.line(semaphore)
+		if err != nil {
+			return nil, nil, err
+		}
 		conn, err := c.connection(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -183,11 +196,17 @@ func (c *Client) call(ctx context.Context, semaphore string, request fields, may
 			call.waiting = fmt.Sprintf("waiting for %q", semaphore)
 		}
 		atLeast, _ := request["at_least_ms"].(float64)
-		call.counts = atLeast > 0
+		_, isAdopted := request["adopt"]
+		call.counts = atLeast > 0 || isAdopted
 		answer, err := call.answer(ctx, line)
 		// The command may have been dying when the call began, so try its successor once.
 		if err != errDied || isRetry || !mayRepeat {
 			return call, answer, err
+		}
+		select {
+		case <-conn.dead:
+		case <-ctx.Done():
+			return nil, nil, ended(ctx, call.waiting)
 		}
 	}
 }
@@ -199,6 +218,10 @@ func (c *Client) Close() error {
 	conn, isClosed := c.conn, c.isClosed
 	c.isClosed = true
 	c.mu.Unlock()
+	// End the start of a command, and wait for that.
+	c.close()
+	<-c.turn
+	c.turn <- struct{}{}
 	if conn == nil {
 		return nil
 	}
@@ -222,7 +245,7 @@ func (s *settings) start(url string) (*conn, error) {
 		return nil, unavailable(err.Error() + ": install the command (cargo install permits-cli), or set PERMITS_PROGRAM to its path")
 	}
 	command := exec.Command(program, append([]string{"hold", "--many"}, s.flags...)...)
-	command.Stderr = s.stderr
+	command.Stderr, command.WaitDelay = s.stderr, errorTimeout
 	command.Env = append(os.Environ(), "PERMITS_LABEL="+s.label)
 	if url != "" {
 		// Don't pass the url as an argument: every user sees the arguments of a process, and it may have a

@@ -2,6 +2,7 @@ package permits
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -122,7 +123,7 @@ func (c *call) outcome(last *event) error {
 		return ErrClosed
 	case c.conn.isHungUp && !c.isEnded:
 		return &LostError{Semaphore: c.semaphore, Reason: "the client is closed"}
-	case last.Event == "died" && !c.isGranted:
+	case (last.Event == "died" || last.Event == "released") && !c.isGranted:
 		return errDied
 	case (last.Event == "died" || last.Event == "released") && c.isGranted && !c.isEnded:
 		return &LostError{Semaphore: c.semaphore, Reason: "the command has ended: " + last.Reason}
@@ -145,6 +146,7 @@ type conn struct {
 	mu       sync.Mutex
 	calls    map[int64]*call
 	queue    []byte
+	counts   map[int64]int // The last corrections of units, by call, that are not written yet.
 	room     chan struct{} // Closed when the queue is written. Nil while nobody waits for it.
 	err      error         // Why no request can begin.
 	isHungUp bool          // The client is closed.
@@ -154,7 +156,7 @@ func newConn(in io.Writer, out io.Reader, closeIn func() error, stop func() stri
 	scanner := bufio.NewScanner(out)
 	scanner.Buffer(nil, maxEvent)
 	return &conn{
-		in: in, out: scanner, closeIn: closeIn, stop: stop, calls: map[int64]*call{},
+		in: in, out: scanner, closeIn: closeIn, stop: stop, calls: map[int64]*call{}, counts: map[int64]int{},
 		wake: make(chan struct{}, 1), dead: make(chan struct{}), gone: make(chan struct{}),
 	}
 }
@@ -327,6 +329,21 @@ func (c *conn) end(call *call, how string) {
 	}
 }
 
+// count corrects the units that the grant of a call counts for. The error says why it no longer can.
+func (c *conn) count(call *call, units int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case call.isEnded:
+		return ErrReleased
+	case c.calls[call.id] != call:
+		return cmp.Or(call.err, ErrReleased)
+	}
+	c.counts[call.id] = units
+	c.put(nil)
+	return nil
+}
+
 // put queues a line. The caller has locked the mutex.
 func (c *conn) put(line []byte) {
 	if c.err != nil {
@@ -349,7 +366,13 @@ func (c *conn) write() {
 			return
 		}
 		c.mu.Lock()
-		lines, c.queue = c.queue, lines[:0]
+		// The release of a call may be queued, so its count is written before.
+		lines = lines[:0]
+		for id, units := range c.counts {
+			lines = fmt.Appendf(lines, "{\"id\":%d,\"count\":%d}\n", id, units)
+		}
+		clear(c.counts)
+		lines, c.queue = append(lines, c.queue...), c.queue[:0]
 		if c.room != nil {
 			close(c.room)
 			c.room = nil

@@ -33,6 +33,26 @@ func TestALossThatFollowsTheGrantAtOnceEndsTheContext(t *testing.T) {
 	}
 }
 
+// A program may count each token, while the command is behind.
+func TestTheLastCountIsWrittenBeforeTheRelease(t *testing.T) {
+	conn, call := alone(t)
+	call.told("granted")
+	for units := range 1000 {
+		if err := conn.count(call, units); err != nil {
+			t.Error(err)
+		}
+	}
+	conn.end(call, "release")
+	if err := conn.count(call, 7); err != ErrReleased {
+		t.Error(err)
+	}
+	conn.hangUp()
+	conn.write()
+	if lines := conn.in.(*bytes.Buffer).String(); lines != "{\"id\":7,\"count\":999}\nbegin\n{\"id\":7,\"release\":true}\n" {
+		t.Errorf("%q", lines)
+	}
+}
+
 func TestAReleaseIsWrittenOnceAndNoneAfterTheEnd(t *testing.T) {
 	conn, call := alone(t)
 	call.told("granted")

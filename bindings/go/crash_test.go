@@ -106,13 +106,18 @@ func TestACommandThatIsKilledEndsItsPermitsAndIsReplaced(t *testing.T) {
 
 func TestACommandThatIsEndedBySignalIsALoss(t *testing.T) {
 	client := connected(t)
-	permit := acquire(t, client.Semaphore(t.Name(), 1))
+	semaphore := client.Semaphore(t.Name(), 1)
+	permit := acquire(t, semaphore)
+	waiting := make(chan *Permit)
+	go func() { waiting <- acquire(t, semaphore) }()
+	until(t, serverURL, t.Name(), state{Held: 1, Waiting: 1})
 	send(t, childOf(t, permit), syscall.SIGTERM)
 	var lost *LostError
 	if cause := within(t, permit.Context()); !errors.As(cause, &lost) || !strings.Contains(lost.Reason, "signal 15") {
 		t.Error(cause)
 	}
-	release(t, acquire(t, client.Semaphore(t.Name(), 1)))
+	// The request that waits is made again, of another command.
+	release(t, <-waiting)
 }
 
 func TestAServerThatIsKilledIsALossAtTheEndOfTheLease(t *testing.T) {

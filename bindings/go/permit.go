@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -43,17 +44,14 @@ func (p *Permit) Also() []Grant { return p.grant.Also }
 func (p *Permit) Context() context.Context { return p.ctx }
 
 // Count corrects the units that the grant counts for, when the work has shown what it really cost. The store
-// learns of the last correction with the release. The error is [ErrInvalid] if the permit was acquired
-// without [AtLeast].
+// learns of the last correction with the release. Of several semaphores it is about the first. The error is
+// [ErrInvalid] if the permit was acquired without [AtLeast], and [ErrReleased] or a [*LostError] if it has
+// ended.
 func (p *Permit) Count(units int) error {
-	if !p.call.counts || units < 0 {
+	if !p.call.counts || units < 0 || units > math.MaxUint32 {
 		return p.invalid("a count is a number of units, of a permit that was acquired with AtLeast")
 	}
-	conn := p.call.conn
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.put(fmt.Appendf(nil, "{\"id\":%d,\"count\":%d}\n", p.call.id, units))
-	return nil
+	return p.call.conn.count(p.call, units)
 }
 
 // Renew renews the permit now, and so confirms that it is held. The error is [ErrUnavailable] if the store

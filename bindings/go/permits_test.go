@@ -86,12 +86,25 @@ func TestErrorsSayWhetherALaterAttemptMaySucceed(t *testing.T) {
 	if _, err := semaphore.Acquire(ctx, Timeout(10*time.Millisecond)); !errors.Is(err, ErrNotNow) {
 		t.Error(err)
 	}
+	handle, err := permit.HandOver(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if permit, err = client.Adopt(ctx, handle); err != nil {
+		t.Fatal(err)
+	}
 	if err := permit.Count(1); err != nil {
 		t.Error(err)
 	}
+	if err := permit.Count(1 << 32); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
 	release(t, permit)
+	if err := permit.Count(1); err != ErrReleased {
+		t.Error(err)
+	}
 	other := acquire(t, semaphore)
-	_, err := semaphore.TryAcquire(ctx)
+	_, err = semaphore.TryAcquire(ctx)
 	var refused *Error
 	if !errors.As(err, &refused) || refused.RetryAfter <= 0 || refused.RetryAfter > time.Minute || refused.Semaphore != t.Name() {
 		t.Errorf("%v %+v", err, refused)

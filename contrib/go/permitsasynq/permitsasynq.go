@@ -36,8 +36,8 @@ func Limit(semaphore *permits.Semaphore, wait time.Duration, options ...func(*as
 				isGranted = true
 				return next.ProcessTask(ctx, task)
 			}, of...)
-			if refused := new(permits.Error); !isGranted && errors.As(err, &refused) {
-				return &NotStartedError{refused}
+			if err != nil && !isGranted {
+				return &NotStartedError{err}
 			}
 			return err
 		})
@@ -45,7 +45,7 @@ func Limit(semaphore *permits.Semaphore, wait time.Duration, options ...func(*as
 }
 
 // A NotStartedError says that a task has not been started, because it has no permit.
-type NotStartedError struct{ reason *permits.Error }
+type NotStartedError struct{ reason error }
 
 func (e *NotStartedError) Error() string { return e.reason.Error() }
 
@@ -66,5 +66,8 @@ func RetryDelay(retries int, err error, task *asynq.Task) time.Duration {
 	if IsFailure(err) || !errors.As(err, &notStarted) {
 		return asynq.DefaultRetryDelayFunc(retries, err, task)
 	}
-	return max(notStarted.reason.RetryAfter, time.Second)
+	if refused := new(permits.Error); errors.As(err, &refused) {
+		return max(refused.RetryAfter, time.Second)
+	}
+	return time.Second
 }

@@ -171,6 +171,12 @@ func TestWhatWasNotStartedIsNoFailureUnlessItNeverCanBe(t *testing.T) {
 	if err := handled(semaphore.With(permits.Weight(2))); !errors.Is(err, permits.ErrInvalid) || !IsFailure(err) {
 		t.Error(err)
 	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	err = Limit(semaphore, 0)(nil).ProcessTask(ended, task)
+	if !errors.Is(err, context.Canceled) || IsFailure(err) || RetryDelay(1, err, task) != time.Second {
+		t.Error(err)
+	}
 	if IsFailure(nil) {
 		t.Error("success is no failure")
 	}

@@ -22,8 +22,8 @@ import (
 //	permitshttp.Limit(exports, 2*time.Second, tenant)
 //
 // The reply to a request that gets no permit is 429, with Retry-After. In a pause, or if the line is closed
-// or the store fails, it is 503, and if the context of the request has a deadline that ends the wait. A
-// request that can never have a permit is a mistake of the program, and the reply is 500.
+// or the store fails, it is 503, and if the context of the request ends the wait. A request that can never
+// have a permit is a mistake of the program, and the reply is 500.
 //
 // If the permit is lost, the context of the request ends, and the connection is closed when the handler has
 // returned, so that its client takes no reply for complete. The permit is released when the handler returns.
@@ -44,7 +44,6 @@ func Limit(semaphore *permits.Semaphore, wait time.Duration, options ...func(*ht
 			case err == nil:
 			case isGranted: // It is lost.
 				panic(http.ErrAbortHandler)
-			case errors.Is(err, context.Canceled): // The client has gone.
 			default:
 				refuse(w, r, err, wait)
 			}
@@ -66,7 +65,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, wait time.Duratio
 			again = max(wait, time.Second)
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(int((again+time.Second-1)/time.Second)))
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 	case errors.Is(err, permits.ErrInvalid):
 		status = http.StatusInternalServerError
 		slog.ErrorContext(r.Context(), "the request for a permit is wrong", "error", err)

@@ -190,7 +190,7 @@ func TestARefusalSaysWhenToComeAgain(t *testing.T) {
 	free(t, semaphore)
 }
 
-func TestADeadlineThatEndsTheWaitIsServiceUnavailable(t *testing.T) {
+func TestAContextThatEndsTheWaitIsServiceUnavailable(t *testing.T) {
 	ctx := context.Background()
 	semaphore := client.Semaphore(t.Name(), 1)
 	permit, err := semaphore.Acquire(ctx)
@@ -201,14 +201,22 @@ func TestADeadlineThatEndsTheWaitIsServiceUnavailable(t *testing.T) {
 		t.Error("it has no permit")
 	}))
 	hasty := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 50*time.Millisecond)
+		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
+		if r.URL.Path == "/deadline" {
+			ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+		} else {
+			time.AfterFunc(50*time.Millisecond, cancel)
+		}
 		limited.ServeHTTP(w, r.WithContext(ctx))
 	})
 	server := httptest.NewServer(hasty)
 	t.Cleanup(server.Close)
-	if response, _ := get(t, server.URL); response.StatusCode != http.StatusServiceUnavailable {
-		t.Error(response.Status)
+	for _, path := range []string{"/deadline", "/cancelled"} {
+		if response, _ := get(t, server.URL+path); response.StatusCode != http.StatusServiceUnavailable {
+			t.Error(path, response.Status)
+		}
 	}
 	if err := permit.Release(ctx); err != nil {
 		t.Fatal(err)
