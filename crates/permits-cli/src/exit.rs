@@ -4,14 +4,14 @@
 //! is sorted by its remedy: check the name (1, 66), correct the call (64), see to the store (69), retry later
 //! (75), or find out what the command did without a permit (76).
 
-use std::io::{self, Write as _};
+use std::io;
 
 use permits::{AcquireError, AdminError, ConnectError, InvalidInput};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::clock::milliseconds;
-use crate::{report, text};
+use crate::{report, stdout, text};
 
 /// Success.
 pub(crate) const SUCCESS: u8 = 0;
@@ -171,8 +171,7 @@ pub(crate) fn print_lines(lines: &str) -> u8 {
 /// closed pipe is no failure.
 pub(crate) fn print(text: impl AsRef<[u8]>) -> u8 {
     report::flush();
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()) {
+    match stdout::write(text.as_ref()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             report::say(format_args!("cannot write to standard output: {error}"));
             SYSTEM

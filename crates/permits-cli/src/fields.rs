@@ -10,7 +10,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A JSON object, and the first key that it has twice.
+/// A JSON object, and the first key that it, or an object in its field `also`, has twice.
 pub(crate) struct Object {
     pub(crate) fields: Map<String, Value>,
     pub(crate) twice: Option<String>,
@@ -48,7 +48,11 @@ impl<'de> Deserialize<'de> for Object {
 
             fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Object, A::Error> {
                 let (mut fields, mut twice) = (Map::new(), None);
-                while let Some((key, value)) = object.next_entry::<String, _>()? {
+                while let Some(key) = object.next_key::<String>()? {
+                    let value = match key == "also" {
+                        true => object.next_value::<Also>()?.into_value(&mut twice),
+                        false => object.next_value()?,
+                    };
                     if fields.insert(key.clone(), value).is_some() {
                         twice.get_or_insert(key);
                     }
@@ -58,6 +62,29 @@ impl<'de> Deserialize<'de> for Object {
         }
 
         deserializer.deserialize_map(Keys)
+    }
+}
+
+/// The value of the field `also`, the only one that has objects in it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Also {
+    Objects(Vec<Object>),
+    Other(Value),
+}
+
+impl Also {
+    fn into_value(self, twice: &mut Option<String>) -> Value {
+        match self {
+            Self::Objects(objects) => {
+                let fields = objects.into_iter().map(|Object { fields, twice: here }| {
+                    *twice = twice.take().or(here);
+                    Value::Object(fields)
+                });
+                fields.collect()
+            }
+            Self::Other(value) => value,
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! The store holds the permit between these calls, without a process of ours. The permit ends with its lease
 //! unless `permits renew` is called in time.
 
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::posix::is_stdout_closed;
 use crate::report;
 use crate::run;
 use crate::run::signals::Signals;
+use crate::stdout;
 
 /// The default lease of a permit that no process renews.
 pub(crate) const HANDLE_LEASE: Duration = Duration::from_secs(5 * 60);
@@ -54,10 +55,7 @@ impl<'a> Acquired<'a> {
         let json = || serde_json::to_string(self).expect("it has neither maps nor failing fields");
         let line = if as_json { json() } else { self.handle.clone() };
         let (sender, written) = oneshot::channel();
-        let write = move || {
-            let mut stdout = io::stdout().lock();
-            let _ = sender.send(writeln!(stdout, "{line}").and_then(|()| stdout.flush()));
-        };
+        let write = move || drop(sender.send(stdout::write(format!("{line}\n").as_bytes())));
         thread::Builder::new().name("stdout".into()).spawn(write).map_err(Failure::system)?;
         let written = written.await.expect("the thread sends a result");
         written.map(|()| exit::SUCCESS).map_err(|error| {

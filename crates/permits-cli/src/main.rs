@@ -37,6 +37,7 @@ mod revoke;
 mod run;
 mod serve;
 mod status;
+mod stdout;
 mod table;
 mod text;
 mod top;

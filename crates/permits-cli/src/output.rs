@@ -1,18 +1,15 @@
 //! Standard output of the verbs that print while they run: lines, written by a thread of their own, so that a
 //! program that does not read delays neither a release nor a signal.
 
-use std::io::{self, Write as _};
-use std::os::fd::AsFd;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use crate::exit;
-use crate::report;
+use crate::{exit, report, stdout};
 
 /// The most lines that wait for a reader before it is behind.
 const MAX_BEHIND: u64 = 16;
@@ -118,25 +115,10 @@ pub(crate) fn code() -> u8 {
     if IS_FAULT.load(Ordering::SeqCst) { exit::SYSTEM } else { exit::SUCCESS }
 }
 
-/// True if the reader of standard output has closed it, also before a line cannot be written. The system
-/// reports an error of a pipe then, and the end of the connection of a socket, as programs in Node read from.
-pub(crate) fn is_closed() -> bool {
-    has(&io::stdout(), PollFlags::ERR | PollFlags::HUP)
-}
-
-/// True if the system reports one of these of a file that is open. An error says nothing about it.
-pub(crate) fn has(file: &impl AsFd, flags: PollFlags) -> bool {
-    let mut polled = [PollFd::new(file, PollFlags::empty())];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().intersects(flags)
-}
-
 impl Progress {
     fn write_all(&self, queue: &mpsc::Receiver<String>) {
-        // Standard output is locked for each line only, because the end of the process flushes it.
         for line in queue {
-            let mut stdout = io::stdout();
-            if let Err(error) = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()) {
+            if let Err(error) = stdout::write(line.as_bytes()) {
                 if error.kind() != io::ErrorKind::BrokenPipe {
                     IS_FAULT.store(true, Ordering::SeqCst);
                     report::say(format_args!("cannot write to standard output: {error}"));

@@ -30,7 +30,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     (
         "crates/permits-cli",
         &[
-            &["clock", "inspected", "order", "password", "posix", "table", "text", "units"],
+            &["clock", "inspected", "order", "password", "posix", "stdout", "table", "text", "units"],
             &["exit", "output", "report"],
             &["args", "help"],
             &["acquire", "connect", "each", "names", "reader"],

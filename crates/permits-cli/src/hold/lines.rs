@@ -13,7 +13,7 @@ use tokio::task::yield_now;
 use tokio_util::codec::{Decoder as _, LinesCodec, LinesCodecError};
 
 use super::ending::End;
-use crate::output;
+use crate::stdout;
 
 /// The longest line, in bytes. A longer one is skipped.
 const MAX_LINE: usize = 8 * 1024;
@@ -117,8 +117,8 @@ impl Lines {
     /// the end of standard input, behind lines that are not read yet.
     pub(super) fn hung_up(&self, is_behind: bool) -> Option<End> {
         match self.source {
-            Source::Standard(_) if output::is_closed() => Some(End::OutputClosed),
-            Source::Standard(_) if is_behind && output::has(&io::stdin(), PollFlags::HUP) => {
+            Source::Standard(_) if stdout::is_closed() => Some(End::OutputClosed),
+            Source::Standard(_) if is_behind && stdout::has(&io::stdin(), PollFlags::HUP) => {
                 Some(End::InputClosed)
             }
             _ => None,

@@ -238,7 +238,9 @@ impl Feed {
             for row in &mut ranked {
                 let since = earlier.passed_until(&row.json);
                 let before = earlier.rows.get(&row.json.name).map_or(0, |row| row.granted_ms);
-                row.granted_ms = if since.grants > 0 { at_ms } else { before.max(row.granted_ms) };
+                // The clock of this machine may have been set back.
+                let last = before.max(row.granted_ms).min(at_ms);
+                row.granted_ms = if since.grants > 0 { at_ms } else { last };
                 passed.push(since);
             }
             lock(&self.history).record(at_ms, ranked.iter().map(|row| &row.json).zip(passed.iter().copied()));

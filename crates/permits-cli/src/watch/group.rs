@@ -12,9 +12,10 @@ use crate::args::{Chosen, Watch};
 use crate::each::CONCURRENCY;
 use crate::exit::{self, Failure};
 use crate::names;
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::reader::{MAX_SEMAPHORES, Reading, StoreReader, rest};
 use crate::report;
+use crate::stdout;
 
 /// The shortest time without a list of names after a list.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ impl<'a> Group<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            if output::is_closed() {
+            if stdout::is_closed() {
                 return Ok(exit::SUCCESS);
             }
             if self.output.is_behind() {

@@ -214,7 +214,8 @@ export class Acts {
       // Granted while the question was open.
       const holds = ({ holder, cooling }) => holder === item.holder && !cooling;
       if (waits && (await api.status(name)).holders.some(holds)) throw new Error("It holds a permit now: nothing was revoked.");
-      return { change: "revoke", holder: item.holder, ...answers };
+      // Without its token, a permit or a place in line of the same holder would end first.
+      return { change: "revoke", holder: item.holder, token: item.cooling ? item.token : null, ...answers };
     });
   }
 

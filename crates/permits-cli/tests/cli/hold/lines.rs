@@ -25,6 +25,11 @@ const INVALID: &[(&str, Option<u64>, &str)] = &[
     ),
     (r#"{"id":1,"release":true,"id":2}"#, None, "\"id\" is there twice"),
     (r#"{"id":8,"acquire":"x","limit":1,"limit":9}"#, Some(8), "\"limit\" is there twice"),
+    (
+        r#"{"id":8,"acquire":"x","also":[{"acquire":"y","limit":1,"limit":9}]}"#,
+        Some(8),
+        "\"limit\" is there twice",
+    ),
     (r#"{"id":1,"relase":true}"#, Some(1), "\"relase\" is unknown: write \"release\""),
     (r#"{"id":8,"acquire":"x","limt":3}"#, Some(8), "\"limt\" is unknown: write \"limit\""),
     (r#"{"id":1,"release":true,"limit":3}"#, Some(1), "\"limit\" is unknown: there are id, release, count"),

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use permits_testkit::in_real_time;
 use permits_testkit::{ChildGuard, HANGS, Server, wait};
@@ -20,18 +21,20 @@ const REQUESTS: usize = 10_000;
 /// 64 KiB of them may wait, beside two pipes and what is read ahead.
 const ACCEPTED: usize = 4_000;
 
-/// A running `permits hold --many`, its standard input, and its output, which nothing reads yet.
-fn unread(server: &Server) -> (ChildGuard, PipeWriter, PipeReader) {
+/// A running `permits hold --many`, its standard input, and its output with these flags, which nothing reads
+/// yet.
+fn unread(server: &Server, flags: OFlags) -> (ChildGuard, PipeWriter, PipeReader) {
     let mut command = permits(&server.url(), ["hold", "--many"]);
     let input = gate(&mut command);
     let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
+    rustix::fs::fcntl_setfl(&writer, flags).expect("it is ours");
     (ChildGuard::spawn(command.stdout(writer)), input, reader)
 }
 
 #[test]
 fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     let (server, name) = fresh();
-    let (mut hold, mut input, reader) = unread(&server);
+    let (mut hold, mut input, reader) = unread(&server, OFlags::empty());
     rustix::fs::fcntl_setfl(&input, OFlags::NONBLOCK).expect("it is ours");
     let line = json!({"id": 1, "renew": true}).to_string() + "\n";
     // The answers to a full pipe are more than the output takes.
@@ -40,6 +43,29 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
     assert_eq!(counts(&server, &name), (0, 0));
     drop(reader);
+}
+
+/// The other end of a pipe, or a shell, may have made it so.
+#[test]
+fn an_output_that_does_not_block_gets_all_events() {
+    let (server, _) = fresh();
+    let (mut hold, mut input, reader) = unread(&server, OFlags::NONBLOCK);
+    let line = json!({"id": 1, "renew": true}).to_string() + "\n";
+    let writing = std::thread::spawn(move || {
+        input.write_all(line.repeat(ACCEPTED).as_bytes()).expect("all of it is read");
+        input
+    });
+    // The answers are more than the pipe takes. It is full when nothing comes any more.
+    let mut before = 0;
+    assert!(wait::until(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        let bytes = rustix::io::ioctl_fionread(&reader).expect("it is a pipe");
+        bytes > 40_000 && std::mem::replace(&mut before, bytes) == bytes
+    }));
+    let answers = BufReader::new(reader).lines().map(|line| line.expect("text"));
+    assert_eq!(answers.filter(|line| line.contains("\"id\":1")).take(ACCEPTED).count(), ACCEPTED);
+    drop(writing.join().expect("it does not panic"));
+    assert_eq!(hold.wait_timeout(HANGS).map(code), Some(0));
 }
 
 /// The pipes to a child of Node are sockets.
@@ -63,7 +89,7 @@ fn the_end_of_a_reader_of_a_socket_releases_the_permit() {
 fn requests_of_a_program_that_does_not_read_are_not_read_while_its_permits_are_renewed() {
     in_real_time(|| {
         let (server, name) = fresh();
-        let (mut hold, mut input, reader) = unread(&server);
+        let (mut hold, mut input, reader) = unread(&server, OFlags::empty());
 
         let all_written = Arc::new(AtomicBool::new(false));
         let has_ended = all_written.clone();

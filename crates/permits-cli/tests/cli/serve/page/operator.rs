@@ -189,6 +189,21 @@ fn a_waiter_that_was_granted_while_the_question_was_open_keeps_its_permit() {
     drop(second);
 }
 
+#[test]
+fn a_grant_that_cools_is_revoked_without_the_permit_of_the_same_holder() {
+    let store = Local::new();
+    output(&mut run(&store, "exports", "--limit 2 --holder web/1 --at-least 1h", "true")).ends(0);
+    let holder = Holder::start(&store, "exports", "--holder web/1");
+    let Some((_serve, browser)) = opened_by_operator(&store, "#/exports") else { return };
+    browser.until("document.querySelectorAll('#holders tr.row').length === 2");
+    assert!(browser.text("#holders tr.row:last-child").contains("cooling"));
+    browser.click("#holders tr.row:last-child button");
+    browser.press(ENTER);
+    browser.until("document.querySelectorAll('#holders tr.row').length === 1");
+    until_counts(&store, "exports", (1, 0));
+    holder.release();
+}
+
 /// The page asks for the state of a semaphore before it has a token, and the refusal comes when it has one.
 #[test]
 fn a_request_that_is_refused_late_asks_for_no_second_token() {
