@@ -433,6 +433,12 @@ def test_several_are_acquired_all_or_none(client: permits.Client, name: str) -> 
     with client.acquire_all([wide, (narrow, {"label": "note"})]) as both:
         assert [permit.semaphore for permit in both] == [narrow.name, wide.name]
         assert both[wide.name].is_held and both.is_held and both.remaining() > 0 and both.lost is None
+        known: tuple[object, ...] = (wide.name, both[0])
+        assert all(key in both for key in known)
+        other: object = name + "/other"
+        assert other not in both
+        with pytest.raises(TypeError, match=r"permits\[name\].count"):
+            both.count(1)
         assert narrow.inspect().holders[0].label == "note"
         both.renew()
         # The shortest timeout counts, of the requests and of all.

@@ -89,6 +89,18 @@ fn what_cools_counts_for_its_lane_and_a_try_is_told_until_when() {
 }
 
 #[test]
+fn what_cools_in_another_lane_is_no_end_of_a_full_one() {
+    let mut both = Both::start();
+    let mut counted = within("a", "other", 1);
+    counted.terms.at_least_ms = 2_000;
+    assert!(is_granted(&both.one(counted)));
+    both.same(&release("a"));
+    assert!(is_granted(&both.one(within("b", "lane", 1))));
+    let full = AcquireOutcome::Refused(Refusal::LaneFull { remaining_ms: None });
+    assert_eq!(both.one(tries(within("c", "lane", 1))), full);
+}
+
+#[test]
 fn a_lane_has_as_many_waiters_as_a_request_allows() {
     let mut both = Both::start();
     let refused = AcquireOutcome::Refused(Refusal::LaneQueueFull);
@@ -156,6 +168,33 @@ fn a_waiter_that_is_heavier_than_a_lowered_limit_is_refused() {
     both.same(&release("first"));
     let Answers::Renew(answers) = both.same(&renew("low", None)) else { unreachable!() };
     assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
+}
+
+/// It must not stand before the others for ever.
+#[test]
+fn a_waiter_in_a_lane_with_a_limit_is_refused_if_the_semaphore_has_become_too_small() {
+    let mut both = Both::start();
+    assert!(is_granted(&both.one(of_weight(request("all"), 3))));
+    assert!(!is_granted(&both.one(of_weight(within("heavy", "lane", 3), 3))));
+    assert!(!is_granted(&both.one(request("behind"))));
+    both.same(&change_limit("l1", LimitChange::Set(2)));
+    both.same(&release("all"));
+    let state = both.state.as_ref().expect("it is in use");
+    assert!(!state.entries.contains_key(&holder("heavy")), "{:?}", state.entries);
+    let Answers::Renew(answers) = both.same(&renew("behind", None)) else { unreachable!() };
+    assert!(matches!(answers[0], RenewOutcome::Granted(_)), "{answers:?}");
+}
+
+/// Of the limits that the requests of a batch name the latest counts, for all of them.
+#[test]
+fn a_request_of_a_batch_is_measured_by_the_limit_that_a_later_one_names() {
+    for waits in [true, false] {
+        let mut both = Both::start();
+        let heavy = AcquireRequest { wait: waits, ..of_weight(within("heavy", "lane", 3), 3) };
+        let batch = both.acquired(vec![heavy, within("light", "lane", 2)]);
+        assert_eq!(batch[0], AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(2)));
+        assert!(is_granted(&batch[1]), "{batch:?}");
+    }
 }
 
 #[test]

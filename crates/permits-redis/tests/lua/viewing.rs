@@ -119,6 +119,20 @@ fn lanes_are_those_of_waiters_whose_leases_run() {
     assert_eq!((seen.held, seen.waiting, seen.lanes.len()), (0, 0, 0));
 }
 
+#[test]
+fn lanes_whose_waiters_have_all_ended_take_no_places_in_the_list() {
+    let mut both = Both::start();
+    both.acquired(vec![in_lane("held", "", 3)]);
+    let gone = (0..20).map(|number| in_lane(&format!("gone{number}"), &format!("lane{number}"), 1));
+    both.acquired(gone.collect());
+    both.set_time(both.now_us + LEASE_US / 2);
+    let many = (0..20).map(|number| in_lane(&format!("w{number}"), "many", 1));
+    both.acquired(many.collect());
+    both.same(&renew("held", None));
+    both.set_time(both.now_us + LEASE_US / 2);
+    assert_eq!(waiters(&both.seen(9)).len(), 9);
+}
+
 /// More than a command reaps; and more than an inspection passes over.
 #[test]
 fn a_crowd_whose_leases_have_ended_is_passed_over() {

@@ -280,6 +280,8 @@ pub(crate) async fn a_lane_below_its_floor_is_before_others(fixture: &Fixture) {
     let above_all = semaphore.acquire_with(above(3)).await.expect_err("two are all");
     let what = "the limit of the semaphore";
     assert_eq!(above_all, AcquireError::Invalid(InvalidInput::FloorAboveLimit { floor: 3, limit: 2, what }));
+    let required = client.named(semaphore.name(), Limit::Exactly(2));
+    assert_eq!(required.acquire_with(above(3)).await.expect_err("two are all"), above_all);
     let of_lane = semaphore.acquire_with(above(2).lane_limit(1)).await.expect_err("it may hold one");
     let what = "its limit";
     assert_eq!(of_lane, AcquireError::Invalid(InvalidInput::FloorAboveLimit { floor: 2, limit: 1, what }));

@@ -89,10 +89,15 @@ async fn losses() {
     administered.revoke("web-3", "it is stuck").succeeds().await;
     assert!(matches!(in_time(revoked.lost()).await, Lost::Revoked { .. }));
     assert_eq!(about("losses", "permits::revoked").fields["reason"], "it is stuck");
+    // Each of these finds the permit lost. The loss is known by then.
+    assert_eq!((revoked.status(), revoked.is_held()), (PermitStatus::Lost, false));
     administered.pause("").succeeds().await;
     administered.resume().succeeds().await;
     about("losses", "permits::paused");
     about("losses", "permits::resumed");
+    let losses = collector::events();
+    let losses = losses.iter().filter(|event| event.target == "permits::revoked");
+    assert_eq!(losses.count(), 1, "a loss is reported once");
 
     let _closed = semaphore.acquire().succeeds().await;
     client.close().succeeds().await;

@@ -153,6 +153,16 @@ fn a_permit_is_handed_over_and_adopted(store: &dyn Store, name: &str) {
     other.granted(json!({"id": "c", "acquire": name}));
     other.write_text("{\"id\":\"c\",\"release\":true}\n{\"id\":\"c\",\"hand_over\":true}");
     other.event("c", "released");
+    // The process that has the permit in the end corrects its units.
+    let rate = format!("{name}-rate");
+    other.granted(json!({"id": "d", "acquire": rate, "limit": 9, "weight": 8, "at_least_ms": 60_000}));
+    other.write(json!({"id": "d", "hand_over": true}));
+    let handle = other.event("d", "handed_over")["handle"].clone();
+    other.granted(json!({"id": "e", "adopt": handle}));
+    other.write(json!({"id": "e", "count": 1}));
+    other.write(json!({"id": "e", "release": true}));
+    other.event("e", "released");
+    assert_eq!(status(store, &rate)["cooling"], 1);
     assert_eq!(other.finish().0.code, 0);
 }
 

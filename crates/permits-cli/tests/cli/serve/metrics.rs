@@ -280,6 +280,10 @@ fn a_line_that_moves_does_not_stall_and_one_may_wait_by_design() {
     };
     let (stall, wait) = stall_and_wait();
     assert!(0.0 < stall && stall < wait, "the first grant came after the second waiter: {stall}, {wait}");
+    output(&mut permits(&store.url(), ["pause", "batch"])).ends(0);
+    assert_eq!(stall_and_wait().0, 0.0, "an operator has paused it");
+    output(&mut permits(&store.url(), ["resume", "batch"])).ends(0);
+    assert!(stall_and_wait().0 > 0.0);
     output(&mut permits(&store.url(), ["alert", "batch", "--wait", "8h"])).ends(0);
     assert_eq!(stall_and_wait().0, 0.0);
 }

@@ -90,11 +90,12 @@ impl Bench {
     }
 
     fn say(&mut self, inspection: Call, inspected: Inspected) {
-        self.say_recovering(0, inspection, inspected);
+        self.say_with(inspection, inspected, |_| ());
     }
 
-    fn say_recovering(&mut self, recovering_ms: u64, inspection: Call, inspected: Inspected) {
-        let reply = Reply { recovering_ms, ..reply(1, Answers::Inspect(Box::new(inspected))) };
+    fn say_with(&mut self, inspection: Call, inspected: Inspected, change: impl FnOnce(&mut Reply)) {
+        let mut reply = reply(1, Answers::Inspect(Box::new(inspected)));
+        change(&mut reply);
         self.engine.on_return(inspection.sent, Ok(Executed { reply, confirmed: 0 }), self.now);
         self.engine.take_outbox().deliver(None);
     }
@@ -174,6 +175,39 @@ fn a_request_that_has_timed_out_does_not_count_itself() {
     }
 }
 
+/// The units of an earlier grant of the same name still count.
+#[test]
+fn a_request_that_has_timed_out_counts_what_cools_under_its_name() {
+    let mut bench = Bench::new();
+    let ([mut late], [holder], inspection) = bench.late();
+    let mut inspected = taken_by(holder.as_str());
+    inspected.holders[0].cooling = true;
+    bench.say(inspection, inspected);
+    let (found, error) = timed_out(&mut late);
+    assert_eq!(found.expect("it was told").held, 1);
+    assert_eq!(error.retry_after(), Some(5 * SECOND));
+}
+
+/// A waiter of another lane may stand before one that is older.
+#[test]
+fn the_longest_wait_need_not_be_that_of_the_first_in_line() {
+    let mut bench = Bench::new();
+    let ([mut late], _, inspection) = bench.late();
+    let waiter = |(name, queued_us)| InspectedWaiter {
+        holder: Holder::new(name).expect("valid"),
+        weight: 1,
+        queued_us,
+        label: Default::default(),
+        lane: Default::default(),
+    };
+    let waiters = [("web-2", 9_000_000), ("web-3", 2_000_000), ("web-4", 5_000_000)].map(waiter);
+    let inspected = Inspected { waiting: 3, waiters: waiters.to_vec(), ..taken_by("web-1") };
+    bench.say_with(inspection, inspected, |reply| reply.now_us = 10_000_000);
+    let found = timed_out(&mut late).0.expect("it was told");
+    assert_eq!(found.waiters[0].age, SECOND);
+    assert_eq!(found.oldest_waiter_age(), Some(8 * SECOND));
+}
+
 #[test]
 fn time_alone_frees_a_unit_at_the_end_of_a_pause_or_of_cooling() {
     let end_in = |recovering_ms, change: &dyn Fn(&mut Inspected)| {
@@ -182,7 +216,7 @@ fn time_alone_frees_a_unit_at_the_end_of_a_pause_or_of_cooling() {
         let mut inspected = taken_by("web-1");
         inspected.holders[0].cooling = true;
         change(&mut inspected);
-        bench.say_recovering(recovering_ms, inspection, inspected);
+        bench.say_with(inspection, inspected, |reply| reply.recovering_ms = recovering_ms);
         let error = timed_out(&mut late).1;
         (error.retry_after(), error.stands_still())
     };
@@ -225,6 +259,23 @@ fn a_request_in_a_lane_at_its_limit_knows_no_end() {
     assert_eq!(retry_after(0, Some((2, 1))), Some(5 * SECOND), "it is not at its limit");
     assert_eq!(retry_after(0, Some((2, 2))), None);
     assert_eq!(retry_after(2, None), None, "the lane is not listed");
+}
+
+/// There is room in the semaphore as soon as the units cool.
+#[test]
+fn a_request_that_is_too_heavy_for_the_rest_of_its_lane_knows_no_end() {
+    let lane = LaneName::new("tenant").expect("valid");
+    for (weight, end) in [(1, Some(Duration::ZERO)), (3, None)] {
+        let mut bench = Bench::new();
+        let terms = PermitTerms { lane: lane.clone(), ..PermitTerms::new(weight, millis(LEASE)) };
+        let ([mut late], _, inspection) = bench.late_on(&terms);
+        let mut inspected = taken_by("web-1");
+        (inspected.held, inspected.holders[0].weight, inspected.holders[0].cooling) = (4, 4, true);
+        let lane = lane.clone();
+        inspected.lanes = vec![InspectedLane { lane, waiting: 0, held: 4, limit: 5, floor: 0, pinned: true }];
+        bench.say_with(inspection, inspected, |reply| reply.limit = 6);
+        assert_eq!(timed_out(&mut late).1.retry_after(), end, "{weight} units");
+    }
 }
 
 #[test]
