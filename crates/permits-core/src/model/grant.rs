@@ -63,11 +63,10 @@ impl Execution<'_> {
         self.promote_truncated = false;
         let limit = self.state.limit;
         let capacity = self.capacity(limit);
-        if capacity <= self.state.held {
-            return;
-        }
-        let bound = PROMOTE_MAX.min(capacity - self.state.held);
-        for _ in 0..bound {
+        for _ in 0..PROMOTE_MAX {
+            if capacity <= self.state.held {
+                return;
+            }
             let Some(ticket) = self.state.head() else { return };
             let holder = self.state.queue[&ticket].clone();
             let entry = &self.state.entries[&holder];

@@ -383,8 +383,8 @@ impl State {
     }
 }
 
-/// The progress with which the lane of this number begins behind the first one, also when the numbers begin
-/// again.
+/// The progress with which the lane of this number begins behind the first one, also when its number is
+/// lower: then it is the next greater one.
 fn behind((first, of_first): (Progress, u64), number: u64) -> Progress {
-    Progress(first.0 + if number > of_first { 0.0 } else { 1.0 })
+    Progress(first.0 * if number > of_first { 1.0 } else { 1.0 + f64::EPSILON })
 }

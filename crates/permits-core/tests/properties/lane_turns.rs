@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use permits_core::model::{self, Side, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Command, Event, Holder, LaneName, LimitChange, Operation,
-    PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Setting,
+    AcquireOutcome, AcquireRequest, Answers, Command, Event, EventKind, Holder, LaneName, LimitChange,
+    Operation, PermitTerms, Recovery, Refusal, RenewRequest, Reply, RequestKey, Setting,
 };
 use permits_testkit::history::order::side;
 use permits_testkit::history::step::Step;
@@ -215,6 +215,38 @@ fn a_lane_saves_nothing_up_at_its_limit() {
     let next: Vec<String> = (0..30).flat_map(|_| line.granted()).map(|(lane, _)| lane).collect();
     let of = |name: &str| next.iter().filter(|lane| *lane == name).count();
     assert!(of("late") >= 9 && of("other") >= 9, "{next:?}");
+}
+
+/// It is served after one grant of the other, and not after its share. The lane that waits first has the
+/// lower number.
+#[test]
+fn a_lane_that_returns_from_its_limit_is_served_by_turns() {
+    let mut line = Line::new(2);
+    let within = |line: &mut Line| {
+        drop(line.ask("full", PermitTerms { share: 100, lane_limit: 1, ..PermitTerms::new(1, LEASE_MS) }));
+    };
+    within(&mut line);
+    line.acquire("other", 1, 100);
+    (0..10).for_each(|_| within(&mut line));
+    (0..300).for_each(|_| drop(line.acquire("other", 1, 100)));
+    let full = (0..20).flat_map(|_| line.granted()).filter(|(lane, _)| lane == "full").count();
+    assert!((6..=10).contains(&full), "{full} of 20");
+}
+
+/// Refusals take up no unit, so they are no bound for the grants behind them.
+#[test]
+fn heads_that_have_become_too_heavy_hold_up_nobody() {
+    let mut line = Line::new(3);
+    line.acquire("", 3, 1);
+    (0..100).for_each(|_| drop(line.acquire("", 3, 1)));
+    line.acquire("", 1, 1);
+    line.send(Operation::Set {
+        origin: Simulation::session_id(9).request(1).into(),
+        setting: Setting::Limit { change: LimitChange::Set(2), expected_version: None },
+    });
+    let (_, events) = line.serve();
+    let granted = events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))).count();
+    assert_eq!((events.len(), granted), (101, 1));
 }
 
 /// The latest limit that a request names counts, for what waits already, too.

@@ -23,9 +23,9 @@ local function side_of(score)
 end
 
 -- The progress with which the lane of this number begins behind the first one, a member with its score, also
--- when the numbers begin again.
+-- when its number is lower: then it is the next greater one.
 local function begins_behind(first, number)
-  return first[2] + (number > tonumber(string.sub(first[1], 1, 6)) and 0 or 1)
+  return first[2] * (number > tonumber(string.sub(first[1], 1, 6)) and 1 or 1 + 2 ^ -52)
 end
 
 -- Returns true if the entry of a request names a limit or a floor of its lane.

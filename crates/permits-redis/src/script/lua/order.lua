@@ -1,4 +1,4 @@
--- The order of the queue, in the general course.
+-- The order of the queue, and what a grant counts for, in the general course.
 
 -- Forgets the records that an ordinary course has read: their key may have vanished.
 records, changed, bounds = {}, {}, { of = {}, changed = {}, unsettled = {} }
@@ -15,11 +15,17 @@ function head_weight(name, record)
   return (struct.unpack('<I4', known[head[1]], 2))
 end
 
+-- Adds the waiters that are granted next after these, at most `max`, with known entries.
+local function add_heads(heads, max)
+  local more = redis.call('ZRANGE', queue_key, #heads, #heads + max - 1)
+  find(more)
+  for _, holder in ipairs(more) do heads[#heads + 1] = holder end
+  return heads
+end
+
 -- The waiters that are granted next, at most `max`, with known entries.
 local function heads_of_queue(max)
-  local heads = redis.call('ZRANGE', queue_key, 0, max - 1)
-  find(heads)
-  return heads
+  return add_heads({}, max)
 end
 
 -- The same with lanes. Also returns the lanes of these waiters, and the scores of the lanes after each grant.
@@ -30,6 +36,17 @@ local function heads_of_lanes(max)
     known[head] = entries[k]
   end
   return heads, names, progress
+end
+
+-- Counts a new grant, even if it does not name the bounds of its lane.
+local function count_grant(holder)
+  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
+  local bounded = bounds_of(lane)
+  if not bounded then return end
+  if not of_lane then
+    put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, struct.pack('<I4I4', bounded.limit, bounded.floor)))
+  end
+  count_in_lane(lane, true, weight)
 end
 
 -- The µs at which the head of the queue was queued.

@@ -1,16 +1,5 @@
 -- Granting: the limit, and the head of the queue.
 
--- Counts a new grant, even if it does not name the bounds of its lane.
-local function count_grant(holder)
-  local token, slot, weight, lease, request, from, label, at_least, version, keeps, lane, share, key, _, of_lane = parts(holder, known[holder])
-  local bounded = bounds_of(lane)
-  if not bounded then return end
-  if not of_lane then
-    put(holder, pack(holder, weight, lease, request, from, label, at_least, version, token, slot, keeps, lane, share, key, struct.pack('<I4I4', bounded.limit, bounded.floor)))
-  end
-  count_in_lane(lane, true, weight)
-end
-
 -- Makes a holder of a waiter's entry, stored or not. Returns the token and the slot.
 local function grant(holder, entry, weight, lease)
   s.last_token, s.held, s.holders, s.grants = math.max(now_us, s.last_token + 1), s.held + weight, s.holders + 1, s.grants + 1
@@ -47,14 +36,19 @@ end
 local function promote()
   settle()
   if s.reason then return refuse_waiters() end
+  s.promote_truncated = false
   local room = capacity(s.limit) - s.held
   if room <= 0 or s.waiting == 0 then return end
-  local bound, heavy, granted, units = math.min($PROMOTE_MAX, room), {}, {}, nil
-  local heads = lanes == 0 and heads_of_queue(bound) or {}
-  for i = 1, math.min(bound, s.waiting) do
-    local at, names, progress = i, nil, nil
-    if lanes > 0 then at, heads, names, progress = 1, heads_of_lanes(1) end
-    local holder = heads[at]
+  local heads, heavy, granted, units = {}, {}, {}, nil
+  for i = 1, math.min($PROMOTE_MAX, s.waiting) do
+    local names, progress = nil, nil
+    if lanes > 0 then
+      heads, names, progress = heads_of_lanes(1)
+    elseif i > #heads then
+      -- Few at first: the first one may not fit.
+      add_heads(heads, math.min($PROMOTE_MAX - #heads, i == 1 and math.min(room, 8) or 8 * #heads))
+    end
+    local holder = heads[names and 1 or i]
     units = not (names and progress[1] >= $FULL) and grant_head(holder, room) or nil
     if not units then break end
     room = room - units
@@ -69,6 +63,7 @@ local function promote()
       note_change(names[1])
     end
     settle()
+    if room == 0 then break end
   end
   forget(heavy)
   if #granted > 0 then redis.call('ZREM', queue_key, unpack(granted)) end
