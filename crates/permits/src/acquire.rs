@@ -11,6 +11,7 @@ use tokio::task::coop::poll_proceed;
 use crate::error::AcquireError;
 use crate::options::AcquireOptions;
 use crate::permit::Permit;
+use crate::protocol::Holder;
 use crate::requests::Requests;
 use crate::session::pending_acquire::{PendingAcquire, PendingCanceller};
 use crate::session::spec::Wait;
@@ -60,6 +61,8 @@ pub struct Acquire {
 #[derive(Debug)]
 enum Progress {
     Begun(PendingAcquire),
+    /// A permit that the client kept has served it.
+    Served(Holder),
     /// The error of the options, until it is returned.
     Invalid(Option<AcquireError>),
 }
@@ -118,6 +121,7 @@ impl Acquire {
     pub fn holder(&self) -> &str {
         match self.progress() {
             Progress::Begun(pending) => pending.holder().as_str(),
+            Progress::Served(holder) => holder.as_str(),
             Progress::Invalid(_) => "",
         }
     }
@@ -160,7 +164,7 @@ impl Acquire {
     pub(crate) fn checked(mut self) -> Result<Self, AcquireError> {
         match self.progress_mut() {
             Progress::Invalid(error) => Err(error.take().expect("it was not polled")),
-            Progress::Begun(_) => Ok(self),
+            Progress::Begun(_) | Progress::Served(_) => Ok(self),
         }
     }
 
@@ -197,7 +201,8 @@ impl Future for Acquire {
             let budget = ready!(poll_proceed(context));
             if let Some(kept) = requests.take_kept(options) {
                 budget.made_progress();
-                (self.unbegun, self.progress) = (None, OnceLock::new());
+                let served = Progress::Served(kept.state.holder.clone());
+                (self.unbegun, self.progress) = (None, served.into());
                 return Poll::Ready(Ok(Permit::new(kept)));
             }
         }
@@ -205,6 +210,7 @@ impl Future for Acquire {
         self.unbegun = None;
         match self.progress_mut() {
             Progress::Begun(pending) => Poll::Ready(ready!(pending.poll(context)).map(Permit::new)),
+            Progress::Served(_) => panic!("polled after completion"),
             Progress::Invalid(error) => Poll::Ready(Err(error.take().expect("polled after completion"))),
         }
     }

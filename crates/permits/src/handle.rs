@@ -142,6 +142,10 @@ impl FromStr for PermitHandle {
             _ => return Err(broken("it has more than 10 parts")),
         };
         let grant = Grant { token: number(token)?, slot: number(slot)? };
+        let weight = number(weight)?;
+        if weight == 0 {
+            return Err(InvalidInput::ZeroWeight);
+        }
         let kept = grant.token..grant.token.saturating_add(KEPT_TOKENS);
         if last_token.is_some_and(|last| !kept.contains(&last)) {
             return Err(broken("its last token is not one of its grant"));
@@ -150,10 +154,7 @@ impl FromStr for PermitHandle {
             semaphore: Name::new(&unescaped(semaphore)?)?,
             holder: Holder::new(&unescaped(holder)?)?,
             request: RequestId::new(request)?,
-            terms: PermitTerms {
-                at_least_ms,
-                ..PermitTerms::new(number(weight)?, check_lease(number(lease)?)?)
-            },
+            terms: PermitTerms { at_least_ms, ..PermitTerms::new(weight, check_lease(number(lease)?)?) },
             grant,
             last_token,
             counted: None,
@@ -215,6 +216,7 @@ mod tests {
             "permits11:n%zz:h:s.1:1:100:5:0",
             "permits11:n:h:s 1:1:100:5:0",
             "permits11:n:h:s.1:-1:100:5:0",
+            "permits11:n:h:s.1:0:100:5:0",
             "permits11:n:h:s.1:1:99:5:0",
             "permits11:n:h:s.1:1:100:5:4294967296",
             "permits11:n:h:s.1:1:100:5:0:x",

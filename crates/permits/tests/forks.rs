@@ -223,12 +223,23 @@ fn open_async(url: &str) {
     let waiting = semaphore.clone();
     let mut waiting = Box::pin(async move { waiting.acquire().await });
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut renewing = Some(Box::pin(permits[0].renew()));
+    let mut inspecting = Some(Box::pin(semaphore.inspect()));
+    let context = &mut Context::from_waker(Waker::noop());
+    renewing.take_if(|renewing| renewing.as_mut().poll(context).is_ready());
+    inspecting.take_if(|inspecting| inspecting.as_mut().poll(context).is_ready());
     // Each process has its own copy after the fork.
-    let mut session = Some((client, semaphore, permits, waiting));
+    let mut session = Some((client, semaphore, permits, waiting, renewing, inspecting));
     let mut child = fork::fork(|| {
-        let (client, semaphore, [lost, released, handed_over, dropped], waiting) =
+        let (client, semaphore, [lost, released, handed_over, dropped], waiting, renewing, inspecting) =
             session.take().expect("the child has a copy");
         runtime().block_on(async {
+            if let Some(renewing) = renewing {
+                assert_eq!(renewing.await, Err(RenewError::Lost(Lost::Forked)));
+            }
+            if let Some(inspecting) = inspecting {
+                assert_eq!(inspecting.await.err(), Some(AdminError::Ended(Ended::Forked)));
+            }
             assert_eq!(
                 waiting.await.err(),
                 Some(AcquireError::Ended(Ended::Forked)),
@@ -243,9 +254,16 @@ fn open_async(url: &str) {
         drop((lost, dropped, semaphore, client));
     });
     assert_eq!(child.wait(HANGS), Some(0), "the child neither hangs nor fails");
-    let (_client, semaphore, permits, waiting) = session.take().expect("the parent has its own");
+    let (_client, semaphore, permits, waiting, renewing, inspecting) =
+        session.take().expect("the parent has its own");
     assert!(permits.iter().all(Permit::is_held));
     master.block_on(async {
+        if let Some(renewing) = renewing {
+            renewing.succeeds().await;
+        }
+        if let Some(inspecting) = inspecting {
+            inspecting.succeeds().await;
+        }
         let seen = semaphore.inspect().await.expect("the client works");
         assert_eq!((seen.held, seen.waiting), (4, 1));
         let [released, ..] = permits;

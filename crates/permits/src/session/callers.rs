@@ -4,9 +4,14 @@
 //! its receiver at any time: sending the reply then fails, and a permit that was on its way is dropped, which
 //! releases it.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::Config;
 use super::gathering::after_others;
@@ -332,14 +337,25 @@ impl Session {
     ) -> Result<T, E> {
         let (answer, receiver) = channel();
         self.send(message(answer));
-        receiver.await.unwrap_or_else(|_| Err(self.ended().into()))
+        self.reply(receiver).await.unwrap_or_else(|| Err(self.ended().into()))
+    }
+
+    /// Waits for the reply of the engine. `None` if none comes: the engine has ended or forgotten the
+    /// request, or the call was begun before a fork, and the reply goes to the parent.
+    async fn reply<T>(&self, mut receiver: oneshot::Receiver<T>) -> Option<T> {
+        poll_fn(|context| match self.is_forked() {
+            true => Poll::Ready(None),
+            false => Pin::new(&mut receiver).poll(context).map(Result::ok),
+        })
+        .await
     }
 
     /// Releases everything, and ends the session.
     pub(crate) async fn close(&self) -> Result<(), CloseError> {
         let (answer, receiver) = channel();
         self.send(Message::Close { answer: Some(answer) });
-        receiver.await.unwrap_or(Err(CloseError::Ended(Ended::SessionFailed)))
+        let failed = || if self.is_forked() { Ended::Forked } else { Ended::SessionFailed };
+        self.reply(receiver).await.unwrap_or_else(|| Err(CloseError::Ended(failed())))
     }
 
     /// Renews a permit of this session.
@@ -347,9 +363,7 @@ impl Session {
         let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
         let (answer, receiver) = channel();
         self.send(Message::Renew { semaphore, request, answer });
-        // The engine forgets a permit without a reply only when it is lost.
-        let lost = |_| Err(RenewError::Lost(permit.loss().unwrap_or(Lost::Gone)));
-        receiver.await.unwrap_or_else(lost)
+        self.reply(receiver).await.unwrap_or_else(|| Err(RenewError::Lost(self.loss_of(permit))))
     }
 
     /// Lets the grant of a permit count from now on. Returns when the store knows, or when the permit is
@@ -362,7 +376,12 @@ impl Session {
         let (semaphore, request) = (permit.semaphore.clone(), permit.request.clone());
         let (answer, receiver) = channel();
         self.send(Message::CountAnew { semaphore, request, within, answer });
-        receiver.await.map_err(|_| permit.loss().unwrap_or(Lost::Gone))
+        self.reply(receiver).await.ok_or_else(|| self.loss_of(permit))
+    }
+
+    /// Why the engine has forgotten a permit without a reply, which it does only when the permit is lost.
+    fn loss_of(&self, permit: &PermitState) -> Lost {
+        if self.is_forked() { Lost::Forked } else { permit.loss().unwrap_or(Lost::Gone) }
     }
 
     /// Changes the terms of a permit. The next renewal tells the store.
@@ -382,11 +401,25 @@ pub(crate) struct PermitGuard {
     keep: Option<Keep>,
     /// The permit was released or handed over: nothing is left to do on drop.
     released: bool,
+    /// The caller has not got it yet. If it never gets it, the grant counts for nothing.
+    is_on_its_way: bool,
 }
 
 impl PermitGuard {
     pub(crate) fn new(state: Arc<PermitState>, session: Session, keep: Option<Keep>) -> Self {
-        Self { state: state.into(), session, keep, released: false }
+        Self { state: state.into(), session, keep, released: false, is_on_its_way: false }
+    }
+
+    /// A permit that is sent to its caller, who may have gone.
+    pub(super) fn on_its_way(mut self) -> Self {
+        self.is_on_its_way = true;
+        self
+    }
+
+    /// Notes that the caller has got it.
+    pub(super) fn arrived(mut self) -> Self {
+        self.is_on_its_way = false;
+        self
     }
 
     /// The state and the session of the permit, for an operation that outlives the borrow.
@@ -404,10 +437,11 @@ impl PermitGuard {
         if gathered {
             after_others(|| self.session.flush()).await;
         }
-        receiver.await.unwrap_or_else(|_| match self.session.ended() {
+        self.session.reply(receiver).await.unwrap_or_else(|| match self.session.ended() {
             // A session that was closed has released everything.
             Ended::Closed => Ok(()),
-            Ended::Forked | Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
+            Ended::Forked => Err(ReleaseError::Lost(Lost::Forked)),
+            Ended::SessionFailed => Err(ReleaseError::Store(session_failed())),
         })
     }
 
@@ -426,12 +460,13 @@ impl PermitGuard {
         let Some(keep) = self.keep.as_ref().filter(|_| !self.state.is_forked()) else {
             return false;
         };
-        let kept = !self.released && keep.put_back(self.state.shared(), now);
-        if kept {
-            self.released = true;
-            self.state.observe_end(now);
+        if self.released {
+            return false;
         }
-        kept
+        // Now, because another thread may take it from the shelf at once, and begin to hold it.
+        self.state.observe_end(now);
+        self.released = keep.put_back(self.state.shared(), now);
+        self.released
     }
 
     /// Sends the release, even if the permit was lost: only now has the caller surely stopped its work, and
@@ -453,6 +488,9 @@ impl PermitGuard {
         }
         state.end();
         state.observe_end(now);
+        if self.is_on_its_way && state.granted_terms().at_least_ms > 0 {
+            state.count(0);
+        }
         let release = PendingRelease {
             request: RequestKey { holder: state.holder.clone(), request: state.request.clone() },
             lease: state.lease(),

@@ -184,7 +184,7 @@ impl PendingAcquire {
         };
         self.progress = Progress::Done;
         self.observe(&result);
-        Poll::Ready(result)
+        Poll::Ready(result.map(PermitGuard::arrived))
     }
 
     /// Returns true if its canceller has cancelled it.
@@ -237,7 +237,7 @@ impl PendingAcquire {
         let Progress::Sent(receiver) = &mut self.progress else { return None };
         let result = receiver.try_recv().ok()?;
         self.progress = Progress::Done;
-        Some(result)
+        Some(result.map(PermitGuard::arrived))
     }
 }
 

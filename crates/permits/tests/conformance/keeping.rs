@@ -32,8 +32,10 @@ pub(crate) async fn a_kept_permit_is_granted_again_without_a_call(fixture: &Fixt
     for number in 1..100 {
         assert_eq!(kept(&semaphore).await, (token + number, slot), "each has a token of its own");
     }
-    let permit = semaphore.try_acquire().await.expect("it is kept");
+    let mut acquire = semaphore.try_acquire();
+    let permit = (&mut acquire).await.expect("it is kept");
     assert!(permit.is_held());
+    assert_eq!((acquire.holder(), acquire.position()), (permit.holder(), None));
     permit.release().succeeds().await;
     let after = fixture.semaphore(&observer, 1).inspect().succeeds().await;
     assert_eq!(after.counts, seen.counts, "the store was not asked");

@@ -80,7 +80,9 @@ async fn what_replicas_do_not_confirm_is_given_back() {
     let client = builder(&primary.url()).replicas(1).connect().succeeds().await;
     let semaphore = client.named("exports", 1);
     proxy.stall(true);
-    let refused = in_time(semaphore.acquire()).await.expect_err("no replica confirms it");
+    // Nobody gets the permit, so its unit does not cool.
+    let counted = AcquireOptions::new().at_least(Duration::from_secs(3_600));
+    let refused = in_time(semaphore.acquire_with(counted)).await.expect_err("no replica confirms it");
     assert_eq!(refused, AcquireError::NotReplicated { confirmed: 0, wanted: 1 });
     assert!(refused.is_not_now());
     is_at_rest(&semaphore).await;

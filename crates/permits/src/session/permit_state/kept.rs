@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::atomic::Ordering;
+use super::atomic::{Ordering, fence};
 use super::{Check, PermitState, watchdog};
 use crate::clock::Moment;
 use crate::keeping::{is_token_due, is_token_left};
@@ -19,11 +19,15 @@ impl PermitState {
     /// have the terms of its grant and a token left, and nobody else may have a reference to it, who would
     /// see the loss of the next holder as its own.
     pub(in crate::session) fn can_be_granted_again(self: &Arc<Self>, now: Moment) -> bool {
+        // The two references of the engine and of the holder.
+        if Arc::strong_count(self) != 2 {
+            return false;
+        }
+        // Who had another reference may have changed the terms before it was dropped.
+        fence(Ordering::Acquire);
         is_token_left(self.granted_again.load(Ordering::Relaxed))
             && self.is_held(now)
             && !self.has_other_terms.load(Ordering::Relaxed)
-            // The two references of the engine and of the holder.
-            && Arc::strong_count(self) == 2
     }
 
     /// Gives the permit a new signal of its loss. The last holder may have passed on the old one, and a loss

@@ -77,7 +77,11 @@ impl Entry {
             request: self.spec.key(),
             lease: self.spec.terms.lease(),
             last_token: self.permit.as_ref().and_then(|permit| permit.last_token()),
-            counted: self.permit.as_ref().and_then(|permit| permit.counted()),
+            // What no caller has had counts for nothing.
+            counted: match &self.permit {
+                Some(permit) => permit.counted(),
+                None => (self.spec.terms.at_least_ms > 0).then_some(0),
+            },
             sent_before: self.acquisition.may_be_stored,
             answer: None,
         }

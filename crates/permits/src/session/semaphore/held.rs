@@ -12,7 +12,7 @@ use crate::acquisition::{Acquisition, Effect, Input, ReplyTimes, Stage};
 use crate::clock::{Moment, millis};
 use crate::error::AdoptError;
 use crate::protocol::{AdoptRequest, Declaration, MAX_COUNTS_MS, RenewRequest, RequestId};
-use crate::session::callers::{PermitGuard, TermsChange};
+use crate::session::callers::{PendingRelease, PermitGuard, TermsChange};
 use crate::session::permit_state::Check;
 use crate::session::spec::{AcquireSpec, LimitDeclaration};
 use crate::session::timers::Timer;
@@ -48,7 +48,8 @@ impl SemaphoreSession {
         if permit.is_none()
             && let Some(entry) = self.forget(&request, step)
         {
-            self.queue_release(entry.to_release(), step);
+            // The process that handed it over has worked with it.
+            self.queue_release(PendingRelease { counted: None, ..entry.to_release() }, step);
         }
         permit.ok_or(AdoptError::Gone)
     }

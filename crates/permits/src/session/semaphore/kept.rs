@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{SemaphoreSession, Step};
+use super::{LEAST_IDLE, SemaphoreSession, Step};
 use crate::acquisition::Input;
 use crate::keeping::Notice;
 use crate::session::permit_state::PermitState;
@@ -34,7 +34,8 @@ impl SemaphoreSession {
         let used = self.acquisitions.values().filter(|entry| entry.permit.is_some());
         // The shelf does not announce a permit that is put back, and two requests may keep for different
         // times. So look again after the shortest time that a permit in use may be kept for.
-        let shortest = used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle)).min();
+        let shortest =
+            used.filter_map(|entry| Some(now + entry.spec.keep.as_ref()?.idle.max(LEAST_IDLE))).min();
         if let Some(at) = next.into_iter().chain(shortest).min() {
             self.schedule.give_back_by(at);
         }

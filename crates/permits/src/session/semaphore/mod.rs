@@ -47,6 +47,9 @@ use crate::protocol::{Declaration, Event, EventKind, Grant, Name, RequestId, Req
 use crate::timing::{call_timeout, renew_every, retry_reclaim_after, spread};
 use permits_store::StoreError;
 
+/// How often a semaphore looks for idle permits, at most.
+const LEAST_IDLE: Duration = Duration::from_millis(10);
+
 /// How long other sessions have to release what they keep, before a request that does not wait is refused.
 const RECALL: Duration = Duration::from_micros(RECALL_US);
 
@@ -308,7 +311,7 @@ impl SemaphoreSession {
             // If the caller has dropped its receiver, this drops the permit, which releases it.
             Some(permit) => {
                 if let Some(entry) = self.acquisitions.get_mut(request) {
-                    entry.answer(Ok(permit), &mut step.outbox);
+                    entry.answer(Ok(permit.on_its_way()), &mut step.outbox);
                 }
             }
             None => self.step(request, Input::Released, step),
@@ -338,7 +341,7 @@ impl SemaphoreSession {
         let keep = entry.spec.keep.clone();
         self.plan_renewal(request);
         if let Some(keep) = &keep {
-            self.schedule.give_back_by(now + keep.idle);
+            self.schedule.give_back_by(now + keep.idle.max(LEAST_IDLE));
         }
         Some(PermitGuard::new(permit, session, keep))
     }

@@ -3,6 +3,7 @@
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::session::spec::Wait;
 
 /// A request whose call is in flight. It was dropped, so a release is behind the call.
 fn withdrawn(bench: &mut Bench) -> (Call, Call, (Name, Holder, RequestId)) {
@@ -35,6 +36,36 @@ fn a_request_is_released_once_behind_its_call() {
         assert!(bench.calls().is_empty());
         assert!(bench.engine.is_idle());
     }
+}
+
+/// Otherwise a request that was given up would use up the rate of others.
+#[test]
+fn a_grant_that_no_caller_gets_counts_for_nothing() {
+    let counted = |end: &dyn Fn(&mut Bench, Call, PendingAcquire)| {
+        let mut bench = Bench::new();
+        let terms = PermitTerms { at_least_ms: 60_000, ..PermitTerms::new(1, millis(LEASE)) };
+        let pending = bench.acquire_on(terms, Wait::Forever);
+        let call = bench.call();
+        end(&mut bench, call, pending);
+        let Operation::Release(releases) = bench.call().command.operation else { panic!("no release") };
+        releases[0].counted
+    };
+    assert_eq!(counted(&|_, _, pending| drop(pending)), Some(0), "the call is in flight");
+    let on_its_way = |bench: &mut Bench, call, pending| {
+        bench.answer(call, granted());
+        drop(pending);
+    };
+    assert_eq!(counted(&on_its_way), Some(0));
+    let gone = |bench: &mut Bench, call, pending| {
+        drop(pending);
+        bench.answer(call, granted());
+    };
+    assert_eq!(counted(&gone), Some(0));
+    let taken = |bench: &mut Bench, call, mut pending| {
+        bench.answer(call, granted());
+        drop(taken(&mut pending));
+    };
+    assert_eq!(counted(&taken), None, "the caller had it");
 }
 
 #[test]
