@@ -3,6 +3,8 @@
 // The native half cannot call JavaScript. So the event loop waits for its questions in the background, calls
 // the function, and hands the answer down, until the client is gone.
 
+import { clearTimeout, setTimeout } from 'node:timers';
+
 import { invalid, json } from './arguments.js';
 import { native } from './library.js';
 import type * as Native from './native.js';
@@ -60,6 +62,14 @@ async function answer(provide: Provide): Promise<string> {
     const given: Credentials = typeof returned === 'string' ? { password: returned } : returned;
     return json({ password: given.password, user: given.user, expiresIn: given.expiresIn }) as string;
   } catch (error) {
-    return JSON.stringify({ error: String(error) });
+    return JSON.stringify({ error: described(error) });
+  }
+}
+
+function described(error: unknown): string {
+  try {
+    return String(error);
+  } catch {
+    return 'it has thrown what has no text';
   }
 }

@@ -48,6 +48,7 @@ test('a function that fails is the reason', async () => {
   const fails = () => Promise.reject(new Error('the issuer is down'));
   for (const [credentials, reason] of [
     [fails, /the function for credentials: Error: the issuer is down/],
+    [() => Promise.reject(Object.create(null)), /it has thrown what has no text/],
     [() => 5, /it has returned no password/],
     [() => ({ password: 's3cret', expiresIn: 'soon' }), /expiresIn/],
   ] as const) {

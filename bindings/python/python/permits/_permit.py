@@ -57,10 +57,17 @@ class Held:
         It returns when `work` has ended, also if the caller is cancelled. On one that is lost or was released it raises
         `LostError` or `ReleasedError`, and `work` does not begin.
         """
+        try:
+            self._check()
+        except PermitsError:
+            if asyncio.iscoroutine(work):
+                work.close()
+            elif isinstance(work, asyncio.Future):
+                work.cancel()
+            raise
         task = asyncio.ensure_future(work)
         lost = asyncio.ensure_future(self.await_lost())
         try:
-            self._check()
             await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
             loss = lost.result() if lost.done() else None
             if loss is not None and not task.done():
@@ -400,11 +407,16 @@ def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
     for call in calls:
         call.start()
     errors: list[PermitsError] = []
-    for call in calls:
-        try:
-            block_on(call)
-        except PermitsError as error:
-            errors.append(error)
+    try:
+        for call in calls:
+            try:
+                block_on(call)
+            except PermitsError as error:
+                errors.append(error)
+    finally:
+        # Ctrl-C ends one of them, and nobody would wait for the others, which a release follows.
+        for call in calls:
+            call.cancel()
     if errors:
         raise errors[0]
 
