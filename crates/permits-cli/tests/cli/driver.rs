@@ -183,7 +183,7 @@ const FAULTS: [Fault; 7] = [
         from: "if err != errDied || isRetry || !mayRepeat {",
         to: "if err == nil || isRetry || !mayRepeat {",
         case: "a try on a full one is refused for now",
-        step: r#"until s {"refused":2}"#,
+        step: r#"a< {"id":2,"event":"failed","exit_code":75}"#,
     },
     // A set of which only the first permit is requested.
     Fault {

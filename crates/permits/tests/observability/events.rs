@@ -97,6 +97,7 @@ async fn losses() {
     about("losses", "permits::resumed");
     let losses = collector::events();
     let losses = losses.iter().filter(|event| event.target == "permits::revoked");
+    let losses = losses.filter(|event| event.fields["semaphore"] == "losses");
     assert_eq!(losses.count(), 1, "a loss is reported once");
 
     let _closed = semaphore.acquire().succeeds().await;
