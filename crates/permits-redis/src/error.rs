@@ -298,7 +298,7 @@ fn bare(detail: &str) -> &str {
 
 /// Returns true if the connection must be replaced: it is broken, or to a server that cannot write.
 pub(crate) fn needs_reconnect(error: &RespError) -> bool {
-    // In a script before 7.0 the code is ERR, and the text has that of the command.
+    // Before 7.0 an error inside of a script has the code ERR, and READONLY is in its text.
     error.code().is_none() || has(&text(error), "READONLY")
 }
 

@@ -24,8 +24,8 @@ use permits_store::{Report, StoreError};
 /// The timeout for a sentinel's reply.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that the others have once a sentinel has named a primary: one that is gone must not delay each
-/// connection.
+/// How long the other sentinels are waited for when one has named a primary. A sentinel whose host is gone
+/// would otherwise delay each connection by its whole timeout.
 const REST: Duration = Duration::from_millis(200);
 
 /// The interval between pings to a sentinel, and between attempts to reach one.
@@ -121,7 +121,8 @@ impl SentinelGroup {
         (server, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
-    /// Asks all sentinels at once. When one has named a primary, the others have no longer than `rest`.
+    /// Asks all sentinels at once. When the first one has named a primary, waits no longer than `rest` for
+    /// the others.
     async fn ask_each(
         &self,
         timeout: Duration,

@@ -15,7 +15,7 @@ const MANY: usize = 1024;
 /// See the module. With each semaphore is kept what its subscriptions depend on.
 pub(super) struct Subscriptions<T> {
     used: HashMap<Name, (T, Instant)>,
-    /// How many there are when idle ones are looked for.
+    /// The number of semaphores at which the idle ones are looked for.
     many: usize,
     /// The longest lease of any command.
     lease_ms: u64,
@@ -49,7 +49,7 @@ impl<T> Subscriptions<T> {
         let lease = Duration::from_millis(self.lease_ms);
         let idle = self.used.extract_if(|_, (_, used)| now.duration_since(*used) > lease);
         let idle = idle.map(|(name, (known, _))| (name, known)).collect();
-        // So each is looked at a few times at most, however many are in use.
+        // Look again when they have doubled, so that the cost for each semaphore is constant.
         self.many = MANY.max(2 * self.used.len());
         idle
     }

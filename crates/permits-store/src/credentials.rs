@@ -22,10 +22,10 @@ use crate::sys::background::new_runtime;
 /// The time within which a provider must answer.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// The time after which a provider that blocks its thread is not waited for, and another login asks it again.
+/// The time after which nobody waits for a call that blocks its thread. The next login makes another one.
 const LONGEST_WAIT: Duration = Duration::from_secs(12);
 
-/// The most calls of a provider that run at once: those that block their threads, and one more.
+/// The most calls of a provider that run at once. All but the latest block their threads.
 const MOST_CALLS: usize = 4;
 
 /// A user and a password for servers, and when they end: what the function that you give to
@@ -199,7 +199,7 @@ impl CredentialSource {
 
     /// Calls the provider on a thread of its own.
     fn begin(&self, provider: &Arc<Provider>) -> Result<Call, String> {
-        // The source has one clone of it.
+        // One reference is that of the source.
         if Arc::strong_count(provider) > MOST_CALLS {
             return Err(format!("{self}: {MOST_CALLS} calls of it block their threads"));
         }
@@ -212,7 +212,7 @@ impl CredentialSource {
                 password,
                 valid: expires_in.map(|time| Valid { since, time }),
             });
-            // Who gets the answer may call again at once.
+            // Whoever gets the answer may make another call at once.
             drop(provider);
             sender.send_replace(Some(fetched));
         };

@@ -80,7 +80,7 @@ async fn a_server_that_closes_idle_connections_leaves_that_of_a_session() {
     assert_eq!(subscribed(), before);
 }
 
-/// As one that has too little memory for its clients.
+/// For example a server that has too little memory for its clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_connections_which_have_served_is_reached_with_pauses() {
     let server = Server::start();

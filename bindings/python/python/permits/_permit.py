@@ -414,7 +414,7 @@ def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
             except PermitsError as error:
                 errors.append(error)
     finally:
-        # Ctrl-C ends one of them, and nobody would wait for the others, which a release follows.
+        # Ctrl-C ends the wait for one of them. A release waits for the others, which nobody would poll any more.
         for call in calls:
             call.cancel()
     if errors:

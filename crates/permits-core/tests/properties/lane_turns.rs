@@ -233,7 +233,7 @@ fn a_lane_that_returns_from_its_limit_is_served_by_turns() {
     assert!((6..=10).contains(&full), "{full} of 20");
 }
 
-/// Refusals take up no unit, so they are no bound for the grants behind them.
+/// A refusal takes up no unit, so the number of free units does not bound the refusals.
 #[test]
 fn heads_that_have_become_too_heavy_hold_up_nobody() {
     let mut line = Line::new(3);

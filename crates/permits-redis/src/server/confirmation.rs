@@ -60,7 +60,7 @@ impl<O: Owner> Shared<O> {
     /// with it. If its address leads to another server by now, the present connection is replaced.
     async fn confirming(&self, deadline: Instant) -> Result<Connection, StoreError> {
         self.connection_by(deadline).await?;
-        // One call makes it for all that come meanwhile.
+        // The first call connects, and the calls that come meanwhile use its connection.
         let _one = self.one_connects.lock().await;
         let epoch = {
             let link = self.lock();

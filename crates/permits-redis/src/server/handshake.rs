@@ -120,8 +120,9 @@ impl ConnectConfig {
         Ok((connection, run_id, moved))
     }
 
-    /// Another connection, unchecked and without subscriptions, and the name of the server's process.
-    /// No pings: its callers have time limits, and WAIT would delay the reply.
+    /// Opens another connection, without checks and subscriptions. Also returns the name of the server's
+    /// process. The connection sends no pings: WAIT would delay their replies, and its callers have time
+    /// limits of their own.
     pub(super) async fn connect_again(&self) -> Result<(Connection, String), StoreError> {
         let times = Times { ping: None, ..self.times };
         let connecting = async {

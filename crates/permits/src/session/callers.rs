@@ -463,7 +463,7 @@ impl PermitGuard {
         if self.released {
             return false;
         }
-        // Now, because another thread may take it from the shelf at once, and begin to hold it.
+        // Before it is on the shelf, from which another thread may take it at once.
         self.state.observe_end(now);
         self.released = keep.put_back(self.state.shared(), now);
         self.released

@@ -365,7 +365,7 @@ async fn an_examination_covers_all_nodes_and_leaves_nothing() {
     assert!(subjects.contains(&"cluster") && subjects.contains(&"semaphore"), "{subjects:?}");
 }
 
-/// Whichever of the hosts is asked first.
+/// The hosts are asked in a random order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_not_in_the_cluster_hinders_nobody() {
     let Some(cluster) = started(Cluster::builder().replicas(0)) else { return };

@@ -38,7 +38,7 @@ async fn what_replicas_confirm_is_granted() {
     is_at_rest(&semaphore).await;
 }
 
-/// Also those of many semaphores that begin at once.
+/// Many semaphores need one at the same moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_confirmations_are_on_one_connection() {
     let (primary, _proxy, _replica) = pair();

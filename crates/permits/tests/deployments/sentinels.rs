@@ -62,7 +62,8 @@ async fn a_server_that_is_paused_is_left() {
     continues_through(&set, paused).await;
 }
 
-/// As that of a host that is gone. The time to confirm a grant is shorter than the timeout of a sentinel.
+/// For example the sentinel of a host that is gone. A grant has to be confirmed within a shorter time than
+/// the timeout of a sentinel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sentinel_that_is_silent_delays_no_confirmation() {
     let set = Sentinels::start();

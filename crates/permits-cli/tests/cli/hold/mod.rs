@@ -198,7 +198,7 @@ fn a_release_corrects_the_units(store: &dyn Store, name: &str) {
     many.write(json!({"id": 1, "release": true, "count": 1}));
     many.event(1, "released");
     many.granted(json!({"id": 2, "acquire": name, "weight": 9, "timeout_ms": 0}));
-    // A count of a set is one of its first semaphore, while it waits, too.
+    // The count of a set is about its first semaphore, also while the set waits.
     let other = format!("{name}-other");
     many.granted(json!({"id": 3, "acquire": other, "limit": 1}));
     let rate = json!({"acquire": format!("{name}-rate"), "limit": 1, "at_least_ms": 60_000});

@@ -45,7 +45,7 @@ fn the_end_of_the_input_is_noticed_behind_lines_that_are_not_read() {
     drop(reader);
 }
 
-/// The other end of a pipe, or a shell, may have made it so.
+/// A program that shares the file may have made it non-blocking.
 #[test]
 fn an_output_that_does_not_block_gets_all_events() {
     let (server, _) = fresh();

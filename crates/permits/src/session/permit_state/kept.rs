@@ -23,7 +23,7 @@ impl PermitState {
         if Arc::strong_count(self) != 2 {
             return false;
         }
-        // Who had another reference may have changed the terms before it was dropped.
+        // A thread that has just dropped its reference may have changed the terms before.
         fence(Ordering::Acquire);
         is_token_left(self.granted_again.load(Ordering::Relaxed))
             && self.is_held(now)

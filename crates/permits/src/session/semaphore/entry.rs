@@ -77,7 +77,7 @@ impl Entry {
             request: self.spec.key(),
             lease: self.spec.terms.lease(),
             last_token: self.permit.as_ref().and_then(|permit| permit.last_token()),
-            // What no caller has had counts for nothing.
+            // No caller has had the permit, so its grant counts for nothing.
             counted: match &self.permit {
                 Some(permit) => permit.counted(),
                 None => (self.spec.terms.at_least_ms > 0).then_some(0),
