@@ -1,14 +1,18 @@
 //! [`Held`]: a permit, and what stays known when it has ended.
 //!
 //! Operations of one permit run one after the other, each with the permit to itself. For example, a release
-//! that is asked for while a renewal is in flight follows it. If an operation that was to release the permit
+//! that is asked for while a renewal is in flight follows it. The release polls the renewal, too: a release
+//! that blocks has stopped the event loop that would do so. If an operation that was to release the permit
 //! is dropped early, the permit is released nevertheless.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, WeakShared, join_all, select};
 use permits::error::{Lost, ReleaseError, RenewError};
 use permits::{CancellationToken, Permit, PermitStatus};
+use permits_process::Process;
 
 use crate::arguments::{Language, argument, count};
 use crate::call::{Call, Value};
@@ -26,9 +30,12 @@ pub struct Held {
     pub token: u64,
     /// The slot.
     pub slot: u32,
+    /// The process that has acquired the permit.
+    process: Process,
     state: Arc<Mutex<State>>,
     /// The operation that has this lock has its turn.
     turn: Arc<tokio::sync::Mutex<()>>,
+    operations: Arc<Mutex<Operations>>,
     /// Cancelled when the permit is released or handed over.
     ended: CancellationToken,
     /// The loss that was found when the permit ended.
@@ -41,6 +48,9 @@ enum State {
     /// The permit was released or handed over. This is its last weight and lease.
     Ended(u32, Duration),
 }
+
+/// The operations that were asked for and not dropped. Some may have ended.
+type Operations = Vec<WeakShared<BoxFuture<'static, ()>>>;
 
 /// The loss of a permit, if it is lost. A session first ends a permit, and sets the reason some instructions
 /// later; the signal of the loss comes after that. This function waits for the reason, so a permit that is
@@ -56,8 +66,8 @@ fn loss(permit: &Permit) -> Option<Lost> {
     None
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Held {
@@ -68,8 +78,10 @@ impl Held {
             holder: permit.holder().to_owned(),
             token: permit.token(),
             slot: permit.slot(),
+            process: Process::current(),
             state: Arc::new(Mutex::new(State::Held(Arc::new(permit)))),
             turn: Arc::default(),
+            operations: Arc::default(),
             ended: CancellationToken::new(),
             lost: Arc::default(),
         }
@@ -92,6 +104,38 @@ impl Held {
         }
         self.ended.cancel();
         Some(permit)
+    }
+
+    /// Runs an operation when it has its turn. `begin` makes it; what `begin` does and the operation become
+    /// visible to others at the same time. An operation that `ends` the permit polls those before it.
+    fn queue<F>(&self, ends: bool, begin: impl FnOnce() -> F) -> BoxFuture<'static, F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let result = Arc::new(Mutex::new(None));
+        let (put, turn) = (result.clone(), self.turn.clone());
+        let mut operations = lock(&self.operations);
+        let operation = begin();
+        let operation = async move {
+            let _turn = turn.lock_owned().await;
+            let found = operation.await;
+            *lock(&put) = Some(found);
+        };
+        let operation = operation.boxed().shared();
+        operations.retain(|operation| operation.upgrade().is_some());
+        let before: Vec<_> = match ends {
+            true => operations.iter().filter_map(WeakShared::upgrade).collect(),
+            false => Vec::new(),
+        };
+        operations.extend(operation.downgrade());
+        drop(operations);
+        let done = async move {
+            if let Either::Right((_, operation)) = select(operation, join_all(before)).await {
+                operation.await;
+            }
+            lock(&result).take().expect("an operation that has ended has put its result")
+        };
+        done.boxed()
     }
 
     /// The permit for an operation, which may use it while it has the turn.
@@ -181,15 +225,13 @@ impl Held {
     /// A failure if the argument is not a number, or is out of range.
     pub fn call(&self, language: Language, operation: &str, number: &str) -> Result<Call, Failure> {
         let named = named(operation)?;
-        // A forked child does not wait for its turn: the thread that has it may be one of the parent alone.
-        if let State::Held(permit) = &*self.lock()
-            && let Some(lost @ Lost::Forked) = loss(permit)
-        {
+        // A forked child takes no lock and waits for no turn: a thread of the parent alone may have it.
+        if self.process.is_forked() {
             return Ok(match named {
                 PermitOperation::WaitLost => {
-                    Call::new(async move { Ok::<_, Failure>(Value::Lost(Some(lost.into()))) })
+                    Call::new(async { Ok::<_, Failure>(Value::Lost(Some(Lost::Forked.into()))) })
                 }
-                _ => Call::new(async move { Err::<(), Failure>(lost.into()) }),
+                _ => Call::new(async { Err::<(), Failure>(Lost::Forked.into()) }),
             });
         }
         Ok(match named {
@@ -214,12 +256,11 @@ impl Held {
             State::Held(permit) => permit.cancellation_token(),
             State::Ended(..) => CancellationToken::new(),
         };
-        let turn = self.turn.clone();
+        let operations = self.operations.clone();
         let lost = async move {
             tokio::select! {
-                biased;
                 () = signal.cancelled() => {}
-                () = ended.cancelled() => return found.get().cloned(),
+                () = ended.cancelled() => {}
             }
             // A loss does not wait for an operation in flight, which may take longer than the margin before
             // the next grant.
@@ -227,7 +268,8 @@ impl Held {
                 return loss(permit);
             }
             // The release that has ended the permit may find the loss.
-            let _turn = turn.lock_owned().await;
+            let last: Vec<_> = lock(&operations).iter().filter_map(WeakShared::upgrade).collect();
+            join_all(last).await;
             found.get().cloned()
         };
         Call::new(async move { Ok::<_, Failure>(Value::Lost(lost.await.map(Failure::from))) })
@@ -238,12 +280,11 @@ impl Held {
     where
         F: Future<Output = Result<(), RenewError>> + Send + 'static,
     {
-        let (turn, permit) = (self.turn.clone(), self.weak());
-        Call::new(async move {
-            let _turn = turn.lock_owned().await;
+        let permit = self.weak();
+        Call::new(self.queue(false, || async move {
             let permit = permit.upgrade().ok_or_else(Failure::released)?;
             operation(permit).await.map_err(Failure::from)
-        })
+        }))
     }
 
     /// Renews the permit in the background from now on, or stops doing so.
@@ -254,17 +295,19 @@ impl Held {
     }
 
     fn release(&self) -> Call {
-        let (turn, permit, lost) = (self.turn.clone(), self.end(), self.lost.clone());
-        Call::new(async move {
-            let _turn = turn.lock_owned().await;
-            // Other operations hold no reference to the permit now, because this one has the turn.
-            let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
-            let released = permit.release().await;
-            if let Err(ReleaseError::Lost(reason)) = &released {
-                let _ = lost.set(reason.clone());
+        let lost = self.lost.clone();
+        Call::new(self.queue(true, || {
+            let permit = self.end();
+            async move {
+                // Other operations hold no reference to the permit now, because this one has the turn.
+                let Some(permit) = permit.and_then(Arc::into_inner) else { return Ok(()) };
+                let released = permit.release().await;
+                if let Err(ReleaseError::Lost(reason)) = &released {
+                    let _ = lost.set(reason.clone());
+                }
+                released
             }
-            released
-        })
+        }))
     }
 
     /// Releases the permit, without waiting for the confirmation.
@@ -283,10 +326,14 @@ impl Held {
     }
 
     fn hand_over(&self) -> Call {
-        let (turn, permit) = (self.turn.clone(), self.end());
+        let permit = self.queue(true, || {
+            let permit = self.end();
+            async move { permit.and_then(Arc::into_inner) }
+        });
+        // Another operation may poll those of the queue, but only the caller can use the handle. So if the
+        // call is dropped, a permit that was not handed over is dropped with it, and thereby released.
         Call::new(async move {
-            let _turn = turn.lock_owned().await;
-            let permit = permit.and_then(Arc::into_inner).ok_or_else(Failure::released)?;
+            let permit = permit.await.ok_or_else(Failure::released)?;
             let handle = permit.hand_over().await?;
             Ok::<_, Failure>(Value::Text(handle.to_string()))
         })

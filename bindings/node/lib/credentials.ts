@@ -60,7 +60,9 @@ async function answer(provide: Provide): Promise<string> {
   try {
     const returned = await provide();
     const given: Credentials = typeof returned === 'string' ? { password: returned } : returned;
-    return json({ password: given.password, user: given.user, expiresIn: given.expiresIn }) as string;
+    // If it is no text, do not show it: it may be a password.
+    const password = given.password === undefined || typeof given.password === 'string' ? given.password : [];
+    return json({ password, user: given.user, expiresIn: given.expiresIn }) as string;
   } catch (error) {
     return JSON.stringify({ error: described(error) });
   }

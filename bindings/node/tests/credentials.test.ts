@@ -51,6 +51,7 @@ test('a function that fails is the reason', async () => {
     [() => Promise.reject(Object.create(null)), /it has thrown what has no text/],
     [() => 5, /it has returned no password/],
     [() => ({ password: 's3cret', expiresIn: 'soon' }), /expiresIn/],
+    [() => ({ password: 123456n }), /password is no string/],
   ] as const) {
     await assert.rejects(connect(url, { storeTimeout: 0, credentials: credentials as never }), (error: Error) => {
       assert.match(error.message, reason);

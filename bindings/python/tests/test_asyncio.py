@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import permits
 import pytest
-from support import LIMIT, in_thread, is_idle
+from support import LIMIT, Server, in_thread, is_idle
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -235,6 +235,67 @@ def test_a_thousand_tasks_share_ten_units(url: str, name: str) -> None:
             await asyncio.gather(*(work() for _ in range(tasks)))
             assert most == 10 and slots == set(range(10))
             assert is_idle(semaphore)
+
+    run(main)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_blocking_release_completes_the_renewal_of_a_task(url: str, name: str, steps: int) -> None:
+    """The release stops the event loop that would complete the renewal."""
+
+    async def main() -> None:
+        async with connected(url) as client:
+            permit = await client.semaphore(name, 1).acquire()
+            renewal = asyncio.ensure_future(permit.arenew())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            permit.release()
+            if steps:
+                await renewal
+            else:
+                with pytest.raises(permits.ReleasedError):
+                    await renewal
+
+    in_thread(lambda: run(main)).result(LIMIT)
+
+
+async def started(*operations: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
+    """Begins operations of a permit, one after the other."""
+    tasks = [asyncio.create_task(operation) for operation in operations]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_an_operation_waits_for_those_before_it_whatever_is_cancelled(server: Server, name: str) -> None:
+    async def main() -> None:
+        async with connected(server.url) as client:
+            semaphore = client.semaphore(name, 1)
+            for cancelled in ([], [1], [2], [1, 2], [0], [0, 1, 2]):
+                permit = await semaphore.acquire()
+                server.command("CLIENT", "PAUSE", "200", "ALL")
+                tasks = await started(permit.arenew(), permit.aset_lease(60), permit.arenew())
+                for number in cancelled:
+                    tasks[number].cancel()
+                await permit.arelease()
+                assert is_idle(semaphore), cancelled
+                for number, result in enumerate(await asyncio.gather(*tasks, return_exceptions=True)):
+                    assert isinstance(result, asyncio.CancelledError) == (number in cancelled), (cancelled, result)
+                    assert number in cancelled or result is None, (cancelled, result)
+
+    run(main)
+
+
+def test_the_permit_of_a_cancelled_hand_over_is_released(server: Server, name: str) -> None:
+    async def main() -> None:
+        async with connected(server.url) as client:
+            semaphore = client.semaphore(name, 1)
+            permit = await semaphore.acquire()
+            server.command("CLIENT", "PAUSE", "200", "ALL")
+            hand_over, release = await started(permit.ahand_over(), permit.arelease())
+            hand_over.cancel()
+            await release
+            await (await semaphore.acquire(timeout=LIMIT)).arelease()
 
     run(main)
 

@@ -61,6 +61,7 @@ def test_a_function_that_fails_is_the_reason(app: str) -> None:
         (fails, "the function for credentials: OSError: the issuer is down"),
         (lambda: 5, "it returns int, not a str"),
         (lambda: Credentials("s3cret", expires_in="soon"), "expires_in"),  # type: ignore[arg-type]
+        (lambda: Credentials(10**400), "password is no string"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(StoreError, match=reason) as raised:
             permits.connect(app, store_timeout=0, credentials=function)  # type: ignore[arg-type]

@@ -341,10 +341,11 @@ def test_a_released_permit_is_not_lost(client: permits.Client, name: str) -> Non
 def test_a_loss_that_the_release_finds_stays_known(tmp_path: Path, name: str) -> None:
     with Server(tmp_path) as server, permits.connect(server.url, recovery="off", lease=600) as client:
         permit = client.semaphore(name, 1).acquire().wait()
+        waits = in_thread(permit.wait_lost)
         server.command("FLUSHALL")
         with pytest.raises(permits.LostError) as error:
             permit.release()
-        for found in (permit.lost, permit.wait_lost()):
+        for found in (permit.lost, permit.wait_lost(), waits.result(LIMIT)):
             assert found is not None and found.cause == error.value.cause == "gone"
 
 

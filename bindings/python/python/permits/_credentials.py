@@ -60,7 +60,9 @@ def _answer(function: Function) -> str:
             returned = Credentials(returned)
         if not isinstance(returned, Credentials):
             raise TypeError(f"it returns {type(returned).__name__}, not a str or permits.Credentials")
-        return to_json({"password": returned.password, "user": returned.user, "expires_in": returned.expires_in})
+        # If it is no text, do not show it: it may be a password.
+        password = returned.password if isinstance(returned.password, str) else []
+        return to_json({"password": password, "user": returned.user, "expires_in": returned.expires_in})
     except BaseException as error:
         # A thread reports no SystemExit, and the client would wait for an answer.
         return to_json({"error": _described(error)})

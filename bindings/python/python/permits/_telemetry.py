@@ -111,7 +111,7 @@ def _loaded_instruments() -> Any:
 def _shown(timeout: float | None) -> str:
     if timeout is None or timeout == math.inf:
         return "unlimited"
-    return f"{timeout:g}s" if timeout > 0 else "no"
+    return f"{float(timeout):g}s" if timeout > 0 else "no"
 
 
 def _outcome(error: BaseException) -> str:

@@ -222,13 +222,15 @@ def _plain(name: str, value: Any) -> object:
         return value
     if isinstance(value, timedelta):
         return value.total_seconds()
-    for convert in (operator.index, float):
+    # Python makes a number of bytes, too.
+    for convert in () if isinstance(value, (bytes, bytearray, memoryview)) else (operator.index, float):
         try:
             found = convert(value)
         except (TypeError, ValueError):
             continue
         if abs(found) <= sys.float_info.max:
             return found
-        raise InvalidInputError(f"{name} is a finite number, not {value!r:.40}")
+        shown = found if isinstance(found, float) else "one of so many digits"
+        raise InvalidInputError(f"{name} is a finite number, not {shown}")
     # The native half refuses a list.
     return []
