@@ -130,8 +130,8 @@ impl From<AdminError> for Failure {
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
-        let is_granted = matches!(error, AcquireError::NotReplicated { .. });
-        let is_taken = error.is_not_now() && !error.stands_still() && !is_granted;
+        let is_other = matches!(error, AcquireError::NotReplicated { .. } | AcquireError::Superseded { .. });
+        let is_taken = error.is_not_now() && !error.stands_still() && !is_other;
         let code = match error {
             AcquireError::ExceedsLimit { .. }
             | AcquireError::ExceedsLaneLimit { .. }

@@ -20,6 +20,7 @@ mod doctor;
 mod each;
 mod exit;
 mod fields;
+mod files;
 mod generate;
 mod handle;
 mod help;

@@ -1,22 +1,31 @@
-//! The file behind standard output: written without a buffer, and looked at.
+//! The files behind standard output and standard error: written without a buffer, and looked at.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use tokio::time::sleep;
 
-/// Writes all of it, and waits for a reader that is slow.
-pub(crate) fn write(mut bytes: &[u8]) -> io::Result<()> {
-    let stdout = io::stdout();
+/// How often [`closed`] looks.
+const CLOSED_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Writes all of it to standard output, and waits for a reader that is slow.
+pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
+    write_to(&io::stdout(), bytes)
+}
+
+/// Writes all of it to a file, and waits for a reader that is slow.
+pub(crate) fn write_to(file: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match rustix::io::write(&stdout, bytes) {
+        match rustix::io::write(file, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::INTR) => {}
             // Another process has made the file non-blocking, which is a property of all that share it.
             Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
+                let _ = poll(&mut [PollFd::new(file, PollFlags::OUT)], None);
             }
             Err(error) => return Err(error.into()),
         }
@@ -28,6 +37,13 @@ pub(crate) fn write(mut bytes: &[u8]) -> io::Result<()> {
 /// reports an error of a pipe then, and the end of the connection of a socket, as programs in Node read from.
 pub(crate) fn is_closed() -> bool {
     has(&io::stdout(), PollFlags::ERR | PollFlags::HUP)
+}
+
+/// Waits until the reader of standard output has closed it.
+pub(crate) async fn closed() {
+    while !is_closed() {
+        sleep(CLOSED_INTERVAL).await;
+    }
 }
 
 /// True if the system reports one of these of a file that is open. An error says nothing about it.

@@ -354,6 +354,10 @@ impl Acquisition {
         let mut running: Option<(Operation, u64, Reply<(), RenewError>)> = None;
         loop {
             if let Some(end) = self.end.get() {
+                // What a line before this one asks for counts for a permit that is handed over.
+                if let (End::HandOver, Some((operation, _))) = (end, self.operation.take()) {
+                    let _ = timeout(RELEASE_TIMEOUT, self.begun(held, operation)).await;
+                }
                 return Ok(end);
             }
             if running.is_none()

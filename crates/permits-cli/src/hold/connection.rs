@@ -156,8 +156,9 @@ impl Connection {
                 self.begin_at(id, places, || acquisition_of(id, *request, client))
             }
             (Wish::Adopt(handle), _, Form::Many(client, places)) => self.begin_at(id, places, || {
+                let counts = handle.clone().count(0).is_ok();
                 let stage = Stage::Adopting(client.adopt(&handle));
-                Ok(Acquisition::new(id.clone(), handle.semaphore().to_owned(), false, stage))
+                Ok(Acquisition::new(id.clone(), handle.semaphore().to_owned(), counts, stage))
             }),
             (Wish::Call(call), _, Form::Many(client, _)) => {
                 self.call(id, call, client);

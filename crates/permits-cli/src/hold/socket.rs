@@ -20,19 +20,18 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::io::Errno;
 use rustix::process::umask;
+use serde_json::json;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use crate::args::value::Group;
 use crate::exit::{self, Failure};
+use crate::files::places;
 use crate::posix;
 
-/// The most connections at once. Further ones get a `failed` event, and are closed.
+/// The most connections at once, if the system allows so many open files. Further ones get a `failed` event,
+/// and are closed.
 const MAX_CONNECTIONS: usize = 256;
-
-/// The event for a connection too many.
-const TOO_MANY: &[u8] =
-    b"{\"event\":\"failed\",\"exit_code\":75,\"reason\":\"256 programs are connected already\"}\n";
 
 /// The longest wait for the lock of the directory, which any user that can read the directory may have.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +45,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A socket that this process listens on. Dropped, it is removed, if this process has made it.
 pub(super) struct Socket {
     listener: UnixListener,
+    /// The most connections at once.
+    most: usize,
     path: PathBuf,
     /// The device and the number of the file that this process has made.
     file: Option<(u64, u64)>,
@@ -90,7 +91,12 @@ impl Socket {
         };
         listener.set_nonblocking(true).map_err(because)?;
         let path = address.as_pathname().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { listener: UnixListener::from_std(listener).map_err(because)?, path, file: None })
+        Ok(Self {
+            listener: UnixListener::from_std(listener).map_err(because)?,
+            path,
+            file: None,
+            most: places(MAX_CONNECTIONS),
+        })
     }
 
     /// Listens at `path`, for this user and for a group.
@@ -133,7 +139,8 @@ impl Socket {
         let listener = listener.map_err(because)?;
         let file = identity(path).map_err(because)?;
         // Dropping the socket removes the file if anything below fails.
-        let socket = Self { listener, path: path.to_owned(), file: Some(file) };
+        let socket =
+            Self { listener, path: path.to_owned(), file: Some(file), most: places(MAX_CONNECTIONS) };
         group.map_or(Ok(()), |group| admit(group, path)).map_err(refused)?;
         Ok(socket)
     }
@@ -142,11 +149,13 @@ impl Socket {
     pub(super) async fn accept(&self, connections: usize) -> UnixStream {
         loop {
             match self.listener.accept().await {
-                Ok((stream, _)) if connections < MAX_CONNECTIONS => return stream,
+                Ok((stream, _)) if connections < self.most => return stream,
                 Ok((stream, _)) => {
+                    let reason = format!("{} programs are connected already", self.most);
+                    let event = json!({ "event": "failed", "exit_code": exit::NOT_NOW, "reason": reason });
                     // The buffer of a new connection is empty.
                     if stream.writable().await.is_ok() {
-                        let _ = stream.try_write(TOO_MANY);
+                        let _ = stream.try_write(format!("{event}\n").as_bytes());
                     }
                 }
                 Err(_) => sleep(ACCEPT_PAUSE).await,

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 
 use crate::clock::unix_ms;
 use crate::posix;
+use crate::stdout;
 use crate::text;
 pub(crate) use filter::Filter;
 pub(crate) use log::install;
@@ -152,7 +153,7 @@ fn start_writing() -> io::Result<()> {
 
 /// Writes until the process ends. A line that cannot be written, say because standard error is closed, is
 /// lost.
-fn write_queued(mut stderr: File) {
+fn write_queued(stderr: File) {
     let mut locked = state();
     loop {
         let Some(piece) = locked.next() else {
@@ -162,7 +163,7 @@ fn write_queued(mut stderr: File) {
         locked.writing = true;
         CHANGED.notify_all();
         drop(locked);
-        let _ = posix::while_writing(|| stderr.write_all(piece.as_bytes()));
+        let _ = posix::while_writing(|| stdout::write_to(&stderr, piece.as_bytes()));
         locked = state();
         locked.writing = false;
         locked.written += 1;
@@ -176,7 +177,7 @@ pub(crate) fn flush() {
     while !locked.is_idle() {
         if !locked.started {
             let piece = locked.next().unwrap_or_default();
-            let _ = posix::while_writing(|| io::stderr().write_all(piece.as_bytes()));
+            let _ = posix::while_writing(|| stdout::write_to(&io::stderr(), piece.as_bytes()));
             continue;
         }
         let before = (locked.writing, locked.written);

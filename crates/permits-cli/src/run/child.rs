@@ -194,14 +194,15 @@ impl Child {
         false
     }
 
-    /// Signals the process group. An error also if the command itself was not signalled, such as `sudo`, of
-    /// whose group the others were.
+    /// Signals the command, and its process group. An error also if the command itself was not signalled,
+    /// such as `sudo`, of whose group the others were.
     pub(super) fn kill(&self) -> io::Result<()> {
-        kill_process_group(self.pid, Signal::KILL)?;
+        let group = kill_process_group(self.pid, Signal::KILL);
+        // The command may be in another group: setpgid(2).
         if self.ended.is_none() {
             kill_process(self.pid, Signal::KILL)?;
         }
-        Ok(())
+        Ok(group?)
     }
 
     /// True while the process group has members.

@@ -136,7 +136,12 @@ impl History {
         at_ms: u64,
         rows: impl Iterator<Item = (&'a ListRow, Passed)> + Clone,
     ) {
-        let read_before_ms = mem::replace(&mut self.read_ms, at_ms);
+        // A clock that was set back would put the new points behind later ones.
+        for points in self.series.values_mut().chain([&mut self.store]) {
+            let is_later = |point: &&Point| point.at_ms > at_ms;
+            points.truncate(points.len() - points.iter().rev().take_while(is_later).count());
+        }
+        let read_before_ms = mem::replace(&mut self.read_ms, at_ms).min(at_ms);
         let listed: BTreeSet<&str> = rows.clone().map(|(row, _)| row.name.as_str()).collect();
         self.series.retain(|name, points| {
             if !listed.contains(name.as_str()) {
@@ -401,6 +406,17 @@ pub(super) mod tests {
         let last = history.recorded(None, WINDOW).points.pop();
         let expected = Point { at_ms: 2_000, held: 5, waiting: 2, passed: granted(6), ..Point::absent(0) };
         assert_eq!(last, Some(expected));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_leaves_no_later_points() {
+        let mut history = History::default();
+        for (at_ms, number) in [(3_000, 1), (900_000, 2), (901_000, 3), (4_000, 2), (5_000, 4)] {
+            record(&mut history, at_ms, &[row("a", number)]);
+        }
+        assert_eq!(held(&history, "a"), [(3_000, 1), (4_000, 2), (5_000, 4)]);
+        let store = history.recorded(None, WINDOW).points;
+        assert_eq!(store.iter().map(|point| point.at_ms).collect::<Vec<_>>(), [3_000, 4_000, 5_000]);
     }
 
     #[test]

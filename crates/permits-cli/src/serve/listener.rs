@@ -22,7 +22,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -30,9 +29,6 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// The most connections at once, beside connections whose requests wait in line.
 pub(super) const MAX_CONNECTIONS: usize = 256;
-
-/// The files of this process that are no connections, at most: of the store, the token files, the runtime.
-const OTHER_FILES: usize = 64;
 
 /// The longest time from the start of a wait for a request to the end of its head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,22 +76,6 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
-}
-
-/// The most connections at once, with `more` for requests that wait in line: fewer if the system allows fewer
-/// open files, because a server without one to spare could not even connect to its store again.
-pub(super) fn places(more: usize) -> usize {
-    let wanted = MAX_CONNECTIONS + more;
-    let files = (wanted + OTHER_FILES) as u64;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // `None` is no limit.
-    let Some(now) = current.filter(|now| *now < files) else { return wanted };
-    let raised = maximum.map_or(files, |maximum| files.min(maximum));
-    let now = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
-        Ok(()) => raised,
-        Err(_) => now,
-    };
-    usize::try_from(now).map_or(wanted, |now| now.saturating_sub(OTHER_FILES)).clamp(1, wanted)
 }
 
 /// Accepts connections and answers their requests, with so many connections at once.

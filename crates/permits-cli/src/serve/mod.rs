@@ -34,6 +34,7 @@ use crate::acquire::{LEAVE_TIMEOUT, close};
 use crate::args::{Common, Serve};
 use crate::connect::{Target, user_and_host};
 use crate::exit::{self, Failure};
+use crate::files;
 use crate::report;
 use crate::run::signals::Signals;
 use access::{Access, Token};
@@ -82,7 +83,7 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     let more = if tokens.is_some() { MAX_WAITING } else { 0 };
     let door = tokens.map(|tokens| Arc::new(Door::new(app.clone(), tokens)));
     let router = api::router(app.clone(), door);
-    let most = listener::places(more);
+    let most = files::places(listener::MAX_CONNECTIONS + more);
     exit::print(format!("listening on http://{address}/\n"));
     tokio::select! {
         failure = feed.run() => Err(failure),

@@ -69,9 +69,9 @@ impl<'a> Group<'a> {
         let mut ticks = interval(self.options.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
-            if stdout::is_closed() {
-                return Ok(exit::SUCCESS);
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = stdout::closed() => return Ok(exit::SUCCESS),
             }
             if self.output.is_behind() {
                 continue;

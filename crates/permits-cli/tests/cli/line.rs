@@ -131,7 +131,9 @@ fn a_recovering_server_is_the_reason_until_its_window_ends() {
 
 /// The example of the guide.
 fn of_three_pushes_to_a_branch_the_second_is_not_built(store: &dyn Store, name: &str) {
-    let push = |build: &str| run(store, name, "--limit 1 --supersede main", &format!("echo {build}"));
+    // A build that never ran is no success, also for one who asks for silence when others are at it.
+    let options = "--limit 1 --supersede main -q -E 0";
+    let push = |build: &str| run(store, name, options, &format!("echo {build}"));
     let first = Holder::start(store, name, "--limit 1 --supersede main");
     let second = Running::start(&mut push("second"));
     until_counts(store, name, (1, 1));

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use permits_testkit::{ChildGuard, HANGS, Proxy, in_real_time, wait};
+use permits_testkit::{ChildGuard, HANGS, Proxy, in_real_time, skip, wait};
 use rustix::process::{Signal, getuid};
 
 use crate::support::{
-    Holder, Running, Store, assert_own_lines, code, counts, fresh, full_pipe, gate, is_alive, on_a_server,
-    on_both_stores, output, permits, revoke, run, send, without_home,
+    Holder, Local, Running, Store, assert_own_lines, code, counts, fresh, full_pipe, gate, is_alive,
+    on_a_server, on_both_stores, output, permits, revoke, run, send, without_home,
 };
 
 on_both_stores! {
@@ -100,6 +100,19 @@ fn a_command_ends_with_its_longest_hold(store: &dyn Store, name: &str) {
         assert!(ended.stderr.ends_with(&says), "{}", ended.stderr);
         assert!(began.elapsed() >= Duration::from_secs(seconds) * 3 / 4, "it had its time");
     }
+}
+
+#[test]
+fn a_command_in_another_process_group_ends_with_its_permit() {
+    if skip::without_program("python3") {
+        return;
+    }
+    let store = Local::new();
+    let leaves = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(1000)";
+    let mut command = permits(&store.url(), ["run", "x", "--limit", "1", "--max-hold", "1s", "--"]);
+    let ended = output(command.args(["python3", "-c", leaves]));
+    ended.ends(76);
+    assert!(!ended.stderr.contains("has not ended yet"), "{}", ended.stderr);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Standard output: a closed pipe is no failure, a full disk is.
 
 use std::fs::OpenOptions;
-use std::io::{Read as _, Seek as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::process::Stdio;
+use std::time::Duration;
 
-use permits_testkit::{ChildGuard, HANGS};
+use permits_testkit::{ChildGuard, HANGS, in_real_time};
+use rustix::fs::OFlags;
 
 use crate::support::{Local, Store as _, code, output, permits};
 
@@ -53,6 +55,26 @@ fn a_closed_pipe_is_no_failure() {
         drop(reader);
         assert_eq!(printed_to(writer, &store, arguments), (0, String::new()), "{arguments:?}");
     }
+}
+
+/// A program that shares the file may have made it non-blocking.
+#[test]
+fn a_full_pipe_for_errors_that_does_not_block_gets_all_lines() {
+    let store = store();
+    // The command waits half a second for a reader that does not read.
+    in_real_time(|| {
+        let (mut reader, mut writer) = std::io::pipe().expect("the system has a pipe to give");
+        rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).expect("it is ours");
+        while writer.write(&[b'\n'; 64]).is_ok() {}
+        let mut command = permits(&store.url(), ["run", "unknown", "true"]);
+        let mut guard = ChildGuard::spawn(command.stderr(writer));
+        drop(command);
+        std::thread::sleep(Duration::from_millis(200));
+        let mut said = String::new();
+        reader.read_to_string(&mut said).expect("it can be read");
+        assert_eq!(guard.wait_timeout(HANGS).map(code), Some(64));
+        assert!(said.trim_start().starts_with("permits: "), "{said}");
+    });
 }
 
 #[test]

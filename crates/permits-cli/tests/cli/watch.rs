@@ -177,7 +177,8 @@ fn a_reader_that_has_gone_ends_it_quietly() {
         let store = Local::new();
         let (reader, writer) = std::io::pipe().expect("the system has a pipe to give");
         let stderr = tempfile::NamedTempFile::new().expect("a temporary file");
-        let mut watch = command(&store, "x", &[]);
+        let interval = if changes { "100ms" } else { "1h" };
+        let mut watch = permits(&store.url(), ["watch", "x", "--json", "--interval", interval]);
         watch.stdout(writer).stderr(stderr.reopen().expect("a file can be shared"));
         let mut guard = ChildGuard::spawn(&mut watch);
         // The command keeps the other end of the pipe open.

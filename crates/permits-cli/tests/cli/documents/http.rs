@@ -59,7 +59,7 @@ impl Example {
 
     fn command(&self, program: &str, argument: &str) -> Command {
         let mut command = Command::new(program);
-        command.arg(argument).current_dir(self.path()).env("PERMITS_TOKEN", TOKEN);
+        command.arg(argument).current_dir(self.path()).env("PERMITS_BEARER", TOKEN);
         without_home(&mut command);
         command
     }

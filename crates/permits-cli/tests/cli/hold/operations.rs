@@ -158,11 +158,17 @@ fn a_permit_is_handed_over_and_adopted(store: &dyn Store, name: &str) {
     other.granted(json!({"id": "d", "acquire": rate, "limit": 9, "weight": 8, "at_least_ms": 60_000}));
     other.write(json!({"id": "d", "hand_over": true}));
     let handle = other.event("d", "handed_over")["handle"].clone();
-    other.granted(json!({"id": "e", "adopt": handle}));
-    other.write(json!({"id": "e", "count": 1}));
+    other.write_text(&format!("{{\"id\":\"e\",\"adopt\":{handle}}}\n{{\"id\":\"e\",\"count\":1}}"));
+    other.event("e", "granted");
     other.write(json!({"id": "e", "release": true}));
     other.event("e", "released");
     assert_eq!(status(store, &rate)["cooling"], 1);
+    // What a line before the last one asks for counts for the permit that is handed over.
+    let part = format!("{name}-part");
+    other.granted(json!({"id": "f", "acquire": part, "limit": 3, "weight": 3}));
+    other.write_text("{\"id\":\"f\",\"release_part\":2}\n{\"id\":\"f\",\"hand_over\":true}");
+    other.event("f", "handed_over");
+    assert_eq!(status(store, &part)["held"], 1);
     assert_eq!(other.finish().0.code, 0);
 }
 

@@ -346,6 +346,22 @@ fn a_program_that_does_not_read_delays_no_other() {
 }
 
 #[test]
+fn files_are_kept_for_the_store() {
+    let store = Local::new();
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("socket");
+    let hold = listen(&store, &path);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 80; exec \"$0\" \"$@\""]).arg(hold.get_program()).args(hold.get_args());
+    limited.env("PERMITS_URL", store.url());
+    let running = Running::until(without_home(&mut limited), "listening on unix:");
+    let listening = Listening { running, path, _directory: directory };
+    let _programs: Vec<Program> = (0..16).map(|_| listening.connect()).collect();
+    assert_eq!(listening.knock().read()["reason"], "16 programs are connected already");
+    listening.end();
+}
+
+#[test]
 fn a_connection_too_many_is_refused() {
     let store = Local::new();
     prepare(&store, "x");
