@@ -72,10 +72,11 @@ fn parse(rest: &str) -> Result<PathBuf, String> {
     if path.contains('?') {
         return Err("a local: URL has no options, and a path in it no question mark".into());
     }
-    let path = match (path.strip_prefix("~/"), directory_of("HOME")) {
+    let path = match (if path == "~" { Some("") } else { path.strip_prefix("~/") }, directory_of("HOME")) {
         _ if path.is_empty() => return default_path(),
         // A shell expands a tilde only at the beginning of a word, so it is expanded here.
         (Some(below), Some(home)) => home.join(below),
+        (Some(_), None) => return Err("HOME is not set: name a directory, local:/path".into()),
         _ => path.into(),
     };
     // Make the path absolute, so that it stays the same when the program changes its working directory.

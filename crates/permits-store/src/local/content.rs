@@ -19,6 +19,7 @@ pub(super) fn read(semaphore: &Name, file: &File, path: &Path) -> Result<Option<
             StoreError::OtherLayout { what, found, supported: layout().into() }
         }
         Fault::Unreadable(reason) => unreadable(semaphore, format!("{}: {reason}", path.display())),
+        Fault::Text(_) => unreadable(semaphore, format!("{}: its content is damaged", path.display())),
     })
 }
 

@@ -93,6 +93,11 @@ fn of_directory(path: &Path, existing: &Path, refused: Option<&io::Error>) -> Fi
     if mode & 0o055 & !right == 0 {
         return Finding::fine("directory", observed);
     }
+    if mode & 0o022 & !right != 0 {
+        let advice =
+            "Others may make files in it, and the system may remove old ones: name a directory of this user.";
+        return Finding::note("directory", observed, advice);
+    }
     let advice = format!(
         "Others may list it, and so see the names of semaphores. If that matters: chmod {right:o} {}",
         word(&path.to_string_lossy())

@@ -146,7 +146,7 @@ impl Directory {
                 let what = self.path.display().to_string();
                 Err(StoreError::OtherLayout { what, found, supported: layout().into() })
             }
-            Err(Fault::Unreadable(_)) => Ok(None),
+            Err(Fault::Unreadable(_) | Fault::Text(_)) => Ok(None),
         }
     }
 
@@ -237,11 +237,17 @@ impl Directory {
             }
             let locked = Locked(file);
             let metadata = locked.metadata().map_err(failed)?;
-            // If the file has no link left, another process has deleted it meanwhile.
-            if metadata.nlink() > 0 {
+            // Another process may have deleted the file meanwhile. The number of links does not tell: a
+            // process that was killed may have left another name of the file.
+            if is_named(&locked, path) {
                 access::of_file(&metadata, &self.metadata).map_err(|reason| failed(refused(reason)))?;
                 return Ok(Some(locked));
             }
+            if !wait(waited, deadline) {
+                let reason = format!("{} is deleted again and again", path.display());
+                return Err(StoreError::Unreachable { reason });
+            }
+            waited += 1;
         }
     }
 
@@ -275,7 +281,7 @@ impl Directory {
 
     /// The paths of the files of all semaphores, of every prefix.
     pub(super) fn texts(&self) -> io::Result<Vec<PathBuf>> {
-        self.files(|name| name.ends_with(STATE) || name.ends_with(LASTING))
+        self.files(is_text)
     }
 
     /// The paths of the files whose names fit.
@@ -316,6 +322,18 @@ impl Directory {
     pub(super) fn failed(&self, error: &io::Error) -> StoreError {
         failure(&self.path, error)
     }
+}
+
+/// Returns true if an open file is the one that other processes find at this path.
+pub(super) fn is_named(file: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let named = fs::symlink_metadata(path).map(identity);
+    matches!((named, file.metadata().map(identity)), (Ok(named), Ok(own)) if named == own)
+}
+
+/// Returns true if a file of this name has the text of a semaphore.
+pub(super) fn is_text(name: &str) -> bool {
+    name.ends_with(STATE) || name.ends_with(LASTING)
 }
 
 /// Returns true if the path names a part that outlasts a restart.

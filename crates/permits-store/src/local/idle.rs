@@ -7,7 +7,7 @@ use std::path::Path;
 use super::directory::{Directory, Paths, is_lasting, lasting_beside};
 use super::machine;
 use super::mailbox;
-use super::record::{Record, Stamp};
+use super::record::{Fault, Record, Stamp};
 use crate::clock::Moment;
 use crate::error::StoreError;
 use crate::protocol::Name;
@@ -28,9 +28,15 @@ fn is_listed(directory: &Directory, name: &Name) -> bool {
         match directory.open_to_read(path).map(|file| file.map(|file| Record::look(&file))) {
             Ok(None | Some(Ok(Ok(None)))) => false,
             Ok(Some(Ok(Ok(Some(record))))) => !is_over(directory, &record.stamp, path),
+            Ok(Some(Ok(Err(Fault::Text(record))))) if is_forgotten(directory, &record, path) => false,
             Ok(Some(Ok(Err(_)) | Err(_))) | Err(_) => true,
         }
     })
+}
+
+/// Returns true if the text of a file does not count, because it is the state of an earlier boot.
+fn is_forgotten(directory: &Directory, record: &Record, path: &Path) -> bool {
+    record.stamp.boot != directory.boot.id && !is_lasting(path)
 }
 
 /// Returns true if nothing in a file with this stamp counts any more.
@@ -50,8 +56,12 @@ pub(super) fn sweep(directory: &Directory) {
         files.rotate_left(first);
         files.truncate(SWEEP_FILES);
     }
-    let record = |file: &fs::File| Record::read(file).ok().and_then(Result::ok);
     for path in files {
+        let record = |file: &fs::File| match Record::read(file).ok()? {
+            Ok(record) => Some(record),
+            Err(Fault::Text(record)) if is_forgotten(directory, &record, &path) => Some(Some(record)),
+            Err(_) => None,
+        };
         // A file without a record comes from a command that was killed, or had no room.
         let is_idle = |record: &Option<Record>| {
             record.as_ref().is_none_or(|record| is_over(directory, &record.stamp, &path))
@@ -66,6 +76,11 @@ pub(super) fn sweep(directory: &Directory) {
         let Some(record) = record(&locked).filter(is_idle) else { continue };
         let is_free = |record: &Record| machine::check_file(directory, &path, &locked, record).is_ok();
         if !record.as_ref().is_none_or(is_free) {
+            continue;
+        }
+        if let Some(record) = &record
+            && directory.note_time(record.stamp.last_us, Moment::now()).is_err()
+        {
             continue;
         }
         if let Some(record) = record.filter(|_| !is_lasting(&path)) {

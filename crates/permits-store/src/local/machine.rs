@@ -24,7 +24,7 @@ use std::path::Path;
 use super::clock::wall_us;
 use super::directory::{Directory, MARKER, failure};
 use super::mailbox;
-use super::record::{Record, Stamp, Writing};
+use super::record::{Fault, Record, Stamp, Writing};
 use crate::clock::Moment;
 use crate::error::StoreError;
 use crate::model::State;
@@ -40,14 +40,14 @@ impl Directory {
 
     /// Notes in the marker that the machine has restarted, unless another process has done so, or another
     /// machine uses the directory. Returns the store's time at the start of this boot.
-    fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
+    pub(super) fn begin_boot(&self, deadline: Moment) -> Result<i64, StoreError> {
         let current = |marker: &Stamp| marker.boot == self.boot.id;
         if let Some(marker) = self.marker()?.filter(current) {
             return Ok(marker.base_us);
         }
         let failed = |error: io::Error| self.failed(&error);
         let file = self.lock(&self.path().join(MARKER), deadline)?;
-        let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
+        let before = Record::read_or_clear(&file).map_err(failed)?;
         let earlier = before.as_ref().map(|before| before.stamp);
         if let Some(made) = earlier.filter(current) {
             return Ok(made.base_us);
@@ -55,11 +55,43 @@ impl Directory {
         if earlier.is_some() {
             check(self)?;
         }
-        let base_us = self.base_us.max(earlier.map_or(i64::MIN, |earlier| earlier.base_us));
-        let stamp = Stamp { boot: self.boot.id, base_us, ..Stamp::default() };
+        // The wall clock may be behind the times that earlier boots have used.
+        let used = stamps(self).map_err(failed)?.into_iter().chain(earlier);
+        let used_us = used.map(|stamp| stamp.last_us.max(stamp.base_us)).max();
+        let elapsed_us = self.boot.elapsed_us();
+        let base_us = used_us.map_or(self.base_us, |used_us| self.base_us.max(used_us + 1 - elapsed_us));
+        let stamp = Stamp { boot: self.boot.id, base_us, last_us: base_us + elapsed_us, expires_ms: 0 };
         Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)?;
         Ok(base_us)
     }
+
+    /// Notes the time of a file that is about to be deleted, so that the next boot begins later than that.
+    pub(super) fn note_time(&self, last_us: i64, deadline: Moment) -> Result<(), StoreError> {
+        if self.marker()?.is_some_and(|marker| last_us <= marker.last_us) {
+            return Ok(());
+        }
+        let path = self.path().join(MARKER);
+        let failed = |error: io::Error| failure(&path, &error);
+        let file = self.lock(&path, deadline)?;
+        let before = Record::read_or_clear(&file).map_err(failed)?;
+        let noted = Stamp { boot: self.boot.id, base_us: self.base_us, ..Stamp::default() };
+        let noted = before.as_ref().map_or(noted, |before| before.stamp);
+        let stamp = Stamp { last_us: last_us.max(noted.last_us), ..noted };
+        Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)
+    }
+}
+
+/// The stamps of all files that can be read. The others are refused when their semaphores are used.
+fn stamps(directory: &Directory) -> io::Result<Vec<Stamp>> {
+    let records = directory.texts()?.into_iter().filter_map(|path| {
+        let file = directory.open_to_read(&path).ok()??;
+        match Record::look(&file).ok()? {
+            Ok(record) => record,
+            Err(Fault::Text(record)) => Some(record),
+            Err(_) => None,
+        }
+    });
+    Ok(records.map(|record| record.stamp).collect())
 }
 
 /// Nobody of this boot has used the directory yet. Refuses it if another machine uses it.
@@ -69,9 +101,9 @@ pub(crate) fn check(directory: &Directory) -> Result<(), StoreError> {
         return Err(another(directory, "a program there has a session open"));
     }
     for path in directory.texts().map_err(failed)? {
-        let Some(file) = directory.open_to_read(&path)? else { continue };
         // A file that cannot be read is refused later, when its semaphore is used.
-        if let Ok(Some(record)) = Record::look(&file).map_err(|error| failure(&path, &error))? {
+        let Ok(Some(file)) = directory.open_to_read(&path) else { continue };
+        if let Ok(Ok(Some(record))) = Record::look(&file) {
             check_file(directory, &path, &file, &record)?;
         }
     }

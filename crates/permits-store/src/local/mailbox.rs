@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::access;
-use super::directory::{DRAFT, Directory, PRIVATE, open};
+use super::directory::{DRAFT, Directory, PRIVATE, is_named, is_text, open};
 use super::record::Mark;
 use crate::protocol::{Event, Name, SessionId};
 
@@ -74,9 +74,7 @@ impl Mailbox {
 
     /// Returns true if other processes can find the FIFO.
     pub(super) fn is_named(&self) -> bool {
-        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let named = fs::symlink_metadata(&self.path).map(identity);
-        matches!((named, self.incoming.metadata().map(identity)), (Ok(named), Ok(own)) if named == own)
+        is_named(&self.incoming, &self.path)
     }
 
     /// Sleeps until something comes.
@@ -176,7 +174,9 @@ pub(super) fn has_reader(directory: &Directory) -> io::Result<bool> {
 /// true. Returns their number.
 pub(crate) fn leftovers(directory: &Directory, remove: bool) -> io::Result<usize> {
     let mut found = 0;
-    for path in directory.files(|name| name.starts_with(PREFIX) || name.starts_with(DRAFT))? {
+    for path in
+        directory.files(|name| (name.starts_with(PREFIX) || name.starts_with(DRAFT)) && !is_text(name))?
+    {
         let age =
             || fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok()?.elapsed().ok();
         let gone = || match open(&path, OFlags::WRONLY) {

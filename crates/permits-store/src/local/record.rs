@@ -81,6 +81,9 @@ pub(super) struct Record {
 pub(super) enum Fault {
     /// The file is damaged, or belongs to another program.
     Unreadable(String),
+    /// The header is sound and the text is damaged. After a loss of power that is no fault of the disk: it
+    /// may have written the header alone. The record has no text.
+    Text(Record),
     /// Another version of this library made it.
     OtherLayout(u32),
 }
@@ -115,13 +118,20 @@ impl Record {
             }
         }
         let Some(header) = last else { return Ok(Ok(None)) };
-        Ok(match header.text(file, &start)? {
-            Some(text) => {
-                let Header { stamp, offset, .. } = header;
-                Ok(Some(Self { stamp, text, mark: header.mark(), offset }))
-            }
-            None => Err(Fault::Unreadable("its content is damaged".into())),
+        let text = header.text(file, &start)?;
+        let (mark, Header { stamp, offset, .. }) = (header.mark(), header);
+        Ok(match text {
+            Some(text) => Ok(Some(Self { stamp, text, mark, offset })),
+            None => Err(Fault::Text(Self { stamp, text: Vec::new(), mark, offset })),
         })
+    }
+
+    /// Reads the half that counts, and empties a file that is damaged.
+    pub(super) fn read_or_clear(file: &File) -> io::Result<Option<Self>> {
+        match Self::read(file)? {
+            Ok(record) => Ok(record),
+            Err(_) => file.set_len(0).map(|()| None),
+        }
     }
 
     /// Reads the half that counts, without a lock. Others may write meanwhile, so that parts of different
@@ -131,7 +141,7 @@ impl Record {
         loop {
             let read = Self::read(file)?;
             looks += 1;
-            if looks == LOOKS || !matches!(read, Err(Fault::Unreadable(_))) {
+            if looks == LOOKS || !matches!(read, Err(Fault::Unreadable(_) | Fault::Text(_))) {
                 return Ok(read);
             }
         }
@@ -401,7 +411,9 @@ mod tests {
             file.write_all_at(bytes, at).expect("there is room");
             text(&file)
         };
-        let unreadable = |found: Result<Option<String>, Fault>| matches!(found, Err(Fault::Unreadable(_)));
+        let unreadable = |found: Result<Option<String>, Fault>| {
+            matches!(found, Err(Fault::Unreadable(_) | Fault::Text(_)))
+        };
         assert!(unreadable(damage(b"x", 20)), "the header that counts: the second is in the first half");
         assert!(unreadable(damage(b"x", HEADERS[1] + 20)), "the other header");
         assert!(unreadable(damage(b"x", TEXTS + 6)), "the text that counts");

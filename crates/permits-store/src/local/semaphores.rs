@@ -14,7 +14,7 @@ use super::directory::{Directory, Paths, failure};
 use super::idle;
 use super::machine;
 use super::mailbox::{self, Message};
-use super::record::{Prepared, Record, Stamp, Writing};
+use super::record::{Fault, Prepared, Record, Stamp, Writing};
 use super::seen::Seen;
 use super::untold::Untold;
 use crate::clock::Moment;
@@ -92,15 +92,15 @@ fn write(
     let expires_ms =
         state.as_ref().map_or(0, |state| if state.never_expires() { u64::MAX } else { state.expires_ms });
     let stamp = Stamp { boot: directory.boot.id, base_us, last_us: now_us, expires_ms };
-    if lasts(operation) || state.is_none() {
-        write_lasting(directory, command, state.as_ref(), stamp, deadline)?;
-    }
     let takes_room = matches!(operation, Operation::Acquire { .. });
     let writing = if takes_room { Writing::LeavesRoom } else { Writing::Plain };
     let prepare =
         |text: &[u8], writing| Record::prepare(&file, record.as_ref(), stamp, text, writing).map_err(failed);
     let text = state.as_ref().map(|state| text(directory, semaphore, state, &untold)).transpose()?;
     let mut half = text.as_ref().map(|text| prepare(text, writing)).transpose()?;
+    if lasts(operation) || state.is_none() {
+        write_lasting(directory, command, state.as_ref(), stamp, deadline)?;
+    }
     let mut messages: BTreeMap<SessionId, Vec<Message>> = BTreeMap::new();
     for event in events {
         let of_session = messages.entry(event.session.clone()).or_default();
@@ -128,7 +128,12 @@ fn write(
     }
     match half {
         Some(half) => half.count().map_err(failed)?,
-        None => fs::remove_file(&paths.state).map_err(failed)?,
+        None => {
+            if record.is_some() {
+                directory.note_time(now_us, deadline)?;
+            }
+            fs::remove_file(&paths.state).map_err(failed)?;
+        }
     }
     Ok(Done { reply, messages: told, before: Some(Seen::of_record(directory, record)) })
 }
@@ -184,9 +189,13 @@ fn load(
     file: &fs::File,
     paths: &Paths,
 ) -> Result<Loaded, StoreError> {
-    let Some(record) = read(semaphore, file, &paths.state)? else {
-        return with_lasting(directory, semaphore, paths);
+    let before_restart = |record: &Record| record.stamp.boot != directory.boot.id;
+    let record = match Record::read(file) {
+        // After a restart the text does not count.
+        Ok(Err(Fault::Text(record))) if before_restart(&record) => Some(record),
+        _ => read(semaphore, file, &paths.state)?,
     };
+    let Some(record) = record else { return with_lasting(directory, semaphore, paths) };
     let Stamp { boot, base_us, last_us, .. } = record.stamp;
     if boot == directory.boot.id {
         let (state, untold) = parse(directory, semaphore, &record.text)?;
@@ -235,8 +244,7 @@ fn write_lasting(
     let text = text(directory, &command.semaphore, &state, &Untold::default())?;
     // The state's file is locked, so only a sweep can hold the lock of this one.
     let file = directory.lock(&lasting, deadline)?;
-    // A damaged file is replaced.
-    let before = Record::read(&file).map_err(failed)?.unwrap_or_default();
+    let before = Record::read_or_clear(&file).map_err(failed)?;
     Record::write(&file, before.as_ref(), stamp, &text, Writing::Lasting).map_err(failed)?;
     if before.is_none() { directory.sync().map_err(failed) } else { Ok(()) }
 }
@@ -257,6 +265,7 @@ fn clock(now_us: i64) -> ServerClock<'static> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::directory::is_named;
     use super::*;
     use crate::protocol::{
         AcquireOutcome, AcquireRequest, Declaration, Holder, LimitChange, Pause, PermitTerms, Recovery,
@@ -280,7 +289,7 @@ mod tests {
         }
 
         fn next(&mut self) {
-            let Paths { state, lasting } = self.directory.paths(&Name::new("s").expect("valid"));
+            let Paths { state, lasting } = self.paths();
             // The new boot has not written any file yet.
             for path in [state, lasting] {
                 match fs::File::options().write(true).open(path) {
@@ -290,8 +299,19 @@ mod tests {
             }
             self.directory.boot.id += 1;
             self.directory.base_us = -self.directory.boot.elapsed_us();
-            // Remove the marker, which belongs to the boot before.
-            let _ = fs::remove_file(self.place.path().join(".permits"));
+            self.directory.base_us = self.directory.begin_boot(Moment::now()).expect("there is room");
+        }
+
+        fn paths(&self) -> Paths {
+            self.directory.paths(&Name::new("s").expect("valid"))
+        }
+
+        fn pin(&mut self, limit: u32) {
+            let (origin, change) = (self.request().into(), LimitChange::Set(limit));
+            self.execute(Operation::Set {
+                origin,
+                setting: Setting::Limit { change, expected_version: None },
+            });
         }
 
         fn request(&mut self) -> RequestId {
@@ -348,20 +368,114 @@ mod tests {
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     }
 
-    /// An operator pins the limit first, so a part of the semaphore outlasts the restart.
+    /// If an operator pins the limit first, a part of the semaphore outlasts the restart.
     #[test]
     fn tokens_rise_over_a_restart_and_a_sweep() {
+        for is_pinned in [true, false] {
+            let mut boots = Boots::first();
+            let tokens = [(); 3].map(|()| {
+                if is_pinned {
+                    boots.pin(1);
+                }
+                let token = boots.token();
+                boots.next();
+                idle::sweep(&boots.directory);
+                assert_eq!(boots.paths().state.exists(), is_pinned);
+                token
+            });
+            assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_rise_after_a_delete_and_a_restart() {
         let mut boots = Boots::first();
         let tokens = [(); 3].map(|()| {
-            let (origin, change) = (boots.request().into(), LimitChange::Set(1));
-            let setting = Setting::Limit { change, expected_version: None };
-            boots.execute(Operation::Set { origin, setting });
             let token = boots.token();
+            let holder = Holder::new("holder").expect("valid");
+            let origin = boots.request().into();
+            boots.execute(Operation::Revoke { origin, holder, cooling: None, reason: "".into() });
+            boots.execute(Operation::Delete { unreadable: false });
+            assert!(!boots.paths().state.exists());
             boots.next();
-            idle::sweep(&boots.directory);
             token
         });
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    }
+
+    /// Changes a byte: the last one, of a text, unless it is named.
+    fn damage(path: &std::path::Path, at: Option<usize>) {
+        let mut bytes = fs::read(path).expect("it is there");
+        let last = bytes.iter().rposition(|byte| *byte != 0).expect("it has a text");
+        bytes[at.unwrap_or(last)] ^= 1;
+        fs::write(path, bytes).expect("there is room");
+    }
+
+    /// A disk may have written the header without the text when the power was lost.
+    #[test]
+    fn a_damaged_state_of_an_earlier_boot_is_forgotten() {
+        let mut boots = Boots::first();
+        let before = boots.token();
+        damage(&boots.paths().state, None);
+        let path = boots.paths().state;
+        let name = Name::new("s").expect("valid");
+        let loaded = |boots: &Boots| {
+            let file = boots.directory.open_to_read(&path).expect("it is ours").expect("it is there");
+            load(&boots.directory, &name, &file, &boots.paths()).is_ok()
+        };
+        assert!(!loaded(&boots), "a permit of this boot may be in it");
+        boots.next();
+        assert!(loaded(&boots));
+        assert!(before < boots.token());
+        assert!(loaded(&boots));
+    }
+
+    #[test]
+    fn what_is_set_replaces_a_damaged_file() {
+        // The two headers.
+        for at in [20, 532] {
+            let mut boots = Boots::first();
+            [5, 6].into_iter().for_each(|limit| boots.pin(limit));
+            damage(&boots.paths().lasting, Some(at));
+            boots.pin(7);
+            boots.next();
+            fs::remove_file(boots.paths().state).expect("it is there");
+            let loaded = loaded(&boots.directory, &Name::new("s").expect("valid")).expect("it can be read");
+            assert_eq!(loaded.state.map(|state| state.limit), Some(7));
+        }
+    }
+
+    /// Files that are not ours are refused when their semaphores are used, and keep nobody else out.
+    #[test]
+    fn files_that_cannot_be_read_do_not_keep_a_boot_from_beginning() {
+        let mut boots = Boots::first();
+        let before = boots.token();
+        let path = boots.place.path();
+        std::os::unix::fs::symlink("nowhere", path.join("latest.state")).expect("there is room");
+        fs::create_dir(path.join("directory.state")).expect("there is room");
+        fs::write(path.join("other.lasting"), "text").expect("there is room");
+        boots.next();
+        assert!(before < boots.token());
+    }
+
+    /// A process that was killed has left another name of the file, and another one deletes the file.
+    #[test]
+    fn a_file_without_its_name_is_not_used() {
+        let mut boots = Boots::first();
+        boots.token();
+        let path = boots.paths().state;
+        let locked = boots.directory.lock(&path, Moment::now()).expect("it is there");
+        fs::hard_link(&path, boots.place.path().join(".new-1")).expect("there is room");
+        let later = Moment::now() + std::time::Duration::from_secs(600);
+        std::thread::scope(|scope| {
+            let waiting =
+                scope.spawn(|| boots.directory.lock(&path, later).map(|file| is_named(&file, &path)));
+            // Let the thread open the file that has the name.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::remove_file(&path).expect("it is there");
+            drop(locked);
+            assert!(waiting.join().expect("it does not panic").expect("there is room"));
+        });
     }
 
     /// The end of the pause is a time of the semaphore's clock, which continues after the restart. That holds
