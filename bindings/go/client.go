@@ -17,22 +17,39 @@ import (
 	"time"
 )
 
+// The command itself gives a store 10 seconds. Tests set a shorter time.
+var startTimeout = 30 * time.Second
+
 const (
-	startTimeout = 30 * time.Second // The command itself gives a store 10 seconds.
 	closeTimeout = 10 * time.Second // A little longer than the command needs for its releases.
 	errorTimeout = time.Second      // For others that the command has started, and that keep its standard error.
 )
 
 // A Client has one connection to a store, for any number of goroutines. Close it.
 type Client struct {
-	dial     func(ctx context.Context) (*conn, error) // Starts a command, or connects to one.
-	turn     chan struct{}                            // Has a value while no goroutine does so.
-	closing  context.Context                          // Ended by close, at the latest when the client is closed.
-	close    context.CancelFunc
-	ids      atomic.Int64
-	mu       sync.Mutex
-	conn     *conn
-	isClosed bool
+	dial    func(ctx context.Context) (*conn, error) // Starts a command, or connects to one.
+	closing context.Context                          // Ended by close.
+	close   context.CancelFunc
+	ids     atomic.Int64
+	mu      sync.Mutex
+	launch  *launch // The last one.
+}
+
+// A launch is one start of a command. It belongs to the client: it goes on when its callers leave.
+type launch struct {
+	done chan struct{} // Closed when conn and err are set.
+	gone chan struct{} // Closed when the command and its goroutines have ended.
+	conn *conn
+	err  error
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
 }
 
 // A ConnectOption is an option of [Connect].
@@ -52,20 +69,25 @@ func WithProgram(path string) ConnectOption { return func(s *settings) { s.progr
 func WithLabel(text string) ConnectOption { return func(s *settings) { s.label = text } }
 
 // WithFlags adds flags of "permits hold", such as "--prefix", "app" or "--store-timeout", "2s".
-func WithFlags(flags ...string) ConnectOption { return func(s *settings) { s.flags = flags } }
+func WithFlags(flags ...string) ConnectOption {
+	return func(s *settings) { s.flags = append(s.flags, flags...) }
+}
 
 // WithStderr sets where warnings of the command are written, in place of the standard error of the
 // program. Writing must not block.
 func WithStderr(w io.Writer) ConnectOption { return func(s *settings) { s.stderr = w } }
 
 // Connect starts the command, and returns when it has reached the store at url, such as redis://127.0.0.1/.
-// If url is empty, the variable PERMITS_URL has it. The context covers only Connect itself. The error is
-// [ErrUnavailable] or [ErrInvalid], or the error of the context.
+// If url is empty, the variable PERMITS_URL has it, or the file of PERMITS_URL_FILE. If these are empty, too,
+// the error is [ErrInvalid]: write local: if you want a line for each machine. The context covers only
+// Connect itself. The error is also [ErrUnavailable], or the error of the context.
 func Connect(ctx context.Context, url string, options ...ConnectOption) (*Client, error) {
-	settings := settings{
-		program: os.Getenv("PERMITS_PROGRAM"),
-		label:   cmp.Or(os.Getenv("PERMITS_LABEL"), filepath.Base(os.Args[0])),
-		stderr:  os.Stderr,
+	if cmp.Or(url, os.Getenv("PERMITS_URL"), os.Getenv("PERMITS_URL_FILE")) == "" {
+		return nil, invalid("", "no URL: pass one, or set PERMITS_URL")
+	}
+	settings := settings{program: os.Getenv("PERMITS_PROGRAM"), label: os.Getenv("PERMITS_LABEL"), stderr: os.Stderr}
+	if settings.label == "" && len(os.Args) > 0 {
+		settings.label = filepath.Base(os.Args[0])
 	}
 	for _, option := range options {
 		option(&settings)
@@ -78,7 +100,7 @@ func Connect(ctx context.Context, url string, options ...ConnectOption) (*Client
 func Attach(ctx context.Context, address string) (*Client, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
-		return nil, &Error{Reason: fmt.Sprintf("the address %q is not of the form unix:PATH", address), kind: ErrInvalid}
+		return nil, invalid("", fmt.Sprintf("the address %q is not of the form unix:PATH", address))
 	}
 	return connect(ctx, func(ctx context.Context) (*conn, error) {
 		socket, err := new(net.Dialer).DialContext(ctx, "unix", path)
@@ -94,119 +116,118 @@ func Attach(ctx context.Context, address string) (*Client, error) {
 }
 
 func connect(ctx context.Context, dial func(ctx context.Context) (*conn, error)) (*Client, error) {
-	client := &Client{dial: dial, turn: make(chan struct{}, 1)}
-	client.turn <- struct{}{}
+	none := make(chan struct{})
+	close(none)
+	client := &Client{dial: dial, launch: &launch{done: none, gone: none, err: ErrClosed}}
 	client.closing, client.close = context.WithCancel(context.Background())
-	if _, err := client.connection(ctx); err != nil {
-		client.close()
+	// Nobody else waits for this start, so it ends with the context.
+	stop := context.AfterFunc(ctx, client.close)
+	_, err := client.connection(ctx)
+	if !stop() {
+		err = ended(ctx, "starting the command")
+	}
+	if err != nil {
+		client.Close()
 		return nil, err
 	}
 	return client, nil
 }
 
-// connection returns the command that runs, or starts another one if it has ended.
+// connection returns the command that runs. If it has ended, one caller starts another, and all wait for it.
 func (c *Client) connection(ctx context.Context) (*conn, error) {
-	if conn, err := c.present(); conn != nil || err != nil {
-		return conn, err
-	}
-	select {
-	case <-c.turn:
-		defer func() { c.turn <- struct{}{} }()
-	case <-c.closing.Done():
+	c.mu.Lock()
+	if c.closing.Err() != nil {
+		c.mu.Unlock()
 		return nil, ErrClosed
+	}
+	last := c.launch
+	if isClosed(last.done) && (last.err != nil || isClosed(last.conn.dead)) {
+		c.launch = &launch{done: make(chan struct{}), gone: make(chan struct{})}
+		go c.run(c.launch, last.gone)
+		last = c.launch
+	}
+	c.mu.Unlock()
+	select {
+	case <-last.done:
+		return last.conn, last.err
 	case <-ctx.Done():
 		return nil, ended(ctx, "starting the command")
 	}
-	// Another goroutine may have started a command meanwhile.
-	if conn, err := c.present(); conn != nil || err != nil {
-		return conn, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, unavailable("the command does not say hello: it may be too old"))
+}
+
+// run starts a command when the one before has gone, and speaks with it until its end.
+func (c *Client) run(l *launch, before <-chan struct{}) {
+	defer close(l.gone)
+	<-before
+	ctx, cancel := context.WithTimeout(c.closing, startTimeout)
 	defer cancel()
-	defer context.AfterFunc(c.closing, cancel)()
 	conn, err := c.dial(ctx)
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.stop() })
 		err = conn.hello()
 		stop()
 	}
-	if ctx.Err() != nil {
-		err = ended(ctx, "starting the command")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosed {
+	switch {
+	case c.closing.Err() != nil:
 		err = ErrClosed
+	case ctx.Err() != nil:
+		err = unavailable(fmt.Sprintf("no hello within %v", startTimeout))
 	}
-	if err != nil {
-		if conn != nil {
-			conn.stop()
-		}
-		return nil, err
+	l.conn, l.err = conn, err
+	close(l.done)
+	if err == nil {
+		conn.run()
+	} else if conn != nil {
+		conn.stop()
 	}
-	c.conn = conn
-	go conn.run()
-	return conn, nil
-}
-
-// present returns the command that runs, or nil.
-func (c *Client) present() (*conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosed {
-		return nil, ErrClosed
-	}
-	if c.conn != nil {
-		select {
-		case <-c.conn.dead:
-		default:
-			return c.conn, nil
-		}
-	}
-	return nil, nil
 }
 
 // permit makes a request for a permit.
-func (c *Client) permit(ctx context.Context, semaphore string, line fields) (*Permit, error) {
-	call, grant, err := c.call(ctx, semaphore, line, true)
+func (c *Client) permit(ctx context.Context, semaphore string, request fields) (*Permit, error) {
+	call, _, err := c.call(ctx, semaphore, request)
 	if err != nil {
 		return nil, err
 	}
-	return call.permit(ctx, grant), nil
+	return &Permit{call: call, grant: call.grant}, nil
 }
 
 // call makes a request, and returns its first event. If ctx ends first, what is granted is released.
-func (c *Client) call(ctx context.Context, semaphore string, request fields, mayRepeat bool) (*call, *event, error) {
+func (c *Client) call(ctx context.Context, semaphore string, request fields) (*call, event, error) {
 	id, began := c.ids.Add(1), time.Now()
 	request["id"] = id
 	for isRetry := false; ; isRetry = true {
-		if timeout, isSet := request["timeout_ms"].(float64); isSet && isRetry {
-			request["timeout_ms"] = max(0, timeout-milliseconds(time.Since(began)))
+		conn, err := c.connection(ctx)
+		if err != nil {
+			return nil, event{}, err
+		}
+		if isRetry && !request.shorten(time.Since(began)) {
+			return nil, event{}, &Error{Semaphore: semaphore, Reason: "the command has ended, and so has the time to wait", kind: ErrNotNow}
 		}
 		line, err := request.line(semaphore)
 		if err != nil {
-			return nil, nil, err
-		}
-		conn, err := c.connection(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		call := &call{id: id, semaphore: semaphore, conn: conn, reply: make(chan *event, 1), done: make(chan struct{})}
-		if call.waiting = "waiting for the store"; semaphore != "" {
-			call.waiting = fmt.Sprintf("waiting for %q", semaphore)
+			return nil, event{}, err
 		}
 		atLeast, _ := request["at_least_ms"].(float64)
-		_, isAdopted := request["adopt"]
-		call.counts = atLeast > 0 || isAdopted
+		isAdopted := request["adopt"] != nil
+		call := &call{
+			id: id, semaphore: semaphore, isPermit: isAdopted || request["acquire"] != nil, counts: isAdopted || atLeast > 0,
+			conn: conn, reply: make(chan event, 1), done: make(chan struct{}), turn: make(chan struct{}, 1),
+		}
+		call.ctx, call.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		answer, err := call.answer(ctx, line)
-		// The command may have been dying when the call began, so try its successor once.
-		if err != errDied || isRetry || !mayRepeat {
+		// The command may have been dying when the call began, so try its successor once. A change may have
+		// been made.
+		end, hasDied := err.(died)
+		if !hasDied || isRetry || request["change"] != nil {
+			if hasDied {
+				err = unavailable(end.Error())
+			}
 			return call, answer, err
 		}
 		select {
 		case <-conn.dead:
 		case <-ctx.Done():
-			return nil, nil, ended(ctx, call.waiting)
+			return nil, event{}, call.left(ctx)
 		}
 	}
 }
@@ -215,25 +236,18 @@ func (c *Client) call(ctx context.Context, semaphore string, request fields, may
 // lost: their contexts end. It takes no longer than 10 seconds, and no goroutine is left afterwards.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	conn, isClosed := c.conn, c.isClosed
-	c.isClosed = true
-	c.mu.Unlock()
-	// End the start of a command, and wait for that.
 	c.close()
-	<-c.turn
-	c.turn <- struct{}{}
-	if conn == nil {
-		return nil
-	}
-	if !isClosed {
-		conn.hangUp()
+	last := c.launch
+	c.mu.Unlock()
+	if <-last.done; last.err == nil {
+		last.conn.hangUp(ErrClosed)
 	}
 	select {
-	case <-conn.gone:
+	case <-last.gone:
 		return nil
 	case <-time.After(closeTimeout):
-		conn.stop()
-		<-conn.gone
+		last.conn.stop()
+		<-last.gone
 		return unavailable("the command did not end in time: what it has of this program ends with the lease")
 	}
 }
@@ -253,7 +267,7 @@ func (s *settings) start(url string) (*conn, error) {
 		isOther := func(variable string) bool { return strings.HasPrefix(variable, "PERMITS_URL_FILE=") }
 		command.Env = append(slices.DeleteFunc(command.Env, isOther), "PERMITS_URL="+url)
 	}
-	// Other programs that this one starts do not inherit the ends of the pipes that stay here: os/exec sees to that.
+	// Other programs that this one starts do not inherit these ends of the pipes: os/exec sees to that.
 	in, inErr := command.StdinPipe()
 	out, outErr := command.StdoutPipe()
 	if err := errors.Join(inErr, outErr); err != nil {

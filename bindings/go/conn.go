@@ -10,12 +10,17 @@ import (
 	"sync"
 )
 
-// errDied says that a command has ended before it has granted a request.
-var errDied = unavailable("the command has ended")
+// maxCalls is how many calls to the store the command takes at once: further ones wait for a place.
+const maxCalls = 64
 
-// maxQueued bounds the bytes of lines that wait to be written: beyond it, acquisitions wait, too. A release
-// never waits, so there may be one more line for each request.
-const maxQueued = 64 * 1024
+// died says why a command has ended before it has granted a request.
+type died string
+
+func (d died) Error() string { return "the command has ended: " + string(d) }
+
+// maxQueued bounds the requests whose lines wait to be written: further ones wait for room. A release never
+// waits, so there may be one more line for each request.
+const maxQueued = 256
 
 // maxEvent is the length of the longest event that is read, in bytes. Only the list of all names may be long.
 const maxEvent = 1 << 30
@@ -32,16 +37,17 @@ type Grant struct {
 // An event is a line of the command. Unknown events and fields are ignored, so that a later command may have
 // more of them.
 type event struct {
-	ID    *int64 `json:"id"`
+	ID    int64  `json:"id"`
 	Event string `json:"event"`
 	Grant
 	Also         []Grant         `json:"also"`
 	Answers      string          `json:"answers"`
 	Reason       string          `json:"reason"`
 	ExitCode     int             `json:"exit_code"`
-	RetryAfterMS *int64          `json:"retry_after_ms"`
+	RetryAfterMS int64           `json:"retry_after_ms"`
 	StandsStill  bool            `json:"stands_still"`
 	Lines        int             `json:"lines"`
+	Line         int64           `json:"line"`
 	Permits      string          `json:"permits"`
 	Handle       string          `json:"handle"`
 	Names        []string        `json:"names"`
@@ -51,84 +57,77 @@ type event struct {
 
 // A call is a request from its line to its last event.
 type call struct {
-	id      int64
-	waiting string // What it does before its first event, for people.
-	counts  bool   // The grant counts for some time.
-	conn    *conn
-	reply   chan *event   // The grant, or the only event.
-	done    chan struct{} // Closed after the last event.
-	// The result of the request, and its handle if it was handed over. They are set before done is closed. The
-	// error is nil if the program has ended the permit.
+	id        int64
+	semaphore string
+	isPermit  bool // It asks for a permit, and not for an answer of the store.
+	counts    bool // The grant counts for some time.
+	conn      *conn
+	ctx       context.Context // The context of the permit.
+	cancel    context.CancelCauseFunc
+	reply     chan event    // Has the grant, or the only event. Closed after the last event.
+	done      chan struct{} // Closed after the last event.
+	turn      chan struct{} // Has a value while an operation is not answered, even if its caller has left.
+	// The result of the request, and its handle if it was handed over. They are set before done is closed.
+	// The error is nil if the program has ended the permit.
 	err    error
 	handle string
 
 	// The mutex of conn guards the fields below.
-	semaphore  string
-	isGranted  bool
-	isEnded    bool // The program has asked for the end.
-	cancel     context.CancelCauseFunc
-	operations []operation // The first one is written, and not answered yet.
+	grant     *event
+	isEnded   bool // The program has asked for the end.
+	operation *operation
 }
 
 // An operation is a line about a permit that stays held.
 type operation struct {
-	line   []byte
-	answer chan *event
+	kind   string
+	value  any
+	line   int64 // The number of the line.
+	answer chan error
 }
 
-// answer begins the call, and waits for its first event. The error is errDied if the command dies before.
-func (c *call) answer(ctx context.Context, line []byte) (*event, error) {
+// answer begins the call, and waits for its first event. The error is of the type died if the command dies
+// before.
+func (c *call) answer(ctx context.Context, line []byte) (event, error) {
 	if err := c.conn.begin(ctx, c, line); err != nil {
-		return nil, err
+		return event{}, err
 	}
 	select {
-	case answer := <-c.reply:
+	case answer, isThere := <-c.reply: // A grant is there even if its loss has come already.
+		if !isThere {
+			return event{}, c.err
+		}
 		return answer, nil
-	case <-c.done:
-		return nil, c.err
 	case <-ctx.Done():
-		c.conn.end(c, "release")
-		return nil, ended(ctx, c.waiting)
+		c.end("release")
+		return event{}, c.left(ctx)
 	}
 }
 
-// permit makes the permit of a grant. The permit may already be lost.
-func (c *call) permit(ctx context.Context, grant *event) *Permit {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	c.conn.mu.Lock()
-	defer c.conn.mu.Unlock()
-	c.cancel = cancel
-	if err := c.result(); err != nil {
-		cancel(err)
-	}
-	return &Permit{call: c, grant: grant, ctx: ctx}
-}
-
-// result returns the result that is known now.
-func (c *call) result() error {
-	select {
-	case <-c.done:
-		return c.err
-	default:
-		return nil
-	}
+// left is the error of a caller whose context has ended.
+func (c *call) left(ctx context.Context) error {
+	return ended(ctx, "waiting for "+cmp.Or(c.semaphore, "the store"))
 }
 
 // outcome returns the result that the last event tells. The caller has locked the mutex of conn.
 func (c *call) outcome(last *event) error {
+	name := c.semaphore
+	if c.grant != nil {
+		name = c.grant.Semaphore
+	}
 	switch {
-	case last.Event == "handed_over", last.Event == "released" && c.isEnded:
+	case c.isEnded && (last.Event == "released" || last.Event == "handed_over"):
 		return nil
-	case c.conn.isHungUp && !c.isGranted:
+	case c.grant == nil && c.conn.err == ErrClosed:
 		return ErrClosed
-	case c.conn.isHungUp && !c.isEnded:
-		return &LostError{Semaphore: c.semaphore, Reason: "the client is closed"}
-	case (last.Event == "died" || last.Event == "released") && !c.isGranted:
-		return errDied
-	case (last.Event == "died" || last.Event == "released") && c.isGranted && !c.isEnded:
-		return &LostError{Semaphore: c.semaphore, Reason: "the command has ended: " + last.Reason}
+	case c.grant == nil && (last.Event == "released" || last.Event == "died"):
+		return died(last.Reason)
+	case c.grant == nil || c.isEnded || last.Event == "lost":
+		return failure(name, last)
+	case c.conn.err == ErrClosed:
+		return &LostError{Semaphore: name, Reason: "the client is closed"}
 	default:
-		return failure(c.semaphore, last)
+		return &LostError{Semaphore: name, Reason: died(last.Reason).Error()}
 	}
 }
 
@@ -139,26 +138,30 @@ type conn struct {
 	out     *bufio.Scanner
 	closeIn func() error  // Tells the command that no more lines come.
 	stop    func() string // Ends the command at once, and returns why it has ended. It may be called again.
-	wake    chan struct{} // Has a value when something is queued.
+	written chan struct{} // Closed when the goroutine that writes has ended.
 	dead    chan struct{} // Closed when the command has ended: nothing is held any more.
-	gone    chan struct{} // Closed when both goroutines have ended.
+	room    chan struct{} // Has a value for each request for a permit that is not written yet.
+	places  chan struct{} // Has a value for each call to the store that is not answered yet.
 
-	mu       sync.Mutex
-	calls    map[int64]*call
-	queue    []byte
-	counts   map[int64]int // The last corrections of units, by call, that are not written yet.
-	room     chan struct{} // Closed when the queue is written. Nil while nobody waits for it.
-	err      error         // Why no request can begin.
-	isHungUp bool          // The client is closed.
+	mu     sync.Mutex
+	wake   sync.Cond // Wakes the goroutine that writes.
+	calls  map[int64]*call
+	queue  []byte
+	begun  int           // How many requests for a permit are in the queue.
+	lines  int64         // How many lines were queued, from the beginning.
+	counts map[int64]int // The last corrections of units, by call, that are not queued yet.
+	err    error         // Why no request can begin: ErrClosed, or that the command has died.
 }
 
 func newConn(in io.Writer, out io.Reader, closeIn func() error, stop func() string) *conn {
 	scanner := bufio.NewScanner(out)
 	scanner.Buffer(nil, maxEvent)
-	return &conn{
+	conn := &conn{
 		in: in, out: scanner, closeIn: closeIn, stop: stop, calls: map[int64]*call{}, counts: map[int64]int{},
-		wake: make(chan struct{}, 1), dead: make(chan struct{}), gone: make(chan struct{}),
+		written: make(chan struct{}), dead: make(chan struct{}), room: make(chan struct{}, maxQueued), places: make(chan struct{}, maxCalls),
 	}
+	conn.wake.L = &conn.mu
+	return conn
 }
 
 // hello reads the first event, with which the command says that it is ready.
@@ -167,10 +170,9 @@ func (c *conn) hello() error {
 	if !c.out.Scan() {
 		return unavailable("the command has ended: " + c.stop())
 	}
-	if err := json.Unmarshal(c.out.Bytes(), &hello); err != nil {
+	switch err := json.Unmarshal(c.out.Bytes(), &hello); {
+	case err != nil:
 		return unavailable(fmt.Sprintf("the command is not permits, or too old: it has written %.100q", c.out.Bytes()))
-	}
-	switch {
 	case hello.Event == "hello" && hello.Lines == 1:
 		return nil
 	case hello.Event == "hello":
@@ -180,80 +182,87 @@ func (c *conn) hello() error {
 	}
 }
 
-// run reads events until the command ends, with a goroutine that writes.
+// run reads events until the command ends or writes no event, with a goroutine that writes.
 func (c *conn) run() {
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		c.write()
-	}()
+	go c.write()
+	reason := "it has closed its output"
 	for c.out.Scan() {
 		event := new(event)
-		if json.Unmarshal(c.out.Bytes(), event) == nil && event.ID != nil {
-			c.take(event)
+		if json.Unmarshal(c.out.Bytes(), event) != nil {
+			// Whose event it is cannot be known, and its caller would wait forever.
+			reason = fmt.Sprintf("it has written %.100q", c.out.Bytes())
+			break
 		}
+		c.take(event)
 	}
 	// Tell the callers before waiting for the process, because other holders may work soon.
-	c.die()
+	c.die(reason)
 	c.closeIn()
 	c.stop()
-	<-written
-	close(c.gone)
+	<-c.written
 }
 
-// take does what an event says.
+// take does what an event says. An event that does not fit the call is ignored.
 func (c *conn) take(e *event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	call := c.calls[*e.ID]
+	call := c.calls[e.ID]
 	if call == nil {
 		return
 	}
 	switch e.Event {
 	case "granted":
-		if !call.isGranted {
-			call.isGranted, call.semaphore = true, e.Semaphore
-			call.reply <- e
+		if call.isPermit && call.grant == nil {
+			call.grant = e
+			call.reply <- *e
 		}
 	case "inspected", "listed", "changed":
-		delete(c.calls, call.id)
-		call.reply <- e
-	case "held", "unsure":
-		if e.Answers != "" {
-			c.answered(call, e)
-		}
-	case "invalid":
-		if call.isGranted {
-			c.answered(call, e)
-		} else {
+		if !call.isPermit {
+			call.reply <- *e
 			c.finish(call, e)
 		}
+	case "held", "unsure":
+		if call.operation != nil && call.operation.kind == e.Answers {
+			call.answered(e)
+		}
+	case "invalid":
+		// About a permit it may also answer a count, or a line that has crossed another event.
+		if call.grant == nil {
+			c.finish(call, e)
+		} else if call.operation != nil && call.operation.line == e.Line {
+			call.answered(e)
+		}
 	case "released", "lost", "failed", "handed_over":
-		c.finish(call, e)
+		if call.grant != nil || e.Event != "handed_over" {
+			c.finish(call, e)
+		}
 	}
 }
 
-// answered ends the first operation of a permit, and begins the next one. The caller has locked the mutex.
-func (c *conn) answered(call *call, e *event) {
-	if len(call.operations) == 0 {
-		return // The line that is invalid has crossed an event.
+// answered ends the operation on a permit, so the next one may begin. The caller has locked the mutex.
+func (c *call) answered(e *event) {
+	var err error
+	if e.Event != "held" {
+		e.Reason = cmp.Or(e.Reason, "the store does not confirm that the permit is held")
+		err = failure(c.grant.Semaphore, e)
 	}
-	call.operations[0].answer <- e
-	call.operations = call.operations[1:]
-	if len(call.operations) > 0 {
-		c.put(call.operations[0].line)
+	if units, isPart := c.operation.value.(int); isPart && e.Event != "invalid" {
+		c.grant.Weight -= units
 	}
+	c.operation.answer <- err
+	c.operation = nil
+	<-c.turn
 }
 
 // operate queues a line about a permit, and returns where its answer comes. A line that comes after the end
-// of the permit gets no answer.
-func (c *conn) operate(call *call, line []byte) <-chan *event {
+// of the permit gets no answer. The caller has the turn of the call.
+func (c *conn) operate(call *call, kind string, value any) <-chan error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer := make(chan *event, 1)
-	call.operations = append(call.operations, operation{line, answer})
-	if len(call.operations) == 1 && !call.isEnded {
-		c.put(line)
+	answer := make(chan error, 1)
+	if !call.isEnded && c.calls[call.id] == call {
+		c.put(about(call.id, kind, value))
+		call.operation = &operation{kind: kind, value: value, line: c.lines, answer: answer}
 	}
 	return answer
 }
@@ -261,128 +270,111 @@ func (c *conn) operate(call *call, line []byte) <-chan *event {
 // finish ends a call with its last event. The caller has locked the mutex.
 func (c *conn) finish(call *call, last *event) {
 	delete(c.calls, call.id)
-	call.err, call.handle = call.outcome(last), last.Handle
-	close(call.done)
-	if call.cancel != nil && call.err != nil {
-		call.cancel(call.err)
+	if !call.isPermit {
+		<-c.places
 	}
+	call.err, call.handle = call.outcome(last), last.Handle
+	close(call.reply)
+	close(call.done)
+	call.cancel(cmp.Or(call.err, ErrReleased))
 }
 
 // die ends every call: granted permits are lost.
-func (c *conn) die() {
+func (c *conn) die(reason string) {
+	c.hangUp(died(reason))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err = errDied
-	if c.isHungUp {
-		c.err = ErrClosed
-	}
 	close(c.dead)
 	for _, call := range c.calls {
-		c.finish(call, &event{Event: "died", Reason: "it has closed its output"})
+		c.finish(call, &event{Event: "died", Reason: reason})
 	}
 }
 
-// hangUp lets the command read what is queued, release everything, and end.
-func (c *conn) hangUp() {
+// hangUp lets no more requests begin. The command reads what is queued, releases everything, and ends.
+func (c *conn) hangUp(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil {
-		c.put(nil)
-		c.isHungUp, c.err = true, ErrClosed
-	}
+	c.err = cmp.Or(c.err, err)
+	c.wake.Signal()
 }
 
-// begin queues the line of a call, when there is room.
+// begin queues the line of a call. A request for a permit first waits for room, and a call to the store for a
+// place, which it keeps until the answer, even if its caller leaves before.
 func (c *conn) begin(ctx context.Context, call *call, line []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.queue) >= maxQueued && c.err == nil && ctx.Err() == nil {
-		if c.room == nil {
-			c.room = make(chan struct{})
-		}
-		room := c.room
-		c.mu.Unlock()
-		select {
-		case <-room:
-		case <-c.dead:
-		case <-ctx.Done():
-		}
-		c.mu.Lock()
+	place := c.room
+	if !call.isPermit {
+		place = c.places
 	}
 	if ctx.Err() != nil {
-		return ended(ctx, call.waiting)
+		return call.left(ctx)
 	}
+	select {
+	case place <- struct{}{}:
+	case <-c.dead:
+	case <-ctx.Done():
+		return call.left(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err == nil {
 		c.calls[call.id] = call
 		c.put(line)
+		if call.isPermit {
+			c.begun++
+		}
 	}
 	return c.err
 }
 
-// end asks for the end of a call, once: "release" or "hand_over".
-func (c *conn) end(call *call, how string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !call.isEnded && c.calls[call.id] == call {
-		call.isEnded = true
-		c.put(fmt.Appendf(nil, "{\"id\":%d,%q:true}\n", call.id, how))
+// end asks for the end of a permit or of its request, once, and ends the context: "release" or "hand_over".
+func (c *call) end(how string) {
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	if c.isPermit && !c.isEnded && c.conn.calls[c.id] == c {
+		c.isEnded = true
+		c.cancel(ErrReleased)
+		if units, isCounted := c.conn.counts[c.id]; isCounted {
+			delete(c.conn.counts, c.id)
+			c.conn.put(about(c.id, "count", units))
+		}
+		c.conn.put(about(c.id, how, true))
 	}
 }
 
-// count corrects the units that the grant of a call counts for. The error says why it no longer can.
-func (c *conn) count(call *call, units int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case call.isEnded:
-		return ErrReleased
-	case c.calls[call.id] != call:
-		return cmp.Or(call.err, ErrReleased)
-	}
-	c.counts[call.id] = units
-	c.put(nil)
-	return nil
+// about is a line about a request.
+func about(id int64, kind string, value any) []byte {
+	return fmt.Appendf(nil, "{\"id\":%d,%q:%v}\n", id, kind, value)
 }
 
 // put queues a line. The caller has locked the mutex.
 func (c *conn) put(line []byte) {
-	if c.err != nil {
-		return
-	}
 	c.queue = append(c.queue, line...)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.lines++
+	c.wake.Signal()
 }
 
 // write writes what is queued, until that fails or the conn has ended.
 func (c *conn) write() {
+	defer close(c.written)
+	defer c.closeIn()
 	var lines []byte
-	for {
-		select {
-		case <-c.wake:
-		case <-c.dead:
-			return
-		}
+	for isLast := false; !isLast; {
 		c.mu.Lock()
-		// The release of a call may be queued, so its count is written before.
-		lines = lines[:0]
+		for len(c.queue) == 0 && len(c.counts) == 0 && c.err == nil {
+			c.wake.Wait()
+		}
 		for id, units := range c.counts {
-			lines = fmt.Appendf(lines, "{\"id\":%d,\"count\":%d}\n", id, units)
+			c.put(about(id, "count", units))
 		}
 		clear(c.counts)
-		lines, c.queue = append(lines, c.queue...), c.queue[:0]
-		if c.room != nil {
-			close(c.room)
-			c.room = nil
+		for ; c.begun > 0; c.begun-- {
+			<-c.room
 		}
-		isLast := c.isHungUp
+		lines, c.queue = c.queue, lines[:0]
+		isLast = c.err != nil
 		c.mu.Unlock()
-		// If the write fails, the reader will see the end of the command.
-		if _, err := c.in.Write(lines); err != nil || isLast {
-			c.closeIn()
-			return
+		if _, err := c.in.Write(lines); err != nil {
+			return // The reader will see the end of the command.
 		}
 	}
 }

@@ -23,7 +23,9 @@ var (
 )
 
 // Exit codes of the command, which its events carry. Any other code says that the store has failed.
-const codeInvalid, codeNotNow, codeLost = 64, 75, 76
+const codeLost = 76
+
+var kinds = map[int]error{64: ErrInvalid, 75: ErrNotNow}
 
 // An Error says why there is no permit, or why its release is not confirmed. It is one of ErrNotNow,
 // ErrInvalid and ErrUnavailable: use [errors.Is].
@@ -56,32 +58,34 @@ func (e *Error) Unwrap() error { return e.kind }
 // A LostError says that a permit was lost: another holder may have been granted its units. It is the cause
 // with which the context of the permit ends.
 type LostError struct {
-	// Semaphore is the name of the semaphore.
+	// Semaphore is the name of the semaphore. It is empty if a handle could not be adopted.
 	Semaphore string
 	// Reason says why, for people.
 	Reason string
 }
 
 func (e *LostError) Error() string {
+	if e.Semaphore == "" {
+		return "permits: the permit is lost: " + e.Reason
+	}
 	return fmt.Sprintf("permits: %q is lost: %s", e.Semaphore, e.Reason)
 }
 
-func unavailable(reason string) *Error { return &Error{Reason: reason, kind: ErrUnavailable} }
+func unavailable(reason string) error { return &Error{Reason: reason, kind: ErrUnavailable} }
+
+func invalid(semaphore, reason string) error {
+	return &Error{Semaphore: semaphore, Reason: reason, kind: ErrInvalid}
+}
 
 // failure makes the error from the last event of a request.
 func failure(semaphore string, e *event) error {
 	if e.Event == "lost" || e.ExitCode == codeLost {
 		return &LostError{Semaphore: cmp.Or(e.Semaphore, semaphore), Reason: e.Reason}
 	}
-	err := &Error{Semaphore: semaphore, Reason: e.Reason, StandsStill: e.StandsStill, kind: ErrUnavailable}
-	switch {
-	case e.Event == "invalid", e.ExitCode == codeInvalid:
-		err.kind = ErrInvalid
-	case e.ExitCode == codeNotNow:
-		err.kind = ErrNotNow
+	kind := cmp.Or(kinds[e.ExitCode], ErrUnavailable)
+	if e.Event == "invalid" {
+		kind = ErrInvalid
 	}
-	if e.RetryAfterMS != nil {
-		err.RetryAfter = time.Duration(*e.RetryAfterMS) * time.Millisecond
-	}
-	return err
+	after := time.Duration(e.RetryAfterMS) * time.Millisecond
+	return &Error{Semaphore: semaphore, Reason: e.Reason, RetryAfter: after, StandsStill: e.StandsStill, kind: kind}
 }

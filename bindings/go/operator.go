@@ -23,16 +23,13 @@ type Changed struct {
 func (s *Semaphore) Change(ctx context.Context, change Change) (Changed, error) {
 	line := change.fields()
 	line["name"] = s.name
-	_, answer, err := s.client.call(ctx, s.name, line, false)
-	if err != nil {
-		return Changed{}, err
-	}
-	return answer.Changed, nil
+	_, answer, err := s.client.call(ctx, s.name, line)
+	return answer.Changed, err
 }
 
 // Inspect returns the state of the semaphore. One that nobody uses has a state, too.
 func (s *Semaphore) Inspect(ctx context.Context) (*Inspection, error) {
-	_, answer, err := s.client.call(ctx, s.name, fields{"inspect": s.name}, true)
+	_, answer, err := s.client.call(ctx, s.name, fields{"inspect": s.name})
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +42,8 @@ func (s *Semaphore) Inspect(ctx context.Context) (*Inspection, error) {
 
 // List returns the names of all semaphores of the store.
 func (c *Client) List(ctx context.Context) ([]string, error) {
-	_, answer, err := c.call(ctx, "", fields{"list": true}, true)
-	if err != nil {
-		return nil, err
-	}
-	return answer.Names, nil
+	_, answer, err := c.call(ctx, "", fields{"list": true})
+	return answer.Names, err
 }
 
 // orNull is null in JSON if the value is the zero value, which says that the field is not set.

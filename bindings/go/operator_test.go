@@ -88,6 +88,23 @@ func withoutTimes(name string, value any) any {
 	return value
 }
 
+// The command takes 64 calls at once.
+func TestAnyNumberOfCallsIsAnswered(t *testing.T) {
+	client := connected(t)
+	results := make(chan error)
+	for range 500 {
+		go func() {
+			_, err := client.Semaphore(t.Name(), 1).Inspect(context.Background())
+			results <- err
+		}()
+	}
+	for range 500 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestEveryChangeIsMade(t *testing.T) {
 	// The command warns that another limit is in force.
 	client := connectTo(t, serverURL, WithStderr(nil))
@@ -275,8 +292,15 @@ func TestAHandleGoesOnWithAnotherClientOnce(t *testing.T) {
 	if adopted.Semaphore() != t.Name() || adopted.Holder() != "build" || adopted.Token() != permit.Token() {
 		t.Errorf("%+v", adopted.grant)
 	}
+	// The command refuses this count, which is not an answer to what follows.
+	if err := adopted.Count(1); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(adopted.SetLease(ctx, time.Minute), adopted.Renew(ctx)); err != nil {
+		t.Error(err)
+	}
 	var lost *LostError
-	if _, err := client.Adopt(ctx, handle); !errors.As(err, &lost) {
+	if _, err := client.Adopt(ctx, handle); !errors.As(err, &lost) || strings.Contains(err.Error(), `""`) {
 		t.Error(err)
 	}
 	if _, err := client.Adopt(ctx, "none"); !errors.Is(err, ErrInvalid) {

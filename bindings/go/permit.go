@@ -12,7 +12,6 @@ import (
 type Permit struct {
 	call  *call
 	grant *event
-	ctx   context.Context
 }
 
 // Semaphore returns the name of the semaphore.
@@ -41,17 +40,27 @@ func (p *Permit) Also() []Grant { return p.grant.Also }
 // Context returns a context that ends when the permit is lost, with a [*LostError] as its cause, or when it
 // is released, with [ErrReleased]. It has the values of the context with which the permit was acquired, but
 // not its deadline or its end.
-func (p *Permit) Context() context.Context { return p.ctx }
+func (p *Permit) Context() context.Context { return p.call.ctx }
 
 // Count corrects the units that the grant counts for, when the work has shown what it really cost. The store
 // learns of the last correction with the release. Of several semaphores it is about the first. The error is
 // [ErrInvalid] if the permit was acquired without [AtLeast], and [ErrReleased] or a [*LostError] if it has
-// ended.
+// ended. The package does not know how an adopted permit was acquired: Count then has no effect at worst.
 func (p *Permit) Count(units int) error {
-	if !p.call.counts || units < 0 || units > math.MaxUint32 {
-		return p.invalid("a count is a number of units, of a permit that was acquired with AtLeast")
+	if !p.call.counts || uint64(units) > math.MaxUint32 {
+		return invalid(p.Semaphore(), "a count is a number of units, of a permit that was acquired with AtLeast")
 	}
-	return p.call.conn.count(p.call, units)
+	conn := p.call.conn
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if p.call.isEnded {
+		return ErrReleased
+	}
+	if p.call.err == nil {
+		conn.counts[p.call.id] = units
+		conn.wake.Signal()
+	}
+	return p.call.err
 }
 
 // Renew renews the permit now, and so confirms that it is held. The error is [ErrUnavailable] if the store
@@ -65,41 +74,27 @@ func (p *Permit) SetLease(ctx context.Context, lease time.Duration) error {
 }
 
 // ReleasePart releases some of the units, and keeps at least one. The next in line is granted in the same
-// moment. The error is that of Renew: then the store learns of it by the next renewal. Of several semaphores
-// it is about the first.
+// moment. The error is that of Renew: then the store learns of it by the next renewal. It is [ErrInvalid] if
+// nothing would be left. Of several semaphores it is about the first.
 func (p *Permit) ReleasePart(ctx context.Context, units int) error {
-	conn := p.call.conn
-	conn.mu.Lock()
-	isPart := 0 < units && units < p.grant.Weight
-	if isPart {
-		p.grant.Weight -= units
-	}
-	conn.mu.Unlock()
-	if !isPart {
-		return p.invalid("a part of the units is at least 1, and leaves at least 1")
-	}
 	return p.operate(ctx, "release_part", units)
 }
 
-// operate does something to the permit that stays held. If ctx ends first, it is done nevertheless.
-func (p *Permit) operate(ctx context.Context, field string, value any) error {
-	line, err := fields{"id": p.call.id, field: value}.line(p.Semaphore())
-	if err != nil {
-		return err
-	}
-	select {
-	case answer := <-p.call.conn.operate(p.call, line):
-		switch answer.Event {
-		case "held":
-			return nil
-		case "unsure":
-			return &Error{Semaphore: p.Semaphore(), Reason: "the store does not confirm that the permit is held", kind: ErrUnavailable}
+// operate does something to the permit that stays held, when what was asked for before is answered. If ctx
+// ends first, it may be done nevertheless.
+func (p *Permit) operate(ctx context.Context, kind string, value any) error {
+	turn, answer := p.call.turn, (<-chan error)(nil)
+	for {
+		select {
+		case turn <- struct{}{}:
+			turn, answer = nil, p.call.conn.operate(p.call, kind, value)
+		case err := <-answer:
+			return err
+		case <-p.call.done:
+			return cmp.Or(p.call.err, ErrReleased)
+		case <-ctx.Done():
+			return ended(ctx, fmt.Sprintf("renewing %q, which may go on", p.Semaphore()))
 		}
-		return failure(p.Semaphore(), answer)
-	case <-p.call.done:
-		return cmp.Or(p.call.err, ErrReleased)
-	case <-ctx.Done():
-		return ended(ctx, fmt.Sprintf("renewing %q, which goes on", p.Semaphore()))
 	}
 }
 
@@ -108,7 +103,7 @@ func (p *Permit) operate(ctx context.Context, field string, value any) error {
 // permit. If ctx ends first, the handle is lost, and the permit ends with its lease.
 func (p *Permit) HandOver(ctx context.Context) (string, error) {
 	if len(p.grant.Also) > 0 {
-		return "", p.invalid("permits of several semaphores cannot be handed over")
+		return "", invalid(p.Semaphore(), "permits of several semaphores cannot be handed over")
 	}
 	if err := p.end(ctx, "hand_over"); err != nil {
 		return "", err
@@ -137,21 +132,11 @@ func (p *Permit) Release(ctx context.Context) error { return p.end(ctx, "release
 
 // end asks for the end, and waits for it.
 func (p *Permit) end(ctx context.Context, how string) error {
-	p.leave(how)
+	p.call.end(how)
 	select {
 	case <-p.call.done:
 		return p.call.err
 	case <-ctx.Done():
 		return ended(ctx, fmt.Sprintf("releasing %q, which goes on", p.Semaphore()))
 	}
-}
-
-// leave asks for the end, once, and ends the context.
-func (p *Permit) leave(how string) {
-	p.call.conn.end(p.call, how)
-	p.call.cancel(ErrReleased)
-}
-
-func (p *Permit) invalid(reason string) error {
-	return &Error{Semaphore: p.Semaphore(), Reason: reason, kind: ErrInvalid}
 }

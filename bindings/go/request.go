@@ -2,7 +2,7 @@ package permits
 
 import (
 	"encoding/json"
-	"slices"
+	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -18,20 +18,24 @@ func (f fields) line(semaphore string) ([]byte, error) {
 	line, err := json.Marshal(f)
 	switch {
 	case err != nil || len(line) >= maxLine:
-		return nil, &Error{Semaphore: semaphore, Reason: "the request is too long", kind: ErrInvalid}
-	case !f.isUTF8():
+		return nil, invalid(semaphore, "the request is too long")
+	case !utf8.ValidString(fmt.Sprint(f)):
 		// JSON has changed a text.
-		return nil, &Error{Semaphore: semaphore, Reason: "a text of the request is not UTF-8", kind: ErrInvalid}
+		return nil, invalid(semaphore, "a text of the request is not UTF-8")
 	}
 	return append(line, '\n'), nil
 }
 
-func (f fields) isUTF8() bool {
-	for _, value := range f {
-		text, isText := value.(string)
-		others, _ := value.([]fields)
-		if isText && !utf8.ValidString(text) || slices.ContainsFunc(others, func(f fields) bool { return !f.isUTF8() }) {
-			return false
+// shorten takes time that has passed from the timeouts of the request and of those that it has in also. It
+// returns false if nothing is left of one. A request whose timeout is 0 does not wait, so that stays.
+func (f fields) shorten(passed time.Duration) bool {
+	others, _ := f["also"].([]fields)
+	for _, request := range append(others, f) {
+		if timeout, _ := request["timeout_ms"].(float64); timeout > 0 {
+			if timeout -= milliseconds(passed); timeout <= 0 {
+				return false
+			}
+			request["timeout_ms"] = timeout
 		}
 	}
 	return true

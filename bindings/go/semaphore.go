@@ -56,8 +56,10 @@ func (s *Semaphore) Also(others ...*Semaphore) *Semaphore {
 
 // Acquire waits in line until the permit is granted. Release the permit.
 //
-// The error is an [*Error]. Or it is the error of ctx, if ctx ends first: then the request has left the line,
-// or the permit is released.
+// The error is an [*Error], or [ErrClosed] if the client is closed. It is a [*LostError] if one permit of
+// several was lost while the request waited for the others. Or it is the error of ctx, if ctx ends first:
+// then the request has left the line, or the permit is released. If the command has died, the request first
+// waits until another one has started: [Timeout] and [Semaphore.TryAcquire] do not end that wait, ctx does.
 func (s *Semaphore) Acquire(ctx context.Context, options ...Option) (*Permit, error) {
 	line := s.fields(options)
 	if len(s.others) > 0 {
@@ -85,13 +87,13 @@ func (s *Semaphore) Do(ctx context.Context, work func(ctx context.Context) error
 	if err != nil {
 		return err
 	}
-	defer permit.leave("release")
+	defer permit.call.end("release")
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(permit.ctx, func() { cancel(context.Cause(permit.ctx)) })
+	stop := context.AfterFunc(permit.Context(), func() { cancel(context.Cause(permit.Context())) })
 	defer stop()
 	err = work(ctx)
-	if lost := permit.call.result(); lost != nil {
+	if lost := context.Cause(permit.Context()); lost != nil {
 		return errors.Join(lost, err)
 	}
 	return err

@@ -142,7 +142,17 @@ type driver struct {
 	client   *permits.Client
 	mu       sync.Mutex
 	requests map[int]*request
-	isEnding bool // No more lines come, so a permit that ends is released.
+	isEnding bool           // No more lines come, so a permit that ends is released.
+	events   sync.WaitGroup // The goroutines that write events.
+}
+
+// do runs work that writes events.
+func (d *driver) do(work func()) {
+	d.events.Add(1)
+	go func() {
+		defer d.events.Done()
+		work()
+	}()
 }
 
 type event map[string]any
@@ -191,7 +201,7 @@ func (d *driver) acquire(ctx context.Context, request *request, line *line) {
 	})
 	if hasLeft {
 		// The program ended the request before it saw the grant, so the permit has no user: release it.
-		go func() { d.end(line.ID, permit, permit.Release(context.Background()), "released", event{}) }()
+		d.do(func() { d.end(line.ID, permit, permit.Release(context.Background()), "released", event{}) })
 	}
 	<-permit.Context().Done()
 	if cause := context.Cause(permit.Context()); !errors.Is(cause, permits.ErrReleased) {
@@ -242,13 +252,15 @@ func (d *driver) take(line *line) {
 		ctx, leave := context.WithCancel(context.Background())
 		known = &request{leave: leave}
 		d.requests[line.ID] = known
-		go d.acquire(ctx, known, line)
+		d.do(func() { d.acquire(ctx, known, line) })
 	case line.Inspect != "" || line.List || line.Change != "":
-		go d.call(context.Background(), line)
+		d.do(func() { d.call(context.Background(), line) })
 	case known == nil:
-		go d.write(line.ID, "invalid", event{"reason": "the id is free"})
-	case known.permit == nil:
+		d.do(func() { d.write(line.ID, "invalid", event{"reason": "the id is free"}) })
+	case known.permit == nil && line.Release:
 		known.leave()
+	case known.permit == nil:
+		d.do(func() { d.write(line.ID, "invalid", event{"reason": "nothing is held yet"}) })
 	default:
 		d.operate(context.Background(), known.permit, line)
 	}
@@ -283,7 +295,7 @@ func (d *driver) call(ctx context.Context, line *line) {
 func (d *driver) operate(ctx context.Context, permit *permits.Permit, line *line) {
 	id := line.ID
 	held := func(kind string, operation func() error) {
-		go func() {
+		d.do(func() {
 			err := operation()
 			switch {
 			case errors.Is(err, permits.ErrInvalid):
@@ -293,11 +305,11 @@ func (d *driver) operate(ctx context.Context, permit *permits.Permit, line *line
 			case err == nil:
 				d.write(id, "held", event{"answers": kind})
 			} // Otherwise the permit has ended, which has its own event.
-		}()
+		})
 	}
 	if line.Count != nil {
 		if err := permit.Count(*line.Count); err != nil {
-			go d.write(id, "invalid", event{"reason": err.Error()})
+			d.do(func() { d.write(id, "invalid", event{"reason": err.Error()}) })
 		}
 	}
 	switch {
@@ -308,12 +320,12 @@ func (d *driver) operate(ctx context.Context, permit *permits.Permit, line *line
 	case line.SetLease != nil:
 		held("set_lease_ms", func() error { return permit.SetLease(ctx, duration(*line.SetLease)) })
 	case line.HandOver:
-		go func() {
+		d.do(func() {
 			handle, err := permit.HandOver(ctx)
 			d.end(id, permit, err, "handed_over", event{"handle": handle})
-		}()
+		})
 	case line.Release:
-		go func() { d.end(id, permit, permit.Release(ctx), "released", event{}) }()
+		d.do(func() { d.end(id, permit, permit.Release(ctx), "released", event{}) })
 	}
 }
 
@@ -351,7 +363,9 @@ func main() {
 	driver.mu.Lock()
 	driver.isEnding = true
 	driver.mu.Unlock()
-	if err := client.Close(); err != nil {
+	err = client.Close()
+	driver.events.Wait()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(69)
 	}

@@ -148,8 +148,8 @@ const FAULTS: [Fault; 7] = [
     // A lost wake-up: a grant that comes beside another request wakes nobody.
     Fault {
         file: "conn.go",
-        from: "\t\t\tcall.reply <- e\n",
-        to: "\t\t\tif len(c.calls) == 1 {\n\t\t\t\tcall.reply <- e\n\t\t\t}\n",
+        from: "call.grant = e\n\t\t\tcall.reply <- *e\n",
+        to: "call.grant = e\n\t\t\tif len(c.calls) == 1 {\n\t\t\t\tcall.reply <- *e\n\t\t\t}\n",
         case: "waiters are granted in order",
         step: r#"b< {"id":1,"event":"granted","holder":"d"}"#,
     },
@@ -164,8 +164,8 @@ const FAULTS: [Fault; 7] = [
     // A release that is not sent.
     Fault {
         file: "conn.go",
-        from: r#"c.put(fmt.Appendf(nil, "{\"id\":%d,%q:true}\n", call.id, how))"#,
-        to: "c.put(nil)",
+        from: "c.conn.put(about(c.id, how, true))",
+        to: "c.conn.put(nil)",
         case: "tokens strictly increase",
         step: r#"a< {"id":1,"event":"released"}"#,
     },
@@ -180,8 +180,8 @@ const FAULTS: [Fault; 7] = [
     // A refused request that is made again.
     Fault {
         file: "client.go",
-        from: "if err != errDied || isRetry || !mayRepeat {",
-        to: "if err == nil || isRetry || !mayRepeat {",
+        from: "if !hasDied || isRetry || request[\"change\"] != nil {",
+        to: "if err == nil || isRetry || request[\"change\"] != nil {",
         case: "a try on a full one is refused for now",
         step: r#"a< {"id":2,"event":"failed","exit_code":75}"#,
     },
