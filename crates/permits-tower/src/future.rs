@@ -151,7 +151,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if let StateProjection::Waiting { waiting, call } = this.state.as_mut().project() {
-            let running = match ready!(waiting.poll(context)) {
+            let running = match ready!(waiting.poll(context)).and_then(Held::still_held) {
                 Ok(held) => {
                     let (mut service, request) = call.take().expect(DONE);
                     Running::called(service.call(request), held)

@@ -285,6 +285,55 @@ fn the_image_of_a_release_has_what_the_dockerfile_says_and_equal_inputs_make_equ
 }
 
 #[test]
+fn the_archive_has_nothing_of_its_builder() {
+    if skip::without_program("python3") {
+        return;
+    }
+    let (made, programs) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+    add_program(programs.path(), "cargo", "#!/bin/sh\n");
+    let release = made.path().join("any-target/release");
+    fs::create_dir_all(&release).expect("it is new");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_permits"), release.join("permits")).expect("it is new");
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").expect("a path"));
+    let mut package = Command::new("sh");
+    package.args(["-c", "umask 077 && exec scripts/more/package-archive any-target"]);
+    let file = output(package.env("PATH", path).env("CARGO_TARGET_DIR", made.path()));
+
+    let list = "import sys, tarfile\nfor entry in tarfile.open(sys.argv[1]): \
+                print(entry.uid, entry.gid, entry.uname + entry.gname, oct(entry.mode), entry.name)";
+    let listed = output(Command::new("python3").args(["-c", list, file.trim_end()]));
+    let of = |end: &str| {
+        let line =
+            listed.lines().find(|line| line.ends_with(end)).unwrap_or_else(|| panic!("{end}: {listed}"));
+        line.rsplit_once(' ').expect("a name").0
+    };
+    assert_eq!(of("-any-target"), "0 0  0o755");
+    assert_eq!(of("-any-target/permits"), "0 0  0o755");
+    assert_eq!(of("/man/permits.1"), "0 0  0o644");
+    assert!(listed.lines().all(|line| line.starts_with("0 0  ")), "{listed}");
+}
+
+#[test]
+fn the_npm_command_of_an_x64_node_runs_on_an_arm64_mac() {
+    let (made, programs) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+    let uname = "#!/bin/sh\ncase $1 in -s) echo Darwin ;; -m) echo arm64 ;; esac\n";
+    add_program(programs.path(), "uname", uname);
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").expect("a path"));
+    let npm = made.path().join("permits-cli");
+    fs::create_dir(&npm).expect("it is new");
+    fs::copy(root().join("crates/permits-cli/npm/permits"), npm.join("permits")).expect("it is there");
+    // The one for the processor comes first.
+    for machine in ["x64", "arm64"] {
+        let package = made.path().join(format!("permits-cli-darwin-{machine}"));
+        fs::create_dir(&package).expect("it is new");
+        add_program(&package, "permits", &format!("#!/bin/sh\necho {machine}\n"));
+        let mut permits = Command::new("sh");
+        permits.arg(npm.join("permits")).env("PATH", &path);
+        assert_eq!(output(&mut permits).trim_end(), machine);
+    }
+}
+
+#[test]
 fn a_release_has_its_hashes_and_says_what_it_was_made_of() {
     if ["python3", "sha256sum", "git"].into_iter().any(skip::without_program) {
         return;
@@ -392,6 +441,18 @@ fn the_units_are_valid() {
     let verified = verify.output().expect("it can be started");
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
+fn a_stop_of_a_unit_is_no_failure_and_a_restart_has_a_pause() {
+    for (name, text) in units() {
+        let starts = |verb: &str| text.contains(&format!("/permits {verb} "));
+        let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+        if starts("run") || starts("hold") {
+            assert!(has("SuccessExitStatus=143"), "{name}: permits ends with 128 + 15 because of SIGTERM");
+        }
+        assert!(!has("Restart=") || has("RestartSec="), "{name}: systemd would give up within a second");
+    }
 }
 
 #[test]

@@ -59,6 +59,15 @@ fn is_granted(outcome: &AcquireOutcome) -> bool {
     matches!(outcome, AcquireOutcome::Granted(_))
 }
 
+/// The lane has room for the newcomer, and the semaphore has, too.
+#[test]
+fn a_light_newcomer_does_not_pass_the_heavy_head_of_its_lane() {
+    let mut both = Both::start();
+    assert!(is_granted(&both.one(within("a", "lane", 2))));
+    assert!(!is_granted(&both.one(of_weight(within("heavy", "lane", 2), 2))));
+    assert!(!is_granted(&both.one(within("light", "lane", 2))));
+}
+
 #[test]
 fn a_lane_that_holds_and_waits_no_more_has_no_limit_left() {
     let mut both = Both::start();

@@ -5,7 +5,7 @@ use permits_core::protocol::{
     AcquireOutcome, Answers, Grant, LimitChange, Operation, Recovery, ReleaseOutcome, RenewOutcome,
 };
 
-use crate::fixture::{Both, acquire, change_limit, release, renew};
+use crate::fixture::{Both, acquire, change_limit, release, renew, renewal};
 
 impl Both {
     /// A, B and C hold, D waits, and another server has taken over. Returns the grants of A and C; and one
@@ -52,6 +52,21 @@ fn a_forgotten_holder_that_does_not_fit_comes_before_the_waiters() {
     assert_eq!(both.renewed("d", None), RenewOutcome::Waiting { position: 0 });
     assert_eq!(both.renewed("forgotten", Some(forgotten)), RenewOutcome::Held);
     assert_eq!(both.renewed("d", None), RenewOutcome::Waiting { position: 0 });
+}
+
+/// A has renewed with the new server, with a shorter lease, and ends within the window.
+#[test]
+fn the_units_of_a_holder_that_ends_in_the_window_go_to_no_waiter() {
+    let (mut both, [a, c], forgotten) = Both::taken_over();
+    let mut shorter = renewal("a", Some(a));
+    (shorter.terms.lease_ms, shorter.lease_version) = (1_500, 1);
+    assert_eq!(both.same(&Operation::Renew(vec![shorter])), Answers::Renew(vec![RenewOutcome::Held]));
+    for _ in 0..7 {
+        assert_eq!(both.renewed("d", None), RenewOutcome::Waiting { position: 0 });
+        assert_eq!(both.renewed("c", Some(c)), RenewOutcome::Held);
+        both.renewed("forgotten", Some(forgotten));
+        both.pass(400);
+    }
 }
 
 /// The window is open while a forgotten holder waits to be put back, and no longer.

@@ -2,15 +2,17 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use permits::{AcquireOptions, Lost};
 use permits_testkit::sound::Succeeds as _;
 use permits_tower::{PermitError, PermitLayer};
 use tokio::sync::oneshot;
-use tower::{Layer as _, ServiceExt as _};
+use tower::{Layer as _, Service as _, ServiceExt as _};
 
-use crate::fixture::{semaphore, settles, within};
+use crate::fixture::{inner, semaphore, settles, within};
 
 /// A request in work: the result of its call, and the ends of its future.
 struct InWork {
@@ -76,4 +78,23 @@ async fn a_client_that_is_closed_ends_its_requests() {
     client.close().await.expect("all is released");
     assert_eq!(reason(work).await, Lost::Closed);
     settles(&observer, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_permit_that_is_lost_before_its_call_is_polled_again_calls_nothing() {
+    let (_client, exports) = semaphore("late", 1).await;
+    let options = AcquireOptions::new().max_hold(Duration::from_millis(100)).lease(Duration::from_secs(1));
+    let (service, mut handle) = inner();
+    let mut service = PermitLayer::until_response(exports.clone()).options(options).layer(service);
+    let taken = exports.acquire().succeeds().await;
+    let mut call = pin!(within(service.ready()).succeeds().await.call(1));
+    assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    settles(&exports, 1, 1).await;
+
+    taken.release().succeeds().await;
+    // The call has got the permit, which nobody renews after the longest hold, so the lease ends.
+    settles(&exports, 0, 0).await;
+    let failed = within(call).await.expect_err("the permit is lost");
+    assert!(matches!(failed, PermitError::Lost { .. }), "{failed:?}");
+    assert!(handle.poll_request().is_pending(), "the inner service is not called");
 }

@@ -28,7 +28,15 @@ async fn the_page_lists_the_events_that_occur_and_no_others() {
     acquisitions().await;
     losses().await;
     limits().await;
-    tokio::join!(outages(), refused_logins(), refused_releases(), young_servers(), sentinels(), clusters());
+    tokio::join!(
+        outages(),
+        refused_logins(),
+        replicas(),
+        refused_releases(),
+        young_servers(),
+        sentinels(),
+        clusters()
+    );
     logins_again().await;
     dropped_events().await;
 
@@ -227,6 +235,28 @@ async fn refused_logins() {
     });
     assert_eq!(collector::events().iter().filter(|event| is_denied(event)).count(), 1);
     held.release().succeeds().await;
+}
+
+/// A server that has become a replica and refuses every call: the reason is logged once, however often the
+/// client connects again.
+async fn replicas() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let client = connect(&format!("redis://{}/", proxy.address())).await;
+    let semaphore = client.named("replicas", 1);
+    let held = semaphore.acquire().succeeds().await;
+    assert_eq!(server.command(&["REPLICAOF", "127.0.0.1", "1"]).text(), "OK");
+    let tried = proxy.accepted();
+    let renewed = tokio::spawn(async move { (held.renew().await, held) });
+    assert!(wait::until(|| proxy.accepted() > tried + 3), "it retries");
+    assert_eq!(server.command(&["REPLICAOF", "NO", "ONE"]).text(), "OK");
+    let (_, held) = in_time(renewed).await.expect("it does not panic");
+    held.release().succeeds().await;
+    let address = proxy.address().to_string();
+    let is_lost = |event: &collector::Emitted| {
+        event.target == "permits::connection_lost" && event.fields["server"].contains(&address)
+    };
+    assert_eq!(collector::events().iter().filter(|event| is_lost(event)).count(), 1);
 }
 
 /// A token that the server refuses, and one that it takes: neither is in an event.
