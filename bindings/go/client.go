@@ -157,11 +157,19 @@ func (c *Client) connection(ctx context.Context) (*conn, error) {
 
 // run starts a command when the one before has gone, and speaks with it until its end.
 func (c *Client) run(l *launch, before <-chan struct{}) {
-	defer close(l.gone)
-	<-before
+	defer func() {
+		<-before
+		close(l.gone)
+	}()
 	ctx, cancel := context.WithTimeout(c.closing, startTimeout)
 	defer cancel()
-	conn, err := c.dial(ctx)
+	var conn *conn
+	err := error(ErrClosed)
+	select {
+	case <-before:
+		conn, err = c.dial(ctx)
+	case <-ctx.Done():
+	}
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.stop() })
 		err = conn.hello()
@@ -193,14 +201,16 @@ func (c *Client) permit(ctx context.Context, semaphore string, request fields) (
 
 // call makes a request, and returns its first event. If ctx ends first, what is granted is released.
 func (c *Client) call(ctx context.Context, semaphore string, request fields) (*call, event, error) {
-	id, began := c.ids.Add(1), time.Now()
+	id, began := c.ids.Add(1), time.Time{}
 	request["id"] = id
 	for isRetry := false; ; isRetry = true {
 		conn, err := c.connection(ctx)
 		if err != nil {
 			return nil, event{}, err
 		}
-		if isRetry && !request.shorten(time.Since(began)) {
+		if !isRetry {
+			began = time.Now()
+		} else if !request.shorten(time.Since(began)) {
 			return nil, event{}, &Error{Semaphore: semaphore, Reason: "the command has ended, and so has the time to wait", kind: ErrNotNow}
 		}
 		line, err := request.line(semaphore)
@@ -246,7 +256,9 @@ func (c *Client) Close() error {
 	case <-last.gone:
 		return nil
 	case <-time.After(closeTimeout):
-		last.conn.stop()
+		if last.conn != nil {
+			last.conn.stop()
+		}
 		<-last.gone
 		return unavailable("the command did not end in time: what it has of this program ends with the lease")
 	}
@@ -260,12 +272,16 @@ func (s *settings) start(url string) (*conn, error) {
 	}
 	command := exec.Command(program, append([]string{"hold", "--many"}, s.flags...)...)
 	command.Stderr, command.WaitDelay = s.stderr, errorTimeout
-	command.Env = append(os.Environ(), "PERMITS_LABEL="+s.label)
+	// The command refuses a second URL, and one that is empty.
+	isOther := func(variable string) bool {
+		name, value, _ := strings.Cut(variable, "=")
+		return (name == "PERMITS_URL" || name == "PERMITS_URL_FILE") && (url != "" || value == "")
+	}
+	command.Env = append(slices.DeleteFunc(os.Environ(), isOther), "PERMITS_LABEL="+s.label)
 	if url != "" {
 		// Don't pass the url as an argument: every user sees the arguments of a process, and it may have a
-		// password. The command refuses a second URL.
-		isOther := func(variable string) bool { return strings.HasPrefix(variable, "PERMITS_URL_FILE=") }
-		command.Env = append(slices.DeleteFunc(command.Env, isOther), "PERMITS_URL="+url)
+		// password.
+		command.Env = append(command.Env, "PERMITS_URL="+url)
 	}
 	// Other programs that this one starts do not inherit these ends of the pipes: os/exec sees to that.
 	in, inErr := command.StdinPipe()

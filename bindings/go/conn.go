@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -118,9 +120,10 @@ func (c *call) outcome(last *event) error {
 	switch {
 	case c.isEnded && (last.Event == "released" || last.Event == "handed_over"):
 		return nil
-	case c.grant == nil && c.conn.err == ErrClosed:
-		return ErrClosed
 	case c.grant == nil && (last.Event == "released" || last.Event == "died"):
+		if c.conn.err == ErrClosed {
+			return ErrClosed
+		}
 		return died(last.Reason)
 	case c.grant == nil || c.isEnded || last.Event == "lost":
 		return failure(name, last)
@@ -139,6 +142,7 @@ type conn struct {
 	closeIn func() error  // Tells the command that no more lines come.
 	stop    func() string // Ends the command at once, and returns why it has ended. It may be called again.
 	written chan struct{} // Closed when the goroutine that writes has ended.
+	closed  chan struct{} // Closed when no more requests can begin.
 	dead    chan struct{} // Closed when the command has ended: nothing is held any more.
 	room    chan struct{} // Has a value for each request for a permit that is not written yet.
 	places  chan struct{} // Has a value for each call to the store that is not answered yet.
@@ -158,7 +162,7 @@ func newConn(in io.Writer, out io.Reader, closeIn func() error, stop func() stri
 	scanner.Buffer(nil, maxEvent)
 	conn := &conn{
 		in: in, out: scanner, closeIn: closeIn, stop: stop, calls: map[int64]*call{}, counts: map[int64]int{},
-		written: make(chan struct{}), dead: make(chan struct{}), room: make(chan struct{}, maxQueued), places: make(chan struct{}, maxCalls),
+		written: make(chan struct{}), closed: make(chan struct{}), dead: make(chan struct{}), room: make(chan struct{}, maxQueued), places: make(chan struct{}, maxCalls),
 	}
 	conn.wake.L = &conn.mu
 	return conn
@@ -187,8 +191,8 @@ func (c *conn) run() {
 	go c.write()
 	reason := "it has closed its output"
 	for c.out.Scan() {
-		event := new(event)
-		if json.Unmarshal(c.out.Bytes(), event) != nil {
+		event, err := parse(c.out.Bytes())
+		if err != nil {
 			// Whose event it is cannot be known, and its caller would wait forever.
 			reason = fmt.Sprintf("it has written %.100q", c.out.Bytes())
 			break
@@ -200,6 +204,23 @@ func (c *conn) run() {
 	c.closeIn()
 	c.stop()
 	<-c.written
+}
+
+// parse returns the event of a line.
+func parse(line []byte) (*event, error) {
+	e := new(event)
+	err := json.Unmarshal(line, e)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &mistyped) || e.Event == "granted":
+		return e, err
+	case slices.Contains([]string{"inspected", "listed", "changed"}, e.Event):
+		// It has another form, or a number that is too large for this processor.
+		return &event{ID: e.ID, Event: "failed", Reason: "the answer cannot be read: " + err.Error()}, nil
+	default:
+		// A later command may use the name of a field for something else.
+		return new(event), nil
+	}
 }
 
 // take does what an event says. An event that does not fit the call is ignored.
@@ -294,7 +315,15 @@ func (c *conn) die(reason string) {
 func (c *conn) hangUp(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err = cmp.Or(c.err, err)
+	if c.err == nil {
+		c.err = err
+		close(c.closed)
+	}
+	if _, hasDied := err.(died); hasDied {
+		// A command that is about to be ended must grant nothing more.
+		c.queue = nil
+		clear(c.counts)
+	}
 	c.wake.Signal()
 }
 
@@ -310,7 +339,7 @@ func (c *conn) begin(ctx context.Context, call *call, line []byte) error {
 	}
 	select {
 	case place <- struct{}{}:
-	case <-c.dead:
+	case <-c.closed:
 	case <-ctx.Done():
 		return call.left(ctx)
 	}

@@ -153,6 +153,49 @@ func TestEventsThatDoNotFitAreIgnored(t *testing.T) {
 	}
 }
 
+// A later command may have fields of the same name.
+func TestAFieldOfAnotherTypeEndsTheCallThatItAnswersAlone(t *testing.T) {
+	conn, call := alone(t)
+	permit := call.granted(1)
+	inspection := began(t, conn, 8, false)
+	for _, line := range []string{`{"event":"stats","permits":{"held":1}}`, `{"id":7,"event":"held","weight":"1"}`, `{"id":8,"event":"changed","limit":1e40}`} {
+		event, err := parse([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.take(event)
+	}
+	if !errors.Is(inspection.err, ErrUnavailable) || permit.Context().Err() != nil {
+		t.Error(inspection.err, context.Cause(permit.Context()))
+	}
+}
+
+func TestNothingIsSentForAContextThatHasEnded(t *testing.T) {
+	conn, call := alone(t)
+	permit := call.granted(100)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 20 {
+		if err := permit.ReleasePart(ctx, 1); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if lines := string(conn.queue); lines != "begin\n" {
+		t.Errorf("%q", lines)
+	}
+}
+
+func TestAnAnswerAfterTheCloseIsTold(t *testing.T) {
+	conn, _ := alone(t)
+	change, other := began(t, conn, 8, false), began(t, conn, 9, false)
+	conn.hangUp(ErrClosed)
+	change.tells(event{Event: "failed", ExitCode: 75})
+	conn.die("it has closed its output")
+	if !errors.Is(change.err, ErrNotNow) || other.err != ErrClosed {
+		t.Error(change.err, other.err)
+	}
+}
+
 // Nobody can know whose event it was, so no caller waits on.
 func TestALineThatIsNoEventEndsTheCommand(t *testing.T) {
 	conn, call := alone(t)

@@ -82,7 +82,14 @@ func wait(t *testing.T, isSo func() bool) {
 // waiting returns how many goroutines wait for a command.
 func waiting() int {
 	stacks := make([]byte, 1<<22)
-	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*Client).connection(")
+	number := 0
+	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		state, calls, _ := strings.Cut(stack, "\n")
+		if strings.Contains(state, "[select") && strings.Contains(calls, "(*Client).connection(") {
+			number++
+		}
+	}
+	return number
 }
 
 // acquires makes 50 requests, and returns when all wait for a command.

@@ -50,6 +50,7 @@ func run(m *testing.M) int {
 	}
 	os.Setenv("PERMITS_PROGRAM", program)
 	os.Unsetenv("PERMITS_URL")
+	os.Unsetenv("PERMITS_URL_FILE")
 	server, err := startServer(freePort())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -19,7 +19,7 @@ type Changed struct {
 }
 
 // Change makes a change as an operator. The error is [ErrNotNow] if the semaphore is in use or has another
-// version. If it is [ErrUnavailable], or that of ctx, the change may have been made.
+// version. If it is [ErrUnavailable], [ErrClosed], or that of ctx, the change may have been made.
 func (s *Semaphore) Change(ctx context.Context, change Change) (Changed, error) {
 	line := change.fields()
 	line["name"] = s.name

@@ -84,6 +84,9 @@ func (p *Permit) ReleasePart(ctx context.Context, units int) error {
 // ends first, it may be done nevertheless.
 func (p *Permit) operate(ctx context.Context, kind string, value any) error {
 	turn, answer := p.call.turn, (<-chan error)(nil)
+	if ctx.Err() != nil {
+		return ended(ctx, fmt.Sprintf("renewing %q", p.Semaphore()))
+	}
 	for {
 		select {
 		case turn <- struct{}{}:

@@ -3,7 +3,8 @@
 //! Operations of one permit run one after the other, each with the permit to itself. For example, a release
 //! that is asked for while a renewal is in flight follows it. The release polls the renewal, too: a release
 //! that blocks has stopped the event loop that would do so. If an operation that was to release the permit
-//! is dropped early, the permit is released nevertheless.
+//! is dropped early, the permit is released nevertheless. A permit that is being handed over has ended: what
+//! is asked for meanwhile does not wait for that.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -106,9 +107,9 @@ impl Held {
         Some(permit)
     }
 
-    /// Runs an operation when it has its turn. `begin` makes it; what `begin` does and the operation become
-    /// visible to others at the same time. An operation that `ends` the permit polls those before it.
-    fn queue<F>(&self, ends: bool, begin: impl FnOnce() -> F) -> BoxFuture<'static, F::Output>
+    /// Runs an operation when it has its turn, and polls those before it meanwhile. `begin` makes it; what
+    /// `begin` does and the operation become visible to others at the same time.
+    fn queue<F>(&self, begin: impl FnOnce() -> F) -> BoxFuture<'static, F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
@@ -123,10 +124,7 @@ impl Held {
         };
         let operation = operation.boxed().shared();
         operations.retain(|operation| operation.upgrade().is_some());
-        let before: Vec<_> = match ends {
-            true => operations.iter().filter_map(WeakShared::upgrade).collect(),
-            false => Vec::new(),
-        };
+        let before: Vec<_> = operations.iter().filter_map(WeakShared::upgrade).collect();
         operations.extend(operation.downgrade());
         drop(operations);
         let done = async move {
@@ -281,7 +279,7 @@ impl Held {
         F: Future<Output = Result<(), RenewError>> + Send + 'static,
     {
         let permit = self.weak();
-        Call::new(self.queue(false, || async move {
+        Call::new(self.queue(|| async move {
             let permit = permit.upgrade().ok_or_else(Failure::released)?;
             operation(permit).await.map_err(Failure::from)
         }))
@@ -296,7 +294,7 @@ impl Held {
 
     fn release(&self) -> Call {
         let lost = self.lost.clone();
-        Call::new(self.queue(true, || {
+        Call::new(self.queue(|| {
             let permit = self.end();
             async move {
                 // Other operations hold no reference to the permit now, because this one has the turn.
@@ -326,7 +324,7 @@ impl Held {
     }
 
     fn hand_over(&self) -> Call {
-        let permit = self.queue(true, || {
+        let permit = self.queue(|| {
             let permit = self.end();
             async move { permit.and_then(Arc::into_inner) }
         });

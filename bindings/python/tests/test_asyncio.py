@@ -240,8 +240,8 @@ def test_a_thousand_tasks_share_ten_units(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("steps", range(4))
-def test_a_blocking_release_completes_the_renewal_of_a_task(url: str, name: str, steps: int) -> None:
-    """The release stops the event loop that would complete the renewal."""
+def test_a_blocking_operation_completes_the_renewal_of_a_task(url: str, name: str, steps: int) -> None:
+    """The operation stops the event loop that would complete the renewal."""
 
     async def main() -> None:
         async with connected(url) as client:
@@ -249,6 +249,8 @@ def test_a_blocking_release_completes_the_renewal_of_a_task(url: str, name: str,
             renewal = asyncio.ensure_future(permit.arenew())
             for _ in range(steps):
                 await asyncio.sleep(0)
+            permit.renew()
+            permit.set_lease(60)
             permit.release()
             if steps:
                 await renewal

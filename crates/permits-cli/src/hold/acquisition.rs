@@ -355,8 +355,11 @@ impl Acquisition {
         loop {
             if let Some(end) = self.end.get() {
                 // What a line before this one asks for counts for a permit that is handed over.
-                if let (End::HandOver, Some((operation, _))) = (end, self.operation.take()) {
-                    let _ = timeout(RELEASE_TIMEOUT, self.begun(held, operation)).await;
+                if let (End::HandOver, Some((operation, line))) = (end, self.operation.take())
+                    && let Ok(Err(RenewError::Invalid(invalid))) =
+                        timeout(RELEASE_TIMEOUT, self.begun(held, operation)).await
+                {
+                    outbox.put(&self.id, Event::Invalid { line, reason: &invalid.to_string() });
                 }
                 return Ok(end);
             }

@@ -176,9 +176,12 @@ impl Child {
         None
     }
 
-    /// Signals the process group.
+    /// Signals the process group; the command alone if it has moved to another group, by setpgid(2).
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(kill_process_group(self.pid, signal)?)
+        match kill_process_group(self.pid, signal) {
+            Err(rustix::io::Errno::SRCH) if self.ended.is_none() => Ok(kill_process(self.pid, signal)?),
+            signalled => Ok(signalled?),
+        }
     }
 
     /// Returns true if the command is in a wait that no signal interrupts, so that it cannot stop.
@@ -194,13 +197,12 @@ impl Child {
         false
     }
 
-    /// Signals the command, and its process group. An error also if the command itself was not signalled,
-    /// such as `sudo`, of whose group the others were.
+    /// Signals the process group, and the command. An error if the command itself was not signalled, such as
+    /// `sudo`, or if it has ended and the rest of its group was not signalled.
     pub(super) fn kill(&self) -> io::Result<()> {
         let group = kill_process_group(self.pid, Signal::KILL);
-        // The command may be in another group: setpgid(2).
         if self.ended.is_none() {
-            kill_process(self.pid, Signal::KILL)?;
+            return Ok(kill_process(self.pid, Signal::KILL)?);
         }
         Ok(group?)
     }

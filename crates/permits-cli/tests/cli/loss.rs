@@ -108,11 +108,16 @@ fn a_command_in_another_process_group_ends_with_its_permit() {
         return;
     }
     let store = Local::new();
-    let leaves = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(1000)";
-    let mut command = permits(&store.url(), ["run", "x", "--limit", "1", "--max-hold", "1s", "--"]);
-    let ended = output(command.args(["python3", "-c", leaves]));
-    ended.ends(76);
-    assert!(!ended.stderr.contains("has not ended yet"), "{}", ended.stderr);
+    for asked in ["signal.signal(signal.SIGTERM, lambda *_: (print('asked'), exit()))", "pass"] {
+        let ignores = "signal.signal(signal.SIGTERM, signal.SIG_IGN)";
+        let script = format!(
+            "import os, signal, time; {ignores}; {asked}; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(1000)"
+        );
+        let mut command = permits(&store.url(), ["run", "x", "--limit", "1", "--max-hold", "1s", "--"]);
+        let ended = output(command.args(["python3", "-c", &script]));
+        ended.prints(76, if asked == "pass" { "" } else { "asked\n" });
+        assert!(!ended.stderr.contains("has not ended yet"), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn of_directory(path: &Path, existing: &Path, refused: Option<&io::Error>) -> Fi
     if mode & 0o055 & !right == 0 {
         return Finding::fine("directory", observed);
     }
-    if mode & 0o022 & !right != 0 {
+    if mode & 0o002 != 0 {
         let advice =
             "Others may make files in it, and the system may remove old ones: name a directory of this user.";
         return Finding::note("directory", observed, advice);
@@ -208,7 +208,7 @@ fn of_clock(ahead_us: Option<i64>) -> Finding {
     }
     let seconds = ahead_us.unsigned_abs() / 1_000_000;
     let which = if ahead_us > 0 { "ahead of" } else { "behind" };
-    let advice = "The wall clock was set since the machine started. This is harmless, because leases do not depend on it.";
+    let advice = "The wall clock was set since the machine started, or was behind at that time. This is harmless, because leases do not depend on it.";
     Finding::note("clock", format!("{seconds} s {which} the wall clock"), advice)
 }
 

@@ -239,7 +239,7 @@ impl Directory {
             let metadata = locked.metadata().map_err(failed)?;
             // Another process may have deleted the file meanwhile. The number of links does not tell: a
             // process that was killed may have left another name of the file.
-            if is_named(&locked, path) {
+            if is_named(&metadata, path) {
                 access::of_file(&metadata, &self.metadata).map_err(|reason| failed(refused(reason)))?;
                 return Ok(Some(locked));
             }
@@ -324,11 +324,9 @@ impl Directory {
     }
 }
 
-/// Returns true if an open file is the one that other processes find at this path.
-pub(super) fn is_named(file: &File, path: &Path) -> bool {
-    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let named = fs::symlink_metadata(path).map(identity);
-    matches!((named, file.metadata().map(identity)), (Ok(named), Ok(own)) if named == own)
+/// Returns true if the open file with this metadata is the one that other processes find at this path.
+pub(super) fn is_named(open: &Metadata, path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()))
 }
 
 /// Returns true if a file of this name has the text of a semaphore.

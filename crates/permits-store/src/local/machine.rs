@@ -72,12 +72,19 @@ impl Directory {
         }
         let path = self.path().join(MARKER);
         let failed = |error: io::Error| failure(&path, &error);
-        let file = self.lock(&path, deadline)?;
-        let before = Record::read_or_clear(&file).map_err(failed)?;
-        let noted = Stamp { boot: self.boot.id, base_us: self.base_us, ..Stamp::default() };
-        let noted = before.as_ref().map_or(noted, |before| before.stamp);
-        let stamp = Stamp { last_us: last_us.max(noted.last_us), ..noted };
-        Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)
+        let note = || {
+            let file = self.lock(&path, deadline)?;
+            let before = Record::read_or_clear(&file).map_err(failed)?;
+            let noted = Stamp { boot: self.boot.id, base_us: self.base_us, ..Stamp::default() };
+            let noted = before.as_ref().map_or(noted, |before| before.stamp);
+            let stamp = Stamp { last_us: last_us.max(noted.last_us), ..noted };
+            Record::write(&file, before.as_ref(), stamp, b"", Writing::Plain).map_err(failed)
+        };
+        match note() {
+            // A full disk keeps no file from being deleted. The next boot then has the wall clock alone.
+            Err(StoreError::OutOfMemory { .. }) => Ok(()),
+            noted => noted,
+        }
     }
 }
 
@@ -141,14 +148,24 @@ pub(super) fn another(directory: &Directory, sign: &str) -> StoreError {
     StoreError::Unsupported { reason }
 }
 
+/// Returns true if a file was last written before the machine has started.
+pub(super) fn is_older(directory: &Directory, file: &File) -> bool {
+    changed_us(file).is_ok_and(|changed_us| changed_us <= directory.boot.started_us())
+}
+
+/// The time of the last write, by the wall clock.
+fn changed_us(file: &File) -> io::Result<i64> {
+    let metadata = file.metadata()?;
+    Ok(metadata.mtime().saturating_mul(1_000_000) + metadata.mtime_nsec() / 1000)
+}
+
 /// The time, in microseconds, for which a file may still have holders or waiters of another machine.
 fn in_use_us(directory: &Directory, file: &File, record: &Record) -> io::Result<Option<i64>> {
     let Stamp { boot, last_us, .. } = record.stamp;
     if boot == directory.boot.id {
         return Ok(None);
     }
-    let metadata = file.metadata()?;
-    let changed_us = metadata.mtime().saturating_mul(1_000_000) + metadata.mtime_nsec() / 1000;
+    let changed_us = changed_us(file)?;
     // A write that was cut off also sets the file's time. The store's time may be ahead of that.
     let written_us = changed_us.min(last_us);
     if written_us <= directory.boot.started_us() {

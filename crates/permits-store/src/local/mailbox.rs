@@ -74,7 +74,7 @@ impl Mailbox {
 
     /// Returns true if other processes can find the FIFO.
     pub(super) fn is_named(&self) -> bool {
-        is_named(&self.incoming, &self.path)
+        self.incoming.metadata().is_ok_and(|open| is_named(&open, &self.path))
     }
 
     /// Sleeps until something comes.

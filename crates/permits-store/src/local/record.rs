@@ -8,7 +8,7 @@
 //! A writer that is killed leaves at most a text without a header. It never leaves a wrong header, because a
 //! header is written at once, and never a header with a wrong text. So if one of these is found, the file is
 //! damaged, and is refused. To take the older half instead would undo a command: a permit that was granted
-//! would be free again.
+//! would be free again. Only a loss of power leaves a header with a wrong text; no permit outlives that.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -49,7 +49,8 @@ pub(crate) struct Stamp {
     pub(crate) boot: u128,
     /// The store's time at the start of that boot, in microseconds.
     pub(crate) base_us: i64,
-    /// The store's time of the command that wrote the text, in microseconds.
+    /// The store's time of the command that wrote the text, in microseconds. In the marker: a time that is
+    /// not before that of any file that was deleted.
     pub(crate) last_us: i64,
     /// The store's time at which the text may be forgotten, in milliseconds.
     pub(crate) expires_ms: u64,

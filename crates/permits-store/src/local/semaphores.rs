@@ -98,6 +98,9 @@ fn write(
         |text: &[u8], writing| Record::prepare(&file, record.as_ref(), stamp, text, writing).map_err(failed);
     let text = state.as_ref().map(|state| text(directory, semaphore, state, &untold)).transpose()?;
     let mut half = text.as_ref().map(|text| prepare(text, writing)).transpose()?;
+    if state.is_none() && (record.is_some() || discards) {
+        directory.note_time(now_us, deadline)?;
+    }
     if lasts(operation) || state.is_none() {
         write_lasting(directory, command, state.as_ref(), stamp, deadline)?;
     }
@@ -128,12 +131,7 @@ fn write(
     }
     match half {
         Some(half) => half.count().map_err(failed)?,
-        None => {
-            if record.is_some() {
-                directory.note_time(now_us, deadline)?;
-            }
-            fs::remove_file(&paths.state).map_err(failed)?;
-        }
+        None => fs::remove_file(&paths.state).map_err(failed)?,
     }
     Ok(Done { reply, messages: told, before: Some(Seen::of_record(directory, record)) })
 }
@@ -189,7 +187,8 @@ fn load(
     file: &fs::File,
     paths: &Paths,
 ) -> Result<Loaded, StoreError> {
-    let before_restart = |record: &Record| record.stamp.boot != directory.boot.id;
+    let before_restart =
+        |record: &Record| record.stamp.boot != directory.boot.id && machine::is_older(directory, file);
     let record = match Record::read(file) {
         // After a restart the text does not count.
         Ok(Err(Fault::Text(record))) if before_restart(&record) => Some(record),
@@ -468,8 +467,12 @@ mod tests {
         fs::hard_link(&path, boots.place.path().join(".new-1")).expect("there is room");
         let later = Moment::now() + std::time::Duration::from_secs(600);
         std::thread::scope(|scope| {
-            let waiting =
-                scope.spawn(|| boots.directory.lock(&path, later).map(|file| is_named(&file, &path)));
+            let waiting = scope.spawn(|| {
+                boots
+                    .directory
+                    .lock(&path, later)
+                    .map(|file| is_named(&file.metadata().expect("it is open"), &path))
+            });
             // Let the thread open the file that has the name.
             std::thread::sleep(std::time::Duration::from_millis(20));
             fs::remove_file(&path).expect("it is there");

@@ -79,10 +79,10 @@ fn a_changed_file_is_tested_by_commands_that_can_be_run() {
         return;
     }
     let (here, place) = (repository(), tempfile::tempdir().expect("a directory"));
-    for directory in ["scripts", "lab"] {
-        fs::create_dir(place.path().join(directory)).expect("there is room");
+    for directory in ["scripts/more", "lab"] {
+        fs::create_dir_all(place.path().join(directory)).expect("there is room");
     }
-    for script in ["scripts/test-near", "lab/mutants", "lab/mutants.txt"] {
+    for script in ["scripts/test-near", "scripts/more/check-shell", "lab/mutants", "lab/mutants.txt"] {
         fs::copy(here.join(script), place.path().join(script)).expect("there is room");
     }
     let mut all = Vec::new();

@@ -169,6 +169,10 @@ fn a_permit_is_handed_over_and_adopted(store: &dyn Store, name: &str) {
     other.write_text("{\"id\":\"f\",\"release_part\":2}\n{\"id\":\"f\",\"hand_over\":true}");
     other.event("f", "handed_over");
     assert_eq!(status(store, &part)["held"], 1);
+    other.granted(json!({"id": "g", "acquire": part, "weight": 2}));
+    other.write_text("{\"id\":\"g\",\"release_part\":2}\n{\"id\":\"g\",\"hand_over\":true}");
+    assert!(other.event("g", "invalid")["reason"].as_str().expect("a text").contains("keep at least 1"));
+    other.event("g", "handed_over");
     assert_eq!(other.finish().0.code, 0);
 }
 
