@@ -237,9 +237,8 @@ impl Directory {
             }
             let locked = Locked(file);
             let metadata = locked.metadata().map_err(failed)?;
-            // Another process may have deleted the file meanwhile. The number of links does not tell: a
-            // process that was killed may have left another name of the file.
-            if is_named(&metadata, path) {
+            // If the file has no link left, another process has deleted it meanwhile.
+            if metadata.nlink() > 0 {
                 access::of_file(&metadata, &self.metadata).map_err(|reason| failed(refused(reason)))?;
                 return Ok(Some(locked));
             }
@@ -322,11 +321,6 @@ impl Directory {
     pub(super) fn failed(&self, error: &io::Error) -> StoreError {
         failure(&self.path, error)
     }
-}
-
-/// Returns true if the open file with this metadata is the one that other processes find at this path.
-pub(super) fn is_named(open: &Metadata, path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()))
 }
 
 /// Returns true if a file of this name has the text of a semaphore.

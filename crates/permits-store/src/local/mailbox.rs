@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::access;
-use super::directory::{DRAFT, Directory, PRIVATE, is_named, is_text, open};
+use super::directory::{DRAFT, Directory, PRIVATE, is_text, open};
 use super::record::Mark;
 use crate::protocol::{Event, Name, SessionId};
 
@@ -74,7 +74,9 @@ impl Mailbox {
 
     /// Returns true if other processes can find the FIFO.
     pub(super) fn is_named(&self) -> bool {
-        self.incoming.metadata().is_ok_and(|open| is_named(&open, &self.path))
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let named = fs::symlink_metadata(&self.path).map(identity);
+        matches!((named, self.incoming.metadata().map(identity)), (Ok(named), Ok(own)) if named == own)
     }
 
     /// Sleeps until something comes.
