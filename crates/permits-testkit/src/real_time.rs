@@ -2,9 +2,10 @@
 //!
 //! Everywhere else barriers, proxies and fixed clocks make the order of events. Here the order depends on the
 //! machine: a process that gets no processor for half a lease loses its permit, and no code is at fault. So a
-//! thread measures for how long the machine stands still while the story runs. A failure counts if it was
-//! never still for long; otherwise the story is repeated, and fails if it never comes to pass. The failure of
-//! a check that no slowness excuses ([`always_counts`]), such as of the limit, counts at once.
+//! thread on each processor measures for how long it stands still while the story runs: the host of a virtual
+//! machine may stop one of them. A failure counts if none was still for long; otherwise the story is
+//! repeated, and fails if it never comes to pass. The failure of a check that no slowness excuses
+//! ([`always_counts`]), such as of the limit, counts at once.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,6 +14,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::wait::HANGS;
 
@@ -38,37 +42,65 @@ pub fn always_counts<T>(check: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A thread that sleeps for a beat again and again, and is late when the machine has no processor for it.
+/// Threads that sleep for a beat again and again, and are late when their processors stand still.
 struct Pulse {
     began: Instant,
-    stop: Sender<()>,
-    thread: JoinHandle<Duration>,
+    threads: Vec<(Sender<()>, JoinHandle<Duration>)>,
 }
 
 impl Pulse {
     fn start() -> Self {
-        let (stop, stopped) = channel();
-        let thread = thread::spawn(move || {
-            let mut longest = Duration::ZERO;
-            loop {
-                let slept = Instant::now();
-                if stopped.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
-                    return longest;
+        let beats = |pin: Box<dyn FnOnce() + Send>| {
+            let (stop, stopped) = channel();
+            let beats = move || {
+                pin();
+                let mut longest = Duration::ZERO;
+                loop {
+                    let slept = Instant::now();
+                    if stopped.recv_timeout(BEAT) != Err(RecvTimeoutError::Timeout) {
+                        return longest;
+                    }
+                    longest = longest.max(slept.elapsed() - BEAT);
                 }
-                longest = longest.max(slept.elapsed() - BEAT);
-            }
-        });
-        Self { began: Instant::now(), stop, thread }
+            };
+            (stop, thread::spawn(beats))
+        };
+        Self { began: Instant::now(), threads: pins().into_iter().map(beats).collect() }
     }
 
     /// Returns true if a story that failed is to be repeated.
     fn excuses(self, attempt: u32) -> bool {
-        drop(self.stop);
-        let longest = self.thread.join().expect("a pulse does not panic");
+        let (stops, threads): (Vec<_>, Vec<_>) = self.threads.into_iter().unzip();
+        drop(stops);
+        let longest = threads.into_iter().map(|thread| thread.join().expect("a pulse does not panic"));
+        let longest = longest.max().unwrap_or_default();
         let hung = self.began.elapsed() >= HANGS;
         eprintln!("attempt {attempt} failed; the machine stood still for up to {longest:?}");
         longest >= STANDSTILL && !hung && !COUNTS.get() && attempt < ATTEMPTS
     }
+}
+
+/// The most processors that are watched: a machine with more has one to spare.
+#[cfg(target_os = "linux")]
+const PROCESSORS: usize = 8;
+
+/// For each processor a function that keeps the calling thread there. Where that is not known, one that does
+/// nothing.
+fn pins() -> Vec<Box<dyn FnOnce() + Send>> {
+    #[cfg(target_os = "linux")]
+    if let Ok(all) = sched_getaffinity(None) {
+        let pin = |cpu: usize| {
+            move || {
+                let mut only = CpuSet::new();
+                only.set(cpu);
+                // If it fails, the thread beats somewhere.
+                let _ = sched_setaffinity(None, &only);
+            }
+        };
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
+        return cpus.take(PROCESSORS).map(|cpu| Box::new(pin(cpu)) as Box<dyn FnOnce() + Send>).collect();
+    }
+    vec![Box::new(|| {})]
 }
 
 /// Runs a story, again if it fails on a machine that stood still meanwhile: at most ten times.
@@ -119,7 +151,8 @@ mod tests {
                 told.set(attempt);
                 let longest = if standing_still { STANDSTILL } else { Duration::ZERO };
                 let (stop, _stopped) = channel();
-                let pulse = Pulse { began: Instant::now(), stop, thread: thread::spawn(move || longest) };
+                let threads = vec![(stop, thread::spawn(move || longest))];
+                let pulse = Pulse { began: Instant::now(), threads };
                 if attempt > times {
                     return;
                 }
