@@ -107,16 +107,19 @@ fn a_command_in_another_process_group_ends_with_its_permit() {
     if skip::without_program("python3") {
         return;
     }
-    let store = Local::new();
-    for asked in ["signal.signal(signal.SIGTERM, lambda *_: (print('asked'), exit()))", "pass"] {
-        let ignores = "signal.signal(signal.SIGTERM, signal.SIG_IGN)";
-        let script = format!(
-            "import os, signal, time; {ignores}; {asked}; os.setpgid(0, os.getpgid(os.getppid())); time.sleep(1000)"
-        );
-        let mut command = permits(&store.url(), ["run", "x", "--limit", "1", "--max-hold", "1s", "--"]);
-        let ended = output(command.args(["python3", "-c", &script]));
-        ended.prints(76, if asked == "pass" { "" } else { "asked\n" });
-        assert!(!ended.stderr.contains("has not ended yet"), "{}", ended.stderr);
+    let ignores = "signal.signal(signal.SIGTERM, signal.SIG_IGN)";
+    let answers = "signal.signal(signal.SIGTERM, lambda *_: (print('asked'), exit()))";
+    // The command has a fifth of the longest hold for its answer.
+    for (on_signal, longest, answer) in [(answers, "5s", "asked\n"), (ignores, "1s", "")] {
+        in_real_time(|| {
+            let store = Local::new();
+            let moves = "os.setpgid(0, os.getpgid(os.getppid()))";
+            let script = format!("import os, signal, time; {on_signal}; {moves}; time.sleep(1000)");
+            let options = ["run", "x", "--limit", "1", "--max-hold", longest, "python3", "-c", &script];
+            let ended = output(&mut permits(&store.url(), options));
+            ended.prints(76, answer);
+            assert!(!ended.stderr.contains("has not ended yet"), "{}", ended.stderr);
+        });
     }
 }
 
