@@ -261,6 +261,16 @@ def test_a_blocking_operation_completes_the_renewal_of_a_task(url: str, name: st
     in_thread(lambda: run(main)).result(LIMIT)
 
 
+def test_a_renewal_of_a_set_that_is_given_up_holds_up_no_release(url: str, name: str) -> None:
+    """As after Ctrl-C: renewals have begun, and nobody polls them any more."""
+    with permits.connect(url, recovery="off") as client:
+        with client.acquire_all([client.semaphore(name, 1), client.semaphore(name + "/other", 1)]) as both:
+            renewals = [permit._native.call("renew") for permit in both]
+            for renewal in renewals:
+                renewal.start()
+            in_thread(both.release).result(LIMIT)
+
+
 async def started(*operations: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
     """Begins operations of a permit, one after the other."""
     tasks = [asyncio.create_task(operation) for operation in operations]

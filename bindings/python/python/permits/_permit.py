@@ -407,16 +407,11 @@ def _wait_for_all(calls: Sequence[_permits.Call[None]]) -> None:
     for call in calls:
         call.start()
     errors: list[PermitsError] = []
-    try:
-        for call in calls:
-            try:
-                block_on(call)
-            except PermitsError as error:
-                errors.append(error)
-    finally:
-        # Ctrl-C ends the wait for one of them. A release waits for the others, which nobody would poll any more.
-        for call in calls:
-            call.cancel()
+    for call in calls:
+        try:
+            block_on(call)
+        except PermitsError as error:
+            errors.append(error)
     if errors:
         raise errors[0]
 
