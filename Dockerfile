@@ -6,6 +6,7 @@
 # To run a program under a permit, copy the command into the image of that program:
 #
 #   COPY --from=permits /usr/bin/permits /usr/bin/permits
+#   ENV PERMITS_REQUIRE_SERVER=1
 #   ENTRYPOINT ["permits", "run", "exports", "--limit", "4", "--"]
 
 FROM rust:1-alpine@sha256:a10e64dd139b7387337c7fbe8aca31b959b57b2fd4c8ae20a02cf1d6ea424dce AS build

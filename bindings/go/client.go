@@ -268,7 +268,7 @@ func (c *Client) Close() error {
 func (s *settings) start(url string) (*conn, error) {
 	program, err := exec.LookPath(cmp.Or(s.program, "permits"))
 	if err != nil {
-		return nil, unavailable(err.Error() + ": install the command (cargo install permits-cli), or set PERMITS_PROGRAM to its path")
+		return nil, unavailable(err.Error() + ": install the command, as https://github.com/permits-rs/permits says, or set PERMITS_PROGRAM to its path")
 	}
 	command := exec.Command(program, append([]string{"hold", "--many"}, s.flags...)...)
 	command.Stderr, command.WaitDelay = s.stderr, errorTimeout

@@ -211,7 +211,7 @@ func TestACommandThatIsNotThereSaysHowToGetIt(t *testing.T) {
 	t.Setenv("PERMITS_PROGRAM", "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := Connect(ctx, serverURL)
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "cargo install permits-cli") || !strings.Contains(err.Error(), "PERMITS_PROGRAM") {
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "github.com/permits-rs/permits") || !strings.Contains(err.Error(), "PERMITS_PROGRAM") {
 		t.Error(err)
 	}
 	script := func(text string) string {

@@ -1,6 +1,6 @@
 // Acquires the permit, and leaves a process that renews it. This process reads the handle in a file of this
 // user, and ends when post.mjs has removed the file, when the store has no such permit, or with the runner.
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { appendFileSync, mkdtempSync, openSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,16 +40,28 @@ acquire.on("close", (code, signal) => {
     process.exitCode = 1;
     return;
   }
-  const { handle, slot, token, remaining_ms: remaining } = JSON.parse(printed);
-  console.log(`::add-mask::${handle}`);
+  const permit = JSON.parse(printed);
+  try {
+    keep(permit);
+  } catch (error) {
+    // Without a note of it the post step cannot release it.
+    spawnSync(program, ["release", "-"], { env, input: permit.handle, stdio: ["pipe", "ignore", "inherit"] });
+    print("::error::", `the permit was released, because it cannot be noted: ${error.message}`);
+    process.exitCode = 1;
+  }
+});
+
+function keep({ handle, slot, token, remaining_ms: remaining }) {
+  print("::add-mask::", handle);
   const directory = mkdtempSync(join(process.env.RUNNER_TEMP || tmpdir(), "permits-"));
   const file = join(directory, "handle");
   writeFileSync(file, handle, { mode: 0o600 });
-  put("GITHUB_STATE", "file", file);
   for (const [name, value] of Object.entries({ slot, token, handle })) put("GITHUB_OUTPUT", name, value);
 
   const log = openSync(join(directory, "log"), "a", 0o600);
-  const renew = [fileURLToPath(new URL("renew.mjs", import.meta.url)), program, file, String(remaining / 3)];
+  const script = fileURLToPath(new URL("renew.mjs", import.meta.url));
+  const renew = [script, program, file, String(remaining / 3), String(process.ppid)];
   spawn(process.execPath, renew, { env, detached: true, stdio: ["ignore", log, log] }).unref();
+  put("GITHUB_STATE", "file", file);
   print("", `permit of ${input("name")}: slot ${slot}, token ${token}`);
-});
+}

@@ -1,8 +1,9 @@
-// Renews the permit of a handle, three times in a lease, until the file is removed or the permit is lost.
+// Renews the permit of a handle, three times in a lease, until the file is removed, the permit is lost, or
+// the process of the runner that runs the job has ended.
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
-const [program, file, interval] = process.argv.slice(2);
+const [program, file, interval, runner] = process.argv.slice(2);
 const handle = readFileSync(file, "utf8");
 let next = performance.now() + Number(interval);
 
@@ -19,8 +20,19 @@ function renew() {
   });
 }
 
+// In a container, which ends with the job, the runner has no process.
+function isOver() {
+  if (!existsSync(file)) return true;
+  try {
+    if (Number(runner) > 1) process.kill(Number(runner), 0);
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
+  return false;
+}
+
 function step() {
-  if (!existsSync(file)) process.exit(0);
+  if (isOver()) process.exit(0);
   if (performance.now() >= next) renew();
   else setTimeout(step, 200);
 }

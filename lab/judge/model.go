@@ -75,8 +75,9 @@ func (r rules) step(s state, input any) (bool, state) {
 			return false, s
 		}
 		s.waiting, s.held, s.token = without(s.waiting, input.request), with(s.held, input.request, input), input.token
-		// Leases end without an operation: what may have ended by now no longer counts.
-		maps.DeleteFunc(s.held, func(_ string, other grant) bool { return other.mayEndAt <= input.by && other != input })
+		// Leases end without an operation: what may have ended before no longer counts. The reply to this grant may have been late, and
+		// that to the next one early, so what counts is when this one was asked for.
+		maps.DeleteFunc(s.held, func(_ string, other grant) bool { return other.mayEndAt <= input.asked && other != input })
 	case leave:
 		s.waiting = without(s.waiting, input.request)
 	case release:

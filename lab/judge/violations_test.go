@@ -44,6 +44,27 @@ func TestARecordedHistoryIsAllowed(t *testing.T) {
 	}
 }
 
+// A reply that comes late hides no holder from the grant after it.
+func TestAHolderIsNotForgottenByALateReply(t *testing.T) {
+	r := rules{limit: 2, bound: true}
+	waits := map[string]waiter{"b": {}, "a": {}, "c": {}}
+	s := state{limit: 2, waiting: waits, held: map[string]grant{}}
+	for _, next := range []grant{
+		{request: "b", weight: 1, slot: 0, token: 1, asked: 0, by: 1, mayEndAt: 9},
+		{request: "a", weight: 1, slot: 1, token: 2, tokenBefore: 1, asked: 1, by: 10, mayEndAt: 12},
+	} {
+		allowed, after := r.step(s, next)
+		if !allowed {
+			t.Fatalf("%v is to be allowed", next)
+		}
+		s = after
+	}
+	third := grant{request: "c", weight: 1, slot: 0, token: 3, tokenBefore: 2, asked: 2, by: 3, mayEndAt: 8}
+	if allowed, _ := r.step(s, third); allowed {
+		t.Fatal("both units are held")
+	}
+}
+
 // Edits two acquisitions, of which the first has the permit first, so that a rule is broken. Returns false if
 // these two cannot break it.
 type violation func(h *history, a, b *acquisition) bool

@@ -51,6 +51,17 @@ def test_the_monitor_finds_the_service_and_the_service_its_pods() -> None:
     assert f"{mount['mountPath']}/{secret['key']}" in container["args"]
 
 
+@pytest.mark.parametrize("name", ["serve.yaml", "cronjob.yaml", "sidecar.yaml"])
+def test_pods_are_admitted_where_pod_security_is_restricted(name: str) -> None:
+    spec = _objects(name)[0]["spec"]
+    pod = spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"] + pod.get("initContainers", []):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
 def test_the_sidecar_and_the_worker_share_the_socket() -> None:
     (deployment,) = _objects("sidecar.yaml")
     pod = deployment["spec"]["template"]["spec"]

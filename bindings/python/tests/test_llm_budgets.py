@@ -73,7 +73,7 @@ async def _asked(server: Server, margin: float, api: _Api) -> list[str]:
         await asyncio.sleep(WINDOW / 4)
         tasks.append(asyncio.ensure_future(ask(hosts[0], "small")))
         await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
-        for name in ("llm-requests", "llm-slots", "llm-tokens"):
+        for name in ("llm-calls", "llm-requests", "llm-tokens"):
             semaphore = hosts[0]["client"].semaphore(name)
             state = await asyncio.to_thread(comes_to_rest, semaphore)
             await semaphore.apause(0.001)

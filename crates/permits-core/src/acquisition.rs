@@ -26,7 +26,8 @@
 //!   A renewal that returns, or fails, after the acquisition has ended may have been executed after the
 //!   release, and have put back what that removed. So the release is repeated.
 //! - **Late pushes.** A push of a grant is older than a reply that said "waiting" or "unknown" if its token
-//!   is not above the server's time of that reply, and is ignored then.
+//!   is not above the server's time of that reply. It is ignored then, but for a renewal if the request
+//!   waits: the server's clock may have been set back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -257,13 +258,19 @@ impl Acquisition {
             (Stage::Waiting, Input::Renewed(RenewOutcome::ExceedsLimit | RenewOutcome::LineClosed(_), _)) => {
                 self.end(false)
             }
-            // The request has lost its place in the queue. It goes to the back.
-            (Stage::Waiting, Input::Renewed(_, times)) => self.lost_place(times),
+            // The request has lost its place in the queue. It goes to the back. The store may have a grant of
+            // it that came too late to be delivered.
+            (Stage::Waiting, Input::Renewed(outcome, times)) => {
+                self.may_be_stored |= outcome == RenewOutcome::Held;
+                self.lost_place(times)
+            }
 
             (Stage::Unconfirmed(_), Input::Renewed(RenewOutcome::Held | RenewOutcome::Granted(_), times)) => {
                 self.extended_at = times.sent_at;
                 Effect::None
             }
+            // The push of the grant was faster than this reply, which is from before it.
+            (Stage::Unconfirmed(_), Input::Renewed(RenewOutcome::Waiting { .. }, _)) => Effect::None,
             // The store has lost the grant before the caller had it.
             (Stage::Unconfirmed(_), Input::Renewed(_, times)) => self.lost_place(times),
             (Stage::Unconfirmed(grant), Input::Confirmed { confirmed, wanted }) if confirmed >= wanted => {
@@ -295,6 +302,8 @@ impl Acquisition {
             {
                 self.granted(grant, terms, now)
             }
+            // The server's clock was set back, or the message is old. A renewal tells.
+            (Stage::Waiting, Input::Pushed(EventKind::Granted(_))) => Effect::Renew,
             // The caller has gone, so the permit is released. A second release behind one that is on its way
             // changes nothing.
             (

@@ -30,7 +30,7 @@ pub struct Keeping {
 pub enum Notice {
     /// A reply of the store.
     Reply {
-        /// True if no request needs units.
+        /// True if no request needs units, and no lane is pinned.
         keepable: bool,
         /// The limit.
         limit: u32,

@@ -51,6 +51,11 @@ pub fn held_until(sent_at: Moment, lease: Duration) -> Moment {
     sent_at + lease.saturating_sub(margin(lease))
 }
 
+/// The lease with which a permit that is extended now is held for `time`: the reverse of [`held_until`].
+pub fn lease_until(time: Duration) -> Duration {
+    (time + time / 99).max(time + Duration::from_millis(5))
+}
+
 /// The longest [`call_timeout`].
 pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3);
 
@@ -114,6 +119,16 @@ pub fn ping_timeout(lease: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_permit_with_the_lease_until_a_time_is_held_until_then() {
+        let now = Moment::from_micros(1_000_000);
+        for time in [1, 95, 500, 9_850, 14_850, 86_400_000].map(Duration::from_millis) {
+            let until = held_until(now, lease_until(time)).since(now);
+            let error = until.abs_diff(time);
+            assert!(error < Duration::from_micros(2), "{until:?} for {time:?}");
+        }
+    }
 
     #[test]
     fn the_table_is_true() {

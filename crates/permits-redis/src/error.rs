@@ -12,8 +12,20 @@ use permits_store::StoreError;
 
 /// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or
 /// elsewhere.
-const NOT_NOW: [&str; 8] =
-    ["LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "BUSY", "NOREPLICAS", "MISCONF"];
+const NOT_NOW: [&str; 9] = [
+    "LOADING",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "READONLY",
+    "BUSY",
+    "NOREPLICAS",
+    "MISCONF",
+    "UNBLOCKED",
+];
+
+/// The server's text for a WAIT on a server that has become a replica.
+const NO_WAIT_ON_REPLICA: &str = "cannot be used with replica";
 
 /// The failure of a command on one node.
 pub(crate) enum Failure {
@@ -298,15 +310,19 @@ fn bare(detail: &str) -> &str {
 
 /// Returns true if the connection must be replaced: it is broken, or to a server that cannot write.
 pub(crate) fn needs_reconnect(error: &RespError) -> bool {
-    // Before 7.0 an error inside of a script has the code ERR, and READONLY is in its text.
-    error.code().is_none() || has(&text(error), "READONLY")
+    // Before 7.0 an error inside of a script has the code ERR, and READONLY is in its text. A WAIT that is
+    // blocked ends with UNBLOCKED when its server becomes a replica.
+    let text = text(error);
+    let is_replica = ["READONLY", "UNBLOCKED"].iter().any(|code| has(&text, code));
+    error.code().is_none() || is_replica || text.contains(NO_WAIT_ON_REPLICA)
 }
 
 fn of_server(reason: String) -> StoreError {
     // A text that begins with ERR contains the error of a command in a script on servers before 7.0.
-    if NOT_NOW.iter().any(|code| has(&reason, code)) || reason.contains("max number of clients") {
+    let passing = ["max number of clients", NO_WAIT_ON_REPLICA];
+    if NOT_NOW.iter().any(|code| has(&reason, code)) || passing.iter().any(|text| reason.contains(text)) {
         StoreError::Unreachable { reason }
-    } else if ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|code| has(&reason, code))
+    } else if ["NOAUTH", "WRONGPASS", "NOPERM", "DENIED"].iter().any(|code| has(&reason, code))
         // Scripts before 7.0, and the selection of a database, give these texts without a code.
         || ["can't run this command", "can't access at least one", "has no permissions"]
             .iter()
@@ -326,6 +342,10 @@ fn denied(text: String) -> String {
         "the server requires a password: write redis://USER:PASSWORD@HOST, both percent-encoded".into()
     } else if ["'eval'", "'evalsha'"].iter().any(|name| text.contains(name)) {
         format!("{text}: every operation is a Lua script, so allow +eval and +evalsha (permits doctor --acl)")
+    } else if has(&text, "DENIED") {
+        "the server is in protected mode and lets no other machine in: give it a password, or bind it to an address \
+         that only its users reach"
+            .into()
     } else if has(&text, "WRONGPASS") {
         "the user or the password is wrong (in a URL both are percent-encoded)".into()
     } else {
@@ -356,6 +376,23 @@ mod tests {
         assert!(matches!(of_server(new.into()), StoreError::OutOfMemory { .. }));
         assert!(matches!(of_server("BUSY Redis is busy".into()), StoreError::Unreachable { .. }));
         assert!(matches!(of_server("ERR BUSYNESS".into()), StoreError::Rejected { .. }));
+        let protected = "DENIED Redis is running in protected mode because";
+        assert!(matches!(of_server(protected.into()), StoreError::Denied { .. }));
+    }
+
+    /// A WAIT for replicas: it was blocked when its server became a replica, or came after that.
+    #[test]
+    fn a_wait_on_a_server_that_has_become_a_replica_is_tried_elsewhere() {
+        for text in [
+            "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+            "ERR WAIT cannot be used with replica instances. Please also note that",
+        ] {
+            assert!(matches!(of_server(text.into()), StoreError::Unreachable { .. }), "{text}");
+            let mut values = Vec::new();
+            Parser::default().feed(format!("-{text}\r\n").as_bytes(), &mut values).expect("it is valid");
+            let failed = <Value as FromValue>::from_value(values.remove(0)).map(drop);
+            assert!(needs_reconnect(&failed.expect_err("it is an error")), "{text}");
+        }
     }
 
     #[test]

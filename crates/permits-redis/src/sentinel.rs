@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::address::{Sentinels, Server};
 use super::error;
-use super::resp::cmd;
+use super::resp::{FromValue as _, cmd};
 use super::server::login::{connect, connect_with};
-use super::server::state::{Arrival, Receiver, Times};
+use super::server::state::{Arrival, Receiver, Times, closed};
 use permits_store::observe::events;
 use permits_store::{Report, StoreError};
 
@@ -96,8 +96,8 @@ impl SentinelGroup {
 
     /// The primary that the newest configuration names, and its address in an error.
     async fn ask(&self, timeout: Duration) -> Result<(Server, String), StoreError> {
-        let (newest, mut errors) = self.ask_each(timeout, REST).await;
-        let Some((named, sentinel)) = newest else {
+        let (answers, mut errors) = self.ask_each(timeout, REST).await;
+        let Some((named, sentinel)) = newest(answers.into_iter()) else {
             // An error that lasts counts more than a sentinel that is away.
             if let Some(lasting) = errors.iter().position(|error| !error.is_temporary()) {
                 return Err(errors.swap_remove(lasting));
@@ -114,11 +114,18 @@ impl SentinelGroup {
         Ok((server, place))
     }
 
-    /// The primary that the newest configuration names, and the errors of the sentinels that name no primary.
-    pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>) {
-        let (newest, errors) = self.ask_each(SENTINEL_TIMEOUT, SENTINEL_TIMEOUT).await;
-        let server = newest.map(|(named, _)| self.address.server.at(&named.host, named.port));
-        (server, errors.into_iter().map(StoreError::into_reason).collect())
+    /// The primary that the newest configuration names; the sentinels that name another one, with its
+    /// address; and the errors of those that name none.
+    pub(crate) async fn poll_all(&self) -> (Option<Server>, Vec<String>, Vec<String>) {
+        let (answers, errors) = self.ask_each(SENTINEL_TIMEOUT, SENTINEL_TIMEOUT).await;
+        let place = |named: &NamedPrimary| self.address.server.at(&named.host, named.port);
+        let newest =
+            newest(answers.iter().map(|(named, sentinel)| (named, sentinel))).map(|(named, _)| named);
+        let is_other =
+            |named: &NamedPrimary| newest.is_some_and(|it| (&it.host, it.port) != (&named.host, named.port));
+        let others = answers.iter().filter(|(named, _)| is_other(named));
+        let others = others.map(|(named, sentinel)| format!("{sentinel} names {}", place(named))).collect();
+        (newest.map(place), others, errors.into_iter().map(StoreError::into_reason).collect())
     }
 
     /// Asks all sentinels at once. When the first one has named a primary, waits no longer than `rest` for
@@ -127,7 +134,7 @@ impl SentinelGroup {
         &self,
         timeout: Duration,
         rest: Duration,
-    ) -> (Option<(NamedPrimary, &Server)>, Vec<StoreError>) {
+    ) -> (Vec<(NamedPrimary, &Server)>, Vec<StoreError>) {
         let asking = self.address.sentinels.iter().map(async |sentinel| {
             let answer = self.ask_one(sentinel, timeout).await;
             (sentinel, answer)
@@ -148,7 +155,7 @@ impl SentinelGroup {
                     named.push((answer, sentinel));
                 }
                 Some((sentinel, Err(error))) => errors.push(error.at(sentinel)),
-                None => return (newest(named.into_iter()), errors),
+                None => return (named, errors),
             }
         }
     }
@@ -157,10 +164,19 @@ impl SentinelGroup {
         let login = sentinel.login().await?;
         let asking = async {
             let connection = connect(sentinel, login, Times::default()).await?;
-            let mut ask = cmd("SENTINEL");
-            ask.arg("MASTER").arg(&self.address.service);
-            match connection.query::<BTreeMap<String, String>>(&ask).await {
-                Ok(fields) => NamedPrimary::of(&fields).ok_or_else(|| StoreError::Unreachable {
+            let ask = |what| {
+                let mut ask = cmd("SENTINEL");
+                ask.arg(what).arg(&self.address.service);
+                ask
+            };
+            // The sentinel that leads a failover has the epoch of the new configuration with the address of
+            // the old primary, until all replicas follow the new one. By the other command it names that one.
+            let mut replies = connection.query_all(&[ask("MASTER"), ask("GET-MASTER-ADDR-BY-NAME")]).await;
+            let [address, fields] =
+                [replies.pop(), replies.pop()].map(|reply| reply.unwrap_or_else(|| Err(closed())));
+            let address = address.and_then(<(String, String)>::from_value).ok();
+            match fields.and_then(BTreeMap::from_value) {
+                Ok(fields) => NamedPrimary::of(&fields, address).ok_or_else(|| StoreError::Unreachable {
                     reason: "its reply lacks the address of the primary".into(),
                 }),
                 Err(failed) => Err(match error::of_connecting(&failed) {
@@ -221,14 +237,17 @@ struct NamedPrimary {
 }
 
 impl NamedPrimary {
-    fn of(fields: &BTreeMap<String, String>) -> Option<Self> {
+    /// The primary of a reply, at `address` if the sentinel has given one.
+    fn of(fields: &BTreeMap<String, String>, address: Option<(String, String)>) -> Option<Self> {
         let epoch = fields.get("config-epoch")?.parse().ok()?;
-        Some(Self { epoch, host: fields.get("ip")?.clone(), port: fields.get("port")?.parse().ok()? })
+        let of_fields = || Some((fields.get("ip")?.clone(), fields.get("port")?.clone()));
+        let (host, port) = address.or_else(of_fields)?;
+        Some(Self { epoch, host, port: port.parse().ok()? })
     }
 }
 
 /// The answer with the newest configuration, and who gave it.
-fn newest<T>(answers: impl Iterator<Item = (NamedPrimary, T)>) -> Option<(NamedPrimary, T)> {
+fn newest<N: Ord, T>(answers: impl Iterator<Item = (N, T)>) -> Option<(N, T)> {
     answers.max_by(|(one, _), (other, _)| one.cmp(other))
 }
 
@@ -262,5 +281,16 @@ mod tests {
             let answers = epochs.map(|epoch| named(epoch, if epoch == 10 { "a" } else { "b" }));
             assert_eq!(newest(answers.into_iter()), Some(named(10, "a")));
         }
+    }
+
+    /// The leader of a failover has the old address beside the new epoch.
+    #[test]
+    fn the_address_that_a_sentinel_gives_to_clients_counts() {
+        let fields = [("config-epoch", "7"), ("ip", "10.0.0.9"), ("port", "1")];
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let named = |host: &str, port| Some(NamedPrimary { epoch: 7, host: host.to_owned(), port });
+        let address = ("10.0.0.7".to_owned(), "2".to_owned());
+        assert_eq!(NamedPrimary::of(&fields, Some(address)), named("10.0.0.7", 2));
+        assert_eq!(NamedPrimary::of(&fields, None), named("10.0.0.9", 1));
     }
 }

@@ -85,7 +85,7 @@ impl RedisStore {
             for (idle, ()) in recalls.take_idle(now) {
                 managed.unsubscribe(&channel(&idle));
             }
-            recalls.insert(&command.semaphore, (), now);
+            recalls.insert(&command.semaphore, (), command.longest_lease_ms(), now);
         }
         vec![channel(&command.semaphore)]
     }

@@ -73,25 +73,32 @@ fn crashes(length: Duration) -> Result<Crashed, Failure> {
     // `permits` grants nothing for a renewal interval after a start of its server.
     drop(runtime.block_on(client.semaphore("first", 1)?.acquire())?);
     let semaphore = client.semaphore("crashes", LIMIT)?;
-    let mut working = (0..PROCESSES).map(|_| start(&server)).collect::<Result<Vec<_>, _>>()?;
+    // Each with the number of its grants.
+    let mut working =
+        (0..PROCESSES).map(|_| Ok((start(&server)?, 0))).collect::<Result<Vec<_>, Failure>>()?;
     let (mut reported, mut stored) = (BTreeSet::new(), BTreeSet::new());
     let began = Instant::now();
     let mut killed = 0;
     while began.elapsed() < length {
         std::thread::sleep(READ_EVERY);
         stored.extend(runtime.block_on(semaphore.inspect())?.holders.iter().map(|holder| holder.token));
-        for process in &working {
+        for (process, grants) in &mut working {
+            let before = reported.len();
             reported.extend(process.arrived()?.iter().filter_map(|answer| answer["granted"].as_u64()));
+            *grants += reported.len() - before;
         }
         if began.elapsed() > CRASH_EVERY * (killed + 1) {
             killed += 1;
-            let oldest = working.remove(0);
+            let (oldest, grants) = working.remove(0);
+            if grants == 0 {
+                return Err("a process has reported no grant until it was killed".into());
+            }
             reported.extend(oldest.crash()?.iter().filter_map(|answer| answer["granted"].as_u64()));
-            working.push(start(&server)?);
+            working.push((start(&server)?, 0));
         }
     }
     stored.extend(runtime.block_on(semaphore.inspect())?.holders.iter().map(|holder| holder.token));
-    for process in working {
+    for (process, _) in working {
         reported.extend(process.crash()?.iter().filter_map(|answer| answer["granted"].as_u64()));
     }
     let all: Vec<f64> = reported.union(&stored).map(|token| *token as f64).collect();

@@ -186,9 +186,14 @@ impl Driver {
                 loop {
                     let permit = semaphore.acquire().await?;
                     grants.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(hold).await;
+                    // A sleep of nothing lasts until the next millisecond.
+                    if !hold.is_zero() {
+                        tokio::time::sleep(hold).await;
+                    }
                     permit.release().await?;
-                    tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+                    if !pause.is_zero() {
+                        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+                    }
                 }
             });
         }

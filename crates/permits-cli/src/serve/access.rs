@@ -157,7 +157,11 @@ impl Access {
         }
         match single(&parts.headers, ORIGIN)? {
             Some(origin) if !is_same_origin(origin, host) => {
-                Err((StatusCode::FORBIDDEN, "the request comes from a page of another site".to_owned()))
+                let reason = format!(
+                    "the request comes from a page of another site, {origin:?}, and not of {host:?}: a proxy has to \
+                     pass the Host with its port"
+                );
+                Err((StatusCode::FORBIDDEN, reason))
             }
             _ => Ok(()),
         }
@@ -212,10 +216,13 @@ fn host_name(host: &str) -> Option<&str> {
     (port.is_empty() || is_port(port)).then_some(name)
 }
 
-/// Returns true if a page of `origin` is one of `host`. The scheme may be `https`, which a proxy adds.
+/// Returns true if a page of `origin` is one of `host`. The scheme may be `https`, which a proxy adds, and a
+/// proxy may name the port of the scheme, which a browser leaves out.
 fn is_same_origin(origin: &str, host: &str) -> bool {
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    [("http://", ":80"), ("https://", ":443")].into_iter().any(|(scheme, port)| {
+        let authority = origin.strip_prefix(scheme);
+        authority.is_some_and(|it| it.eq_ignore_ascii_case(host.strip_suffix(port).unwrap_or(host)))
+    })
 }
 
 #[cfg(test)]
@@ -285,6 +292,11 @@ mod tests {
         for (host, origin, expected) in [
             ("localhost:9710", "http://localhost:9710", 200),
             ("permits.example.org", "https://permits.example.org", 200),
+            ("permits.example.org:443", "https://permits.example.org", 200),
+            ("permits.example.org:80", "http://permits.example.org", 200),
+            ("permits.example.org:443", "http://permits.example.org", 403),
+            ("permits.example.org:80", "https://permits.example.org", 403),
+            ("permits.example.org", "https://permits.example.org:8443", 403),
             ("localhost:9710", "http://localhost:8080", 403),
             ("localhost:9710", "http://127.0.0.1:9710", 403),
             ("localhost:9710", "null", 403),

@@ -116,15 +116,14 @@ async fn check_source(State(app): State<Arc<App>>, request: Request, next: Next)
 }
 
 async fn check_token(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.access.check_token(request.headers()) {
-        Ok(()) => {
-            if app.access.needs_token()
-                && let Some(Ends { client, .. }) = request.extensions().get::<Ends>()
-            {
-                client.has_shown_token();
-            }
-            next.run(request).await
-        }
+    let checked = app.access.check_token(request.headers());
+    if app.access.needs_token()
+        && let Some(Ends { client, .. }) = request.extensions().get::<Ends>()
+    {
+        client.has_shown_token(checked.is_ok());
+    }
+    match checked {
+        Ok(()) => next.run(request).await,
         Err(refusal) => Problem::from(refusal).into_response(),
     }
 }

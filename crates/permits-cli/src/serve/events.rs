@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::Serialize;
@@ -83,7 +83,9 @@ pub(super) async fn events(State(app): State<Arc<App>>) -> Result<Response, Prob
         let event = follower.next().await?;
         Some((Ok::<Bytes, Infallible>(event), follower))
     });
-    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response())
+    // nginx would keep the events until a buffer is full.
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    Ok((headers, Body::from_stream(events)).into_response())
 }
 
 impl Follower {

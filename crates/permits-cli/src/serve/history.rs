@@ -227,9 +227,14 @@ fn add(points: &mut Points, point: Point, read_before_ms: u64) {
     }
 }
 
+/// Adds a point. If there are too many, because the store is read more than once a second, the one whose
+/// neighbours are the closest is merged into the next, so that the whole window stays.
 fn push(points: &mut Points, point: Point) {
     if points.len() == MAX_POINTS {
-        points.pop_front();
+        let span = |index: &usize| points[index + 1].at_ms.saturating_sub(points[index - 1].at_ms);
+        let closest = (1..MAX_POINTS - 1).min_by_key(span).expect("there are some");
+        points[closest + 1] = points[closest + 1].merged(points[closest]);
+        points.remove(closest);
     }
     points.push_back(point);
 }
@@ -239,7 +244,8 @@ fn push(points: &mut Points, point: Point) {
 fn merge(points: &mut Points, at_ms: u64, read_before_ms: u64) {
     let fine_ms = |now_ms: u64| now_ms.saturating_sub(milliseconds(FINE));
     let part = |point: &Point| point.at_ms / milliseconds(COARSE);
-    let mut index = points.partition_point(|point| point.at_ms <= fine_ms(read_before_ms));
+    // The first point has none before it.
+    let mut index = points.partition_point(|point| point.at_ms <= fine_ms(read_before_ms)).max(1);
     while let (Some(before), Some(point)) = (index.checked_sub(1), points.get(index).copied()) {
         if point.at_ms > fine_ms(at_ms) {
             return;
@@ -444,5 +450,29 @@ pub(super) mod tests {
         let points = held(&history, "0");
         assert_eq!(points.len(), MAX_POINTS);
         assert_eq!(points.last(), Some(&(941, 941)));
+    }
+
+    #[test]
+    fn a_short_interval_does_not_shorten_the_window() {
+        let mut history = History::default();
+        // 200 s with ten reads a second.
+        for at_ms in (1_000..201_000).step_by(100) {
+            history.record(at_ms, [(&row("0", at_ms), granted(1))].into_iter());
+        }
+        let points = points(&history, "0", WINDOW);
+        assert_eq!(points.len(), MAX_POINTS);
+        assert!(points[0].at_ms < 3_000, "{}", points[0].at_ms);
+        let grants: u64 = points.iter().map(|point| point.passed.grants).sum();
+        assert_eq!(grants, 1_999, "all but that of the first read");
+    }
+
+    #[test]
+    fn the_first_points_are_merged_after_a_gap() {
+        let mut history = History::default();
+        for at_s in (1..=100).chain([1_000, 1_001]) {
+            history.record(at_s * 1_000, [(&row("0", at_s), granted(at_s))].into_iter());
+        }
+        let old = points(&history, "0", WINDOW).into_iter().filter(|point| point.at_ms < 700_000);
+        assert_eq!(old.count(), 6, "20 s each");
     }
 }

@@ -113,7 +113,7 @@ pub(super) async fn serve(
 ///
 /// A program without a token can open any number of connections. It keeps no other client out: when all
 /// places are taken, a new connection gets the place of the one whose last byte, in either direction, is the
-/// oldest. A connection that has shown the token keeps its place.
+/// oldest. A connection whose last request has shown a token keeps its place.
 struct Places {
     taken: Mutex<Vec<Arc<Client>>>,
     most: usize,
@@ -124,7 +124,7 @@ struct Places {
 pub(super) struct Client {
     /// The time of its last byte, or of its connection.
     active_at: Mutex<Instant>,
-    /// True once the client has shown the token.
+    /// True if its last request for data has shown a token.
     has_token: AtomicBool,
     given_up: Notify,
 }
@@ -154,9 +154,9 @@ impl Places {
 }
 
 impl Client {
-    /// Notes that it has shown the token: its connection is not given up for another one.
-    pub(super) fn has_shown_token(&self) {
-        self.has_token.store(true, Ordering::Relaxed);
+    /// Notes whether its last request has shown a token. If so, its connection is not given up for another.
+    pub(super) fn has_shown_token(&self, is_known: bool) {
+        self.has_token.store(is_known, Ordering::Relaxed);
     }
 
     fn active_at(&self) -> Instant {

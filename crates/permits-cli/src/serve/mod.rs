@@ -25,6 +25,7 @@ mod write;
 
 use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,10 +46,14 @@ use feed::Feed;
 /// Store timeout, also of the first connection.
 const STORE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The same with `--acquire`: requests that wait keep their places for so long, as those of `permits hold`.
+const STORE_TIMEOUT_OF_WAITERS: Duration = Duration::from_secs(10);
+
 /// Serves until a signal arrives.
 pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure> {
     let target = Target::of(common)?;
-    let store_timeout = common.store_timeout.unwrap_or(STORE_TIMEOUT);
+    let unless_set = if options.acquire { STORE_TIMEOUT_OF_WAITERS } else { STORE_TIMEOUT };
+    let store_timeout = common.store_timeout.unwrap_or(unless_set);
     let token = options.token_file.as_deref().map(Token::read).transpose()?;
     if options.allow_write && token.is_none() {
         let remedy = "give a file with one by --token-file PATH; create it with: openssl rand -hex 32 >token && \
@@ -85,11 +90,16 @@ pub(crate) async fn serve(common: &Common, options: Serve) -> Result<u8, Failure
     let router = api::router(app.clone(), door);
     let most = files::places(listener::MAX_CONNECTIONS + more);
     exit::print(format!("listening on http://{address}/\n"));
+    let mut reading = pin!(feed.run());
     tokio::select! {
-        failure = feed.run() => Err(failure),
+        failure = reading.as_mut() => Err(failure),
         never = listener::serve(listener, router, most, app.ending.subscribe()) => match never {},
         _ = signals.next() => {
-            app.end().await;
+            // A reply in progress may wait for a read.
+            tokio::select! {
+                _ = reading => {}
+                () = app.end() => {}
+            }
             // Requests that waited leave the line.
             close(client, LEAVE_TIMEOUT).await;
             Ok(exit::SUCCESS)

@@ -10,7 +10,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use permits::Change;
+use permits::{AdminError, Change};
 
 use super::app::App;
 use super::body;
@@ -34,7 +34,26 @@ pub(super) async fn change(
     let bytes = body::read(&headers, body).await?;
     let change: Change = serde_json::from_slice(&bytes)
         .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, format!("the body is malformed: {error}")))?;
-    if !make(&semaphore, &change).await.map_err(Failure::from)? {
+    let making = {
+        let (app, semaphore, change) = (app.clone(), semaphore.clone(), change.clone());
+        let name = name.clone();
+        async move {
+            let made = make(&semaphore, &change).await;
+            match &made {
+                Ok(true) => report::say(format_args!("{peer} changed {name:?}: {change}")),
+                Ok(false) => {}
+                Err(AdminError::Store(_)) => {
+                    report::say(format_args!("{peer} may have changed {name:?}, without a reply: {change}"));
+                }
+                Err(_) => {}
+            }
+            app.feed.hurry();
+            made
+        }
+    };
+    // In a task of its own: a client that goes away ends neither the change in its middle nor its report.
+    let made = tokio::spawn(making).await.expect("a change does not panic");
+    if !made.map_err(Failure::from)? {
         return Err(match change {
             Change::Revoke { holder, .. } => {
                 let reason = not_found(&semaphore, &holder).await.map_err(Failure::from)?;
@@ -43,7 +62,9 @@ pub(super) async fn change(
             _ => unknown_failure(&app.feed.reader.client, &name).await.into(),
         });
     }
-    report::say(format_args!("{peer} changed {name:?}: {change}"));
-    app.feed.hurry();
-    app.status(&name).await
+    // No 503, which asks for the change again.
+    app.status(&name).await.map_err(|_| {
+        let reason = "the change was made, but the store does not say what the state is now";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, reason)
+    })
 }

@@ -77,7 +77,9 @@ impl<'a> Job<'a> {
         let main = output(&mut self.script("main"));
         assert_eq!(main.code, 0, "{} {}", main.stdout, main.stderr);
         let outputs = self.file("OUTPUT");
-        assert!(main.stdout.starts_with(&format!("::add-mask::{}\n", outputs["handle"])), "{}", main.stdout);
+        // As the runner reads it.
+        let masked = outputs["handle"].replace('%', "%25");
+        assert!(main.stdout.starts_with(&format!("::add-mask::{masked}\n")), "{}", main.stdout);
         outputs
     }
 
@@ -126,6 +128,48 @@ fn the_permit_is_renewed_until_the_post_step_releases_it() {
     let post = job.post();
     assert_eq!((post.code, post.stdout.as_str(), post.stderr.as_str()), (0, "", ""));
     job.leaves_nothing(NAME);
+}
+
+#[test]
+fn the_permit_of_a_runner_that_crashes_ends_with_its_lease() {
+    if skip::without_program("node") {
+        return;
+    }
+    let store = Local::new();
+    let job = Job::new(&store, NAME, &[("limit", "1"), ("lease", "2s")]);
+    // A runner that runs the step, and goes on.
+    let step = job.script("main");
+    let mut runner = Command::new("sh");
+    runner.args(["-c", "\"$@\"; exec sleep 600", "sh"]).arg(step.get_program()).args(step.get_args());
+    runner.envs(step.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let runner = Running::start(&mut runner);
+    until_counts(&store, NAME, (1, 0));
+    // Longer than a lease, by the store's clock.
+    let age = || status(&store, NAME)["holders"][0]["age_ms"].as_u64();
+    assert!(wait::until(|| age().is_none_or(|age| age > 2500)));
+    assert_eq!(counts(&store, NAME), (1, 0), "it is renewed");
+    runner.signal(Signal::KILL);
+    runner.finish();
+    until_counts(&store, NAME, (0, 0));
+    assert!(wait::until(|| !job.is_running()), "the renewals end");
+}
+
+#[test]
+fn a_permit_that_cannot_be_noted_is_released() {
+    if skip::without_program("node") {
+        return;
+    }
+    let store = Local::new();
+    let job = Job::new(&store, NAME, &[("limit", "1")]);
+    let main = output(job.script("main").env("RUNNER_TEMP", "/nowhere"));
+    assert_eq!(main.code, 1, "{main:?}");
+    assert!(main.stdout.contains("::error::the permit was released"), "{}", main.stdout);
+    assert_eq!(counts(&store, NAME), (0, 0));
+    // The handle of a name with a sign that the runner's commands escape.
+    let job = Job::new(&store, "50%", &[("limit", "1")]);
+    job.main();
+    job.post().ends(0);
+    job.leaves_nothing("50%");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use permits_testkit::{Server, wait};
+use permits_testkit::{Server, in_real_time, wait};
 use regex::Regex;
 use tempfile::TempDir;
 
@@ -89,15 +89,17 @@ fn a_short_wait_is_silent_without_a_terminal(store: &dyn Store, name: &str) {
 
 #[test]
 fn a_long_wait_is_reported_without_a_terminal() {
-    let store = Local::new();
-    let first = Holder::start(&store, "x", "--limit 1 --holder first");
-    let waiter = Running::start(&mut run(&store, "x", "", "true"));
-    assert!(wait::until(|| !waiter.stderr().is_empty()));
-    first.release();
-    let stderr = waiter.finish().stderr;
-    // 10 seconds, and on a busy machine a few more.
-    let expected = Regex::new(r"^permits: waiting 1\d s for .x.: first in line, 1 of 1 held by first\n$");
-    assert!(expected.expect("it is valid").is_match(&ageless(&stderr)), "{stderr}");
+    in_real_time(|| {
+        let store = Local::new();
+        let first = Holder::start(&store, "x", "--limit 1 --holder first");
+        let waiter = Running::start(&mut run(&store, "x", "", "true"));
+        assert!(wait::until(|| !waiter.stderr().is_empty()));
+        first.release();
+        let stderr = waiter.finish().stderr;
+        // 10 seconds, and on a busy machine a few more.
+        let expected = Regex::new(r"^permits: waiting 1\d s for .x.: first in line, 1 of 1 held by first\n$");
+        assert!(expected.expect("it is valid").is_match(&ageless(&stderr)), "{stderr}");
+    });
 }
 
 #[test]
@@ -120,11 +122,13 @@ fn a_try_waits_for_the_end_of_a_recovery_that_is_near() {
 
 #[test]
 fn a_recovering_server_is_the_reason_until_its_window_ends() {
-    let server = Server::start();
-    let reason = "nothing is granted yet: the store started or lost its state a moment ago";
-    let waiter = Running::start(&mut run(&server, "new", "--limit 1 -v", "echo ran"));
-    assert!(wait::until(|| waiter.stderr().contains(reason)), "{}", waiter.stderr());
-    waiter.finish().prints(0, "ran\n");
+    in_real_time(|| {
+        let server = Server::start();
+        let reason = "nothing is granted yet: the store started or lost its state a moment ago";
+        let waiter = Running::start(&mut run(&server, "new", "--limit 1 -v", "echo ran"));
+        assert!(wait::until(|| waiter.stderr().contains(reason)), "{}", waiter.stderr());
+        waiter.finish().prints(0, "ran\n");
+    });
     let at_once = output(&mut run(&Server::start(), "new", "--limit 1 --no-wait --recovery off", "echo ran"));
     assert_eq!((at_once.code, at_once.stdout.as_str(), at_once.stderr.as_str()), (0, "ran\n", ""));
 }

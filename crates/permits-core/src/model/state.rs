@@ -399,9 +399,11 @@ impl State {
         now_ms < self.kept_until_ms
     }
 
-    /// Returns true if no request needs units at `now_ms`: sessions may keep what is released.
+    /// Returns true if no request needs units at `now_ms`: sessions may keep what is released. The bounds
+    /// that an operator pins to a lane hold for each grant, and sessions that keep permits do not know them.
     pub(super) fn is_keepable(&self, now_ms: u64) -> bool {
         self.queue.is_empty()
+            && self.lanes.pins() == 0
             && self.held <= self.limit.into()
             && now_ms >= self.paused_until_ms
             && self.closed.is_none()

@@ -40,7 +40,7 @@ pub struct Reply {
     pub replaced_limit: Option<u32>,
     /// A lane and its earlier bounds, if a request of the command has replaced them by others.
     pub replaced_bounds: Option<(LaneName, LanePin)>,
-    /// True if no request needs units: sessions may keep what is released.
+    /// True if no request needs units, and no lane is pinned: sessions may keep what is released.
     pub keepable: bool,
     /// The answers, in the order of the requests.
     pub answers: Answers,

@@ -71,6 +71,11 @@ fn by_program_forgotten(name: &'static str, budget: Budget) -> Scope {
     Scope { restarts, recovery: Recovery::Interval, connected: true, ..by_program(name, budget) }
 }
 
+/// As before, and a holder makes its lease shorter.
+fn by_program_shorter(name: &'static str, budget: Budget) -> Scope {
+    Scope { new_lease: 2, ..by_program_forgotten(name, Budget { terms: 1, ..budget }) }
+}
+
 /// A permit is handed over, renewed by its handle, and adopted, or not.
 fn handles(name: &'static str, budget: Budget) -> Scope {
     Scope { in_order: true, budget: Budget { hand_overs: 1, ..budget }, ..scope(name, 0) }
@@ -145,6 +150,11 @@ fn permits_that_their_programs_renew_are_put_back() {
 }
 
 #[test]
+fn permits_that_their_programs_shorten_are_put_back() {
+    holds_in(by_program_shorter("by program, shorter", TWO), 1);
+}
+
+#[test]
 fn permits_handed_over_break_nothing() {
     holds_in(handles("handles", TWO), 1);
 }
@@ -163,6 +173,7 @@ pub(crate) fn long() -> Vec<Scope> {
         leases("a longer lease, late", 4, Budget { losses: 1, delays: 2, ..TWO }),
         parts("parts, late", Budget { losses: 1, delays: 2, ..TWO }),
         by_program_forgotten("by program, forgotten, losses", Budget { losses: 1, ..TWO }),
+        by_program_shorter("by program, shorter, losses", Budget { losses: 1, ..TWO }),
         handles("handles, late", Budget { delays: 1, ..TWO }),
         handles("handles, losses", Budget { losses: 1, ..TWO }),
     ]

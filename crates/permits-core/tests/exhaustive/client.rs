@@ -7,6 +7,7 @@ use permits_core::acquisition::{Acquisition, Effect, Failure, Input, ReplyTimes,
 use permits_core::clock::Moment;
 use permits_core::keeping::{Keeping, Notice, is_token_due, is_token_left};
 use permits_core::protocol::{AcquireOutcome, EventKind, Grant, RenewOutcome};
+use permits_core::timing::lease_until;
 
 use super::scope::ClientBehaviour;
 
@@ -287,8 +288,10 @@ impl Client {
         entry.renewed = known.now;
         let (grant, extended_at) = (entry.acquisition.grant(), entry.acquisition.extended_at);
         let claimed = (entry.is_claimed && !entry.auto_renew).then(|| {
-            let ends = extended_at + entry.lease();
-            let lease_ms = ends.since(moment(known.now)).as_millis().max(1);
+            let now = moment(known.now);
+            let ends = (extended_at + entry.lease()).since(now);
+            let held = lease_until(moment(entry.until).since(now));
+            let lease_ms = ends.max(held).as_millis().max(1);
             let lease_ms = u64::try_from(lease_ms).expect("it is a part of a lease");
             // A change of the lease, which the next renewal by its holder changes back.
             OwnTerms { lease_ms, version: entry.terms.version - 1, ..entry.terms }

@@ -349,6 +349,7 @@ mod tests {
             ("redis://a/first", "the database must be a number"),
             ("redis://a/-1", "the database must be a number"),
             ("redis://:p@ss/word@a/", "must be percent-encoded"),
+            ("redis+sentinel://u:a@b/hunter@host/service", "must be percent-encoded"),
             ("redis://a/?ssl=true", "option ssl is said by the scheme: write rediss://"),
             ("redis+unix://?pass=hunter", "it names no socket"),
             ("redis+unix://u:hunter@a/x", "it names no socket"),

@@ -42,6 +42,9 @@ impl<'a> Parts<'a> {
         }
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        if kind == Kind::Sentinel && path.contains('@') {
+            return Err(ENCODE.into());
+        }
         if kind != Kind::Unix && !authority.contains('@') {
             // A character of the password has ended the authority.
             let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -180,7 +180,8 @@ impl Shared {
             }
             let mut ended = inner.subscriptions.take_idle(now);
             let known = Channels { hash_slot, node: Some(node.clone()), keeps };
-            let left = inner.subscriptions.insert(&command.semaphore, known, now);
+            let lease_ms = command.longest_lease_ms();
+            let left = inner.subscriptions.insert(&command.semaphore, known, lease_ms, now);
             ended.extend(left.map(|left| (command.semaphore.clone(), left)));
             let connected = |(name, left): (Name, Channels)| {
                 Some((name, left.keeps, inner.nodes.get(left.node.as_ref()?)?.clone()))

@@ -27,7 +27,7 @@ fn session(sink: Arc<Keeper>, used: [(&str, &Node, bool); 3]) -> Arc<Shared> {
     for (name, node, keeps) in used {
         let channels = Channels { hash_slot: 0, node: Some(node.clone()), keeps };
         let name = Name::new(name).expect("valid");
-        shared.lock().subscriptions.insert(&name, channels, Instant::now());
+        shared.lock().subscriptions.insert(&name, channels, 15_000, Instant::now());
     }
     shared
 }

@@ -16,15 +16,20 @@ pub(super) async fn servers_of(address: &Address) -> (Vec<Server>, Vec<Finding>)
 
 async fn of_sentinels(sentinels: &Sentinels) -> (Vec<Server>, Vec<Finding>) {
     let group = SentinelGroup::new(sentinels.clone());
-    let (answer, reasons) = group.poll_all().await;
+    let (answer, others, reasons) = group.poll_all().await;
     let (all, silent) = (group.count(), reasons.len());
     let Some(server) = answer else {
         let advice = "No sentinel names the primary. Are the sentinels running at these addresses, is the service's \
                       name right, and do they have a password of their own (sentinel_password)?";
         return (Vec::new(), vec![Finding::problem("sentinels", reasons.join("; "), advice)]);
     };
-    let observed = format!("{} of {all} answer, and name {server}", all - silent);
+    let observed = format!("{} of {all} name {server}", all - silent - others.len());
     let mut findings = vec![Finding::fine("sentinels", observed)];
+    if !others.is_empty() {
+        let advice = "During a failover they differ for some seconds. If it stays so, these sentinels were cut off, or \
+                      watch another deployment under this name: clients follow the newest configuration.";
+        findings.push(Finding::note("sentinels", others.join("; "), advice));
+    }
     if silent > 0 {
         let advice = "The others are enough to connect. A failover needs the quorum and a majority of all sentinels: \
                       make sure that they run and know each other (SENTINEL CKQUORUM).";

@@ -136,7 +136,7 @@ pub(super) enum Purpose {
 }
 
 /// The error of a connection that has been closed.
-pub(super) fn closed() -> RespError {
+pub(crate) fn closed() -> RespError {
     io::Error::other("the connection was closed").into()
 }
 

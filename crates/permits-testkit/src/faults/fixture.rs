@@ -186,14 +186,16 @@ impl Fixture {
         self.workers[index].send(&WorkerCommand::Fork);
     }
 
-    /// Has an operator make a change.
-    pub(super) fn change(&self, change: Change) {
+    /// Has an operator make a change. Returns true if it was made.
+    pub(super) fn change(&self, change: Change) -> bool {
         let note = |event| self.pool.history().note(0, "operator", event);
         let client = Client::connect(&self.deployment.url(0)).wait().expect("the server is up");
         let semaphore = client.semaphore(SEMAPHORE, Limit::Stored).expect("valid");
         note(ClientEvent::Changing(change.clone()));
         let outcome = semaphore.change(change).wait();
+        let made = outcome.is_ok();
         note(ClientEvent::Changed(outcome.map(drop).map_err(|error| error.to_string())));
+        made
     }
 
     /// Waits until every worker has acquired after `since`.

@@ -32,7 +32,7 @@ struct Seen {
 }
 
 impl QueueWatch {
-    /// Begins to poll the queue of a server that does not restart.
+    /// Begins to poll the queue of a server that does not restart. The thread panics if it cannot.
     pub(super) fn start(server: &Server) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut connection = server.connect().expect("the server is up");
@@ -42,7 +42,7 @@ impl QueueWatch {
             while !stopping.load(Ordering::Relaxed) {
                 let asked = now();
                 let reply = connection.call(&["ZRANGE", &key("queue"), "0", "-1", "WITHSCORES"]);
-                let Ok(Resp::Array(queue)) = reply else { break };
+                let Resp::Array(queue) = reply.expect("the server is up") else { panic!("it is a list") };
                 let at = now();
                 let (pairs, _) = queue.as_chunks::<2>();
                 for [holder, ticket] in pairs {

@@ -68,10 +68,10 @@ pub(super) fn operator(fixture: &mut Fixture) -> Fault {
         1 => (Change::Pause { time: None, reason }, Change::Resume),
         _ => (Change::CloseLine { reason }, Change::OpenLine),
     };
-    fixture.change(change);
+    let made = fixture.change(change);
     sleep(fixture.millis(50..500));
-    fixture.change(revert);
-    Fault::over_now(1)
+    let reverted = fixture.change(revert);
+    Fault::over_now(usize::from(made && reverted))
 }
 
 /// Has up to three workers fork, mostly those that hold. The children try the inherited client, and use one

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::fixture::LEASE;
 use super::{Fault, Promise};
 use crate::FencedResource;
 use crate::history::{ClientEvent, Granted, History, client_checks};
@@ -98,6 +99,14 @@ impl Verdict {
         for check in checks {
             verdict.note(check.map_err(|violation| violation.to_string()));
         }
+        if promise.order && count(|event| matches!(event, ClientEvent::Enqueued)) == 0 {
+            verdict.violations.push("coverage: nobody was seen in the queue".to_owned());
+        }
+        let (above, most) = (verdict.excess.units, u64::from(limit) * losses(faults));
+        if !promise.bound && above > most {
+            let reason = format!("P2: {above} units above the limit, and the exceptions allow {most}");
+            verdict.violations.push(reason);
+        }
         let mut failures = history.events.iter().filter(|(_, it)| matches!(it.event, ClientEvent::Failed(_)));
         if let (true, Some((number, record))) = (promise.success, failures.next()) {
             verdict.violations.push(format!("failed: worker {number}: {record}"));
@@ -156,6 +165,16 @@ fn waited(granted: &Granted) -> Duration {
 fn recovery(grants: &[Granted], fault: &Fault) -> Option<Duration> {
     let later = grants.iter().map(|granted| granted.acquired).filter(|acquired| *acquired > fault.over);
     later.min().map(|acquired| Duration::from_micros(acquired - fault.over))
+}
+
+/// The losses of state that may count at one time: the most within a lease. Each allows the limit once more.
+fn losses(faults: &[Fault]) -> u64 {
+    let lease = u64::try_from(LEASE.as_micros()).expect("it is short");
+    let within = |first: &Fault| {
+        let together = faults.iter().filter(|fault| (first.over..=first.over + lease).contains(&fault.over));
+        together.count() as u64
+    };
+    faults.iter().map(within).max().unwrap_or_default()
 }
 
 /// The excess of these grants.
@@ -220,6 +239,13 @@ mod tests {
         let micros = Duration::from_micros;
         let expected = Excess { units: 2, longest: micros(5), total: micros(6), times: 2 };
         assert_eq!(excess(&over, 2), expected);
+    }
+
+    #[test]
+    fn each_loss_within_a_lease_allows_the_limit_once_more() {
+        let fault = |seconds: u64| Fault { over: seconds * 1_000_000, effects: 1 };
+        assert_eq!(losses(&[fault(1), fault(4), fault(7)]), 1);
+        assert_eq!(losses(&[fault(1), fault(4), fault(6), fault(9)]), 2);
     }
 
     #[test]

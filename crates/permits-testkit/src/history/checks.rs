@@ -482,6 +482,7 @@ fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
         return Err(format!("kept until {until}, and the store knows of {}", after.kept_until_ms));
     }
     let is_needed = !after.queue.is_empty() || after.held > after.limit.into() || after.is_paused();
+    let is_needed = is_needed || after.lanes.pins() > 0;
     if step.reply.keepable && (is_needed || after.closed.is_some() || step.is_recovering()) {
         return Err(format!("nothing is to be kept: {after:?}"));
     }

@@ -1,6 +1,7 @@
 //! The second try of `scripts/test`: what it excuses, and what it does not.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -45,6 +46,40 @@ fn a_failure_that_lasts_is_not_excused() {
         assert!(!excused, "{said}");
     }
     assert_eq!(kept(place.path()), 1);
+}
+
+/// cargo ends with 0 if no test has the name.
+#[test]
+fn a_second_try_that_runs_nothing_excuses_nothing() {
+    let place = tempfile::tempdir().expect("a directory");
+    for (passed, is_excused) in [(0, false), (1, true)] {
+        let command = format!("echo 'test result: ok. {passed} passed' -- --exact named");
+        let (excused, said) = second_try(&place, &[&command]);
+        assert_eq!(excused, is_excused, "{said}");
+    }
+}
+
+#[test]
+fn a_test_of_an_example_is_tried_again_as_one() {
+    let place = tempfile::tempdir().expect("a directory");
+    let program = place.path().join("shown-0123456789abcdef");
+    fs::write(&program, "#!/bin/sh\nprintf 'failures:\\n    tests::it_runs\\n'\nexit 101\n")
+        .expect("there is room");
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    fs::create_dir(place.path().join("examples")).expect("there is room");
+    fs::write(place.path().join("examples/shown.rs"), "").expect("there is room");
+    let failures = place.path().join("failures");
+    let mut script = Command::new(repository().join("scripts/more/run-tests"));
+    script.arg(&program).current_dir(place.path()).env("CARGO_PKG_NAME", "permits");
+    script.env("PERMITS_TEST_FAILURES", &failures).env_remove("PERMITS_TEST_OUTPUTS");
+    script.env_remove("PERMITS_TEST_ELSEWHERE");
+    let output = script.output().expect("bash is installed");
+    assert_eq!(output.status.code(), Some(101), "{output:?}");
+    let named = fs::read_to_string(&failures).expect("it is written");
+    assert_eq!(
+        named,
+        "failed: cargo test -p permits --all-features --example shown -- --exact tests::it_runs\n"
+    );
 }
 
 #[test]

@@ -58,12 +58,13 @@ impl Semaphore {
     ///
     /// The store counts a kept permit as held, and cannot tell it from a used one:
     /// [`HolderInfo::may_be_kept`](crate::HolderInfo::may_be_kept) marks both. When a request that reaches
-    /// the store needs units, the limit changes, or an operator pauses, closes or deletes the semaphore, the
-    /// store recalls kept permits by one message. This client then releases them, and keeps nothing until
-    /// no request waits. So its own requests may overtake a waiter for as long as that message travels, but
-    /// not afterwards. If the message is lost, that lasts until the next renewal, a third of the lease. A
-    /// request that does not wait in line is queued for kept units nevertheless, for 50 ms at most. This
-    /// client also releases what it keeps after a failed call or a lost connection.
+    /// the store needs units, the limit changes, or an operator pauses, closes or deletes the semaphore or
+    /// pins a lane, the store recalls kept permits by one message. This client then releases them, and keeps
+    /// nothing until no request waits and no lane is pinned. So its own requests may overtake a waiter for as
+    /// long as that message travels, but not afterwards. If the message is lost, that lasts until the next
+    /// renewal, a third of the lease. A request that does not wait in line is queued for kept units
+    /// nevertheless, for 50 ms at most. This client also releases what it keeps after a failed call or a lost
+    /// connection.
     ///
     /// A kept permit serves a request for as many units, with the same lease, label and lane (with its share
     /// and bounds), from a handle that keeps permits and declares the same limit. The request must be renewed

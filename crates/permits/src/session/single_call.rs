@@ -119,6 +119,11 @@ impl SingleCall {
         matches!(self.reply_to, ReplyTo::CountAnew(..))
     }
 
+    /// Returns true if this call reads, and changes nothing.
+    pub(super) fn inspects(&self) -> bool {
+        matches!(self.operation, Operation::Inspect { .. })
+    }
+
     /// Returns true if it is too late to retry after a failure.
     pub(super) fn is_late(&self, now: Moment) -> bool {
         self.within.is_some_and(|within| now >= self.created_at + within)

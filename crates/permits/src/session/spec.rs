@@ -236,8 +236,12 @@ impl LimitDeclaration {
 pub(super) struct Declarations(Mutex<Map<Name, Arc<LimitDeclaration>>>);
 
 impl Declarations {
-    /// Returns the declaration for a new handle: the last one of the semaphore, if it is the same.
+    /// Returns the declaration for a new handle: the last one of the semaphore, if it is the same. A handle
+    /// that declares nothing, such as that of an inspection, changes no declaration.
     pub(super) fn shared(&self, semaphore: &Name, first: Declaration) -> Arc<LimitDeclaration> {
+        if first == Declaration::Stored {
+            return Arc::new(LimitDeclaration::new(first));
+        }
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(declared) = last.get(semaphore).filter(|declared| declared.first() == first) {
             return declared.clone();
@@ -292,6 +296,10 @@ mod tests {
         let other = declare(3);
         assert!(!Arc::ptr_eq(&first, &other) && Arc::ptr_eq(&other, &declare(3)));
         assert!(!Arc::ptr_eq(&first, &declare(2)), "a program that goes back declares again");
+        let last = declare(2);
+        let stored = declarations.shared(&named(0), Declaration::Stored);
+        assert_eq!(stored.next(), Declaration::Stored);
+        assert!(Arc::ptr_eq(&last, &declare(2)), "a handle that inspects declares nothing");
         assert!(!Arc::ptr_eq(&other, &declarations.shared(&named(1), Declaration::Declare(3))));
     }
 

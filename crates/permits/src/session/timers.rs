@@ -85,7 +85,7 @@ impl Retry {
     }
 }
 
-/// Temporary failures in a row: no call has succeeded in between.
+/// Failures in a row: no call has succeeded in between.
 #[derive(Debug, Clone)]
 pub(super) struct Outage {
     pub(super) since: Moment,

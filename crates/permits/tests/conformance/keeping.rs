@@ -326,6 +326,24 @@ pub(crate) async fn a_permit_with_a_slot_above_a_lower_limit_is_not_kept(fixture
     administered.unpin().succeeds().await;
 }
 
+/// The bounds of a lane hold for each grant, and a client that keeps permits does not know them.
+pub(crate) async fn nothing_is_kept_while_a_lane_is_pinned(fixture: &Fixture) {
+    let (client, operator) = (fixture.client().await, fixture.client().await);
+    let semaphore = fixture.semaphore(&client, 1).keep(IDLE);
+    kept(&semaphore).await;
+    let administered = operator.named(fixture.name(), Limit::Stored);
+    administered.set_lane("tenant", Some(1), None).succeeds().await;
+    // The recall has arrived.
+    fixture.settles(&administered, 0, 0).await;
+    for _ in 0..3 {
+        let permit = semaphore.acquire().succeeds().await;
+        assert!(!permit.is_granted_again(), "it was kept");
+        permit.release().succeeds().await;
+    }
+    administered.unpin_lane("tenant").succeeds().await;
+    keeps(&semaphore).await;
+}
+
 pub(crate) async fn a_required_limit_that_changes_is_not_served_by_what_is_kept(fixture: &Fixture) {
     let (client, operator) = (fixture.client().await, fixture.client().await);
     let administered = operator.named(fixture.name(), Limit::Stored);

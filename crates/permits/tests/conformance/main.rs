@@ -92,6 +92,7 @@ macro_rules! every_case {
                 a_loss_is_told_to_the_holder_of_a_permit_that_was_granted_again: anything,
                 a_permit_with_a_slot_above_a_lower_limit_is_not_kept: units,
                 a_required_limit_that_changes_is_not_served_by_what_is_kept: units,
+                nothing_is_kept_while_a_lane_is_pinned: units,
                 a_handle_that_declares_another_limit_is_not_served_by_what_is_kept: anything,
             }
             lanes {

@@ -117,6 +117,20 @@ async fn an_unknown_service_is_named() {
     assert!(reason.contains("unknown"), "{reason}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_examination_says_which_sentinel_names_another_server() {
+    let set = Sentinels::builder().replicas(0).sentinels(2).quorum(1).start();
+    let sentinel = &set.sentinels()[1];
+    sentinel.command(&["SENTINEL", "REMOVE", "service"]);
+    sentinel.command(&["SENTINEL", "MONITOR", "service", "127.0.0.1", "1", "1"]);
+    let examination = builder(&set.url()).diagnose().succeeds().await;
+    let differs = format!("{} names 127.0.0.1:1", sentinel.address());
+    let found = examination.findings.iter().any(|finding| finding.observed.contains(&differs));
+    let other = format!("{} names ", set.sentinels()[0].address());
+    let or_other = examination.findings.iter().any(|finding| finding.observed.contains(&other));
+    assert!(found || or_other, "{examination:?}");
+}
+
 /// An operator looks for the address in the sentinels, since the URL does not have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_is_announced_and_not_reached_is_named() {

@@ -143,8 +143,10 @@ impl Bench {
                 let ended = self.workload(system, workload, &mut processes);
                 self.results.settle(Mode::Quiet, system.name, workload.name, ended);
             }
-            if round == 1 && system.name == REDISSON && workload.is_queued {
-                let command = workload.command(self.scale.monitored);
+            if round == 1 && system.name == REDISSON {
+                sleep(workload.rest);
+                let Scale { monitored, long, .. } = self.scale;
+                let command = workload.command(if workload.is_queued { monitored } else { long });
                 let monitor = Monitor::start(&self.server, workload.name)?;
                 all(&mut processes, &command)?;
                 self.most(system, workload, &monitor.finish()?);
@@ -165,16 +167,10 @@ impl Bench {
         // Connects the clients and makes the limiter, in any case.
         all(processes, &workload.command(warm_up))?;
         sleep(workload.rest);
-        // A long window leaves time enough for MONITOR.
-        let is_monitored = system.name == REDISSON && !workload.is_queued;
-        let monitor = is_monitored.then(|| Monitor::start(&self.server, workload.name)).transpose()?;
         let (ahead, before) = (server_clock_ahead_us(), self.meter.read()?);
         let answers = all(processes, &workload.command(seconds))?;
         let spent = self.meter.since(before)?;
         let ahead = (ahead + server_clock_ahead_us()) / 2.0;
-        if let Some(monitor) = monitor {
-            self.most(system, workload, &monitor.finish()?);
-        }
         let events = events::parse(&answers)?;
         let grants = events.len() as f64;
         self.note(system, workload, "calls", spent.calls / grants);

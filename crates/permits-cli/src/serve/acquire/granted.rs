@@ -18,6 +18,8 @@ use crate::handle::{Acquired, hand_over};
 /// A permit that was handed over to its client.
 pub(super) struct Granted {
     pub(super) handle: PermitHandle,
+    /// The handle as its client has it, without the label and the lane.
+    pub(super) text: String,
     permit: PermitJson,
     pub(super) lease: Duration,
     /// The end of the lease, as far as a request for this permit has renewed it.
@@ -51,7 +53,8 @@ pub(super) async fn granted(client: Client, wanted: Arc<Wanted>) -> Result<Grant
     let permit_json = PermitJson::new(&permit);
     match timeout(RELEASE_TIMEOUT, hand_over(permit, *lease)).await {
         Ok(Ok((handle, until))) => {
-            Ok(Granted { handle, permit: permit_json, lease: *lease, until: Mutex::new(until) })
+            let text = handle.to_string();
+            Ok(Granted { handle, text, permit: permit_json, lease: *lease, until: Mutex::new(until) })
         }
         Ok(Err(error)) => Err(refusal::of_hand_over(&error)),
         Err(_) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, UNANSWERED)),

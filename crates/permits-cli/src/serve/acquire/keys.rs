@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use permits::PermitHandle;
 use tokio::time::Instant;
 
 use super::super::problem::Problem;
@@ -111,13 +112,11 @@ impl Keys {
         Ok(Step::Wait(acquiring))
     }
 
-    /// Forgets the permit of a key, which has ended.
-    pub(super) fn forget(&self, key: &Key, ended: &Arc<Granted>) {
-        let mut entries = self.entries();
-        let is_it = |entry: &Entry| matches!(&entry.stage, Stage::Granted(it) if Arc::ptr_eq(it, ended));
-        if entries.get(key).is_some_and(is_it) {
-            entries.remove(key);
-        }
+    /// Forgets the key of a permit that has ended.
+    pub(super) fn forget(&self, ended: &PermitHandle) {
+        let ended = ended.to_string();
+        let is_it = |entry: &Entry| matches!(&entry.stage, Stage::Granted(it) if it.text == ended);
+        self.entries().retain(|_, entry| !is_it(entry));
     }
 }
 

@@ -94,7 +94,7 @@ impl Door {
                         granted.renewed(until);
                         return Ok(granted.response());
                     }
-                    self.keys.forget(&key, &granted);
+                    self.keys.forget(&granted.handle);
                 }
             }
         }
@@ -127,11 +127,12 @@ pub(super) fn routes(door: Arc<Door>) -> Router<Arc<App>> {
 }
 
 async fn check_token(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    match door.tokens.caller(request.headers()) {
+    let caller = door.tokens.caller(request.headers());
+    if let Some(Ends { client, .. }) = request.extensions().get::<Ends>() {
+        client.has_shown_token(caller.is_ok());
+    }
+    match caller {
         Ok(caller) => {
-            if let Some(Ends { client, .. }) = request.extensions().get::<Ends>() {
-                client.has_shown_token();
-            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -191,7 +192,11 @@ async fn release(
     body: Body,
 ) -> Result<Response, Problem> {
     let handle = door.handle(&caller, &headers, body, true).await?;
-    is_held(&handle, door.client().release(&handle).await)?;
+    let released = door.client().release(&handle).await;
+    if released.is_ok() {
+        door.keys.forget(&handle);
+    }
+    is_held(&handle, released)?;
     Ok(reply::json(&json!({ "released": true })))
 }
 

@@ -49,9 +49,15 @@ pub(super) fn of_acquire(error: &AcquireError) -> Problem {
     problem.with_keyword(error.keyword()).with_retry_after(error.retry_after())
 }
 
-/// A grant that the store did not confirm to the handle: it is released.
+/// A grant that the store did not confirm to the handle: it is released, so to renew it is no advice.
 pub(super) fn of_hand_over(error: &RenewError) -> Problem {
-    Problem::new(AWAY, report::with_causes(error)).with_keyword(error.keyword())
+    match error {
+        RenewError::RetryLater => {
+            let reason = "the store has lost its state, and recovers: the permit was released";
+            Problem::new(AWAY, reason).with_keyword("recovering")
+        }
+        _ => Problem::new(AWAY, report::with_causes(error)).with_keyword(error.keyword()),
+    }
 }
 
 /// A renewal or a release that the store did not confirm.

@@ -111,6 +111,9 @@ export class Detail {
       table.setItems([]);
     }
     this.explain([], []);
+    // They are of the semaphore before, until the state of this one has come.
+    this.elements.actions.hidden = true;
+    this.elements.graphs.hidden = true;
     this.elements.body.scrollTop = 0;
     this.refresh(true);
   }
@@ -168,7 +171,7 @@ export class Detail {
     this.lanes.setItems(status.lanes);
     this.changes.setItems(status.changes.map(stamp));
     elements.changes.hidden = status.changes.length === 0;
-    const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null || alerts(status.alert);
+    const isKnown = status.limit !== null || status.held > 0 || status.waiting > 0 || status.paused || status.closed !== null || alerts(status.alert) || status.lanes.some((item) => item.pinned);
     if (isKnown) this.describe();
     else this.explain([], [span("", "No such semaphore: the name is another one, or no program uses it.")], true);
     elements.detail.classList.toggle("writable", this.writable);

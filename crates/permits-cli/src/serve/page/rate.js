@@ -33,7 +33,7 @@ export class Rates {
   // Notes the time of a read, by the server's clock. Reads without a change are not reported, so after a bar's time without a report
   // the time goes on.
   read(at) {
-    this.first ||= at;
+    this.first = Math.min(this.first || at, at);
     if (at !== this.at) [this.at, this.came] = [at, Date.now()];
   }
 

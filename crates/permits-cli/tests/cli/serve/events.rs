@@ -20,6 +20,7 @@ fn a_grant_and_a_release_are_events(store: &dyn Store, name: &str) {
     for events in &mut clients {
         assert!(events.head.starts_with("HTTP/1.1 200 "), "{}", events.head);
         assert!(events.head.contains("content-type: text/event-stream\r\n"), "{}", events.head);
+        assert!(events.head.contains("x-accel-buffering: no\r\n"), "{}", events.head);
         let all = events.event("all");
         assert_eq!(all["writable"], false);
         assert_eq!(all["interval_ms"], 100);

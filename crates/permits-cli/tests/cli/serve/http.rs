@@ -36,6 +36,8 @@ pub(crate) struct Stream {
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it listens");
+    // A body that is written behind its head does not wait for an acknowledgement.
+    stream.set_nodelay(true).expect("valid");
     stream.set_read_timeout(Some(HANGS)).expect("valid");
     stream.set_write_timeout(Some(HANGS)).expect("valid");
     stream
@@ -95,6 +97,17 @@ impl Request {
             .and_then(|()| stream.write_all(&self.body))
             .expect("it is read");
         stream
+    }
+
+    /// Sends the request over a connection that stays open, and reads the whole reply.
+    #[track_caller]
+    pub(crate) fn send_on(self, stream: &TcpStream) -> Reply {
+        let mut stream = stream.try_clone().expect("valid");
+        stream
+            .write_all(self.text().as_bytes())
+            .and_then(|()| stream.write_all(&self.body))
+            .expect("it is read");
+        reply(stream)
     }
 
     /// Sends the request and reads the head of the reply.

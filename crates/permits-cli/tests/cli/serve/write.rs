@@ -1,5 +1,6 @@
 //! The endpoints that change a semaphore.
 
+use permits_testkit::wait;
 use serde_json::{Value, json};
 
 use super::http::{Reply, Request};
@@ -13,6 +14,7 @@ on_both_stores! {
 }
 
 on_a_server! {
+    a_change_is_reported_although_its_client_has_gone,
     a_holder_and_a_waiter_are_revoked_with_a_reason,
 }
 
@@ -66,6 +68,22 @@ fn an_operator_changes_a_semaphore(store: &dyn Store, name: &str) {
         "{log}"
     );
     assert!(log.lines().all(|line| line.starts_with("permits: 127.0.0.1:")), "{log}");
+}
+
+/// Each client goes away without having read the reply.
+fn a_change_is_reported_although_its_client_has_gone(store: &dyn Store, name: &str) {
+    let serve = Serve::writable(store);
+    for limit in 1..=50 {
+        let change = json!({ "change": "set_limit", "limit": limit });
+        drop(serve.post(&format!("/api/v1/semaphores/{name}/change"), &change.to_string()).begin());
+    }
+    let reported = || serve.stderr().matches("set the limit to").count();
+    let made = || status(store, name)["changes"].as_array().map_or(0, Vec::len);
+    // Some may have been given up before they began.
+    assert!(wait::until(|| made() > 0 && made() == reported()), "{} {}", made(), serve.stderr());
+    let (before, last) = (made(), change_of(&serve, name, &json!({ "change": "set_limit", "limit": 99 })));
+    assert_eq!(last.status, 200, "{last:?}");
+    assert!(wait::until(|| made() == reported() && made() > before), "{} {}", made(), serve.stderr());
 }
 
 fn a_holder_and_a_waiter_are_revoked_with_a_reason(store: &dyn Store, name: &str) {

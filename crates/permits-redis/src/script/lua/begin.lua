@@ -52,7 +52,7 @@ if packed then
   end
 end
 -- The limit before this command, and whether sessions could keep what they released then.
-local was_limit, was_keepable = s.limit, s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and now_ms >= s.recovering_until
+local was_limit, was_keepable = s.limit, s.waiting == 0 and s.held <= s.limit and s.paused == 0 and not s.reason and s.pins == 0 and now_ms >= s.recovering_until
 if s.existed then
   -- Fails before anything is written if a key is another program's.
   s.lost = redis.call('ZCARD', leases_key) ~= s.holders + s.waiting

@@ -3,7 +3,7 @@
 
 if decided then
   reply[$NOW_AT] = last_token > now_us and last_token or now_us
-  reply[$FLAGS_AT] = pin % 2 + (waiting == 0 and held <= limit and 2 or 0)
+  reply[$FLAGS_AT] = pin % 2 + (waiting == 0 and held <= limit and pin < 4 and 2 or 0)
   sequence = sequence + 1
   if in_bounds then
     packed = table.concat({ string.sub(packed, 1, $RARE_AT - 9), struct.pack('<d', bounded_lanes), string.sub(packed, $RARE_AT) })

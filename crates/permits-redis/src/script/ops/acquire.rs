@@ -76,7 +76,7 @@ pub(super) fn decode(fields: &mut Fields) -> Decoded<AcquireOutcome> {
         "cooling" => AcquireOutcome::Refused(Refusal::Cooling { remaining_ms: position }),
         "exceeds_limit" => AcquireOutcome::Refused(Refusal::ExceedsLimit),
         "exceeds_lane_limit" => AcquireOutcome::Refused(Refusal::ExceedsLaneLimit(
-            u32::try_from(position).expect("a limit is a number of 32 bits"),
+            u32::try_from(position).map_err(|_| unknown_answer("acquire", "a limit that is too large"))?,
         )),
         "already_held" => AcquireOutcome::Refused(Refusal::AlreadyHeld),
         "superseded" => AcquireOutcome::Refused(Refusal::Superseded),

@@ -94,10 +94,11 @@ impl SessionMeters {
     }
 }
 
-/// Returns true if a semaphore has metrics of its own. From now on it keeps them.
+/// Returns true if a semaphore has metrics of its own. From now on it keeps them. A client without labels has
+/// none either for the names that another client of the process has labelled.
 fn may_have_label(name: &str, max: usize) -> bool {
     let mut labelled = locked(LABELLED.get());
-    labelled.contains(name) || labelled.len() < max && labelled.insert(name.to_owned())
+    max > 0 && (labelled.contains(name) || labelled.len() < max && labelled.insert(name.to_owned()))
 }
 
 /// The metrics of a semaphore. The default records nothing.

@@ -54,7 +54,7 @@ pub(super) struct Engine {
     companions_sought_at: Option<Moment>,
     /// The store as a whole cannot be reached.
     down: Option<Outage>,
-    /// Set while there is an outage: of the store, of a semaphore, or of a single call.
+    /// Set after a failed call, and while there is an outage: of the store, a semaphore or a single call.
     has_outage: bool,
     timeouts_timer: Option<timers::Key>,
     single_calls_timer: Option<timers::Key>,
@@ -134,6 +134,12 @@ impl Engine {
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.semaphores.is_empty() && self.step.timers.next().is_none()
+    }
+
+    /// How many permits of a semaphore the session remembers that it handed over.
+    #[cfg(test)]
+    pub(super) fn handed_over(&self, name: &Name) -> usize {
+        self.semaphores.get(name).map_or(0, SemaphoreSession::handed_over)
     }
 
     /// The next time at which [`Engine::on_time`] has to be called.
@@ -358,27 +364,26 @@ impl Engine {
         match &result {
             Ok(executed) => {
                 self.down = None;
-                // Replies about replicas arrive by another connection than recalls, so a recall may have
-                // overtaken them.
+                // Replies about replicas arrive by another connection than recalls, and an inspection of a
+                // local store reads without its lock. So a recall may have overtaken them.
                 let in_order = match &kind {
-                    CallKind::Confirm(_) => false,
-                    CallKind::Single(call) => !call.counts_anew(),
-                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) | CallKind::Inspect => {
-                        true
-                    }
+                    CallKind::Confirm(_) | CallKind::Inspect => false,
+                    CallKind::Single(call) => !call.counts_anew() && !call.inspects(),
+                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) => true,
                 };
                 if let Some((semaphore, step)) = self.known(&name) {
                     semaphore.note_reply(&executed.reply, sent_at, in_order, step);
                 }
             }
-            Err(error) if error.is_temporary() => {
+            Err(error) => {
                 self.has_outage = true;
-                self.step.outbox.tally.retry();
+                if error.is_temporary() {
+                    self.step.outbox.tally.retry();
+                }
                 if let Some((semaphore, step)) = self.known(&name) {
                     semaphore.note(Notice::Unsure, step);
                 }
             }
-            Err(_) => {}
         }
         match kind {
             CallKind::Single(single) => {

@@ -86,6 +86,9 @@ impl HeldPermit {
 
     /// Waits until the permit is lost. Needs neither a runtime nor the session's thread.
     pub(crate) async fn lost(&self) -> Lost {
+        if self.is_forked() {
+            return Lost::Forked;
+        }
         self.watch();
         let signal = self.signal();
         let mut cancelled = pin!(signal.cancelled());

@@ -232,6 +232,12 @@ impl PermitState {
         }
     }
 
+    /// The deadline, unless the permit has ended.
+    pub(super) fn held_until(&self) -> Option<Moment> {
+        let deadline = self.deadline.load(Ordering::Acquire);
+        (deadline != ENDED).then(|| Moment::from_micros(deadline))
+    }
+
     /// Returns true if the permit belongs to the process that this one was forked from.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_forked()

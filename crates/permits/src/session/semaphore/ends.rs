@@ -83,10 +83,23 @@ impl SemaphoreSession {
             }
             None => {
                 let (wait, stage) = (entry.spec.client.wait, entry.acquisition.stage);
+                let (arrived_at, recalls) = (entry.arrived_at, entry.recalls);
                 match (self.silence(stage, down, now), wait) {
                     (_, Wait::Forever) => {}
                     (Some(error), _) => self.fail(request, AcquireError::Store(error), step),
-                    (None, Wait::No) => self.fail(request, AcquireError::NoPermits, step),
+                    // It was granted, and is released.
+                    (None, _) if matches!(stage, Stage::Unconfirmed(_)) => {
+                        let wanted = step.config.replicas;
+                        self.fail(request, AcquireError::NotReplicated { confirmed: 0, wanted }, step);
+                    }
+                    // The store has queued it, so others hold the units, or held them a moment ago.
+                    (None, Wait::No) if stage == Stage::Waiting || recalls => {
+                        self.fail(request, AcquireError::NoPermits, step);
+                    }
+                    (None, Wait::No) => {
+                        let reason = format!("nothing for {:?}", now.since(arrived_at));
+                        self.fail(request, AcquireError::Store(StoreError::NoAnswer { reason }), step);
+                    }
                     (None, Wait::AtMost(waited)) => self.time_out(request, waited, step),
                 }
             }

@@ -1,6 +1,7 @@
 //! An acquisition with its caller, its permit and its timer; and the calls of its semaphore in flight.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::acquisition::Acquisition;
 use crate::clock::{Moment, millis};
@@ -12,6 +13,7 @@ use crate::session::outbox::Outbox;
 use crate::session::permit_state::PermitState;
 use crate::session::spec::AcquireSpec;
 use crate::session::timers;
+use crate::timing::lease_until;
 
 /// An acquisition, and what belongs to it besides its decisions.
 pub(super) struct Entry {
@@ -64,7 +66,10 @@ impl Entry {
         let mut renewal = self.to_renewal();
         if self.is_claimed && !self.spec.client.auto_renew {
             let ends = self.acquisition.extended_at + self.spec.terms.lease();
-            renewal.terms.lease_ms = millis(ends.since(now)).max(1);
+            // A lease that was made shorter counts from its change on, when the permit's deadline was set.
+            let until = self.permit.as_ref().and_then(|permit| permit.held_until());
+            let held = until.map_or(Duration::ZERO, |until| lease_until(until.since(now)));
+            renewal.terms.lease_ms = millis(ends.since(now).max(held)).max(1);
             // The shortened lease counts as a change of the lease. The next renewal by the program has a
             // later version, and undoes it.
             renewal.lease_version -= 1;

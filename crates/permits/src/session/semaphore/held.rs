@@ -61,6 +61,11 @@ impl SemaphoreSession {
         self.step(request, Input::HandedOver, step);
     }
 
+    #[cfg(test)]
+    pub(in crate::session) fn handed_over(&self) -> usize {
+        self.handed_over.len()
+    }
+
     /// The renewal of one permit, and the declaration to send with it.
     pub(in crate::session) fn renewal_of(&self, request: &RequestId) -> Option<(RenewRequest, Declaration)> {
         Some((self.acquisitions.get(request)?.to_renewal(), self.fallback()))

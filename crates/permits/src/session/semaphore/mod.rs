@@ -235,6 +235,13 @@ impl SemaphoreSession {
             }
             Effect::Renew => self.schedule.renewal.is_due = true,
             Effect::Confirm => {
+                if entry.recalls {
+                    // The wait for the recall is over. That for the replicas is bounded as that for a reply.
+                    entry.recalls = false;
+                    step.timers.remove(entry.timer.take());
+                    let timer = Timer::Acquisition(self.name.clone(), request.clone());
+                    entry.timer = Some(step.timers.set(now + call_timeout(step.config.lease), timer));
+                }
                 self.unconfirmed.push(request.clone());
                 self.plan_renewal(request);
             }
@@ -400,7 +407,7 @@ impl SemaphoreSession {
             return self.schedule.recheck.at_turn(now + Duration::from_micros(delay_us), 0);
         }
         let Some(entry) = self.acquisitions.get_mut(&request) else {
-            return self.step_unknown(RequestKey { holder, request }, Input::Pushed(kind), step);
+            return self.step_or_release(RequestKey { holder, request }, Input::Pushed(kind), step);
         };
         if entry.spec.holder != holder {
             // The event is for another holder. Releasing its grant would take the permit from that holder.

@@ -50,7 +50,10 @@ impl Outages {
         }
         let Some(outage) = self.of(kind) else { return };
         match failed {
-            Some(error) if error.is_temporary() => Outage::record(outage, error.clone(), now),
+            // A waiter has to learn why its renewals fail, although the store answers.
+            Some(error) if error.is_temporary() || matches!(kind, CallKind::Renew(_)) => {
+                Outage::record(outage, error.clone(), now);
+            }
             Some(_) => {}
             None => *outage = None,
         }

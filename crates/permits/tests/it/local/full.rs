@@ -12,8 +12,8 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, Client, ClientBuilder, Permit, RenewError, Semaphore,
     StoreError,
 };
-use permits_testkit::HOUR;
 use permits_testkit::sound::Named as _;
+use permits_testkit::{HOUR, skip};
 use tempfile::TempDir;
 
 use crate::local::child_task;
@@ -88,8 +88,8 @@ fn on_a_full_disk_permits_can_be_renewed_and_released() {
         command
     };
     let mount = format!("mount -t tmpfs -o size=1m permits {}", directory.path().display());
-    if !alone().args(["sh", "-c", &mount]).output().is_ok_and(|output| output.status.success()) {
-        return println!("skipped: this system does not let its users mount anything");
+    if skip::unless_it_runs(alone().args(["sh", "-c", &mount])) {
+        return;
     }
     run(&mut alone(), &mount, "on_a_full_disk", directory.path());
 }

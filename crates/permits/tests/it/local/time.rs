@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use permits::{AcquireError, Alert, Client, RenewError, StoreError};
 use permits_testkit::sound::Named as _;
 use permits_testkit::worker::{SEMAPHORE, micros};
-use permits_testkit::{HOUR, in_real_time, wait};
+use permits_testkit::{HOUR, in_real_time, skip, wait};
 
 use crate::local::child_task;
 use crate::local::fixture::{Fixture, from_another_boot, refusal, url};
@@ -230,8 +230,8 @@ fn a_time_namespace_and_a_sleep_of_the_machine_change_no_lease() {
             command.args(["--user", "--map-root-user", "--time", clock, offset, "sh", "-c", script]);
             command
         };
-        if !unshare("true").output().is_ok_and(|output| output.status.success()) {
-            return println!("skipped: this system does not let its users make time namespaces");
+        if skip::unless_it_runs(&mut unshare("true")) {
+            return;
         }
         let client = fixture.client();
         let held = fixture.semaphore(&client).acquire().wait().expect("it is free");

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use super::super::http::{Reply, Request, reply};
 use super::super::{Serve, TOKEN};
 use super::{goes_away, granted, start};
-use crate::support::{Holder, Store, counts, on_a_server, until_counts};
+use crate::support::{Holder, Store, counts, on_a_server, output, permits, until_counts};
 
 on_a_server! {
+    a_released_permit_frees_its_key,
     a_retry_has_the_permit_that_is_held,
     a_retry_waits_with_the_first_request,
     a_retry_of_a_refused_request_is_a_new_one,
@@ -48,7 +49,22 @@ fn a_retry_has_the_permit_that_is_held(store: &dyn Store, name: &str) {
     assert_eq!(serve.operate("release", &json!({ "handle": first["handle"] })).status, 200);
     let third = granted(&send(&serve, &body));
     assert_ne!(third["handle"], first["handle"], "a permit that has ended is none");
+    // By another program, of which the server does not know.
+    let handle = third["handle"].as_str().expect("a text");
+    output(&mut permits(&store.url(), ["release", handle])).prints(0, "");
+    assert_ne!(granted(&send(&serve, &body))["handle"], third["handle"]);
     assert_eq!(counts(store, name), (1, 0));
+}
+
+/// So the same key may be of another request then.
+fn a_released_permit_frees_its_key(store: &dyn Store, name: &str) {
+    let serve = start(store);
+    for weight in [1, 2] {
+        let body = json!({ "acquire": name, "limit": 2, "weight": weight, "lane": "a", "at_least_ms": 10 });
+        let permit = granted(&send(&serve, &body));
+        let released = serve.operate("release", &json!({ "handle": permit["handle"], "count": 0 }));
+        assert_eq!(released.status, 200, "{released:?}");
+    }
 }
 
 fn a_retry_waits_with_the_first_request(store: &dyn Store, name: &str) {

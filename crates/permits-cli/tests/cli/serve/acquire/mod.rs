@@ -31,6 +31,7 @@ on_a_server! {
     units_are_corrected_with_the_release,
     each_refusal_has_its_status,
     a_store_that_is_away_is_a_503,
+    a_read_of_the_server_declares_nothing,
 }
 
 /// Starts a server with [`TOKEN`], for all names.
@@ -258,6 +259,20 @@ fn a_store_that_is_away_is_a_503(_: &dyn Store, _: &str) {
         ["UNREACHABLE", "NO_ANSWER"].contains(&problem["code"].as_str().unwrap_or_default()),
         "{problem}"
     );
+}
+
+/// The server reads the store by the client that acquires.
+fn a_read_of_the_server_declares_nothing(store: &dyn Store, name: &str) {
+    let serve = start(store);
+    let acquire = || {
+        let permit = serve.acquire(&json!({ "acquire": name, "limit": 4 }));
+        assert_eq!(serve.operate("release", &json!({ "handle": permit["handle"] })).status, 200);
+    };
+    acquire();
+    output(&mut permits(&store.url(), ["limit", name, "8", "--declare"])).ends(0);
+    assert_eq!(serve.read(&format!("/api/v1/semaphores/{name}")).json()["limit"], 8);
+    acquire();
+    assert_eq!(status(store, name)["limit"], 8, "the server has declared 4 already");
 }
 
 #[test]

@@ -13,10 +13,10 @@ impl Bench {
         Self::with(Config { store_timeout: STORE_TIMEOUT, ..config("session", LEASE) })
     }
 
-    /// Adopts the permit of a handle, always the same one.
+    /// Adopts the permit of a handle, always the same one. Its grant counts for a minute.
     fn adopt(&mut self) -> (Adopted, (Name, Holder, RequestId)) {
         let handle: PermitHandle =
-            "permits11:simulated:h:other.1:1:6000:7:0".parse().expect("it is a handle");
+            "permits11:simulated:h:other.1:1:6000:7:0:60000".parse().expect("it is a handle");
         let (answer, adopted) = channel();
         let new_request = self.session.new_request();
         let PermitHandle { semaphore, holder, request, terms, grant, .. } = handle;
@@ -53,6 +53,15 @@ impl Bench {
     }
 }
 
+/// Asserts that this call gives the permit back, and that the grant still counts: the process that handed the
+/// permit over has worked with it.
+#[track_caller]
+fn assert_given_back(call: &Call, asked: &(Name, Holder, RequestId)) {
+    assert_releases(call, asked);
+    let Operation::Release(releases) = &call.command.operation else { panic!("{:?}", call.command) };
+    assert_eq!(releases[0].counted, None, "the grant counts for all its units");
+}
+
 fn no_answer() -> StoreError {
     StoreError::NoAnswer { reason: "lost".into() }
 }
@@ -68,7 +77,7 @@ fn an_adoption_that_was_never_answered_is_given_back() {
     // the release does not name.
     let (_again, second) = bench.adopt();
     let [release, again] = <[Call; 2]>::try_from(bench.calls()).ok().expect("a release and an adoption");
-    assert_releases(&release, &first);
+    assert_given_back(&release, &first);
     let Operation::Adopt(adopt) = &again.command.operation else { panic!("{:?}", again.command) };
     assert_eq!(adopt.new_request, second.2);
     assert_ne!(first.2, second.2, "a release that comes late must not end it");
@@ -89,7 +98,7 @@ fn an_adoption_whose_reply_makes_no_sense_is_given_back() {
     let call = bench.call();
     bench.answer(call, granted());
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Store(StoreError::Malformed { .. })))));
-    assert_releases(&bench.call(), &asked);
+    assert_given_back(&bench.call(), &asked);
 }
 
 /// The caller would hold the permit for no time at all.
@@ -101,7 +110,7 @@ fn an_adoption_whose_reply_took_longer_than_the_lease_is_given_back() {
     bench.pass(LEASE);
     bench.answer(call, Answers::Adopt(true));
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Gone))));
-    assert_releases(&bench.call(), &asked);
+    assert_given_back(&bench.call(), &asked);
 }
 
 #[test]
@@ -114,7 +123,7 @@ fn an_adoption_that_waits_for_its_next_try_is_given_back_when_the_client_closes(
     bench.engine.on_message(Message::Close { answer: Some(answer) }, bench.now);
     let release = bench.call();
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Ended(Ended::Closed)))));
-    assert_releases(&release, &asked);
+    assert_given_back(&release, &asked);
     bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));
     assert!(bench.calls().is_empty());
     bench.answer_closed();
@@ -134,7 +143,7 @@ fn an_adoption_answered_while_closing_is_given_back() {
     bench.answer(call, Answers::Adopt(true));
     assert!(matches!(adopted.try_recv(), Ok(Err(AdoptError::Ended(Ended::Closed)))));
     let release = bench.call();
-    assert_releases(&release, &asked);
+    assert_given_back(&release, &asked);
     bench.answer_closed();
     assert!(closed.try_recv().is_err(), "it is not closed before the store has been told");
     bench.answer(release, Answers::Release(vec![ReleaseOutcome::Held]));

@@ -6,7 +6,7 @@ use super::*;
 use crate::error::RenewError;
 use crate::session::call::CallKind;
 use crate::session::spec::Wait;
-use crate::timing::call_timeout;
+use crate::timing::{call_timeout, held_until};
 
 const STORE_TIMEOUT: Duration = LEASE.saturating_mul(2);
 const STEP: Duration = Duration::from_millis(100);
@@ -15,12 +15,12 @@ fn unreachable() -> StoreError {
     StoreError::Unreachable { reason: "max number of clients reached".into() }
 }
 
-impl Bench {
-    /// A session whose grants one replica has to confirm.
-    fn replicated() -> Self {
-        Self::with(Config { replicas: 1, store_timeout: STORE_TIMEOUT, ..config("session", LEASE) })
-    }
+/// A session whose grants one replica has to confirm.
+pub(super) fn replicated() -> Bench {
+    Bench::with(Config { replicas: 1, store_timeout: STORE_TIMEOUT, ..config("session", LEASE) })
+}
 
+impl Bench {
     pub(super) fn fail(&mut self, call: Call) {
         self.engine.on_return(call.sent, Err(unreachable()), self.now);
         self.engine.take_outbox().deliver(None);
@@ -73,7 +73,7 @@ impl Bench {
 /// ever, and its unit was renewed for ever.
 #[test]
 fn a_grant_that_no_replica_can_be_asked_about_ends_with_the_store_timeout() {
-    let mut bench = Bench::replicated();
+    let mut bench = replicated();
     let mut pending = bench.acquire_within(Wait::Forever);
     let call = bench.call();
     let asked = asked(&call);
@@ -96,7 +96,7 @@ fn a_grant_that_no_replica_can_be_asked_about_ends_with_the_store_timeout() {
 fn a_caller_whose_time_is_up_before_a_replica_can_be_asked_gets_the_error_of_the_store() {
     let long = Duration::from_secs(12);
     for (wait, limit) in [(Wait::AtMost(long), long), (Wait::No, call_timeout(LEASE))] {
-        let mut bench = Bench::replicated();
+        let mut bench = replicated();
         let mut pending = bench.acquire_within(wait);
         bench.serve_for(limit - STEP);
         assert!(pending.try_take().is_none(), "{wait:?}: its time is not up");
@@ -108,7 +108,7 @@ fn a_caller_whose_time_is_up_before_a_replica_can_be_asked_gets_the_error_of_the
 /// The pauses between attempts to confirm a grant delay no other calls.
 #[test]
 fn a_confirmation_that_fails_delays_no_other_call() {
-    let mut bench = Bench::replicated();
+    let mut bench = replicated();
     let _unconfirmed = bench.acquire_within(Wait::Forever);
     bench.serve_and_refuse_confirmations();
     assert_eq!(bench.serve_and_refuse_confirmations(), 1, "replicas are asked for it");
@@ -117,11 +117,40 @@ fn a_confirmation_that_fails_delays_no_other_call() {
     assert!(matches!(call.sent.kind, CallKind::Acquire(_)), "{:?}", call.command);
 }
 
+#[test]
+fn a_connection_that_comes_up_ends_the_pause_before_the_next_confirmation() {
+    let mut bench = replicated();
+    let _unconfirmed = bench.acquire_within(Wait::Forever);
+    bench.serve_and_refuse_confirmations();
+    assert_eq!(bench.serve_and_refuse_confirmations(), 1, "replicas are asked for it");
+    assert!(bench.calls().is_empty(), "they are asked again later");
+    bench.engine.on_up(bench.now);
+    assert_eq!(bench.serve_and_refuse_confirmations(), 1, "they are asked at once");
+}
+
+/// Otherwise the grant would end with its lease, and the caller would get a permit that is about to end.
+#[test]
+fn a_grant_is_renewed_while_no_replica_has_confirmed_it() {
+    let mut bench = replicated();
+    let mut pending = bench.acquire_within(Wait::Forever);
+    bench.serve_and_refuse_confirmations();
+    assert_eq!(bench.serve_and_refuse_confirmations(), 1, "replicas are asked for it");
+    assert!(bench.calls().is_empty(), "they are asked again later");
+    bench.pass(LEASE / 3);
+    let calls = <[Call; 2]>::try_from(bench.calls()).ok();
+    let [renewal, confirmation] = calls.expect("a renewal, and a confirmation");
+    assert!(matches!(renewal.sent.kind, CallKind::Renew(_)), "{:?}", renewal.command);
+    bench.answer(renewal, renewed(RenewOutcome::Held));
+    bench.confirm(confirmation, 1);
+    let held = taken(&mut pending);
+    assert_eq!(held.state.deadline(bench.now), Some(held_until(bench.now, LEASE)));
+}
+
 /// The failed confirmation was not repeated, because its caller had left. It says nothing about the store a
 /// minute later.
 #[test]
 fn a_confirmation_that_failed_for_another_request_fails_no_grant() {
-    let mut bench = Bench::replicated();
+    let mut bench = replicated();
     let (mut waiter, asked) = bench.waiting("a");
     let other = bench.acquire_within(Wait::Forever);
     bench.serve_and_refuse_confirmations();
@@ -133,9 +162,7 @@ fn a_confirmation_that_failed_for_another_request_fails_no_grant() {
     let confirmation = bench.confirmation();
     bench.pass(2 * STEP);
     assert!(waiter.try_take().is_none(), "its confirmation is on its way");
-    let reply = reply(1, renewed(RenewOutcome::Held));
-    bench.engine.on_return(confirmation.sent, Ok(Executed { reply, confirmed: 1 }), bench.now);
-    bench.engine.take_outbox().deliver(None);
+    bench.confirm(confirmation, 1);
     taken(&mut waiter);
 }
 

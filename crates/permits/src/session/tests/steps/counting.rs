@@ -95,6 +95,15 @@ fn the_time_since_the_grant_is_that_of_the_servers_clock_and_not_too_short() {
     assert_eq!(at_least_ms(&bench.counting_call()), COUNTED_MS + 9_200 + 2_000);
 }
 
+#[test]
+fn a_millisecond_that_has_begun_since_the_grant_counts_as_a_whole_one() {
+    let mut bench = Bench::new();
+    let held = bench.counted();
+    bench.pass(Duration::from_micros(1));
+    let _counted = bench.count_anew(&held, None);
+    assert_eq!(at_least_ms(&bench.counting_call()), COUNTED_MS + 1);
+}
+
 /// The request was sent two seconds before, and no reply shows how much later the grant was made.
 #[test]
 fn a_grant_whose_message_comes_before_any_reply_counts_anew() {
@@ -157,7 +166,7 @@ fn replicas_confirm_that_a_grant_counts_anew() {
 
 impl Bench {
     /// Answers a renewal. `confirmed` replicas have it.
-    fn confirm(&mut self, call: Call, confirmed: u32) {
+    pub(super) fn confirm(&mut self, call: Call, confirmed: u32) {
         let reply = reply(1, renewed(RenewOutcome::Held));
         self.engine.on_return(call.sent, Ok(Executed { reply, confirmed }), self.now);
         self.engine.take_outbox().deliver(None);

@@ -3,9 +3,12 @@
 mod adopting;
 mod confirming;
 mod counting;
+mod crossings;
 mod keeping;
 mod late;
 mod outages;
+mod refusals;
+mod superseding;
 mod terms;
 mod turns;
 mod withdrawals;
@@ -20,8 +23,8 @@ use crate::clock::{Moment, millis};
 use crate::error::{AcquireError, AdoptError, Ended, Lost};
 use crate::handle::PermitHandle;
 use crate::protocol::{
-    AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, Name, Operation,
-    PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, Setting, SupersedeKey,
+    AcquireOutcome, AdoptRequest, Answers, Declaration, Event, EventKind, Grant, Holder, MAX_BATCH, Name,
+    Operation, PermitTerms, Refusal, ReleaseOutcome, RenewOutcome, Reply, RequestId, Setting,
 };
 use crate::session::Config;
 use crate::session::call::Call;
@@ -353,6 +356,20 @@ fn everything_is_renewed_at_once_after_a_reconnection() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
+/// The renewal takes two calls. If the many waiters make the store slow, it has renewed the permits by then.
+#[test]
+fn permits_are_renewed_before_waiters() {
+    let mut bench = Bench::new();
+    let _waiters: Vec<_> = (0..MAX_BATCH).map(|_| bench.acquire("a", LEASE)).collect();
+    let call = bench.call();
+    bench.answer(call, Answers::Acquire(vec![AcquireOutcome::Waiting { position: 0 }; MAX_BATCH]));
+    let _held = [(); 3].map(|()| bench.held("a", LEASE));
+    bench.pass(LEASE / 3);
+    let [first, _] = <[Call; 2]>::try_from(bench.calls()).ok().expect("two calls");
+    let Operation::Renew(renewals) = &first.command.operation else { panic!("{:?}", first.command) };
+    assert!(renewals[..3].iter().all(|renewal| renewal.grant.is_some()), "{:?}", &renewals[..3]);
+}
+
 /// The waiter has lost its place, and asks for it again. The store may have forgotten the limit, too.
 #[test]
 fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
@@ -367,29 +384,6 @@ fn a_waiter_that_the_store_forgot_brings_the_limit_under_which_it_came_in() {
     assert!(is_renewal(&call));
     bench.answer(call, renewed(RenewOutcome::Lost));
     assert_eq!(bench.call().command.declaration, Declaration::Fallback(1), "there may be none any more");
-}
-
-/// A later request may have superseded this one and have its place.
-#[test]
-fn a_request_that_lost_its_place_supersedes_no_other() {
-    let mut bench = Bench::new();
-    let supersede = SupersedeKey::new("main").expect("it is valid");
-    let terms = PermitTerms { supersede, ..PermitTerms::new(1, millis(LEASE)) };
-    let spec = spec(&bench.session, "a", terms, Declaration::Stored);
-    let mut pending = PendingAcquire::new(&bench.session, spec);
-    pending.send();
-    let supersedes = |call: &Call| match &call.command.operation {
-        Operation::Acquire { requests, .. } => requests[0].supersedes,
-        other => panic!("{other:?}"),
-    };
-    let call = bench.call();
-    assert!(supersedes(&call));
-    bench.answer(call, waiting());
-    assert!(bench.calls().is_empty(), "it waits");
-    bench.pass(LEASE / 3);
-    let renewal = bench.call();
-    bench.answer(renewal, renewed(RenewOutcome::Lost));
-    assert!(!supersedes(&bench.call()));
 }
 
 /// The session's last view may have another limit, under which this request must not wait.

@@ -211,6 +211,25 @@ fn a_renewal_by_its_caller_fails_with_the_outage_and_other_calls_wait_for_its_en
     assert!(inspection.try_recv().is_err(), "its time is not up");
 }
 
+/// The store may come back any moment.
+#[test]
+fn what_is_asked_for_late_in_an_outage_waits_for_the_store_for_as_long_as_anything_else() {
+    let mut bench = Bench::with(Config { store_timeout: SECOND, ..config("session", LEASE) });
+    bench.engine.on_down(StoreError::Unreachable { reason: "cut".into() }, bench.now);
+    bench.pass(2 * SECOND);
+    let mut pending = bench.acquire_within(Wait::Forever);
+    let (semaphore, declaration) = (Name::new("a").expect("valid"), Declaration::Stored);
+    let (operation, (answer, mut inspection)) = (Operation::Inspect { max: 0 }, channel());
+    bench.session.send(Message::Admin { semaphore, declaration, operation, answer });
+    assert!(bench.calls().is_empty(), "there is no connection");
+    bench.pass(SECOND - TIMEOUTS_EVERY);
+    assert!(pending.try_take().is_none() && inspection.try_recv().is_err(), "their time is not up");
+    assert!(bench.calls().is_empty(), "there is no connection");
+    bench.pass(TIMEOUTS_EVERY);
+    assert_unreachable(&mut pending);
+    assert!(matches!(inspection.try_recv(), Ok(Err(AdminError::Store(StoreError::Unreachable { .. })))));
+}
+
 /// The store may have done what it did not answer, whatever the next try meets.
 #[test]
 fn a_call_whose_first_try_was_not_answered_fails_with_an_unknown_outcome() {

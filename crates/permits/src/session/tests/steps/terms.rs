@@ -9,7 +9,7 @@ use crate::timing::{BACKOFF, call_timeout};
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_secs(3);
 
-fn renewal(call: &Call) -> &RenewRequest {
+pub(super) fn renewal(call: &Call) -> &RenewRequest {
     let Operation::Renew(renewals) = &call.command.operation else { panic!("{:?}", call.command) };
     let [renewal] = &renewals[..] else { panic!("{renewals:?}") };
     renewal

@@ -40,6 +40,30 @@ fn a_session_whose_waiter_was_granted_has_no_turn() {
     assert!(bench.calls().is_empty(), "no waiter asks");
 }
 
+/// A store that once had many expired leases to remove may have as many again an hour later.
+#[test]
+fn rechecks_at_once_are_counted_from_the_last_reply_that_asked_for_none() {
+    let (mut bench, mut held) = (Bench::new(), Vec::new());
+    let nothing = || Answers::Renew(Vec::new());
+    for _ in 0..2 {
+        bench.recheck_ms = Some(0);
+        held.push(bench.held("a", LEASE));
+        let mut at_once = 0;
+        while at_once < 100
+            && let Some(recheck) = bench.calls().pop()
+        {
+            at_once += 1;
+            bench.answer(recheck, nothing());
+        }
+        assert_eq!(at_once, 32);
+        bench.pass(Duration::from_millis(100));
+        let last = bench.call();
+        bench.recheck_ms = None;
+        bench.answer(last, nothing());
+        assert!(bench.calls().is_empty(), "the store has finished");
+    }
+}
+
 #[test]
 fn a_session_that_has_released_all_finishes_the_work_that_is_left() {
     let mut bench = Bench::new();

@@ -155,6 +155,36 @@ fn a_permit_whose_renewal_returns_after_its_hand_over_stays_held() {
     assert!(bench.engine.is_idle());
 }
 
+/// The session still knows the semaphore when the reply comes, because it holds another permit of it.
+#[test]
+fn a_permit_that_its_program_renews_while_it_is_handed_over_stays_held() {
+    let mut bench = Bench::new();
+    let _other = bench.held("a", LEASE);
+    let permit = bench.held("a", LEASE);
+    let (semaphore, request) = (permit.state.semaphore.clone(), permit.state.request.clone());
+    let answer = channel().0;
+    bench.session.send(Message::Renew { semaphore, request, answer });
+    let renewal = bench.call();
+    permit.hand_over();
+    assert!(bench.calls().is_empty());
+    bench.answer(renewal, renewed(RenewOutcome::Held));
+    assert!(bench.calls().is_empty(), "it is another process's to release");
+}
+
+/// Otherwise a session that hands permits over for months would remember them all.
+#[test]
+fn a_hand_over_is_forgotten_with_the_next_renewal() {
+    let mut bench = Bench::new();
+    let _other = bench.held("a", LEASE);
+    let (permit, (semaphore, ..), renewal) = held_and_renewed(&mut bench);
+    permit.hand_over();
+    assert!(bench.calls().is_empty());
+    assert_eq!(bench.engine.handed_over(&semaphore), 1, "a renewal is on its way");
+    bench.answer(renewal, Answers::Renew(vec![RenewOutcome::Held; 2]));
+    let _next = bench.due_renewal();
+    assert_eq!(bench.engine.handed_over(&semaphore), 0);
+}
+
 #[test]
 fn a_release_that_is_gathered_is_sent_before_an_operation_on_the_semaphore() {
     let mut bench = Bench::new();
