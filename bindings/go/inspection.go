@@ -34,7 +34,7 @@ type HolderInfo struct {
 	// True if the holder has gone, and its grant still counts: see AtLeast.
 	Cooling bool `json:"cooling"`
 	// True if the client may keep the permit without using it; false while a request waits, and while the
-	// semaphore is paused, closed or recovering.
+	// semaphore is paused, closed or recovering, or has a pinned lane.
 	MayBeKept bool `json:"may_be_kept"`
 	// The time since the grant, in milliseconds, by the store's clock.
 	AgeMS int64 `json:"age_ms"`

@@ -45,8 +45,10 @@ acquire.on("close", (code, signal) => {
     keep(permit);
   } catch (error) {
     // Without a note of it the post step cannot release it.
-    spawnSync(program, ["release", "-"], { env, input: permit.handle, stdio: ["pipe", "ignore", "inherit"] });
-    print("::error::", `the permit was released, because it cannot be noted: ${error.message}`);
+    const stdio = ["pipe", "ignore", "inherit"];
+    const { status } = spawnSync(program, ["release", "-"], { env, input: permit.handle, stdio });
+    const ends = status === 0 ? "was released" : "ends with its lease";
+    print("::error::", `the permit ${ends}, because it cannot be noted: ${error.message}`);
     process.exitCode = 1;
   }
 });

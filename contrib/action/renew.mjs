@@ -26,7 +26,9 @@ function isOver() {
   try {
     if (Number(runner) > 1) process.kill(Number(runner), 0);
   } catch (error) {
-    return error.code === "ESRCH";
+    if (error.code !== "ESRCH") return false;
+    console.log(`the process ${runner} of the runner has ended: no more renewals`);
+    return true;
   }
   return false;
 }

@@ -35,7 +35,7 @@ export interface HolderInfo {
   cooling: boolean;
   /**
    * True if the client may keep the permit without using it; false while a request waits, and while the
-   * semaphore is paused, closed or recovering.
+   * semaphore is paused, closed or recovering, or has a pinned lane.
    */
   mayBeKept: boolean;
   /** The time since the grant, in milliseconds, by the store's clock. */

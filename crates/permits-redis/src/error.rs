@@ -11,7 +11,7 @@ use crate::protocol::{Name, layout};
 use permits_store::StoreError;
 
 /// Codes of a server that cannot execute the command now, and has not: a retry may succeed, here or
-/// elsewhere.
+/// elsewhere. UNBLOCKED is about a WAIT: what it waits for may be repeated.
 const NOT_NOW: [&str; 9] = [
     "LOADING",
     "TRYAGAIN",
@@ -342,7 +342,7 @@ fn denied(text: String) -> String {
         "the server requires a password: write redis://USER:PASSWORD@HOST, both percent-encoded".into()
     } else if ["'eval'", "'evalsha'"].iter().any(|name| text.contains(name)) {
         format!("{text}: every operation is a Lua script, so allow +eval and +evalsha (permits doctor --acl)")
-    } else if has(&text, "DENIED") {
+    } else if text.starts_with("DENIED") {
         "the server is in protected mode and lets no other machine in: give it a password, or bind it to an address \
          that only its users reach"
             .into()

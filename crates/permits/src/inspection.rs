@@ -100,7 +100,7 @@ pub struct HolderInfo {
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: bool,
     /// True if the client [may keep](crate::Semaphore::keep) the permit without using it; false while a
-    /// request waits, and while the semaphore is paused, closed or recovering.
+    /// request waits, and while the semaphore is paused, closed or recovering, or has a pinned lane.
     ///
     /// The store cannot tell a kept permit from a used one. If this is false, clients have been asked to
     /// release what they keep.

@@ -43,7 +43,7 @@ class HolderInfo:
     """True if the holder has gone, and its grant still counts: see `at_least`."""
     may_be_kept: bool
     """True if the client may keep the permit without using it; false while a request waits, and while the
-    semaphore is paused, closed or recovering."""
+    semaphore is paused, closed or recovering, or has a pinned lane."""
     age: float
     """The time since the grant, in seconds, by the store's clock."""
     label: Optional[str]

@@ -143,7 +143,7 @@ class AlreadyHeldError(NotNowError):
 
 
 class NotReplicatedError(NotNowError):
-    """The request was granted, but too few replicas confirmed the grant, so the permit was released."""
+    """The request was granted, but too few replicas confirmed the grant in its time, so the permit was released."""
 
     confirmed: int
     wanted: int

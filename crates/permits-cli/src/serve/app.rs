@@ -93,7 +93,11 @@ impl App {
             Ok(Err(AdminError::Store(error))) if error.concerns_one_semaphore() => self.feed.check().await,
             Ok(Err(error)) => Err(report::with_causes(&error)),
             Ok(Ok(_)) => self.feed.check().await,
-            Err(_) => Err(format!("the store has not answered for {} s", HEALTH_TIMEOUT.as_secs())),
+            // The last read may know why.
+            Err(_) => Err(self
+                .feed
+                .failure()
+                .unwrap_or_else(|| format!("the store has not answered for {} s", HEALTH_TIMEOUT.as_secs()))),
         };
         *health = Some((Instant::now(), result.clone()));
         result

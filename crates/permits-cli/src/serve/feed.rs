@@ -291,6 +291,12 @@ impl Feed {
         if !has_failed { Ok(()) } else { self.fresh().await.error.clone().map_or(Ok(()), Err) }
     }
 
+    /// The reason why the last read has failed, if it has.
+    pub(super) fn failure(&self) -> Option<String> {
+        let latest = self.latest.borrow();
+        latest.error.clone().filter(|_| latest.has_failed())
+    }
+
     /// The newest snapshot, and all changes after it.
     pub(super) async fn follow(&self) -> (Arc<StoreSnapshot>, broadcast::Receiver<Arc<Change>>) {
         let changes = self.changes.subscribe();

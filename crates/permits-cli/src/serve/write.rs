@@ -42,7 +42,7 @@ pub(super) async fn change(
             match &made {
                 Ok(true) => report::say(format_args!("{peer} changed {name:?}: {change}")),
                 Ok(false) => {}
-                Err(AdminError::Store(_)) => {
+                Err(AdminError::Store(error)) if error.is_outcome_unknown() => {
                     report::say(format_args!("{peer} may have changed {name:?}, without a reply: {change}"));
                 }
                 Err(_) => {}

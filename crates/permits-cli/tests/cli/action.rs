@@ -136,7 +136,7 @@ fn the_permit_of_a_runner_that_crashes_ends_with_its_lease() {
         return;
     }
     let store = Local::new();
-    let job = Job::new(&store, NAME, &[("limit", "1"), ("lease", "2s")]);
+    let job = Job::new(&store, NAME, &[("limit", "1"), ("lease", "5s")]);
     // A runner that runs the step, and goes on.
     let step = job.script("main");
     let mut runner = Command::new("sh");
@@ -146,7 +146,7 @@ fn the_permit_of_a_runner_that_crashes_ends_with_its_lease() {
     until_counts(&store, NAME, (1, 0));
     // Longer than a lease, by the store's clock.
     let age = || status(&store, NAME)["holders"][0]["age_ms"].as_u64();
-    assert!(wait::until(|| age().is_none_or(|age| age > 2500)));
+    assert!(wait::until(|| age().is_none_or(|age| age > 5500)));
     assert_eq!(counts(&store, NAME), (1, 0), "it is renewed");
     runner.signal(Signal::KILL);
     runner.finish();

@@ -467,8 +467,8 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
 }
 
 /// P22: the store knows until when grants may be kept: a lease after each request for one, since its session
-/// holds it no longer without another. It says that they may be kept only while no request needs units, and
-/// refuses no try for units that a recall may free. A try waits for such units alone.
+/// holds it no longer without another. It says that they may be kept only while no request needs units and no
+/// lane is pinned, and refuses no try for units that a recall may free. A try waits for such units alone.
 fn what_may_be_kept_is_known(step: &Step) -> Result<(), String> {
     let Some(after) = &step.after else { return Ok(()) };
     let asked: Vec<&PermitTerms> = match &step.command.operation {

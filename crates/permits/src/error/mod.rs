@@ -167,8 +167,8 @@ pub enum AcquireError {
         /// The key.
         key: String,
     },
-    /// Not now: the request was granted, but too few replicas confirmed the grant, so the permit was
-    /// released.
+    /// Not now: the request was granted, but too few replicas confirmed the grant in its time, so the permit
+    /// was released.
     #[error("the grant is on {confirmed} replicas, not on {wanted}: it was released")]
     NotReplicated {
         /// The number of replicas that confirmed it in time.

@@ -123,12 +123,16 @@ async fn an_examination_says_which_sentinel_names_another_server() {
     let sentinel = &set.sentinels()[1];
     sentinel.command(&["SENTINEL", "REMOVE", "service"]);
     sentinel.command(&["SENTINEL", "MONITOR", "service", "127.0.0.1", "1", "1"]);
-    let examination = builder(&set.url()).diagnose().succeeds().await;
-    let differs = format!("{} names 127.0.0.1:1", sentinel.address());
-    let found = examination.findings.iter().any(|finding| finding.observed.contains(&differs));
-    let other = format!("{} names ", set.sentinels()[0].address());
-    let or_other = examination.findings.iter().any(|finding| finding.observed.contains(&other));
-    assert!(found || or_other, "{examination:?}");
+    let names = |number: usize| format!("{} names 127.0.0.1:", set.sentinels()[number].address());
+    // On a busy machine a sentinel may not answer in time.
+    for attempt in 1.. {
+        let examination = builder(&set.url()).diagnose().succeeds().await;
+        let says = |text: String| examination.findings.iter().any(|finding| finding.observed.contains(&text));
+        if says(names(0)) || says(names(1)) {
+            break;
+        }
+        assert!(attempt < 10, "{examination:?}");
+    }
 }
 
 /// An operator looks for the address in the sentinels, since the URL does not have it.

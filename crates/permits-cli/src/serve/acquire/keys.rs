@@ -118,6 +118,18 @@ impl Keys {
         let is_it = |entry: &Entry| matches!(&entry.stage, Stage::Granted(it) if it.text == ended);
         self.entries().retain(|_, entry| !is_it(entry));
     }
+
+    /// Notes that a permit was renewed by its handle, so that its key lasts as long.
+    pub(super) fn renewed(&self, handle: &PermitHandle, until: Instant) {
+        let renewed = handle.to_string();
+        for entry in self.entries().values() {
+            if let Stage::Granted(granted) = &entry.stage
+                && granted.text == renewed
+            {
+                granted.renewed(until);
+            }
+        }
+    }
 }
 
 /// A request that has begun: removes its entry when it is refused, or when nobody waits for it any more.

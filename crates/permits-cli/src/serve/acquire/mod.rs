@@ -181,6 +181,7 @@ async fn renew(
     let handle = door.handle(&caller, &headers, body, false).await?;
     let until = Instant::now() + handle.lease();
     is_held(&handle, door.client().renew(&handle).await)?;
+    door.keys.renewed(&handle, until);
     let remaining = until.saturating_duration_since(Instant::now());
     Ok(reply::json(&json!({ "remaining_ms": milliseconds(remaining) })))
 }

@@ -364,15 +364,17 @@ impl Engine {
         match &result {
             Ok(executed) => {
                 self.down = None;
+                let (by_replicas, looks) = match &kind {
+                    CallKind::Confirm(_) => (true, false),
+                    CallKind::Single(call) => (call.counts_anew(), call.inspects()),
+                    CallKind::Inspect => (false, true),
+                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) => (false, false),
+                };
                 // Replies about replicas arrive by another connection than recalls, and an inspection of a
                 // local store reads without its lock. So a recall may have overtaken them.
-                let in_order = match &kind {
-                    CallKind::Confirm(_) | CallKind::Inspect => false,
-                    CallKind::Single(call) => !call.counts_anew() && !call.inspects(),
-                    CallKind::Acquire(_) | CallKind::Release(_) | CallKind::Renew(_) => true,
-                };
+                let in_order = !by_replicas && !looks;
                 if let Some((semaphore, step)) = self.known(&name) {
-                    semaphore.note_reply(&executed.reply, sent_at, in_order, step);
+                    semaphore.note_reply(&executed.reply, sent_at, (by_replicas, in_order), step);
                 }
             }
             Err(error) => {

@@ -37,7 +37,8 @@ impl SemaphoreSession {
             releasing.take_if(|_| releases == 0 && self.releases.is_empty()),
             renewing.take_if(|_| renewals == 0 && !self.schedule.renewal.is_due),
         ] {
-            Outages::end_unheard(unheard, ended);
+            // An error that lasts is an answer.
+            Outages::end_unheard(unheard, ended.filter(|outage| outage.error.is_temporary()));
         }
         unheard.take_if(|_| self.acquisitions.values().all(|entry| entry.permit.is_some()));
         confirming.take_if(|_| self.in_flight.confirming == 0 && self.unconfirmed.is_empty());

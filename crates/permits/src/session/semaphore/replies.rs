@@ -80,20 +80,21 @@ impl SemaphoreSession {
         }
     }
 
-    /// Notes what a reply to any call about this semaphore says of it. For `in_order` see [`Notice::Reply`].
+    /// Notes what a reply to any call about this semaphore says of it, and whether it came by the connection
+    /// on which replicas are asked. For `in_order` see [`Notice::Reply`].
     pub(in crate::session) fn note_reply(
         &mut self,
         reply: &Reply,
         sent_at: Moment,
-        in_order: bool,
+        (by_replicas, in_order): (bool, bool),
         step: &mut Step,
     ) {
         let now = step.now;
         self.replied = Some(ReplyTimes { sent_at, server_us: reply.now_us });
-        if in_order {
-            self.schedule.retry.on_success();
-        } else {
+        if by_replicas {
             self.schedule.confirm_retry.on_success();
+        } else {
+            self.schedule.retry.on_success();
         }
         self.failure = None;
         self.view.note(&self.name, reply);
