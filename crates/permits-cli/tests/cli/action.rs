@@ -165,7 +165,7 @@ fn a_permit_that_cannot_be_noted_is_released() {
     assert_eq!(main.code, 1, "{main:?}");
     assert!(main.stdout.contains("::error::the permit was released"), "{}", main.stdout);
     assert_eq!(counts(&store, NAME), (0, 0));
-    // The handle of a name with a sign that the runner's commands escape.
+    // The handle has a `%`, which commands to the runner escape.
     let job = Job::new(&store, "50%", &[("limit", "1")]);
     job.main();
     job.post().ends(0);

@@ -51,6 +51,15 @@ enum Stage {
     Granted(Arc<Granted>),
 }
 
+impl Entry {
+    fn granted(&self) -> Option<&Arc<Granted>> {
+        match &self.stage {
+            Stage::Granted(granted) => Some(granted),
+            Stage::Acquiring(_) => None,
+        }
+    }
+}
+
 /// The next step of a request with a key.
 pub(super) enum Step {
     Wait(Acquiring),
@@ -89,10 +98,7 @@ impl Keys {
             }
         } else if entries.len() >= MAX_KEYS {
             let now = Instant::now();
-            entries.retain(|_, entry| match &entry.stage {
-                Stage::Acquiring(_) => true,
-                Stage::Granted(granted) => granted.until() > now,
-            });
+            entries.retain(|_, entry| entry.granted().is_none_or(|granted| granted.until() > now));
             if entries.len() >= MAX_KEYS {
                 let reason = format!("{MAX_KEYS} keys are in use");
                 return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason));
@@ -115,20 +121,15 @@ impl Keys {
     /// Forgets the key of a permit that has ended.
     pub(super) fn forget(&self, ended: &PermitHandle) {
         let ended = ended.to_string();
-        let is_it = |entry: &Entry| matches!(&entry.stage, Stage::Granted(it) if it.text == ended);
-        self.entries().retain(|_, entry| !is_it(entry));
+        self.entries().retain(|_, entry| entry.granted().is_none_or(|it| it.text != ended));
     }
 
     /// Notes that a permit was renewed by its handle, so that its key lasts as long.
     pub(super) fn renewed(&self, handle: &PermitHandle, until: Instant) {
         let renewed = handle.to_string();
-        for entry in self.entries().values() {
-            if let Stage::Granted(granted) = &entry.stage
-                && granted.text == renewed
-            {
-                granted.renewed(until);
-            }
-        }
+        let entries = self.entries();
+        let granted = entries.values().filter_map(Entry::granted);
+        granted.filter(|granted| granted.text == renewed).for_each(|granted| granted.renewed(until));
     }
 }
 
@@ -156,5 +157,38 @@ impl Drop for Waiting {
         if entries.get(&self.key).is_some_and(is_own) {
             entries.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::HeaderMap;
+    use permits::{Client, Recovery};
+
+    use super::super::granted::granted;
+    use super::super::request::Wanted;
+    use super::*;
+
+    /// The client has the handle as a text, which is without the label.
+    #[tokio::test]
+    async fn a_key_lasts_as_long_as_its_permit_is_renewed_by_the_handle() {
+        let client = Client::builder("memory:").label("serve").recovery(Recovery::Off).connect();
+        let client = client.await.expect("it needs no server");
+        let wanted = Wanted::read(br#"{"acquire":"exports","limit":1}"#, &HeaderMap::new());
+        let wanted = Arc::new(wanted.expect("it is valid"));
+        let (keys, key) = (Arc::<Keys>::default(), (0, "key".to_owned()));
+        let acquire = || granted(client.clone(), wanted.clone());
+        let Ok(Step::Wait(acquiring)) = keys.step(&key, &wanted.asked, acquire) else {
+            panic!("the key is new")
+        };
+        let granted = acquiring.await.expect("it is free");
+        let handle: PermitHandle = granted.text.parse().expect("it is a handle");
+        let later = granted.until() + Duration::from_secs(60);
+        keys.renewed(&handle, later);
+        assert_eq!(granted.until(), later);
+        keys.forget(&handle);
+        assert!(keys.entries().is_empty());
     }
 }

@@ -49,7 +49,8 @@ pub(super) fn of_acquire(error: &AcquireError) -> Problem {
     problem.with_keyword(error.keyword()).with_retry_after(error.retry_after())
 }
 
-/// A grant that the store did not confirm to the handle: it is released, so to renew it is no advice.
+/// A grant that the store did not confirm to the handle. It is released, so the error must not advise to
+/// renew it.
 pub(super) fn of_hand_over(error: &RenewError) -> Problem {
     match error {
         RenewError::RetryLater => {
