@@ -189,14 +189,7 @@ impl SelfTest {
     }
 
     async fn acquire(&mut self, name: &str, request: &str) -> Result<AcquireOutcome, StoreError> {
-        let acquire = AcquireRequest {
-            holder: holder(name),
-            request: id(request),
-            terms: terms(),
-            wait: true,
-            lane_waiters: 0,
-            supersedes: false,
-        };
+        let acquire = AcquireRequest::new(holder(name), id(request), terms());
         match self.execute(Operation::Acquire { queue_max: 10, requests: vec![acquire] }).await? {
             Answers::Acquire(acquired) if acquired.len() == 1 => Ok(acquired[0].clone()),
             other => Err(unexpected(&other)),
@@ -281,8 +274,7 @@ fn unexpected(reply: &impl std::fmt::Debug) -> StoreError {
 }
 
 fn renew(name: &str, request: &str, grant: Option<Grant>) -> RenewRequest {
-    let (holder, request) = (holder(name), id(request));
-    RenewRequest { holder, request, terms: terms(), lease_version: 0, grant, by_handle: false }
+    RenewRequest::new(holder(name), id(request), terms(), grant)
 }
 
 fn terms() -> PermitTerms {

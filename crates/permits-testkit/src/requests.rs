@@ -1,8 +1,8 @@
 //! The table of requests, `requests.json`, which the tests of every door walk, and what arrives at a server.
 //!
 //! A door is a way by which programs make requests: the Rust builder, JSON, the flags and the lines of the
-//! command, the tower layer, Python, Node. A door that forgets an option, or takes it for another, differs
-//! from the table.
+//! command, the tower layer, Python, Node, Go. A door that forgets an option, or takes it for another,
+//! differs from the table.
 
 use permits::AcquireOptions;
 use serde::Deserialize;

@@ -84,7 +84,7 @@ impl PermitHandle {
     pub(crate) fn renewal(&self) -> RenewRequest {
         let Self { semaphore: _, holder, request, terms, grant, last_token: _, counted: _ } = self.clone();
         // The handle has the lease that it was handed over with.
-        RenewRequest { holder, request, terms, lease_version: 0, grant: Some(grant), by_handle: true }
+        RenewRequest { by_handle: true, ..RenewRequest::new(holder, request, terms, Some(grant)) }
     }
 }
 

@@ -17,22 +17,10 @@ import (
 
 // A wanted permit is what a line, or one of its "also", asks for.
 type wanted struct {
-	Acquire      string   `json:"acquire"`
-	Limit        int      `json:"limit"`
-	RequireLimit bool     `json:"require_limit"`
-	Weight       *int     `json:"weight"`
-	Timeout      *float64 `json:"timeout_ms"`
-	Holder       *string  `json:"holder"`
-	Label        *string  `json:"label"`
-	Lane         *string  `json:"lane"`
-	Share        *int     `json:"share"`
-	LaneLimit    *int     `json:"lane_limit"`
-	LaneFloor    *int     `json:"lane_floor"`
-	LaneWaiters  *int     `json:"lane_waiters"`
-	Lease        *float64 `json:"lease_ms"`
-	AtLeast      *float64 `json:"at_least_ms"`
-	MaxHold      *float64 `json:"max_hold_ms"`
-	Supersede    *string  `json:"supersede"`
+	Acquire      string `json:"acquire"`
+	Limit        int    `json:"limit"`
+	RequireLimit bool   `json:"require_limit"`
+	options
 }
 
 // A line makes a request or a call, or says something about an earlier request.
@@ -62,11 +50,10 @@ type line struct {
 	Unreadable  bool     `json:"unreadable"`
 }
 
-var has = []string{
+var has = append([]string{
 	"acquire", "also", "adopt", "release", "count", "renew", "release_part", "set_lease_ms", "hand_over", "inspect", "list", "change",
-	"limit", "require_limit", "weight", "timeout_ms", "holder", "label", "lane", "share", "lane_limit", "lane_floor", "lane_waiters",
-	"lease_ms", "at_least_ms", "max_hold_ms", "supersede",
-}
+	"limit", "require_limit",
+}, names...)
 
 // with appends the option if the line has the field.
 func with[T any](options []permits.Option, value *T, option func(T) permits.Option) []permits.Option {
@@ -90,28 +77,12 @@ func milliseconds(option func(time.Duration) permits.Option) func(float64) permi
 	return func(ms float64) permits.Option { return option(duration(ms)) }
 }
 
-func (l *wanted) options() (options []permits.Option) {
-	options = with(options, l.Weight, permits.Weight)
-	options = with(options, l.Timeout, milliseconds(permits.Timeout))
-	options = with(options, l.Holder, permits.Holder)
-	options = with(options, l.Label, permits.Label)
-	options = with(options, l.Lane, permits.Lane)
-	options = with(options, l.Share, permits.Share)
-	options = with(options, l.LaneLimit, permits.LaneLimit)
-	options = with(options, l.LaneFloor, permits.LaneFloor)
-	options = with(options, l.LaneWaiters, permits.LaneWaiters)
-	options = with(options, l.Lease, milliseconds(permits.Lease))
-	options = with(options, l.AtLeast, milliseconds(permits.AtLeast))
-	options = with(options, l.MaxHold, milliseconds(permits.MaxHold))
-	options = with(options, l.Supersede, permits.Supersede)
+func (l *wanted) semaphore(client *permits.Client) *permits.Semaphore {
+	options := l.all()
 	if l.RequireLimit {
 		options = append(options, permits.RequireLimit())
 	}
-	return options
-}
-
-func (l *wanted) semaphore(client *permits.Client) *permits.Semaphore {
-	return client.Semaphore(l.Acquire, l.Limit).With(l.options()...)
+	return client.Semaphore(l.Acquire, l.Limit).With(options...)
 }
 
 // change returns the change of a line, or nil.

@@ -316,11 +316,11 @@ pub(crate) struct SetLane {
     pub(crate) lane: Option<String>,
 
     /// The most units that the lane may hold, at least 1. None unless set.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::lane_limit)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::of_lane("lane_limit"))]
     pub(crate) limit: Option<u32>,
 
     /// The units up to which the lane is served before others, at most the limits. None unless set.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::lane_floor)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value::of_lane("lane_floor"))]
     pub(crate) floor: Option<u32>,
 
     /// Let requests name the limit and the floor again

@@ -59,18 +59,21 @@ pub(crate) struct Request {
     /// The most units that the requests of the lane hold together, at least 1; without limit unless set.
     /// While a lane is at its limit, its requests wait, and requests of other lanes pass them. Use the same
     /// limit for all requests of a lane: the latest counts.
-    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_limit)]
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true)]
+    #[arg(value_parser = value::of_lane("lane_limit"))]
     pub(crate) lane_limit: Option<u32>,
 
     /// The units up to which the lane is served before others, at most the limits of the lane and of the
     /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
     /// the same floor for all requests of a lane: the latest counts.
-    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_floor)]
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true)]
+    #[arg(value_parser = value::of_lane("lane_floor"))]
     pub(crate) lane_floor: Option<u32>,
 
     /// The most requests of the lane that wait, this one included, at least 1; without bound unless set. The
     /// next one is refused, so one tenant cannot fill the line for all.
-    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true, value_parser = value::lane_waiters)]
+    #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true)]
+    #[arg(value_parser = value::of_lane("lane_waiters"))]
     pub(crate) lane_waiters: Option<u32>,
 
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted

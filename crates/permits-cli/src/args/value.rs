@@ -162,19 +162,12 @@ pub(super) fn lane_name(text: &str) -> Result<String, String> {
     checked(json!({ "lane": text })).map(|()| text.to_owned())
 }
 
-pub(super) fn lane_limit(text: &str) -> Result<u32, String> {
-    let limit = number(text);
-    checked(json!({ "lane": "any", "lane_limit": limit })).map(|()| units(&limit))
-}
-
-pub(super) fn lane_floor(text: &str) -> Result<u32, String> {
-    let floor = number(text);
-    checked(json!({ "lane": "any", "lane_floor": floor })).map(|()| units(&floor))
-}
-
-pub(super) fn lane_waiters(text: &str) -> Result<u32, String> {
-    let waiters = number(text);
-    checked(json!({ "lane": "any", "lane_waiters": waiters })).map(|()| units(&waiters))
+/// A number that a request with a lane has in this field.
+pub(super) fn of_lane(field: &'static str) -> impl Fn(&str) -> Result<u32, String> + Clone {
+    move |text| {
+        let number = number(text);
+        checked(json!({ "lane": "any", field: number })).map(|()| units(&number))
+    }
 }
 
 pub(super) fn count(text: &str) -> Result<u32, String> {

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -89,31 +90,22 @@ fn the_command_passes_every_case_on_one_machine() {
 }
 
 /// Builds Go's driver from a copy of the package, in which one text is replaced.
-fn go_driver(directory: &TempDir, file: &str, from: &str, to: &str) -> PathBuf {
+pub(crate) fn go_driver(directory: &TempDir, file: &str, from: &str, to: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/go");
     let copy = directory.path();
-    std::fs::create_dir_all(copy.join("internal/driver")).expect("a directory");
-    for path in [
-        "go.mod",
-        "client.go",
-        "conn.go",
-        "doc.go",
-        "changes.go",
-        "errors.go",
-        "inspection.go",
-        "operator.go",
-        "options.go",
-        "permit.go",
-        "request.go",
-        "semaphore.go",
-        "internal/driver/main.go",
-    ] {
-        let mut text = std::fs::read_to_string(package.join(path)).expect("a file of the package");
-        if path == file {
-            assert_eq!(text.matches(from).count(), 1, "{file} has this once: {from}");
-            text = text.replace(from, to);
+    for of in ["", "internal/driver"] {
+        fs::create_dir_all(copy.join(of)).expect("a directory");
+        for entry in fs::read_dir(package.join(of)).expect("a package") {
+            let path = entry.expect("it can be read").path();
+            if path.extension().is_some_and(|extension| extension == "go" || extension == "mod") {
+                fs::copy(&path, copy.join(of).join(path.file_name().expect("a name"))).expect("a copy");
+            }
         }
-        std::fs::write(copy.join(path), text).expect("a copy");
+    }
+    if !file.is_empty() {
+        let text = fs::read_to_string(copy.join(file)).expect("a file of the package");
+        assert_eq!(text.matches(from).count(), 1, "{file} has this once: {from}");
+        fs::write(copy.join(file), text.replace(from, to)).expect("it can be changed");
     }
     let mut command = Command::new("go");
     command.args(["build", "-o", "go-driver", "./internal/driver"]).current_dir(copy);

@@ -1,15 +1,16 @@
-//! Requests through the doors of Rust and of the command: the table of `permits_testkit::requests`, which the
-//! tests of the tower layer and of the packages for Python and Node walk, too.
+//! Requests through the doors of Rust, of the command and of Go: the table of `permits_testkit::requests`,
+//! which the tests of the tower layer and of the packages for Python and Node walk, too.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::process::Command;
 
 use permits::{AcquireOptions, Client, Permit};
 use permits_testkit::requests::{Effect, Request, Requests};
 use permits_testkit::sound::Named as _;
-use permits_testkit::{HANGS, Monitor, Server};
-use serde_json::json;
+use permits_testkit::{HANGS, Monitor, Server, skip};
+use serde_json::{Value, json};
 
+use crate::driver::go_driver;
 use crate::hold::Hold;
 use crate::serve::{Serve, TOKEN};
 use crate::support::{
@@ -47,52 +48,18 @@ fn walk(door: impl Fn(&str, &str, &Request) -> Option<String>) {
     }
 }
 
-/// The door of a program in Rust, which makes its options of those in JSON.
-#[track_caller]
-fn walk_in_rust(options: impl Fn(&Request) -> AcquireOptions) {
+/// Reading a field calls the method of its name.
+#[test]
+fn every_option_is_a_field() {
     walk(|url, name, row| {
         let client = Client::builder(url).label("").connect().wait().expect("the server is up");
         let lost = |permit: Permit| permit.lost_within(HANGS).map(|lost| lost.to_string());
-        match client.named(name, 9).acquire_with(options(row)).wait() {
+        match client.named(name, 9).acquire_with(row.options()).wait() {
             Ok(permit) if matches!(row.effect, Effect::Lost(_)) => lost(permit),
             Ok(_) => Some(String::new()),
             Err(error) => Some(error.to_string()),
         }
     });
-}
-
-#[test]
-fn every_option_has_a_method() {
-    walk_in_rust(|request| {
-        let fields = request.json.as_object().expect("an object").iter();
-        fields.fold(AcquireOptions::new(), |options, (field, value)| {
-            let number = || value.as_u64().and_then(|number| number.try_into().ok()).expect("a number");
-            let time = || Duration::from_secs_f64(value.as_f64().expect("a number") / 1000.0);
-            let text = || value.as_str().expect("a text");
-            match field.as_str() {
-                "weight" => options.weight(number()),
-                "timeout_ms" => options.timeout(time()),
-                "holder" => options.holder(text()),
-                "label" => options.label(text()),
-                "lane" => options.lane(text()),
-                "share" => options.share(number()),
-                "lane_limit" => options.lane_limit(number()),
-                "lane_floor" => options.lane_floor(number()),
-                "lane_waiters" => options.lane_waiters(number()),
-                "lease_ms" => options.lease(time()),
-                "at_least_ms" => options.at_least(time()),
-                "max_hold_ms" => options.max_hold(time()),
-                "auto_renew" => options.auto_renew(value.as_bool().expect("a flag")),
-                "supersede" => options.supersede(text()),
-                _ => panic!("{field} has no method here"),
-            }
-        })
-    });
-}
-
-#[test]
-fn every_option_is_a_field() {
-    walk_in_rust(Request::options);
 }
 
 #[test]
@@ -140,6 +107,15 @@ fn reason(hold: &Hold, row: &Request) -> String {
     hold.any_event(event)["reason"].as_str().unwrap_or_default().to_owned()
 }
 
+/// The line of a request for a permit of this semaphore.
+fn line(semaphore: &str, row: &Request) -> Value {
+    let mut line = row.json.clone();
+    line["id"] = json!(1);
+    line["acquire"] = json!(semaphore);
+    line["limit"] = json!(9);
+    line
+}
+
 #[test]
 fn every_option_is_a_flag_of_hold() {
     walk(|url, name, row| {
@@ -152,14 +128,33 @@ fn every_option_is_a_flag_of_hold() {
 fn every_option_is_a_field_of_a_line_of_hold() {
     walk(|url, name, row| {
         let mut hold = Hold::of(&mut permits(url, ["hold", "--many"]));
-        let mut line = row.json.clone();
-        line.as_object_mut().expect("an object").extend([
-            ("id".to_owned(), json!(1)),
-            ("acquire".to_owned(), json!(name)),
-            ("limit".to_owned(), json!(9)),
-        ]);
-        hold.write(line);
+        hold.write(line(name, row));
         Some(reason(&hold, row))
+    });
+}
+
+#[test]
+fn every_option_is_a_function_of_go() {
+    if skip::without_program("go") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = go_driver(&directory, "", "", "");
+    walk(|url, name, row| {
+        let mut driver = Command::new(&program);
+        driver.envs([("PERMITS_URL", url), ("PERMITS_PROGRAM", env!("CARGO_BIN_EXE_permits"))]);
+        let mut driver = Hold::of(&mut driver);
+        let hello = driver.any_event("hello");
+        let has = hello["has"].as_array().expect("a list");
+        let mut options = row.json.as_object().expect("an object").keys();
+        if !options.all(|option| has.contains(&json!(option))) {
+            return None;
+        }
+        let mut line = line(name, row);
+        // Else the permit has the name of the program.
+        line.as_object_mut().expect("an object").entry("label").or_insert("".into());
+        driver.write(line);
+        Some(reason(&driver, row))
     });
 }
 

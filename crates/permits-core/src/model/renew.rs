@@ -138,14 +138,8 @@ impl Execution<'_> {
         if !self.state.entries.contains_key(&adopt.holder) {
             let AdoptRequest { holder, request, terms, grant, new_request: _, last_token: _ } = adopt.clone();
             let terms = terms.of_handle();
-            let renew = RenewRequest {
-                holder,
-                request,
-                terms,
-                lease_version: 0,
-                grant: Some(grant),
-                by_handle: true,
-            };
+            let renewal = RenewRequest::new(holder, request, terms, Some(grant));
+            let renew = RenewRequest { by_handle: true, ..renewal };
             self.reclaim(&renew, grant);
         }
         let adopted = match self.state.entries.get_mut(&adopt.holder) {

@@ -275,6 +275,13 @@ pub struct AcquireRequest {
     pub supersedes: bool,
 }
 
+impl AcquireRequest {
+    /// A request that waits, without any option that concerns only its way into the queue.
+    pub fn new(holder: Holder, request: RequestId, terms: PermitTerms) -> Self {
+        Self { holder, request, terms, wait: true, lane_waiters: 0, supersedes: false }
+    }
+}
+
 /// The names of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
@@ -336,6 +343,13 @@ pub struct RenewRequest {
     /// puts the permit back only if it knows that it has lost state since the grant. If one renewal of a
     /// batch is by a handle, the whole batch counts as by a handle.
     pub by_handle: bool,
+}
+
+impl RenewRequest {
+    /// The renewal of a waiter, or with a grant in place of `None` of a permit, whose lease was not changed.
+    pub fn new(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option<Grant>) -> Self {
+        Self { holder, request, terms, lease_version: 0, grant, by_handle: false }
+    }
 }
 
 /// A request to take over a permit that another session hands over.

@@ -53,8 +53,8 @@ impl World {
                 let entry = self.clients[client].entry.as_ref();
                 let supersedes = entry.is_none_or(|entry| entry.acquisition.last_answer_us == 0);
                 let wait = !scope.tries.contains(&client);
-                let requests =
-                    vec![AcquireRequest { holder, request, terms, wait, lane_waiters: 0, supersedes }];
+                let asked = AcquireRequest::new(holder, request, terms);
+                let requests = vec![AcquireRequest { wait, supersedes, ..asked }];
                 (fallback, Operation::Acquire { queue_max: 100, requests })
             }
             Kind::Renew | Kind::Confirm => {
@@ -192,14 +192,10 @@ impl World {
     /// The program that has a handle renews it.
     pub(crate) fn renew_handle(&mut self, scope: &Scope) {
         let Some(Handle { owner: (of, earlier), origin, terms, grant, .. }) = self.handle else { return };
-        let renewal = RenewRequest {
-            holder: holder(origin.0, origin.1),
-            request: request(of, earlier),
-            terms: PermitTerms::new(terms.weight, terms.lease_ms),
-            lease_version: 0,
-            grant: Some(grant),
-            by_handle: true,
-        };
+        let terms = PermitTerms::new(terms.weight, terms.lease_ms);
+        let (holder, request) = (holder(origin.0, origin.1), request(of, earlier));
+        let renewal =
+            RenewRequest { by_handle: true, ..RenewRequest::new(holder, request, terms, Some(grant)) };
         let (reply, _) = self.send(scope, 0, Declaration::Stored, Operation::Renew(vec![renewal]));
         let is_held = reply.answers == Answers::Renew(vec![RenewOutcome::Held]);
         if let Some(handle) = &mut self.handle {

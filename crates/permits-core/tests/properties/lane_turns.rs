@@ -78,14 +78,7 @@ impl Line {
         let holder = Holder::new(&self.made.to_string()).expect("it is valid");
         let name = LaneName::new(lane).expect("it is valid");
         let (terms, weight) = (PermitTerms { lane: name, ..terms.clone() }, terms.weight);
-        let asked = AcquireRequest {
-            holder: holder.clone(),
-            request: request.clone(),
-            terms,
-            wait: true,
-            lane_waiters: 0,
-            supersedes: false,
-        };
+        let asked = AcquireRequest::new(holder.clone(), request.clone(), terms);
         let (reply, events) = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] });
         for Event { holder, request, .. } in events {
             self.waits.remove(&holder);
@@ -307,8 +300,7 @@ fn a_lane_with_a_limit_waits_for_the_end_of_a_recovery() {
         line.simulation.now_us += 2_000_000;
         let RequestKey { holder, request } = line.holders[0].clone();
         let terms = PermitTerms::new(1, LEASE_MS);
-        let renewal =
-            RenewRequest { holder, request, terms, lease_version: 0, grant: None, by_handle: false };
+        let renewal = RenewRequest::new(holder, request, terms, None);
         line.send(Operation::Renew(vec![renewal]));
         line.ask("a", PermitTerms { lane_limit, lane_floor, ..PermitTerms::new(1, LEASE_MS) });
         let bounds = format!("in a lane with a limit of {lane_limit} and a floor of {lane_floor}");

@@ -203,14 +203,7 @@ impl<'a> Run<'a> {
         let holder = Holder::new("passer-by").expect("it is valid");
         let request = Simulation::session_id(77).request(0);
         // The lease is no longer than any before, since the state remembers the longest.
-        let asked = AcquireRequest {
-            holder: holder.clone(),
-            request: request.clone(),
-            terms: PermitTerms::new(1, 100),
-            wait: true,
-            lane_waiters: 0,
-            supersedes: false,
-        };
+        let asked = AcquireRequest::new(holder.clone(), request.clone(), PermitTerms::new(1, 100));
         let came = self.send(Operation::Acquire { queue_max: u32::MAX, requests: vec![asked] })?;
         let was = match came.reply.answers {
             Answers::Acquire(answers) => answers[0].clone(),

@@ -453,7 +453,7 @@ impl Simulation {
 
 fn renewal(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option<Grant>) -> RenewRequest {
     let terms = PermitTerms { label: label(1), ..terms };
-    RenewRequest { holder, request, terms, lease_version: 0, grant, by_handle: false }
+    RenewRequest::new(holder, request, terms, grant)
 }
 
 /// An empty label for every second number.

@@ -31,14 +31,8 @@ pub(crate) fn acquire_among(holders: &[&str], queue_max: u32) -> Operation {
 
 /// A request that waits.
 pub(crate) fn request(name: &str) -> AcquireRequest {
-    AcquireRequest {
-        holder: holder(name),
-        request: id(name),
-        terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
-        wait: true,
-        lane_waiters: 0,
-        supersedes: false,
-    }
+    let terms = PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) };
+    AcquireRequest::new(holder(name), id(name), terms)
 }
 
 /// A request of this weight that waits in a lane.
@@ -63,14 +57,8 @@ pub(crate) fn renew(name: &str, grant: Option<Grant>) -> Operation {
 }
 
 pub(crate) fn renewal(name: &str, grant: Option<Grant>) -> RenewRequest {
-    RenewRequest {
-        holder: holder(name),
-        request: id(name),
-        terms: PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) },
-        lease_version: 0,
-        grant,
-        by_handle: false,
-    }
+    let terms = PermitTerms { label: label(), ..PermitTerms::new(1, 3_000) };
+    RenewRequest::new(holder(name), id(name), terms, grant)
 }
 
 pub(crate) fn set(request: &str, setting: Setting) -> Operation {

@@ -198,14 +198,11 @@ mod tests {
     fn a_file_that_was_written_before_the_start_is_of_an_earlier_boot() {
         let place = tempfile::TempDir::new().expect("there is room");
         let mut directory = Directory::open(place.path(), "p", Moment::now()).expect("there is room");
-        let request = AcquireRequest {
-            holder: Holder::new("holder").expect("valid"),
-            request: RequestId::new("session.1").expect("valid"),
-            terms: PermitTerms::new(1, 3_600_000),
-            wait: false,
-            lane_waiters: 0,
-            supersedes: false,
-        };
+        let request = AcquireRequest::new(
+            Holder::new("holder").expect("valid"),
+            RequestId::new("session.1").expect("valid"),
+            PermitTerms::new(1, 3_600_000),
+        );
         let command = Command {
             semaphore: Name::new("s").expect("valid"),
             session: SessionId::new("session").expect("valid"),

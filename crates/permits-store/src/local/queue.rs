@@ -111,14 +111,8 @@ mod tests {
 
     /// The renewal of a permit, or of a waiter.
     fn renew(id: u64, grant: Option<Grant>) -> Task {
-        let renew = RenewRequest {
-            holder: Holder::new("h").expect("valid"),
-            request: RequestId::new("s.1").expect("valid"),
-            terms: PermitTerms::new(1, 1000),
-            lease_version: 0,
-            grant,
-            by_handle: false,
-        };
+        let (holder, request) = (Holder::new("h").expect("valid"), RequestId::new("s.1").expect("valid"));
+        let renew = RenewRequest::new(holder, request, PermitTerms::new(1, 1000), grant);
         execute(id, Operation::Renew(vec![renew]))
     }
 

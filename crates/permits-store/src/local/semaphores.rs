@@ -331,14 +331,9 @@ mod tests {
         }
 
         fn try_once(&mut self) -> AcquireOutcome {
-            let request = AcquireRequest {
-                holder: Holder::new("holder").expect("valid"),
-                request: self.request(),
-                terms: PermitTerms::new(1, 1000),
-                wait: false,
-                lane_waiters: 0,
-                supersedes: false,
-            };
+            let holder = Holder::new("holder").expect("valid");
+            let request = AcquireRequest::new(holder, self.request(), PermitTerms::new(1, 1000));
+            let request = AcquireRequest { wait: false, ..request };
             match self.execute(Operation::Acquire { queue_max: 0, requests: vec![request] }) {
                 Answers::Acquire(mut outcomes) => outcomes.remove(0),
                 other => panic!("it was asked for a permit: {other:?}"),

@@ -349,26 +349,17 @@ mod tests {
 
     fn acquire(holder: &str, key: &str) -> Operation {
         let supersede = name(SupersedeKey::new(key));
-        let requests = vec![AcquireRequest {
-            holder: name(Holder::new(holder)),
-            request: name(RequestId::new(&format!("session.{holder}"))),
-            terms: PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) },
-            wait: true,
-            lane_waiters: 0,
-            supersedes: !key.is_empty(),
-        }];
+        let terms = PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) };
+        let request = name(RequestId::new(&format!("session.{holder}")));
+        let asked = AcquireRequest::new(name(Holder::new(holder)), request, terms);
+        let requests = vec![AcquireRequest { supersedes: !key.is_empty(), ..asked }];
         Operation::Acquire { queue_max: 10_000, requests }
     }
 
     fn renew(holder: &str, grant: Option<Grant>) -> Operation {
-        Operation::Renew(vec![RenewRequest {
-            holder: name(Holder::new(holder)),
-            request: name(RequestId::new(&format!("session.{holder}"))),
-            terms: PermitTerms::new(1, LEASE_MS),
-            lease_version: 0,
-            grant,
-            by_handle: false,
-        }])
+        let request = name(RequestId::new(&format!("session.{holder}")));
+        let terms = PermitTerms::new(1, LEASE_MS);
+        Operation::Renew(vec![RenewRequest::new(name(Holder::new(holder)), request, terms, grant)])
     }
 
     /// The reports as short names, in their order.

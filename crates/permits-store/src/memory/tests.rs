@@ -24,26 +24,18 @@ fn request(session: &str, operation: Operation) -> Request {
 
 fn acquire(holder: &str, key: &str) -> Operation {
     let supersede = SupersedeKey::new(key).expect("it is valid");
-    let requests = vec![AcquireRequest {
-        holder: Holder::new(holder).expect("it is valid"),
-        request: RequestId::new(holder).expect("it is plain"),
-        terms: PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) },
-        wait: true,
-        lane_waiters: 0,
-        supersedes: !key.is_empty(),
-    }];
+    let request = RequestId::new(holder).expect("it is plain");
+    let holder = Holder::new(holder).expect("it is valid");
+    let terms = PermitTerms { supersede, ..PermitTerms::new(1, LEASE_MS) };
+    let asked = AcquireRequest::new(holder, request, terms);
+    let requests = vec![AcquireRequest { supersedes: !key.is_empty(), ..asked }];
     Operation::Acquire { queue_max: 10_000, requests }
 }
 
 fn renew(holder: &str) -> Operation {
-    Operation::Renew(vec![RenewRequest {
-        holder: Holder::new(holder).expect("it is valid"),
-        request: RequestId::new(holder).expect("it is plain"),
-        terms: PermitTerms::new(1, LEASE_MS),
-        lease_version: 0,
-        grant: None,
-        by_handle: false,
-    }])
+    let request = RequestId::new(holder).expect("it is plain");
+    let holder = Holder::new(holder).expect("it is valid");
+    Operation::Renew(vec![RenewRequest::new(holder, request, PermitTerms::new(1, LEASE_MS), None)])
 }
 
 fn revoke(holder: &str) -> Operation {

@@ -32,25 +32,25 @@ impl AcquireOptions {
         "supersede",
     ];
 
-    fn set(&mut self, field: &str, value: Value) -> Result<(), String> {
-        match field {
-            "weight" => self.weight = value.whole(field, 1..=u32::MAX.into())?,
-            "timeout_ms" => *self = std::mem::take(self).timeout(value.time(field)?),
-            "holder" => self.holder = Some(value.text(field)?),
-            "label" => self.label = Some(value.text(field)?),
-            "lane" => self.lane = Some(value.text(field)?),
-            "share" => self.share = Some(value.whole(field, 1..=1_000)?),
-            "lane_limit" => self.lane_limit = Some(value.whole(field, 1..=u32::MAX.into())?),
-            "lane_floor" => self.lane_floor = Some(value.whole(field, 0..=u32::MAX.into())?),
-            "lane_waiters" => self.client.lane_waiters = Some(value.whole(field, 1..=u32::MAX.into())?),
-            "lease_ms" => self.lease = Some(value.time(field)?),
-            "at_least_ms" => self.at_least = value.time(field)?,
-            "max_hold_ms" => self.client.max_hold = Some(value.time(field)?),
-            "auto_renew" => self.client.auto_renew = value.flag(field)?,
-            "supersede" => self.supersede = Some(value.text(field)?),
+    /// The options with one more, which the method of its name sets.
+    fn with(self, field: &str, value: Value) -> Result<Self, String> {
+        Ok(match field {
+            "weight" => self.weight(value.whole(field, 1..=u32::MAX.into())?),
+            "timeout_ms" => self.timeout(value.time(field)?),
+            "holder" => self.holder(value.text(field)?),
+            "label" => self.label(value.text(field)?),
+            "lane" => self.lane(value.text(field)?),
+            "share" => self.share(value.whole(field, 1..=1_000)?),
+            "lane_limit" => self.lane_limit(value.whole(field, 1..=u32::MAX.into())?),
+            "lane_floor" => self.lane_floor(value.whole(field, 0..=u32::MAX.into())?),
+            "lane_waiters" => self.lane_waiters(value.whole(field, 1..=u32::MAX.into())?),
+            "lease_ms" => self.lease(value.time(field)?),
+            "at_least_ms" => self.at_least(value.time(field)?),
+            "max_hold_ms" => self.max_hold(value.time(field)?),
+            "auto_renew" => self.auto_renew(value.flag(field)?),
+            "supersede" => self.supersede(value.text(field)?),
             _ => unreachable!("{field} is none of the fields"),
-        }
-        Ok(())
+        })
     }
 }
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for AcquireOptions {
         let fields = Fields::read(deserializer, "an object with the options of a request", Self::FIELDS)?;
         let mut options = Self::new();
         for (field, value) in fields.0 {
-            options.set(&field, value).map_err(D::Error::custom)?;
+            options = options.with(&field, value).map_err(D::Error::custom)?;
         }
         options.checked().map_err(D::Error::custom)
     }

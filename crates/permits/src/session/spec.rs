@@ -11,7 +11,7 @@ use super::shelf::Keep;
 use crate::clock::{Clock, Moment};
 use crate::error::AcquireError;
 use crate::observe::meters::{Counted, SemaphoreMeters};
-use crate::protocol::{Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
+use crate::protocol::{AcquireRequest, Declaration, Holder, Name, PermitTerms, RequestId, RequestKey};
 
 /// A session that knows the declarations of this many semaphores forgets them all: new handles declare again.
 const DECLARATIONS_MAX: usize = 10_000;
@@ -54,6 +54,19 @@ impl AcquireSpec {
             position: Arc::default(),
             span: None,
             meters: Default::default(),
+        }
+    }
+
+    /// The request as the store gets it.
+    pub(super) fn to_request(&self, is_first: bool) -> AcquireRequest {
+        AcquireRequest {
+            holder: self.holder.clone(),
+            request: self.request.clone(),
+            terms: self.terms.clone(),
+            wait: self.client.wait != Wait::No,
+            lane_waiters: self.client.lane_waiters.unwrap_or(0),
+            // A request that has lost its place may have lost it to a later request with its key.
+            supersedes: self.terms.is_keyed() && is_first,
         }
     }
 

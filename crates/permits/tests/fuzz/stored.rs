@@ -45,18 +45,14 @@ fn holder(number: usize) -> Holder {
 }
 
 fn acquire(numbers: std::ops::Range<usize>) -> Operation {
-    let asked = |number| AcquireRequest {
-        holder: holder(number),
-        request: id("s.1"),
-        terms: PermitTerms {
+    let asked = |number| {
+        let terms = PermitTerms {
             label: Label::new("night").expect("it is valid"),
             lane: LaneName::new(["", "a", "b"][number % 3]).expect("it is valid"),
             supersede: SupersedeKey::new(["", "k"][number / 2 % 2]).expect("it is valid"),
             ..PermitTerms::new(1, 15_000)
-        },
-        wait: true,
-        lane_waiters: 0,
-        supersedes: true,
+        };
+        AcquireRequest { supersedes: true, ..AcquireRequest::new(holder(number), id("s.1"), terms) }
     };
     Operation::Acquire { queue_max: 9, requests: numbers.map(asked).collect() }
 }
@@ -87,14 +83,7 @@ fn sound() -> String {
 
 /// Executes every operation on a state.
 fn use_all(state: &State) {
-    let renew = |number| RenewRequest {
-        holder: holder(number),
-        request: id("s.1"),
-        terms: PermitTerms::new(1, 15_000),
-        lease_version: 0,
-        grant: None,
-        by_handle: false,
-    };
+    let renew = |number| RenewRequest::new(holder(number), id("s.1"), PermitTerms::new(1, 15_000), None);
     let release = |number| RequestKey { holder: holder(number), request: id("s.1") };
     let operations = [
         Operation::Renew(Vec::new()),

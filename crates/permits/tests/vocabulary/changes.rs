@@ -160,7 +160,7 @@ fn go(changes: &[Described], method: impl Fn(&str) -> String) -> Option<String> 
         let receiver = if fields.is_empty() { kind } else { format!("c {kind}") };
         made += &format!("}}\n\nfunc ({receiver}) fields() fields {{\n\treturn fields{{{values}}}\n}}\n");
     }
-    whole_go("changes", &made)
+    whole_go("changes", "permits", &made)
 }
 
 #[test]

@@ -377,15 +377,41 @@ fn go(rows: &[(&Row, String)]) -> Option<String> {
         )
     };
     let options = rows.iter().filter(|(row, _)| row.2 != "–").map(option).collect::<String>();
-    whole_go("options", &format!("import \"time\"\n{options}"))
+    whole_go("options", "permits", &format!("import \"time\"\n{options}"))
+}
+
+/// The options of Go as the fields of a line, which its driver reads.
+fn go_driver(rows: &[(&Row, String)]) -> Option<String> {
+    let rows: Vec<&Row> = rows.iter().map(|(row, _)| *row).filter(|row| row.2 != "–").collect();
+    let function = |name: &str| capital(&camel_case(name.trim_end_matches("_ms")));
+    let longest = rows.iter().map(|row| function(row.0).len()).max().unwrap_or_default();
+    let (mut fields, mut names, mut all) = (String::new(), String::new(), String::new());
+    for Row(name, kind, ..) in rows {
+        let (of, option) = match kind {
+            Kind::Whole => ("*int", format!("permits.{}", function(name))),
+            Kind::Time => ("*float64", format!("milliseconds(permits.{})", function(name))),
+            Kind::Text | Kind::Flag | Kind::Recovery => ("*string", format!("permits.{}", function(name))),
+        };
+        let field = function(name);
+        fields += &format!("\t{field:longest$} {of:8} `json:\"{name}\"`\n");
+        names += &format!("\t\"{name}\",\n");
+        all += &format!("\tall = with(all, o.{field}, {option})\n");
+    }
+    let made = format!(
+        "import permits \"github.com/permits-rs/permits/bindings/go\"\n\n\
+         var names = []string{{\n{names}}}\n\n\
+         type options struct {{\n{fields}}}\n\n\
+         func (o *options) all() (all []permits.Option) {{\n{all}\treturn all\n}}\n"
+    );
+    whole_go("internal/driver/options", "main", &made)
 }
 
 /// Compares a file of the package for Go that is generated as a whole.
-fn whole_go(name: &str, made: &str) -> Option<String> {
+fn whole_go(name: &str, package: &str, made: &str) -> Option<String> {
     let file = format!("bindings/go/{name}.go");
     let code = read(&file);
     let what = "Code generated from the documentation of the library by the test vocabulary. DO NOT EDIT.";
-    put(&file, &code, 0..code.len(), &format!("// {what}\n\npackage permits\n\n{made}"))
+    put(&file, &code, 0..code.len(), &format!("// {what}\n\npackage {package}\n\n{made}"))
 }
 
 /// Replaces the comment before an item, which is found by the texts of `path`, up to a line that begins
@@ -500,8 +526,11 @@ fn every_language_and_the_reference_have_the_sentences_of_the_library() {
             &page(&client),
         ),
     ];
-    let differences =
-        differences.into_iter().chain(schemas(&request)).chain([openapi(&request), go(&request)]);
+    let differences = differences.into_iter().chain(schemas(&request)).chain([
+        openapi(&request),
+        go(&request),
+        go_driver(&request),
+    ]);
     let differences = differences.flatten();
     none(differences.chain(flags(&[&request, &client])));
 }

@@ -18,7 +18,6 @@ use crate::protocol::{
     AcquireRequest, Command, Declaration, MAX_BATCH, Operation, RenewRequest, RequestId, RequestKey,
 };
 use crate::session::call::{Call, CallKind, SentCall};
-use crate::session::spec::Wait;
 use crate::session::timers::{Outage, Timer};
 use crate::timing::{COMPANIONS_EVERY, call_timeout, renew_every, spread};
 use permits_store::StoreError;
@@ -201,18 +200,9 @@ impl SemaphoreSession {
                 break;
             }
             first.remove();
-            let spec = &entry.spec;
-            let terms = Terms { lease: spec.terms.lease(), replicated: false };
+            let terms = Terms { lease: entry.spec.terms.lease(), replicated: false };
             entry.acquisition.step(Input::Sent, &terms, now);
-            requests.push(AcquireRequest {
-                holder: spec.holder.clone(),
-                request: spec.request.clone(),
-                terms: spec.terms.clone(),
-                wait: spec.client.wait != Wait::No,
-                lane_waiters: spec.client.lane_waiters.unwrap_or(0),
-                // A request that has lost its place may have lost it to a later request with its key.
-                supersedes: spec.terms.is_keyed() && entry.acquisition.last_answer_us == 0,
-            });
+            requests.push(entry.spec.to_request(entry.acquisition.last_answer_us == 0));
         }
         batch
     }
