@@ -1,7 +1,7 @@
 -- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts.
 -- Before acquire.
 
-local queue_max, RECALL_US = tonumber(ARGV[8]), 50000
+local RECALL_US = 50000
 
 -- The waiter with this key, if there is one. A field of the state, a tab, '=' and the key, has its holder.
 local function waiter_of(key)
@@ -23,7 +23,7 @@ local function judge(limit, k, in_force)
   if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not is_behind(bounded, weight) then return true end
   -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
   -- session withdraws it then. The head of the queue has waited at least since the recall.
-  if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and s.waiting < queue_max and not is_crowded(k) then
+  if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and not no_place(k) then
     write()
     local recalled = s.waiting > 0 and head_queued() or now_us
     local _, all_cool = cooling_grants()
@@ -33,9 +33,7 @@ local function judge(limit, k, in_force)
   local key = may_wait ~= '1' and select(13, parts(named[k], given[k]))
   local superseded = key and waiter_of(key)
   if superseded and may_wait == '3' then return false, 'superseded' end
-  if s.waiting - (superseded and 1 or 0) >= queue_max then return false, 'queue_full' end
-  if is_crowded(k, superseded) then return false, 'lane_queue_full' end
-  return false, nil, nil, key, superseded
+  return false, no_place(k, superseded), nil, key, superseded
 end
 
 -- Puts the bounds in force that requests name which are let in: those that are `let_in` then.

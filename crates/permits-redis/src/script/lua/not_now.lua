@@ -1,7 +1,7 @@
--- Refusals: when time alone would let in a request that cannot wait, and whether a lane has as many waiters
--- as a request allows. Before declare.
+-- Refusals: when time alone would let in a request that cannot wait, and whether the queue has a place for
+-- one that can. Before declare.
 
-local waits = ARGV[9]
+local queue_max, waits = tonumber(ARGV[8]), ARGV[9]
 
 -- The cooling grants among the grants that end first, with their ends. Also true if all grants cool, so that
 -- no session keeps any of them.
@@ -22,15 +22,15 @@ local function waits_in(name)
   return lanes > 0 and record_of(name) ~= nil
 end
 
--- Returns true if as many requests of the lane wait as request `k` allows, without the waiter `superseded`.
-local function is_crowded(k, superseded)
+-- The reason why the queue has no place for request `k`, if the waiter `superseded` leaves.
+local function no_place(k, superseded)
+  if s.waiting - (superseded and 1 or 0) >= queue_max then return 'queue_full' end
   local most = #waits > count and lanes > 0 and struct.unpack('<I4', waits, count + 4 * k - 3) or 0
-  if most == 0 then return false end
+  if most == 0 then return end
   local lane = lane_of(given[k])
   local record = record_of(lane)
-  if not record then return false end
   local leaves = superseded and lane_of(known[superseded]) == lane
-  return record.waiting - (leaves and 1 or 0) >= most
+  if record and record.waiting - (leaves and 1 or 0) >= most then return 'lane_queue_full' end
 end
 
 -- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units
