@@ -149,10 +149,13 @@ fn the_end_of_the_terminal_is_129() {
     let _holder = Holder::start(&server, &name, "--limit 1 --holder web-1");
     let directory = tempfile::tempdir().expect("a directory");
     let code = directory.path().join("code");
-    // The shell between survives, and the program is hung up or ignores that, as under nohup.
+    // The shell between survives, and the program is hung up or ignores that, as under nohup. The kernel
+    // signals them when the first shell of the terminal has ended, which may be later than the program
+    // notices that its terminal is gone. So the shell ignores that signal before it starts `mv`.
     for reaction in [":", "''"] {
         let inner = format!(
-            "trap {reaction} HUP; stty rows 24 cols 80; \"$P\" top; echo $? > \"$CODE.new\"; mv \"$CODE.new\" \"$CODE\""
+            "trap {reaction} HUP; stty rows 24 cols 80; \"$P\" top; code=$?; trap '' HUP; \
+             echo $code > \"$CODE.new\"; mv \"$CODE.new\" \"$CODE\""
         );
         let mut script = Command::new("script");
         script.args(["-qfc", "sh -c \"$INNER\"; exit", "/dev/null"]).env("INNER", inner).env("CODE", &code);
