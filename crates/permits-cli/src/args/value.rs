@@ -162,7 +162,7 @@ pub(super) fn lane_name(text: &str) -> Result<String, String> {
     checked(json!({ "lane": text })).map(|()| text.to_owned())
 }
 
-/// A number that a request with a lane has in this field.
+/// A parser of the numbers for this field of a request that names a lane.
 pub(super) fn of_lane(field: &'static str) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = number(text);

@@ -158,6 +158,40 @@ fn every_option_is_a_function_of_go() {
     });
 }
 
+/// What Go's types cannot hold, such as a text for a number or a time of 10³⁰⁰ ms, is left out.
+#[test]
+fn a_wrong_request_has_the_same_words_in_go() {
+    if skip::without_program("go") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, table) = (Local::new(), Requests::read());
+    let mut driver = Command::new(go_driver(&directory, "", "", ""));
+    driver.env("PERMITS_URL", store.url()).env("PERMITS_PROGRAM", env!("CARGO_BIN_EXE_permits"));
+    let mut driver = Hold::of(&mut driver);
+    let is_typed = |(field, value): (&String, &Value)| {
+        let valid = table.options.iter().find(|row| row.field == *field && row.field != "auto_renew");
+        valid.and_then(|row| row.json.get(field)).is_some_and(|valid| {
+            let is_time = field.ends_with("_ms") && value.as_f64().is_some_and(|ms| ms < 1e12);
+            is_time || valid.is_i64() && value.is_i64() || valid.is_string() && value.is_string()
+        })
+    };
+    let mut expected = HashMap::new();
+    for (id, row) in (0_u64..).zip(&table.wrong) {
+        let typed = |json: &&Value| json.as_object().expect("an object").iter().all(is_typed);
+        let Some(mut line) = row.json.as_ref().filter(typed).cloned() else { continue };
+        (line["id"], line["acquire"], line["limit"]) = (id.into(), "x".into(), 9.into());
+        driver.write_text(&line.to_string());
+        expected.insert(id, &row.words);
+    }
+    assert!(expected.len() >= 20, "{expected:?}");
+    for (id, words) in expected {
+        let failed = driver.event(id, "failed");
+        assert_eq!(failed["exit_code"], 64, "{failed}");
+        assert!(failed["reason"].as_str().expect("a text").contains(words), "{words}: {failed}");
+    }
+}
+
 #[test]
 fn a_wrong_request_has_the_same_words_as_flags() {
     for row in Requests::read().wrong {

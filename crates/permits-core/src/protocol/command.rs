@@ -276,7 +276,7 @@ pub struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// A request that waits, without any option that concerns only its way into the queue.
+    /// A request that waits if it cannot be granted at once, without a bound of waiters and without a key.
     pub fn new(holder: Holder, request: RequestId, terms: PermitTerms) -> Self {
         Self { holder, request, terms, wait: true, lane_waiters: 0, supersedes: false }
     }
@@ -346,7 +346,8 @@ pub struct RenewRequest {
 }
 
 impl RenewRequest {
-    /// The renewal of a waiter, or with a grant in place of `None` of a permit, whose lease was not changed.
+    /// A renewal by the session that made the request, whose lease it has not changed: of a permit if there
+    /// is a grant, otherwise of a waiter.
     pub fn new(holder: Holder, request: RequestId, terms: PermitTerms, grant: Option<Grant>) -> Self {
         Self { holder, request, terms, lease_version: 0, grant, by_handle: false }
     }

@@ -57,7 +57,7 @@ impl AcquireSpec {
         }
     }
 
-    /// The request as the store gets it.
+    /// The request as the store gets it. `is_first` if the store has never answered it.
     pub(super) fn to_request(&self, is_first: bool) -> AcquireRequest {
         AcquireRequest {
             holder: self.holder.clone(),

@@ -380,19 +380,20 @@ fn go(rows: &[(&Row, String)]) -> Option<String> {
     whole_go("options", "permits", &format!("import \"time\"\n{options}"))
 }
 
-/// The options of Go as the fields of a line, which its driver reads.
+/// Compares the file of Go's driver that reads the options of a line.
 fn go_driver(rows: &[(&Row, String)]) -> Option<String> {
     let rows: Vec<&Row> = rows.iter().map(|(row, _)| *row).filter(|row| row.2 != "–").collect();
     let function = |name: &str| capital(&camel_case(name.trim_end_matches("_ms")));
     let longest = rows.iter().map(|row| function(row.0).len()).max().unwrap_or_default();
     let (mut fields, mut names, mut all) = (String::new(), String::new(), String::new());
     for Row(name, kind, ..) in rows {
-        let (of, option) = match kind {
-            Kind::Whole => ("*int", format!("permits.{}", function(name))),
-            Kind::Time => ("*float64", format!("milliseconds(permits.{})", function(name))),
-            Kind::Text | Kind::Flag | Kind::Recovery => ("*string", format!("permits.{}", function(name))),
-        };
         let field = function(name);
+        let (of, option) = match kind {
+            Kind::Whole => ("*int", format!("permits.{field}")),
+            Kind::Time => ("*float64", format!("milliseconds(permits.{field})")),
+            Kind::Text => ("*string", format!("permits.{field}")),
+            Kind::Flag | Kind::Recovery => panic!("{name} has no form in Go"),
+        };
         fields += &format!("\t{field:longest$} {of:8} `json:\"{name}\"`\n");
         names += &format!("\t\"{name}\",\n");
         all += &format!("\tall = with(all, o.{field}, {option})\n");

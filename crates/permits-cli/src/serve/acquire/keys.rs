@@ -171,7 +171,7 @@ mod tests {
     use super::super::request::Wanted;
     use super::*;
 
-    /// The client has the handle as a text, which is without the label.
+    /// The client sends the handle as text, and that does not contain the label.
     #[tokio::test]
     async fn a_key_lasts_as_long_as_its_permit_is_renewed_by_the_handle() {
         let client = Client::builder("memory:").label("serve").recovery(Recovery::Off).connect();

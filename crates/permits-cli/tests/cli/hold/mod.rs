@@ -70,8 +70,8 @@ impl Hold {
     pub(crate) fn event(&self, id: impl Into<Value>, event: &str) -> Value {
         let id = id.into();
         let find = || named(&self.lines(), &id, event);
-        self.running.prints(&format!("{{\"id\":{id},\"event\":\"{event}\""));
-        assert!(wait::until(|| find().is_some()), "its line has an end");
+        let (stdout, stderr) = (|| self.running.stdout(), || self.running.stderr());
+        assert!(wait::until(|| find().is_some()), "no {event} of {id}: {:?}, {:?}", stdout(), stderr());
         find().expect("it was there")
     }
 

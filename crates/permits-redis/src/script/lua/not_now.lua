@@ -22,7 +22,8 @@ local function waits_in(name)
   return lanes > 0 and record_of(name) ~= nil
 end
 
--- The reason why the queue has no place for request `k`, if the waiter `superseded` leaves.
+-- The reason why request `k` may not wait: the queue or its lane is full. If the request takes the place of
+-- the waiter `superseded`, that waiter does not count. Nil if there is a place.
 local function no_place(k, superseded)
   if s.waiting - (superseded and 1 or 0) >= queue_max then return 'queue_full' end
   local most = #waits > count and lanes > 0 and struct.unpack('<I4', waits, count + 4 * k - 3) or 0
