@@ -112,16 +112,20 @@ def test_the_controller_of_the_cookbook_raises_and_halves_the_limit(server: Serv
         api, limits = client.semaphore("api", 8), []
 
         def wait(_seconds: float) -> bool:
-            """Between two steps nothing happens, but before the second a worker is refused."""
+            """Before the second step a worker is refused, and before the fourth its pause ends."""
             limits.append(api.inspect().limit)
             if len(limits) == 2:
                 api.pause(60, "429")
-            return len(limits) == 4
+            if len(limits) == 4:
+                api.resume()
+            return is_set()
+
+        def is_set() -> bool:
+            return len(limits) == 5
 
         with api.acquire(weight=8):
             waiter = in_thread(api.acquire(weight=2).wait)
             until(lambda: api.inspect().waiting == 1)
-            _run(block, server, {"client": client, "stopping": SimpleNamespace(wait=wait)})
-        assert limits == [8, 9, 4, 5]
-        api.resume()
+            _run(block, server, {"client": client, "stopping": SimpleNamespace(wait=wait, is_set=is_set)})
+        assert limits == [8, 9, 4, 4, 5]
         waiter.result(LIMIT).release()

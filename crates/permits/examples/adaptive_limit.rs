@@ -88,7 +88,7 @@ async fn adapt(api: &Semaphore) -> Result<(), Box<dyn Error>> {
     });
     let next = match (last, state.limit) {
         (Some(Signal::Refused), Some(limit)) => (limit / 2).max(LEAST),
-        (_, Some(limit)) if state.waiting > 0 && limit < MOST => limit + 1,
+        (_, Some(limit)) if state.waiting > 0 && !state.paused && limit < MOST => limit + 1,
         _ => return Ok(()),
     };
     match api.set_limit_if_version(next, state.limit_version).await {
