@@ -1,10 +1,13 @@
 //! The state of a permit, on one thread. See [`threads`](super::threads) for several.
 
+use std::fs;
 use std::future::Future as _;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Wake};
 use std::thread::ThreadId;
 use std::time::Duration;
+
+use permits_testkit::wait;
 
 use super::requested;
 use crate::clock::Moment;
@@ -74,6 +77,18 @@ fn signalling_thread(held: &HeldPermit) -> mpsc::Receiver<ThreadId> {
     thread
 }
 
+/// Waits until the watchdog's thread sleeps. It then knows each deadline, and before the earliest of
+/// them it only looks if it is woken.
+fn until_the_watchdog_sleeps() {
+    let sleeps = || {
+        // Only Linux tells. The name is cut off after 15 bytes.
+        let Ok(threads) = fs::read_dir("/proc/self/task") else { return true };
+        let state = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        threads.flatten().map(state).any(|state| state.contains("(permits-watchdo) S "))
+    };
+    assert!(wait::until(sleeps));
+}
+
 #[test]
 fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     let now = Moment::now();
@@ -81,6 +96,7 @@ fn a_shorter_lease_is_signalled_at_its_end_by_the_watchdog() {
     for sooner in [0, 20, 0, 20].map(Duration::from_millis) {
         let (held, state) = held_until(hour);
         let signalled = signalling_thread(&held);
+        until_the_watchdog_sleeps();
         // The engine does the same, under its lock.
         state.set_lease(Duration::from_secs(1), now + sooner);
         let thread = signalled.recv_timeout(permits_testkit::HANGS).expect("it is lost");
