@@ -107,9 +107,7 @@ impl Fixture {
     pub(crate) fn restart(&self, ahead_us: i64) {
         assert!(wait::until(|| !self.has_reader()), "a session is open: {:?}", self.entries());
         for path in self.entries().into_iter().filter(|path| path.is_file()) {
-            from_another_boot(&path, ahead_us);
-            let file = fs::File::options().write(true).open(&path).expect("it is ours");
-            file.set_modified(SystemTime::UNIX_EPOCH + HOUR).expect("it is ours");
+            from_an_earlier_boot(&path, ahead_us);
         }
     }
 
@@ -160,6 +158,13 @@ pub(crate) fn from_another_boot(path: &Path, ahead_us: i64) {
         header[76..].copy_from_slice(&checksum.to_le_bytes());
     }
     fs::write(path, bytes).expect("it can be written");
+}
+
+/// The same, and before this machine started.
+pub(crate) fn from_an_earlier_boot(path: &Path, ahead_us: i64) {
+    from_another_boot(path, ahead_us);
+    let file = fs::File::options().write(true).open(path).expect("it is ours");
+    file.set_modified(SystemTime::UNIX_EPOCH + HOUR).expect("it is ours");
 }
 
 pub(crate) fn url(path: &Path) -> String {

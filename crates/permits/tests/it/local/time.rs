@@ -13,7 +13,7 @@ use permits_testkit::worker::{SEMAPHORE, micros};
 use permits_testkit::{HOUR, in_real_time, skip, wait};
 
 use crate::local::child_task;
-use crate::local::fixture::{Fixture, from_another_boot, refusal, url};
+use crate::local::fixture::{Fixture, from_an_earlier_boot, from_another_boot, refusal, url};
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -52,6 +52,29 @@ fn tokens_rise_over_restarts_whatever_the_wall_clock_says() {
         }
         let least = u64::try_from(ahead_us).unwrap_or(1);
         assert!(tokens.is_sorted_by(|one, next| one + least <= *next), "{tokens:?}");
+    }
+}
+
+/// The first of a boot may be a user who cannot read a file of another one. The file counts nevertheless, when
+/// its semaphore is used.
+#[test]
+fn tokens_rise_if_a_file_could_not_be_read_when_the_boot_began() {
+    for (left, gone) in [("state", "lasting"), ("lasting", "state")] {
+        let fixture = Fixture::small();
+        let client = fixture.client();
+        client.named(SEMAPHORE, 1).set_limit(7).wait().expect("the directory can be used");
+        client.close().wait().expect("the directory can be used");
+        let before = token(&fixture, SEMAPHORE);
+        fixture.restart(0);
+        let [left, gone] = [left, gone].map(|end| fixture.state().with_extension(end));
+        fs::remove_file(gone).expect("it is there");
+        from_an_earlier_boot(&left, HOUR_US);
+        let aside = left.with_extension("aside");
+        fs::rename(&left, &aside).expect("it is there");
+        fixture.client().close().wait().expect("the directory can be used");
+        fs::rename(&aside, &left).expect("it is there");
+        let after = token(&fixture, SEMAPHORE);
+        assert!(before + HOUR_US as u64 / 2 < after, "{before} and {after}, with {}", left.display());
     }
 }
 
