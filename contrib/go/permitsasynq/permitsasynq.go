@@ -20,7 +20,8 @@ import (
 
 // Limit returns a middleware whose handlers run while they hold a permit. A task waits in line for at most
 // wait, in which it occupies its worker. Then it goes back to its queue, and is retried after [RetryDelay].
-// With [IsFailure] this uses up none of its retries. Options may differ by task, such as the lane.
+// With [IsFailure] this uses up none of its retries, but asynq archives a task on its last attempt, whatever the
+// reason: leave a retry for it. Options may differ by task, such as the lane.
 //
 // If the permit is lost, the context of the task ends. When its handler has returned, the task has failed, and
 // is retried. So its beginning may run beside another task: it should be idempotent.
