@@ -59,8 +59,8 @@ func LaneLimit(laneLimit int) Option {
 }
 
 // LaneFloor is the units up to which the lane is served before others, at most the limits of the lane and of
-// the semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
-// the same floor for all requests of a lane: the latest counts.
+// the semaphore. Unless you set it, or with 0, the request names no floor. While the lane holds fewer, it
+// gets the next units. Use the same floor for all requests of a lane: the latest counts.
 //
 // It needs [Lane].
 func LaneFloor(laneFloor int) Option {

@@ -170,8 +170,8 @@ export interface Inspection {
    */
   lanes: LaneInfo[];
   /**
-   * The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-   * closed line, the alert, lanes, a revocation) at least the last one.
+   * The last changes by operators, the newest first: 32, those of the last minute up to 256, and of each
+   * kind (the limit, a pause, a closed line, the alert, lanes, a revocation) at least the last one.
    */
   changes: ChangeInfo[];
 }

@@ -48,9 +48,9 @@ export interface AcquireOptions {
    */
   laneLimit?: number | undefined;
   /**
-   * The units up to which the lane is served before others, at most the limits of the lane and of the semaphore; 0
-   * unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the same floor for all
-   * requests of a lane: the latest counts.
+   * The units up to which the lane is served before others, at most the limits of the lane and of the semaphore. Unless
+   * you set it, or with 0, the request names no floor. While the lane holds fewer, it gets the next units. Use the same
+   * floor for all requests of a lane: the latest counts.
    */
   laneFloor?: number | undefined;
   /**

@@ -27,6 +27,7 @@ class Project:
         monkeypatch.setenv("XDG_STATE_HOME", str(self.directory / "state"))
         monkeypatch.setenv("URL", self.url)
         monkeypatch.delenv("PERMITS_URL", raising=False)
+        monkeypatch.delenv("PERMITS_URL_FILE", raising=False)
         # The plugins of other packages take a second to be imported.
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         pytester.makeini("[pytest]\n")
@@ -282,6 +283,12 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
         code, output = project.run(tests, option)
         source = "--permits-url" if variable else "PERMITS_URL"
         assert code == pytest.ExitCode.TESTS_FAILED and f"{source} is empty: " in output
+    (project.directory / "url").write_text("local:file\n")
+    monkeypatch.setenv("PERMITS_URL_FILE", str(project.directory / "url"))
+    code, output = project.run(tests)
+    assert code == pytest.ExitCode.TESTS_FAILED and "are both set: unset one" in output
+    monkeypatch.delenv("PERMITS_URL")
+    assert stores() == {"file"}
     code, output = project.run(tests, "--permits-url=nope:")
     assert code == pytest.ExitCode.TESTS_FAILED and "the URL is not valid: it begins with none of local:" in output
 

@@ -29,7 +29,8 @@ pub(crate) const UNKNOWN: u8 = 66;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The system refuses something that is needed, such as a thread.
 pub(crate) const SYSTEM: u8 = 71;
-/// There was no permit in time. `-E N` replaces it by N if others have the units.
+/// Not now: there was no permit in time (`-E N` replaces it by N if others have the units), the semaphore is
+/// in use (`delete`), or `revoke --all` has left some.
 pub(crate) const NOT_NOW: u8 = 75;
 /// The permit was lost. The command was ended, or may have run without a permit for a moment.
 pub(crate) const LOST: u8 = 76;

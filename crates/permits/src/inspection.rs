@@ -69,8 +69,8 @@ pub struct Inspection {
     /// The lanes of the waiters and of the listed holders: up to 32, and all that are pinned; those with the
     /// most waiters first, then those with the most units. Empty if there is only the lane without a name.
     pub lanes: Vec<LaneInfo>,
-    /// The last changes by operators, the newest first: at most 32, and of each kind (the limit, a pause, a
-    /// closed line, the alert, lanes, a revocation) at least the last one.
+    /// The last changes by operators, the newest first: 32, those of the last minute up to 256, and of each
+    /// kind (the limit, a pause, a closed line, the alert, lanes, a revocation) at least the last one.
     ///
     /// The store forgets the changes with the semaphore. Calls without an effect are left out, such as a
     /// pause of a paused semaphore.

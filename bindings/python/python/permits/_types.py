@@ -62,9 +62,9 @@ class AcquireOptions(TypedDict, total=False):
     at its limit, its requests wait, and requests of other lanes pass them. Use the same limit for all requests of a
     lane: the latest counts."""
     lane_floor: Optional[int]
-    """The units up to which the lane is served before others, at most the limits of the lane and of the semaphore; 0
-    unless set, which names no floor. While the lane holds fewer, it gets the next units. Use the same floor for all
-    requests of a lane: the latest counts."""
+    """The units up to which the lane is served before others, at most the limits of the lane and of the semaphore.
+    Unless you set it, or with 0, the request names no floor. While the lane holds fewer, it gets the next units. Use
+    the same floor for all requests of a lane: the latest counts."""
     lane_waiters: Optional[int]
     """The most requests of the lane that wait, this one included, at least 1; without bound unless set. The next one is
     refused, so one tenant cannot fill the line for all."""

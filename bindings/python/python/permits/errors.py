@@ -91,7 +91,7 @@ class RecoveringError(NotNowError):
 
 
 class CoolingError(NoPermitsError):
-    """Units that cool keep the request out, and no pause or recovery does so for longer."""
+    """Units that cool keep the request out. If a pause or a recovery does, too, it ends before them."""
 
 
 class PausedError(NoPermitsError):
@@ -231,10 +231,11 @@ class LostError(PermitsError):
 
     cause: Literal["expired", "gone", "revoked", "held_too_long", "closed", "forked", "session_failed", "other"]
     """`expired`: The permit could not be renewed before its deadline. `gone`: The store no longer has the permit: its
-    lease ended there, or it was revoked and the message was lost. `revoked`: An operator revoked the permit.
-    `held_too_long`: The permit was held for the longest time that its request allows: `max_hold`. `closed`: The client
-    was closed. `forked`: The process is a forked child. Its parent still holds the permit. `session_failed`: The client
-    has panicked inside, so that the permit is no longer renewed."""
+    lease ended there, it was revoked and the message was lost, or the store lost its state and others had the units
+    when the permit came back. `revoked`: An operator revoked the permit. `held_too_long`: The permit was held for the
+    longest time that its request allows: `max_hold`. `closed`: The client was closed. `forked`: The process is a forked
+    child. Its parent still holds the permit. `session_failed`: The client has panicked inside, so that the permit is no
+    longer renewed."""
 
     reason: str
     """The reason that the operator gave, if it was revoked."""
@@ -316,7 +317,7 @@ class WrongTypeError(StoreError):
 
 class OtherLayoutError(StoreError):
     """The semaphore or the directory is of another version of `permits`, whose layout this one does not read. Nothing
-    was changed. docs/operate/upgrade.md says what to do."""
+    was changed. Upgrading says what to do."""
 
 
 class UnreadableError(StoreError):

@@ -31,9 +31,9 @@ _CLIENT = pytest.StashKey[Tuple[int, Client]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "the store of the mark permit [default: $PERMITS_URL, else permits_url, else a directory of the project]"
+    text = "the store of the mark permit [default: $PERMITS_URL or $PERMITS_URL_FILE, else permits_url, else a directory of the project]"
     parser.getgroup("permits").addoption("--permits-url", metavar="URL", help=text)
-    parser.addini("permits_url", "the store of the mark permit, unless --permits-url or $PERMITS_URL names one")
+    parser.addini("permits_url", "the store of the mark permit, unless --permits-url, $PERMITS_URL or $PERMITS_URL_FILE names one")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -140,12 +140,17 @@ def _client(config: pytest.Config) -> Client:
 
 
 def _url(config: pytest.Config) -> str:
-    option, variable = config.getoption("permits_url"), os.environ.get("PERMITS_URL")
+    option = config.getoption("permits_url")
+    variable, file = os.environ.get("PERMITS_URL"), os.environ.get("PERMITS_URL_FILE")
     # An empty option was meant to name a store, so don't use another one in its place.
     if option is not None and not option.strip():
         raise InvalidInputError("--permits-url is empty: name a store, or leave it out")
     if option is None and variable is not None and not variable.strip():
         raise InvalidInputError("PERMITS_URL is empty: give it a value, or unset it")
+    if option is None and file is not None:
+        if variable is not None:
+            raise InvalidInputError("PERMITS_URL and PERMITS_URL_FILE are both set: unset one")
+        variable = f"file:{file}"
     chosen = option or variable or config.getini("permits_url")
     if chosen:
         return str(chosen).strip()

@@ -64,8 +64,8 @@ pub(crate) struct Request {
     pub(crate) lane_limit: Option<u32>,
 
     /// The units up to which the lane is served before others, at most the limits of the lane and of the
-    /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
-    /// the same floor for all requests of a lane: the latest counts.
+    /// semaphore. Unless you set it, or with 0, the request names no floor. While the lane holds fewer, it
+    /// gets the next units. Use the same floor for all requests of a lane: the latest counts.
     #[arg(long, value_name = "N", requires = "lane", allow_negative_numbers = true)]
     #[arg(value_parser = value::of_lane("lane_floor"))]
     pub(crate) lane_floor: Option<u32>,

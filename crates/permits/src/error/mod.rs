@@ -99,8 +99,8 @@ pub enum AcquireError {
         /// The time until it grants again.
         remaining: Duration,
     },
-    /// Not now: units that [cool](crate::AcquireOptions::at_least) keep the request out, and no pause or
-    /// recovery does so for longer.
+    /// Not now: units that [cool](crate::AcquireOptions::at_least) keep the request out. If a pause or a
+    /// recovery does, too, it ends before them.
     #[error("no permits are free for another {remaining:?}: units that were released still count")]
     Cooling {
         /// The time until enough of them are free. A request that is made then succeeds, unless others have
@@ -272,7 +272,8 @@ pub enum Lost {
     /// The permit could not be renewed before its deadline.
     #[error("the permit was lost: it could not be renewed in time")]
     Expired,
-    /// The store no longer has the permit: its lease ended there, or it was revoked and the message was lost.
+    /// The store no longer has the permit: its lease ended there, it was revoked and the message was lost, or
+    /// the store lost its state and others had the units when the permit came back.
     #[error("the permit was lost: the store no longer has it")]
     Gone,
     /// An operator revoked the permit.

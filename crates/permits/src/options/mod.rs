@@ -459,8 +459,8 @@ impl AcquireOptions {
     }
 
     /// The units up to which the lane is served before others, at most the limits of the lane and of the
-    /// semaphore; 0 unless set, which names no floor. While the lane holds fewer, it gets the next units. Use
-    /// the same floor for all requests of a lane: the latest counts.
+    /// semaphore. Unless you set it, or with 0, the request names no floor. While the lane holds fewer, it
+    /// gets the next units. Use the same floor for all requests of a lane: the latest counts.
     ///
     /// A floor reserves no unit: the lane gets the next units that become free. Units that a lane gets by its
     /// floor are not charged to its [share](Self::share). Between lanes below their floors their shares
