@@ -68,7 +68,8 @@ pub(crate) const LUA_IS_OFF: &str = "Lua scripting is switched off, and every op
 
 /// Returns true if the server does not run the scripts: the commands are unknown, or their engine is missing.
 fn is_without_lua(reason: &str) -> bool {
-    let is_unknown = ["EVAL'", "EVALSHA'", "EVAL`", "EVALSHA`"].iter().any(|name| reason.to_uppercase().contains(name));
+    let is_unknown =
+        ["EVAL'", "EVALSHA'", "EVAL`", "EVALSHA`"].iter().any(|name| reason.to_uppercase().contains(name));
     reason.contains("scripting engine") || (reason.contains("unknown command") && is_unknown)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use permits_core::model::{Damage, Entry, EntryState, LaneBounds, Side, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Holder, LaneName, Operation, Setting,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Grant, Holder, LaneName, Operation, Setting,
     WAIT_BOUNDS, Waits,
 };
 
@@ -33,14 +33,13 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} with ticket {ticket} was overtaken by {last} in lane {lane:?}"));
         }
     }
-    let promoted = tickets.values().map(Vec::len).sum();
     let mut waiting: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, ..)| lane).collect();
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
-        // Newcomers are behind the waiters that were granted. A request that stands in the batch twice counts
-        // once.
-        let mut newcomers = step.fresh().into_iter().skip(promoted).map(|fresh| fresh.grant).peekable();
+        // A request that stands in the batch twice counts once.
+        let newcomers = step.fresh().into_iter().map(|fresh| fresh.grant);
+        let mut newcomers = newcomers.filter(|grant| !is_called(step, grant)).peekable();
         for (at, (asked, answer)) in requests.iter().zip(answers).enumerate() {
             match answer {
                 AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() => {
@@ -270,14 +269,24 @@ pub(super) fn superseding<'a>(
     step.entries_before().find(is_superseded).map(|(holder, entry)| (asked, holder, entry))
 }
 
-/// The request of this holder that this command has queued. A later request of the command may let it in, for
-/// example because it names a higher limit of their lane.
+/// Returns true if an event tells of the grant, so its request has waited, if only for a moment.
+fn is_called(step: &Step, grant: &Grant) -> bool {
+    step.events.iter().any(|event| event.kind == EventKind::Granted(*grant))
+}
+
+/// The request of this holder that this command has queued. It may be let in by its own bounds of its lane, or
+/// by those of a later request of the command, for example.
 pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireRequest> {
     let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
     let Answers::Acquire(answers) = &step.reply.answers else { return None };
     let mut answered = requests.iter().zip(answers);
     let is_queued = |(asked, answer): &(&AcquireRequest, &AcquireOutcome)| {
-        asked.holder == *holder && matches!(answer, AcquireOutcome::Waiting { .. })
+        let has_waited = match answer {
+            AcquireOutcome::Waiting { .. } => true,
+            AcquireOutcome::Granted(grant) => is_called(step, grant),
+            AcquireOutcome::Refused(_) => false,
+        };
+        asked.holder == *holder && has_waited
     };
     answered.find(is_queued).map(|(asked, _)| asked)
 }
