@@ -285,6 +285,7 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
         assert code == pytest.ExitCode.TESTS_FAILED and f"{source} is empty: " in output
     (project.directory / "url").write_text("local:file\n")
     monkeypatch.setenv("PERMITS_URL_FILE", str(project.directory / "url"))
+    monkeypatch.setenv("PERMITS_URL", "local:environment")
     code, output = project.run(tests)
     assert code == pytest.ExitCode.TESTS_FAILED and "are both set: unset one" in output
     monkeypatch.delenv("PERMITS_URL")
