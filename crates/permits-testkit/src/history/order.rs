@@ -274,8 +274,8 @@ fn is_called(step: &Step, grant: &Grant) -> bool {
     step.events.iter().any(|event| event.kind == EventKind::Granted(*grant))
 }
 
-/// The request of this holder that this command has queued. It may be let in by its own bounds of its lane, or
-/// by those of a later request of the command, for example.
+/// The request of this holder that this command has queued. It may be let in by its own bounds of its lane,
+/// or by those of a later request of the command, for example.
 pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireRequest> {
     let Operation::Acquire { requests, .. } = &step.command.operation else { return None };
     let Answers::Acquire(answers) = &step.reply.answers else { return None };
