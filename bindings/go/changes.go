@@ -27,8 +27,8 @@ func (c AdjustLimit) fields() fields {
 	return fields{"change": "adjust_limit", "by": c.By}
 }
 
-// Unpin lets programs declare the limit again: each does with its next request, and the limit stays until
-// then.
+// Unpin lets programs declare the limit again. A program does so with its next request if its last one was
+// granted or queued during the pin, else when it starts again. The limit stays until then.
 type Unpin struct{}
 
 func (Unpin) fields() fields {
@@ -133,7 +133,8 @@ func (c Revoke) fields() fields {
 // Delete forgets the semaphore at once, with all that the store knows of it: the limit, an operator's pins, a
 // pause, a closed line, and an alert. Refused while units are held or cool, or requests wait.
 type Delete struct {
-	// Whether to delete the semaphore even if it cannot be read. False unless set.
+	// Whether to delete the semaphore even if it cannot be read, and then even if it is in use: more than the
+	// limit may be held until the leases have ended. False unless set.
 	Unreadable bool
 }
 

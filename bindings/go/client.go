@@ -68,7 +68,8 @@ func WithProgram(path string) ConnectOption { return func(s *settings) { s.progr
 // PERMITS_LABEL and of the name of the program.
 func WithLabel(text string) ConnectOption { return func(s *settings) { s.label = text } }
 
-// WithFlags adds flags of "permits hold", such as "--prefix", "app" or "--store-timeout", "2s".
+// WithFlags adds flags that all verbs of the command have, such as "--prefix", "app" or "--store-timeout",
+// "2s". Options of a request are refused: use [Option], and "?recovery=off" in the URL.
 func WithFlags(flags ...string) ConnectOption {
 	return func(s *settings) { s.flags = append(s.flags, flags...) }
 }
@@ -243,7 +244,8 @@ func (c *Client) call(ctx context.Context, semaphore string, request fields) (*c
 }
 
 // Close releases all permits, ends all waits, and ends the command. Permits that are still held are
-// lost: their contexts end. It takes no longer than 10 seconds, and no goroutine is left afterwards.
+// lost: their contexts end. It takes no longer than 10 seconds, and no goroutine is left afterwards. Whether
+// the store has confirmed a release, only [Permit.Release] says.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.close()

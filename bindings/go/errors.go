@@ -9,7 +9,7 @@ import (
 
 var (
 	// ErrNotNow says that there was no permit in time: all are held, the line is closed or full, or the
-	// semaphore is paused. A later attempt may succeed.
+	// semaphore is paused; or that an operator has revoked the request. A later attempt may succeed.
 	ErrNotNow = errors.New("permits: not now")
 	// ErrInvalid says that the request can never succeed, for example because its weight is above the limit.
 	ErrInvalid = errors.New("permits: invalid request")

@@ -118,9 +118,9 @@ type Inspection struct {
 	Closed *string `json:"closed"`
 	// The thresholds, set by an operator, beyond which the semaphore needs a look.
 	Alert Alert `json:"alert"`
-	// The number of units that are held.
+	// The number of units that are taken: by holders, kept by a client, or cooling.
 	Held int `json:"held"`
-	// The units whose holders have left, but which stay taken: see AtLeast.
+	// The units among Held whose holders have left, but which stay taken: see AtLeast.
 	Cooling int `json:"cooling"`
 	// The held units of the listed holders whose clients may keep them without using them: see Keep.
 	MayBeKept int `json:"may_be_kept"`

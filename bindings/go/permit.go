@@ -30,7 +30,7 @@ func (p *Permit) Weight() int {
 // Slot returns a number from 0 to limit - 1 that no other live permit of the semaphore has.
 func (p *Permit) Slot() int { return p.grant.Slot }
 
-// Token returns the fencing token: greater than the token of every earlier grant. Give it to the resource
+// Token returns the fencing token: greater than the token of every earlier grant of the slot. Give it to the resource
 // with [Permit.Slot]: the resource keeps the greatest token of each slot, and refuses a smaller one.
 func (p *Permit) Token() int64 { return p.grant.Token }
 
@@ -103,7 +103,8 @@ func (p *Permit) operate(ctx context.Context, kind string, value any) error {
 
 // HandOver ends the permit here, and returns a handle for [Client.Adopt], by which another process has the
 // permit from then on. It must adopt the permit within a lease. The handle is a secret: who has it has the
-// permit. If ctx ends first, the handle is lost, and the permit ends with its lease.
+// permit. If ctx ends first, the handle is lost, and the permit ends with its lease. After any other error
+// the permit has been released, or is lost: stop the work.
 func (p *Permit) HandOver(ctx context.Context) (string, error) {
 	if len(p.grant.Also) > 0 {
 		return "", invalid(p.Semaphore(), "permits of several semaphores cannot be handed over")

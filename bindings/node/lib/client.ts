@@ -190,7 +190,10 @@ export class Client implements AsyncDisposable {
     return this.#call(() => this.#native.call('release', argument('a string', { handle })));
   }
 
-  /** Releases all permits, ends all waits with `CLOSED`, and disconnects. */
+  /**
+   * Releases all permits, ends all waits with `CLOSED`, and disconnects. Rejects with `NOT_RELEASED` if the store did
+   * not confirm every release within 5 s.
+   */
   async close(): Promise<void> {
     open.delete(this.#reference);
     await this.#call(() => this.#native.call('close'));

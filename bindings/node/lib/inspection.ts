@@ -124,9 +124,9 @@ export interface Inspection {
   closed: string | null;
   /** The thresholds, set by an operator, beyond which the semaphore needs a look. */
   alert: Alert;
-  /** The number of units that are held. */
+  /** The number of units that are taken: by holders, kept by a client, or cooling. */
   held: number;
-  /** The units whose holders have left, but which stay taken: see `atLeast`. */
+  /** The units among `held` whose holders have left, but which stay taken: see `atLeast`. */
   cooling: number;
   /** The held units of the listed holders whose clients may keep them without using them: see `keep`. */
   mayBeKept: number;

@@ -169,13 +169,14 @@ export class Permit extends Held {
   /**
    * Corrects the units that the grant of a permit with `atLeast` counts for, once the work has shown what it cost. The
    * store learns of the last correction with the release: if you count fewer units, the others are free at once; if
-   * you count more, the line waits until they have cooled.
+   * you count more, the line waits until they have cooled. It has no effect if the permit is revoked or handed over,
+   * if its lease has ended, or if you release it later than `atLeast` after its grant. Without `atLeast` it throws `INVALID_INPUT`.
    */
   count(units: number): void {
     translated(() => this.#native.count(number({ units })));
   }
 
-  /** Gives the permit another lease, 100 ms to 1 day, from now on, and renews it. */
+  /** Gives the permit another lease, in milliseconds, 100 to 86,400,000, from now on, and renews it. */
   setLease(lease: number): Promise<void> {
     return this.#changed(() => this.#native.call('set_lease', number({ lease })));
   }
@@ -210,7 +211,8 @@ export class Permit extends Held {
 
   /**
    * Ends the permit here without a release, and returns a handle: a text from which another process makes the permit
-   * again, by `Client.adopt`. Treat a handle as a secret.
+   * again, once and within one lease, by `Client.adopt`. Treat a handle as a secret. If this rejects, the permit has
+   * been released, or is lost: stop the work.
    */
   async handOver(): Promise<string> {
     garbage.unregister(this);

@@ -190,8 +190,8 @@ export class Semaphore {
   }
 
   /**
-   * Lets programs declare the limit again: each does with its next request, and the limit stays until then. Returns its
-   * new version.
+   * Lets programs declare the limit again. A program does so with its next request if its last one was granted or
+   * queued during the pin, else when it starts again. The limit stays until then. Returns its new version.
    */
   async unpin(): Promise<number> {
     return (await this.#change('unpin')).limitVersion;
@@ -201,7 +201,7 @@ export class Semaphore {
    * Stops granting, for a reason of at most 1,000 bytes, which may be empty. Holders keep what they hold; waiters wait.
    * It stays so until `resume`.
    *
-   * If you give a time, the pause ends by itself. If pauses overlap, the one that ends last counts.
+   * If you give a time, in milliseconds, the pause ends by itself. If pauses overlap, the one that ends last counts.
    */
   async pause(time?: number | null, reason = ''): Promise<void> {
     await this.#change('pause', { time, reason });
@@ -282,12 +282,15 @@ export class Semaphore {
     return (await this.#change('delete')).found;
   }
 
-  /** Deletes the semaphore even if its data cannot be read. */
+  /**
+   * Deletes the semaphore even if its data cannot be read, and then even if it is in use: more than the limit may be
+   * held until the leases have ended. One that can be read is deleted as by `delete`.
+   */
   async deleteUnreadable(): Promise<boolean> {
     return (await this.#change('delete', { unreadable: true })).found;
   }
 
-  /** The state, with at most `max` holders and waiters each. */
+  /** The state, with at most `max` holders, waiters and changes each. With 0 there are no lanes. */
   async inspect(options: { max?: number | undefined } = {}): Promise<Inspection> {
     return parsed<Inspection>(await this.#call(() => this.#native.call('inspect', json(options) ?? '{}')));
   }

@@ -16,10 +16,11 @@ import (
 )
 
 // Limit returns a middleware whose handlers run while they hold a permit. A request waits in line for at most
-// wait, and leaves the line when its client goes away. Options may differ by request, such as the lane:
+// wait, and leaves the line when its client goes away. Options may differ by request, such as the lane. With
+// a function of yours that returns the tenant that you have authenticated, which must not be empty:
 //
-//	tenant := func(r *http.Request) permits.Option { return permits.Lane(r.Header.Get("X-Tenant")) }
-//	permitshttp.Limit(exports, 2*time.Second, tenant)
+//	lane := func(r *http.Request) permits.Option { return permits.Lane(tenantOf(r)) }
+//	permitshttp.Limit(exports, 2*time.Second, lane)
 //
 // The reply to a request that gets no permit is 429, with Retry-After. In a pause, or if the line is closed
 // or the store fails, it is 503, and if the context of the request ends the wait. A request that can never

@@ -27,8 +27,9 @@ pub struct AclRules {
 /// then the rights that only some programs need. The rules are arguments of `ACL SETUSER name`, in this
 /// order, in one call or in several.
 ///
-/// The rules revoke all earlier permissions of the user, and leave its passwords as they are. A new user has
-/// no password, and cannot log in until an operator sets one.
+/// The rules revoke all earlier permissions of the user but selectors, and leave its passwords as they are.
+/// From Redis 7.0 on, put `clearselectors` before them if the user may have selectors. A new user has no
+/// password, and cannot log in until an operator sets one.
 ///
 /// # Errors
 /// [`InvalidInput`] if the prefix is not valid.

@@ -126,8 +126,8 @@ impl StoreError {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. })
     }
 
-    /// Returns true if the error concerns only the named semaphore, because its keys hold something else. A
-    /// command on another semaphore can still succeed.
+    /// Returns false if the error surely concerns the whole store. If it is true, as when the keys of a
+    /// semaphore hold something else, a command on another semaphore may still succeed.
     pub fn concerns_one_semaphore(&self) -> bool {
         let of_the_store = matches!(
             self,

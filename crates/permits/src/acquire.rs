@@ -103,14 +103,15 @@ impl Acquire {
     }
 
     /// The number of requests that stood before this one in line, when the store last replied: when the
-    /// request was queued, and at each renewal since, a third of its lease apart. `None` until it is queued.
+    /// request was queued, and at each renewal since, a third of its lease apart. In a line with lanes it is
+    /// an estimate, which can grow. `None` until it is queued.
     pub fn position(&self) -> Option<u64> {
         if let Progress::Begun(pending) = self.progress() { pending.position() } else { None }
     }
 
     /// The time until the grant, if the requests ahead leave as fast as in the last minute, or since this one
-    /// was queued. `None` until the store has reported that some of them have left, which takes two renewals,
-    /// or two thirds of a lease.
+    /// was queued. `None` until the store has reported that some of them have left, with a renewal: after a
+    /// third of a lease, or earlier.
     pub fn expected_wait(&self) -> Option<Duration> {
         if let Progress::Begun(pending) = self.progress() { pending.expected_wait() } else { None }
     }
@@ -155,7 +156,7 @@ impl Acquire {
     /// [`AcquireError`].
     ///
     /// # Panics
-    /// Inside an async runtime: await it there.
+    /// Inside a tokio runtime: await it there. Inside another runtime it blocks the thread.
     pub fn wait(self) -> Result<Permit, AcquireError> {
         block_on(self, None).expect("it has no time limit")
     }

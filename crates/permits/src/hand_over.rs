@@ -15,7 +15,9 @@ use crate::session::callers::Message;
 impl Client {
     /// Takes over a permit that another process handed over with [`Permit::hand_over`].
     ///
-    /// A handle is valid once: the first process that adopts it has the permit.
+    /// A handle is valid once: the first process that adopts it has the permit. The permit is renewed in the
+    /// background, even if it was not before, and a [`max_hold`](crate::AcquireOptions::max_hold) of its
+    /// request no longer applies.
     ///
     /// # Errors
     /// [`AdoptError::Gone`] if the lease has ended, or the permit was released or adopted already; also if

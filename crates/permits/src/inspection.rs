@@ -40,9 +40,9 @@ pub struct Inspection {
     pub closed: Option<String>,
     /// The thresholds, set by an operator, beyond which the semaphore needs a look.
     pub alert: Alert,
-    /// The number of units that are held.
+    /// The number of units that are taken: by holders, kept by a client, or cooling.
     pub held: u64,
-    /// The units whose holders have left, but which stay taken: see
+    /// The units among [`held`](Self::held) whose holders have left, but which stay taken: see
     /// [`AcquireOptions::at_least`](crate::AcquireOptions::at_least).
     pub cooling: u64,
     /// The number of waiters.

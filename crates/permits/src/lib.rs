@@ -43,7 +43,8 @@
 //!   [`Recovery`].
 //! - The server's wall clock must not jump forward by more than 1 % of a lease: it would end leases early.
 //! - A client belongs to the process that connected it. In a forked child every operation fails at once, with
-//!   [`Ended::Forked`], and changes nothing for the parent: connect in the child.
+//!   [`Ended::Forked`], or [`Lost::Forked`] if it is one of a permit, and changes nothing for the parent:
+//!   connect in the child.
 //!
 //! # Map
 //!

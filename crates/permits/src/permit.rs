@@ -123,8 +123,8 @@ impl Permit {
         self.guard.state.lost().await
     }
 
-    /// A token that is cancelled when the permit is lost, at its deadline at the latest. Cancelling the token
-    /// has no effect on the permit.
+    /// A token that is cancelled when the permit is lost, at its deadline at the latest, and not when you
+    /// release, drop or hand over the permit. Cancelling the token has no effect on the permit.
     pub fn cancellation_token(&self) -> CancellationToken {
         self.guard.state.cancellation_token()
     }
@@ -212,8 +212,9 @@ impl Permit {
     /// are free at once. If you count more, the line waits until they have cooled. A permit counts for the
     /// limit at most, so one correction holds the line up for as long as `at_least` says and no longer.
     ///
-    /// The correction has no effect if the permit is lost, revoked or handed over, or if you release it later
-    /// than `at_least` after its grant: then the permit counts for the units that it was granted.
+    /// The correction has no effect if the permit is revoked or handed over, if its lease has ended at the
+    /// store, or if you release it later than `at_least` after its grant: then the permit counts for the
+    /// units that it was granted.
     ///
     /// # Errors
     /// [`InvalidInput::NothingCounts`] if the permit was acquired without `at_least`.
@@ -296,7 +297,8 @@ impl Permit {
     ///
     /// # Errors
     /// [`ReleaseError::Lost`] if the permit was lost before, so that another holder may have been granted its
-    /// units meanwhile; [`ReleaseError::Store`] if the store could not be reached until the end of the lease.
+    /// units meanwhile; [`ReleaseError::Store`] if the store could not be reached until the end of the lease,
+    /// or, at once, if it refuses. Then the units are free at the end of the lease.
     ///
     /// # Cancel safety
     /// If you drop the reply before it is ready, the permit is released in the background.
@@ -351,6 +353,7 @@ impl Permit {
     }
 
     /// Blocks this thread until the permit is lost, or `limit` has passed. `None` if it is still held then.
+    /// Inside an async runtime it blocks the runtime's thread: await [`Permit::lost`] there.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
         self.guard.state.lost_within(limit)
     }

@@ -9,8 +9,8 @@ use crate::sys::block_on::block_on;
 
 /// The result of an operation. A task awaits it; a thread without a runtime calls [`Reply::wait`].
 ///
-/// Nothing is sent before you await it or call `wait`. Each operation says what happens if you drop its reply
-/// later.
+/// Nothing is sent before you await it or call `wait`. If you drop the reply of a change later, the change
+/// may have been made, unless the operation says otherwise.
 ///
 /// # Examples
 /// ```
@@ -59,7 +59,7 @@ impl<T, E> Reply<T, E> {
     /// The errors of the operation.
     ///
     /// # Panics
-    /// Inside an async runtime: await it there.
+    /// Inside a tokio runtime: await it there. Inside another runtime it blocks the thread.
     pub fn wait(self) -> Result<T, E> {
         block_on(self, None).expect("it has no time limit")
     }

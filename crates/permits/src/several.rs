@@ -108,7 +108,7 @@ impl AcquireAll {
     /// [`AcquireAllError`].
     ///
     /// # Panics
-    /// Inside an async runtime: await it there.
+    /// Inside a tokio runtime: await it there. Inside another runtime it blocks the thread.
     pub fn wait(self) -> Result<PermitSet, AcquireAllError> {
         block_on(self, None).expect("it has no time limit")
     }
@@ -332,7 +332,7 @@ impl PermitSet {
     /// Blocks this thread until one is lost, or `limit` has passed. `None` if all are still held then.
     ///
     /// # Panics
-    /// Inside an async runtime: await [`PermitSet::lost`] there.
+    /// Inside a tokio runtime: await [`PermitSet::lost`] there. Inside another runtime it blocks the thread.
     pub fn lost_within(&self, limit: Duration) -> Option<(&Permit, Lost)> {
         block_on(self.lost(), Some(limit))
     }

@@ -42,8 +42,8 @@ class Client:
     ) -> Semaphore:
         """The semaphore of this name (1 to 200 bytes of printable UTF-8). Nothing is sent.
 
-        The limit is declared with the first acquisition, and counts until an operator pins another one. Without one, the
-        stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError` while another limit is in force.
+        The limit is declared with the first acquisition. The latest declaration of any program counts, unless an operator
+        has pinned a limit. Without one, the stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError` while another limit is in force.
 
         - `keep`: how long a permit that was released stays with the client while no request waits. The next acquisition of
           this process then calls no server. At most a third of the lease; 0 keeps no permits. Unless set, the client's
@@ -183,7 +183,8 @@ async def aconnect(url: str, *, credentials: Function | None = None, **settings:
 
 
 def diagnose(url: str, *, credentials: Function | None = None, **settings: Unpack[ConnectOptions]) -> Diagnosis:
-    """Finds the problems of a store, with advice: what `permits doctor` prints. Takes the settings of `connect`."""
+    """Finds the problems of a store, with advice: what `permits doctor` prints. Of the settings of `connect` it uses
+    `prefix`, `lease` and `credentials`."""
     return made(Diagnosis, block_on(_permits.diagnose(text("url", url), to_json(settings), begin(credentials))))
 
 

@@ -135,9 +135,9 @@ class Inspection:
     alert: Alert
     """The thresholds, set by an operator, beyond which the semaphore needs a look."""
     held: int
-    """The number of units that are held."""
+    """The number of units that are taken: by holders, kept by a client, or cooling."""
     cooling: int
-    """The units whose holders have left, but which stay taken: see `at_least`."""
+    """The units among `held` whose holders have left, but which stay taken: see `at_least`."""
     may_be_kept: int
     """The held units of the listed holders whose clients may keep them without using them: see `keep`."""
     waiting: int

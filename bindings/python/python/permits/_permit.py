@@ -202,6 +202,10 @@ class Permit(Held):
 
         The store learns of the last correction with the release. If you count fewer units, the others are free at once. If
         you count more, the line waits until they have cooled. A permit counts for the limit at most.
+
+        It has no effect if the permit is revoked or handed over, if its lease has ended, or if you release it later than
+        `at_least` after its grant.
+        Without `at_least` it raises `InvalidInputError`.
         """
         self._native.count(number("units", units))
 
@@ -232,7 +236,8 @@ class Permit(Held):
     def hand_over(self) -> str:
         """Hands the permit over: within one lease, another process makes it again from the handle, by `Client.adopt`.
 
-        Any process that has the handle can take the permit.
+        Any process that has the handle can take the permit, once. If this raises, the permit has been released, or is
+        lost: stop the work.
         """
         return block_on(self._native.call("hand_over"))
 

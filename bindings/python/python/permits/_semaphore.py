@@ -168,8 +168,8 @@ class Semaphore(Unheld):
         return made(Changed, await result(self._change("adjust_limit", by=number))).limit
 
     def unpin(self) -> int:
-        """Lets programs declare the limit again: each does with its next request, and the limit stays until then.
-        Returns its new version."""
+        """Lets programs declare the limit again. A program does so with its next request if its last one was granted or
+        queued during the pin, else when it starts again. The limit stays until then. Returns its new version."""
         return made(Changed, block_on(self._change("unpin"))).limit_version
 
     async def aunpin(self) -> int:
@@ -246,7 +246,7 @@ class Semaphore(Unheld):
         """Revokes a holder's permit, or a waiter's request, and sends it the reason (at most 1,000 bytes). Returns
         whether the semaphore had either.
 
-        The holder may continue to work until it learns of it.
+        The holder may continue to work until it learns of it. A permit with `at_least` then cools: see `revoke_cooling`.
         """
         return made(Changed, block_on(self._change("revoke", holder=holder, reason=reason))).found
 
@@ -278,7 +278,7 @@ class Semaphore(Unheld):
         return made(Changed, await result(self._change("delete", unreadable=unreadable))).found
 
     def inspect(self, max: int = 1000) -> Inspection:
-        """The limit, and the first `max` holders and waiters, at most 1,000 of each."""
+        """The limit, and the first `max` holders, waiters and changes, at most 1,000 of each. With 0 there are no lanes."""
         return made(Inspection, block_on(self._native.call("inspect", to_json({"max": max}))))
 
     async def ainspect(self, max: int = 1000) -> Inspection:

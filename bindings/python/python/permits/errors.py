@@ -250,8 +250,8 @@ class GoneError(PermitsError):
 
 
 class RetryLaterError(PermitsError):
-    """The store lost its state, and cannot put the permit back before other holders have renewed. The permit is still
-    held until its deadline: renew it again."""
+    """The store lost its state, and cannot put the permit back before other holders have renewed. After a renewal the
+    permit is still held until its deadline: renew it again. A hand-over has released it."""
 
 
 class ClosedError(PermitsError):

@@ -272,7 +272,7 @@ impl<'a> Requested<'a> {
     /// Shows the wait on standard error for as long as this future is polled, from the connection on.
     pub(crate) async fn show(&self) -> Infallible {
         let pending = self.pending.get().expect("the store is connected to");
-        waiting::show(|| self.waits_in(pending), self.common.verbose > 0).await
+        waiting::show(|| self.waits_in(pending), self.common.verbose > 0, self.request.quiet).await
     }
 
     fn report(&self, permits: &PermitSet) {

@@ -35,11 +35,15 @@ const PLAIN_EVERY: Duration = Duration::from_secs(60);
 /// The width of a name on a terminal, where everything has to fit in one line.
 const NAME_WIDTH: usize = 32;
 
-/// Shows the wait for as long as this future is polled. `line` returns the line in which the request waits
-/// now.
-pub(super) async fn show(line: impl Fn() -> Line, verbose: bool) -> Infallible {
+/// Shows the wait for as long as this future is polled; if it is quiet, only that it has no end. `line`
+/// returns the line in which the request waits now.
+pub(super) async fn show(line: impl Fn() -> Line, verbose: bool, quiet: bool) -> Infallible {
     let began = Instant::now();
-    if report::in_place() { show_in_place(line, began).await } else { show_plain(line, began, verbose).await }
+    if report::in_place() && !quiet {
+        show_in_place(line, began).await
+    } else {
+        show_plain(line, began, verbose, quiet).await
+    }
 }
 
 async fn show_in_place(line: impl Fn() -> Line, began: Instant) -> Infallible {
@@ -60,12 +64,12 @@ async fn show_in_place(line: impl Fn() -> Line, began: Instant) -> Infallible {
     }
 }
 
-async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool) -> Infallible {
+async fn show_plain(line: impl Fn() -> Line, began: Instant, verbose: bool, quiet: bool) -> Infallible {
     let mut after = FIRST_AFTER;
     loop {
         sleep_until(began + after).await;
         let line = line();
-        let is_due = verbose || after >= PLAIN_AFTER;
+        let is_due = !quiet && (verbose || after >= PLAIN_AFTER);
         if is_due || !outer::tokens(line.semaphore.name()).is_empty() {
             let reason = Reason::inspect(&line, usize::MAX).await.unwrap_or_else(|unknown| unknown);
             if is_due || reason.is_own_parent {

@@ -61,7 +61,7 @@ pub(crate) struct Common {
     /// The time for which the store may be unreachable before operations that need it fail. Permits that are
     /// held are not affected: they last until their deadlines
     // Of the flag:
-    /// [default: 3s; to acquire: --wait, else 10s]
+    /// [default: 3s; of top 2s; to acquire --wait, else 10s]
     #[arg(long, global = true, value_name = "TIME", allow_negative_numbers = true, value_parser = value::duration)]
     pub(crate) store_timeout: Option<Duration>,
 

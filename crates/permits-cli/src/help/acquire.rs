@@ -16,7 +16,7 @@ Environment of the command:
   PERMITS_NAME     the semaphore
   PERMITS_HOLDER   the holder's name
   PERMITS_TOKEN    fencing token: greater than in every earlier grant of
-                   the semaphore
+                   the same PERMITS_SLOT
   PERMITS_SLOT     a number from 0 to the limit less 1 that no other live
                    permit has
   PERMITS_ALSO     the permits of --also, one a line: token, slot and name,
@@ -32,9 +32,10 @@ Several semaphores:
   So no two programs block each other, and a full line of api/tenant-7
   keeps no unit of api. --limit, --weight, --at-least, --lane and the
   environment variables up to PERMITS_SLOT are NAME's. --wait is the limit
-  of the whole wait. --lease, --holder, --label and --require-limit are of
-  each, and so is --max-hold: it counts from the grant of each on, also
-  while the others are waited for. In --also, the number after the last :
+  of the whole wait. --lease, --holder, --label, --supersede and
+  --require-limit (where a limit is named) are of each, and so is
+  --max-hold: it counts from the grant of each on, also while the others
+  are waited for. In --also, the number after the last :
   is the weight, and the number after the last = the limit. If a name ends
   so, write both after it: --also db:5432=4:1, or the weight:
   --also db:5432:1. A lane comes after one of them: --also api:1@tenant-7,
@@ -55,10 +56,10 @@ The store:
 While waiting:
   On a terminal a line on standard error shows the time since the start of
   the wait, the number of waiters before this one, and some holders: each
-  with its label, its name and the time since its grant. In a line with
-  lanes that number can grow. On another stream there is a line after 10 s,
-  and then every minute. A run inside runs that hold what it waits for
-  waits for itself, and says so at once.
+  with its label, else its name, and the time since its grant. In a line
+  with lanes that number can grow. On another stream there is a line after
+  10 s, and then every minute; with -q, none. A run inside runs that hold
+  what it waits for waits for itself, and says so at once.
 
 Signals:
   While permits waits, INT, TERM, HUP, QUIT and other signals that end a
@@ -75,9 +76,10 @@ Signals:
 
 When the permit is lost:
   If it cannot be renewed, the command's process group gets SIGTERM while
-  the permit is still held: a fifth of the lease before its end, at most
-  5 s (3 s with the default lease). SIGKILL comes shortly before the end. A
-  longer --lease survives a longer absence of the store. The end of
+  the permit is still held: a fifth of the lease before its end, or a bit
+  earlier, at most 5.7 s (3 s with the default lease). SIGKILL comes
+  shortly before the end. A longer --lease survives a longer absence of the
+  store. The end of
   --max-hold is the same, with a fifth of it if it is shorter than the
   lease.
   If the permit is lost at once, because it was revoked or permits was
@@ -92,8 +94,9 @@ When the permit is lost:
         69, 71, 75 ". -E sets another code if others have the units:
        none is free, --wait has passed, the line is full, or the holder
        holds or waits already. It stays 75 if an operator paused, closed
-       the line or revoked the place in line, a recovery is not near its
-       end, or --max-hold of one has ended before all of --also were held",
+       the line or revoked the place in line, a newer request has its key
+       (--supersede), a recovery is not near its end, or --max-hold of one
+       has ended before all of --also were held",
         76 ", or one of those of --also", "  126  the command cannot be executed",
         "  127  the command was not found"
     }

@@ -33,7 +33,9 @@ Pinned:
 Declared:
   --declare makes a semaphore known with its limit before anything is
   acquired, as a program does with its limit. It does not pin. An idle
-  semaphore that is not pinned is forgotten within minutes.",
+  semaphore that is not pinned is forgotten after two to four times the
+  longest lease or --at-least: with the default lease, half a minute to a
+  minute.",
     unknown_names!(),
     exit_codes! {
         "    0  the limit is set, declared, unpinned or shown", 1, 64,
@@ -152,8 +154,9 @@ Examples:
 Deleted:
   The limit is forgotten, and so are its pin and those of lanes, a pause, a
   closed line and an alert. A program that acquires declares its limit
-  again. An idle semaphore is forgotten within minutes by itself, unless it
-  or a lane of it is pinned, or it is paused or closed, or has an alert.
+  again. An idle semaphore is forgotten by itself (permits limit --help
+  says when), unless it or a lane of it is pinned, or it is paused or
+  closed, or has an alert.
   --force deletes also a semaphore that is damaged or of another layout,
   even if it is in use. If a holder of it is alive, more than the limit may
   be held until its lease ends.",

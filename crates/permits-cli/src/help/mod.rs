@@ -98,9 +98,9 @@ Several semaphores:
   character.
 
 Exit code:
-  Each verb lists its own. Always: 64 for wrong usage, 66 for a semaphore
-  that no program has used lately, 69 if the store cannot be reached, 75 if
-  the same call may succeed later.";
+  Each verb lists its own. Most have: 64 for wrong usage, 66 for a
+  semaphore that no program has used lately, 69 if the store cannot be
+  reached, 75 if the same call may succeed later.";
 
 #[cfg(test)]
 mod tests {

@@ -9,10 +9,10 @@ Examples:
 
 JSON:
   Of the fields, limit and held are units, and waiting is a number of
-  waiters. Times end with _ms. At most 1,000 holders, 1,000 waiters and 32
-  lanes are listed. held includes the units of holders that have gone, and
-  that stay taken (run --at-least); the text does not, and shows them as
-  cooling N, or N+ if not all are listed.
+  waiters. Times end with _ms. At most 1,000 holders, 1,000 waiters, 32
+  lanes and all pinned ones are listed. held includes the units of holders
+  that have gone, and that stay taken (run --at-least); the text does not,
+  and shows them as cooling N.
   docs/reference/status.schema.json describes each field.",
     exit_codes! {
         "    0  it is shown", 64, 66 "; its state is printed, too", 69, 71
@@ -85,7 +85,7 @@ Screen:
   The visible semaphores are read every second; all, up to 10,000, in a
   tenth of the time at most.",
     exit_codes! {
-        "    0  quit", 64, 69, 71
+        "    0  q was pressed", "  128+n  signal n ended it: 130 after Ctrl-C", 64, 69, 71
     }
 );
 
@@ -165,7 +165,8 @@ Security:
   line and must not be accessible to all users. Neither must the file of
   --acquire-tokens, whose tokens are for permits alone. There is no TLS:
   put a proxy before the server. A request has to name the address of the
-  server, localhost or a --host, and a page of another site is refused.",
+  server, localhost if it comes by a loopback address, or a --host, and a
+  page of another site is refused.",
     exit_codes! {
         "    0  a signal (INT, TERM, HUP, QUIT) ended the server",
         64 ", also: another address than a loopback address without

@@ -169,9 +169,12 @@ fn a_wait_that_shows_nothing_asks_the_store_nothing() {
     let _silent = Running::start(&mut run(&server, "x", lasting, "true"));
     let queued = || server.command(&["ZCARD", "permits:{x}:queue"]).int();
     assert!(wait::until(|| queued() == 1));
-    // The verbose run shows its wait at a time by which the silent run would have shown its own.
+    let quiet = Running::start(&mut run(&server, "x", &format!("{lasting} -v -q"), "true"));
+    assert!(wait::until(|| queued() == 2));
+    // The verbose run shows its wait at a time by which the others would have shown their own.
     let verbose = Running::start(&mut run(&server, "x", &format!("{lasting} -v"), "true"));
-    assert!(wait::until(|| verbose.stderr().contains("1 before you")), "{}", verbose.stderr());
+    assert!(wait::until(|| verbose.stderr().contains("2 before you")), "{}", verbose.stderr());
+    assert!(!quiet.stderr().contains("before you"), "{}", quiet.stderr());
     assert_eq!(inspections() - before, 1);
-    until_counts(&server, "x", (1, 2));
+    until_counts(&server, "x", (1, 3));
 }

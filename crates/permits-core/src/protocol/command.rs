@@ -24,8 +24,9 @@ pub enum Recovery {
     /// second.
     #[default]
     Interval,
-    /// The longest lease that the store has seen, at least 1 s. A holder that cannot reach the store has also
-    /// stopped by then, unless its lease is longer than that of every earlier command.
+    /// The longest lease that the store has seen, or `at_least` if one was longer, at least 1 s: with a rate
+    /// of a day, a day. A holder that cannot reach the store has also stopped by then, unless its lease is
+    /// longer than that of every earlier command.
     Strict,
 }
 

@@ -54,8 +54,8 @@ impl Client {
     ///   one that begins with `~/` under `$HOME`, and a question mark is refused. Without a path: `permits`
     ///   in `$XDG_STATE_HOME`, else in `~/.local/state`, else in `$XDG_RUNTIME_DIR`;
     /// - `memory:` or `memory:NAME`: this process. Clients of one name share semaphores, clients of different
-    ///   names do not, so each test can have a name of its own. Limits that were pinned and pauses stay for
-    ///   the life of the process; the rest is dropped when the last client of the name closes;
+    ///   names do not, so each test can have a name of its own. What operators have set (pins, pauses, closed
+    ///   lines, alerts) stays for the life of the process; the rest is dropped when the last client closes;
     /// - `file:/path`: a file whose only line is the URL. Each new connection reads user and password from it
     ///   again, so you can replace them while the client runs.
     ///
@@ -264,7 +264,8 @@ impl ClientBuilder {
     /// the label `semaphore`.
     ///
     /// The bound is for the whole process: a client adds no semaphore while all clients together have reached
-    /// its bound. Install the recorder before the client connects.
+    /// its bound. Install the recorder before the client connects. It must not block: your tasks call it, and
+    /// so does the client's thread, which renews permits.
     #[cfg(feature = "metrics")]
     pub fn metric_semaphores(mut self, max: usize) -> Self {
         self.metric_semaphores = max;
@@ -277,7 +278,8 @@ impl ClientBuilder {
     /// Open connections log in again, without a gap, before [`Credentials::expires_in`] has passed. If that
     /// fails, they stay as they are, a [warning](https://docs.rs/tracing) says why
     /// (`permits::not_logged_in_again`), and it is tried again. The same goes for a login that the server
-    /// refuses: only the first connection fails with it at once.
+    /// refuses: only the first connection fails with it at once. If your function fails while the client
+    /// connects for the first time, it is called again until [`store_timeout`](Self::store_timeout) is over.
     ///
     /// Your function runs on a thread and a tokio runtime of its own, so it may block, and has 10 s. If the
     /// URL has a password, too, or [`password_file`](Self::password_file) is set, `connect` fails.

@@ -13,14 +13,16 @@ use crate::several::AcquireAll;
 /// A session with a store. Cheap to clone; all clones are one session.
 ///
 /// A client has a background thread that keeps its connection and renews its permits, independent of the
-/// program's own threads and runtimes. It ends when the last clone and the last permit are dropped.
+/// program's own threads and runtimes. It ends when the last clone, semaphore, acquisition, reply and permit
+/// are dropped. A semaphore in a static or in a layer keeps it open: [`Client::close`] ends it.
 ///
 /// A client belongs to the process that connected it. In a forked child every operation fails at once, with
-/// [`Ended::Forked`](crate::Ended::Forked), and a drop does nothing: connect in the child.
+/// [`Ended::Forked`](crate::Ended::Forked), or with [`Lost::Forked`](crate::Lost::Forked) if it is one of a
+/// permit, and a drop does nothing: connect in the child.
 ///
 /// A thread of its own emits the events for `tracing`, so that a subscriber that blocks or panics delays
-/// nothing. While the subscriber blocks, events beyond 1,024 are dropped, and a warning counts them when it
-/// continues. Only the span `acquire` is opened and closed by the caller itself.
+/// nothing. While the subscriber blocks, events beyond 1,024 are dropped, and those of the level debug beyond
+/// 512; a warning counts them when it continues. Only the span `acquire` is opened by the caller itself.
 ///
 /// # Examples
 /// ```
@@ -68,9 +70,11 @@ impl Client {
     ///
     /// Programs that acquire the same semaphores one by one, in an order of their own, can block one another.
     /// Each lease begins with its grant, so a permit that is [not renewed](crate::AcquireOptions::auto_renew)
-    /// can end while the set waits for the others. A grant with [`at_least`](crate::AcquireOptions::at_least)
-    /// counts from the moment at which all are held; the store is told so before the set is ready. A set that
-    /// is not completed counts for nothing.
+    /// can end while the set waits for the others, and so can one with a
+    /// [`max_hold`](crate::AcquireOptions::max_hold), which counts from its own grant. A grant with
+    /// [`at_least`](crate::AcquireOptions::at_least) counts from the moment at which all are held. The store
+    /// is told so before the set is ready: if it does not reply, the error comes up to 3 s after the timeout.
+    /// A set that is not completed counts for nothing.
     ///
     /// # Errors
     /// [`AcquireAllError`](crate::AcquireAllError): the semaphore, and why it was not acquired. The permits
@@ -101,9 +105,9 @@ impl Client {
         AcquireAll::new(requests)
     }
 
-    /// Lists the names of the semaphores that the store has, sorted: semaphores in use, those used within the
-    /// last minutes, and those with a limit that an operator has pinned. A semaphore that begins or ends
-    /// meanwhile may be missing.
+    /// Lists the names of the semaphores that the store has, sorted: semaphores in use, those whose last use
+    /// is at most four of their longest leases ago, and those for which an operator has set something. A
+    /// semaphore that begins or ends meanwhile may be missing.
     ///
     /// Redis has to walk over all keys of the server for this, which it does in steps (SCAN, never KEYS).
     ///

@@ -307,7 +307,7 @@ pub enum ReleaseError {
     /// The permit was lost before: another holder may have used the resource meanwhile.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The store could not be reached; the units are freed when the lease ends.
+    /// The store could not be reached, or refuses; the units are freed when the lease ends.
     #[error("the permit could not be released, and its units are freed when its lease ends")]
     Store(#[from] StoreError),
 }
@@ -322,9 +322,9 @@ pub enum RenewError {
     /// The units to release, or the lease, are out of range. Nothing has changed.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// The store lost its state, and cannot put the permit back before other holders have renewed. The permit
-    /// is still held until its deadline: renew it again.
-    #[error("the store lost its state and cannot put the permit back yet: renew it again")]
+    /// The store lost its state, and cannot put the permit back before other holders have renewed. After a
+    /// renewal the permit is still held until its deadline: renew it again. A hand-over has released it.
+    #[error("the store lost its state and cannot put the permit back yet: try again in a moment")]
     RetryLater,
     /// The store did not confirm the renewal. The permit is still held until its deadline.
     #[error("the permit could not be renewed")]

@@ -29,9 +29,10 @@ impl AcquireAllError {
 impl AcquireError {
     /// Returns the time after which the same request succeeds if no other comes first, if that is known. It
     /// is known for [`Recovering`](Self::Recovering), for [`Cooling`](Self::Cooling), for
-    /// [`Paused`](Self::Paused) with an end, for [`LaneFull`](Self::LaneFull) if time alone frees units of
-    /// the lane, and for [`TimedOut`](Self::TimedOut) if a recovery, a pause or units that cool have kept the
-    /// request out. It is not known if other holders have to leave first.
+    /// [`Paused`](Self::Paused) if the pause has an end and no holder has to leave first, for
+    /// [`LaneFull`](Self::LaneFull) if time alone frees units of the lane, and for
+    /// [`TimedOut`](Self::TimedOut) if a recovery, a pause or units that cool have kept the request out. It
+    /// is not known if other holders have to leave first.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Recovering { remaining } | Self::Cooling { remaining } => Some(*remaining),

@@ -221,7 +221,8 @@ impl AcquireOptions {
     /// The longest wait in line; without limit unless set. With 0 the request does not wait: it is granted
     /// now, or refused.
     ///
-    /// A timeout of 0 is [`AcquireOptions::no_wait`].
+    /// A timeout of 0 is [`AcquireOptions::no_wait`]. The time of the round trip counts: no request succeeds
+    /// with a timeout above 0 that is shorter than that.
     ///
     /// Once the time is up, the error is [`AcquireError::TimedOut`](crate::AcquireError::TimedOut). It is
     /// [`AcquireError::Store`](crate::AcquireError::Store) instead if the store cannot be reached at that
@@ -296,8 +297,9 @@ impl AcquireOptions {
     /// is lost then, even if it is renewed: for work that may hang.
     ///
     /// The permit is [lost](crate::Permit::lost) as [`Lost::HeldTooLong`](crate::Lost::HeldTooLong). Its
-    /// units are free when your program drops it, and at the end of the lease at the latest. So work that
-    /// stops within a lease does not overlap with the work of the next holder.
+    /// units are free when your program drops it, and at the end of the lease at the latest: two thirds of a
+    /// lease after the loss or later, if the renewals have succeeded, and maybe at once if it is not renewed.
+    /// Work that stops earlier does not overlap with the work of the next holder.
     ///
     /// # Examples
     /// ```
@@ -519,14 +521,17 @@ impl AcquireOptions {
 pub enum Limit {
     /// The given limit, at least 1. The last declaration of any program counts, until an operator pins
     /// another limit ([`Semaphore::set_limit`](crate::Semaphore::set_limit)), which is then logged as a
-    /// warning. A handle declares its limit with its first acquisition. After that, the declaration counts
-    /// only if the store has no limit.
+    /// warning. A client declares its limit with its first acquisition, however many handles it makes, and
+    /// again if a handle has another number. After that, the declaration counts only if the store has no
+    /// limit. [`Semaphore::declare`](crate::Semaphore::declare) declares each time.
     Declared(u32),
     /// The stored limit. If there is none, acquiring fails with
     /// [`AcquireError::NoLimit`](crate::AcquireError::NoLimit).
     Stored,
-    /// The given limit, at least 1. It is declared if the store has no limit. While another limit is in
-    /// force, acquiring fails with [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch).
+    /// The given limit, at least 1. It is declared if the store has no limit. If another limit is in force
+    /// when the request reaches the store, acquiring fails with
+    /// [`AcquireError::LimitMismatch`](crate::AcquireError::LimitMismatch). A request that waits already is
+    /// granted even if the limit changes meanwhile: pin it if that must not happen.
     Exactly(u32),
 }
 

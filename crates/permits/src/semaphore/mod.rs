@@ -140,8 +140,9 @@ impl Semaphore {
     /// # Errors
     /// [`AcquireError::NoPermits`](crate::AcquireError::NoPermits) if it is not; after 50 ms at most, if
     /// other clients may [keep](Semaphore::keep) units.
-    /// `Cooling`, `Paused` or `Recovering` if that alone keeps the request out, with the time until it ends
-    /// ([`retry_after`](crate::AcquireError::retry_after)); a pause need not have an end.
+    /// `Cooling` or `Recovering` if time alone lets the request in, with the time until then
+    /// ([`retry_after`](crate::AcquireError::retry_after)). `Paused` in a pause, with a time if the pause has
+    /// an end and no holder has to leave first. Also `LineClosed`, `LaneFull` and `NotReplicated`.
     /// [`AcquireError::Store`](crate::AcquireError::Store) if the store does not answer within a fifth of the
     /// client's lease (250 ms to 3 s).
     ///
@@ -184,8 +185,8 @@ impl Semaphore {
     /// the declaration of an acquisition: an operator's pinned limit stays, and a higher limit grants at
     /// once. Returns the limit in force.
     ///
-    /// The store forgets a semaphore that is not used, as after an acquisition: with the default lease,
-    /// between half a minute and a minute after its last use.
+    /// The store forgets a semaphore that is not used, as after an acquisition, two to four times the longest
+    /// lease or `at_least` after its last use: with the default lease, half a minute to a minute.
     ///
     /// # Errors
     /// [`AdminError::LimitMismatch`] if the limit is [`Limit::Exactly`] and another one is in force;

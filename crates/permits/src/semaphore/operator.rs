@@ -67,8 +67,9 @@ impl Semaphore {
         self.change(Change::AdjustLimit { by: number }).map(|changed| changed.limit.unwrap_or_default())
     }
 
-    /// Lets programs declare the limit again: each does with its next request, and the limit stays until
-    /// then. Returns its new version.
+    /// Lets programs declare the limit again. A program does so with its next request if its last one was
+    /// granted or queued during the pin, else when it starts again. The limit stays until then. Returns its
+    /// new version.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -113,7 +113,8 @@ pub enum Change {
     },
     /// [`Semaphore::delete`](crate::Semaphore::delete).
     Delete {
-        /// Whether to delete the semaphore even if it cannot be read. False unless set.
+        /// Whether to delete the semaphore even if it cannot be read, and then even if it is in use: more
+        /// than the limit may be held until the leases have ended. False unless set.
         ///
         /// [`Semaphore::delete_unreadable`](crate::Semaphore::delete_unreadable).
         unreadable: bool,
