@@ -19,7 +19,8 @@ type Changed struct {
 }
 
 // Change makes a change as an operator. The error is [ErrNotNow] if the semaphore is in use, or if its limit
-// has another version: then inspect it before you try again. If it is [ErrUnavailable], [ErrClosed], or that of ctx, the change may have been made.
+// has another version: then inspect it before you try again. If it is [ErrUnavailable], [ErrClosed], or that
+// of ctx, the change may have been made.
 func (s *Semaphore) Change(ctx context.Context, change Change) (Changed, error) {
 	line := change.fields()
 	line["name"] = s.name

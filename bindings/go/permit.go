@@ -30,8 +30,8 @@ func (p *Permit) Weight() int {
 // Slot returns a number from 0 to limit - 1 that no other live permit of the semaphore has.
 func (p *Permit) Slot() int { return p.grant.Slot }
 
-// Token returns the fencing token: greater than the token of every earlier grant of the slot. Give it to the resource
-// with [Permit.Slot]: the resource keeps the greatest token of each slot, and refuses a smaller one.
+// Token returns the fencing token: greater than the token of every earlier grant of the slot. Give it to the
+// resource with [Permit.Slot]: the resource keeps the greatest token of each slot, and refuses a smaller one.
 func (p *Permit) Token() int64 { return p.grant.Token }
 
 // Also returns what was granted of the other semaphores, if there are some: see [Semaphore.Also].

@@ -170,7 +170,8 @@ export class Permit extends Held {
    * Corrects the units that the grant of a permit with `atLeast` counts for, once the work has shown what it cost. The
    * store learns of the last correction with the release: if you count fewer units, the others are free at once; if
    * you count more, the line waits until they have cooled. It has no effect if the permit is revoked or handed over,
-   * if its lease has ended, or if you release it later than `atLeast` after its grant. Without `atLeast` it throws `INVALID_INPUT`.
+   * if its lease has ended, or if you release it later than `atLeast` after its grant. Without `atLeast` it throws
+   * `INVALID_INPUT`.
    */
   count(units: number): void {
     translated(() => this.#native.count(number({ units })));

@@ -278,6 +278,10 @@ def test_the_option_the_environment_the_setting_and_a_directory_of_the_project_n
     monkeypatch.setenv("PERMITS_URL", "local:environment")
     assert stores() == {"environment"}
     assert stores("--permits-url=local:option") == {"option"}
+    monkeypatch.setenv("PERMITS_URL_FILE", "")
+    code, output = project.run(tests)
+    assert code == pytest.ExitCode.TESTS_FAILED and "PERMITS_URL_FILE is empty: " in output
+    monkeypatch.delenv("PERMITS_URL_FILE")
     for option, variable in (("--permits-url=", "PERMITS_URL"), ("-q", "")):
         monkeypatch.setenv("PERMITS_URL", variable)
         code, output = project.run(tests, option)

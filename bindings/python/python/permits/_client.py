@@ -43,7 +43,8 @@ class Client:
         """The semaphore of this name (1 to 200 bytes of printable UTF-8). Nothing is sent.
 
         The limit is declared with the first acquisition. The latest declaration of any program counts, unless an operator
-        has pinned a limit. Without one, the stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError` while another limit is in force.
+        has pinned a limit. Without one, the stored limit counts. With `exactly`, acquiring fails with `LimitMismatchError`
+        if another limit is in force when the request reaches the store.
 
         - `keep`: how long a permit that was released stays with the client while no request waits. The next acquisition of
           this process then calls no server. At most a third of the lease; 0 keeps no permits. Unless set, the client's

@@ -204,8 +204,7 @@ class Permit(Held):
         you count more, the line waits until they have cooled. A permit counts for the limit at most.
 
         It has no effect if the permit is revoked or handed over, if its lease has ended, or if you release it later than
-        `at_least` after its grant.
-        Without `at_least` it raises `InvalidInputError`.
+        `at_least` after its grant. Without `at_least` it raises `InvalidInputError`.
         """
         self._native.count(number("units", units))
 

@@ -145,12 +145,13 @@ def _url(config: pytest.Config) -> str:
     # An empty option was meant to name a store, so don't use another one in its place.
     if option is not None and not option.strip():
         raise InvalidInputError("--permits-url is empty: name a store, or leave it out")
-    if option is None and variable is not None and not variable.strip():
-        raise InvalidInputError("PERMITS_URL is empty: give it a value, or unset it")
-    if option is None and file is not None:
-        if variable is not None:
+    if option is None:
+        for name, value in (("PERMITS_URL", variable), ("PERMITS_URL_FILE", file)):
+            if value is not None and not value.strip():
+                raise InvalidInputError(f"{name} is empty: give it a value, or unset it")
+        if variable and file:
             raise InvalidInputError("PERMITS_URL and PERMITS_URL_FILE are both set: unset one")
-        variable = f"file:{file}"
+        variable = f"file:{file}" if file else variable
     chosen = option or variable or config.getini("permits_url")
     if chosen:
         return str(chosen).strip()
