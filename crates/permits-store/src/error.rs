@@ -52,7 +52,8 @@ pub enum StoreError {
     },
     /// The semaphore or the directory is of another version of `permits`, whose layout this one does not
     /// read. Nothing was changed.
-    /// [Upgrading](https://github.com/permits-rs/permits/blob/main/docs/operate/upgrade.md) says what to do.
+    /// The [page about upgrades](https://github.com/permits-rs/permits/blob/main/docs/operate/upgrade.md)
+    /// says what to do.
     #[error(
         "{what} has layout {found}, and this version of permits reads layout {supported}: use the version that made it, or \
          delete it when nothing uses it any more (see docs/operate/upgrade.md)"

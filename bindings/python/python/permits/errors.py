@@ -317,7 +317,7 @@ class WrongTypeError(StoreError):
 
 class OtherLayoutError(StoreError):
     """The semaphore or the directory is of another version of `permits`, whose layout this one does not read. Nothing
-    was changed. Upgrading says what to do."""
+    was changed. The page about upgrades says what to do."""
 
 
 class UnreadableError(StoreError):

@@ -36,7 +36,7 @@ pub(super) struct Acquisition {
     stage: RefCell<Stage>,
     /// The end that was asked for.
     end: Cell<Option<End>>,
-    /// The units that the grant counts for, if they are corrected.
+    /// The units that the grant counts for, if they were corrected before it.
     count: Cell<Option<u32>>,
     /// The operation that the task has to do on the permit, and the number of the line that asked for it.
     operation: Cell<Option<(Operation, u64)>>,
@@ -265,6 +265,10 @@ impl Acquisition {
             Err(NoPermit::Stopped(end)) => return Ok(Done::Ended(end)),
             Err(NoPermit::Failure(failure)) => return Err(Fault::Failed(failure)),
         };
+        if let Some(units) = self.count.get() {
+            // Checked by `Acquisition::count`.
+            let _ = self.own(&held).count(units);
+        }
         self.shown.set(Shown::Held);
         outbox.put(&self.id, Event::granted(held.permits(), &self.name, held.remaining()));
         let held_until = self.hold(&held, outbox).await;
@@ -273,10 +277,6 @@ impl Acquisition {
         let end = held_until?;
         if let End::HandOver = end {
             return self.handed_over(held).await;
-        }
-        if let Some(units) = self.count.get() {
-            // Checked by `Acquisition::count`.
-            let _ = self.own(&held).count(units);
         }
         let name = (held.permits().len() == 1).then(|| self.name.clone());
         let reason = match timeout(RELEASE_TIMEOUT, held.release()).await {

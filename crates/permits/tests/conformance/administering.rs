@@ -7,8 +7,8 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, Alert, InvalidInput, Limit, Lost, OperatorChange, PermitStatus,
     ReleaseError, RenewError,
 };
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
+use permits_testkit::{HANGS, HOUR};
 
 use crate::fixture::{Fixture, Waiter, lost_within};
 
@@ -19,7 +19,7 @@ fn named(holder: &str) -> AcquireOptions {
 pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
     let (client, observer) = (fixture.client().await, fixture.client().await);
     let semaphore = fixture.semaphore(&client, 3);
-    let lease = Duration::from_secs(40);
+    let lease = 2 * HOUR;
     let long = semaphore.acquire_with(named("long").weight(2).lease(lease)).succeeds().await;
     let short = semaphore.acquire_with(named("short")).succeeds().await;
     let waiting = [
@@ -38,7 +38,7 @@ pub(crate) async fn inspection_shows_holders_and_waiters(fixture: &Fixture) {
     let expected = [("short", 1, short.slot(), short.token()), ("long", 2, long.slot(), long.token())];
     assert_eq!(holders, expected, "soonest end of lease first");
     let remaining = seen.holders[1].lease_remaining;
-    assert!(remaining > Duration::from_secs(15) && remaining <= lease, "{remaining:?}");
+    assert!(remaining > HOUR && remaining <= lease, "{remaining:?}");
     let line: Vec<_> =
         seen.waiters.iter().map(|waiter| (&*waiter.holder, waiter.weight, waiter.position)).collect();
     assert_eq!(line, [("next", 3, 0), ("last", 1, 1)]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use permits::{AclRules, Client, Permit, Semaphore, acl_rules};
 use permits::{AcquireError, AcquireOptions, ClientBuilder, Inspection, Limit, Recovery};
 use permits_testkit::sound::{Named as _, Succeeds as _};
-use permits_testkit::{Cluster, HANGS, Resp, Server};
+use permits_testkit::{Cluster, HANGS, HOUR, Resp, Server};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -124,8 +124,9 @@ impl Fixture {
     }
 
     fn plain_builder(&self) -> ClientBuilder {
-        // The new server is younger than a recovery window, but has lost nothing.
-        Client::builder(&self.url).recovery(Recovery::Off)
+        // The new server is younger than a recovery window, but has lost nothing. And a permit is not lost
+        // because the machine is busy.
+        Client::builder(&self.url).recovery(Recovery::Off).lease(HOUR)
     }
 
     /// The settings of the case's clients.
@@ -188,6 +189,13 @@ impl Fixture {
             inspection.held -= u64::from(self.held_by_other());
         }
         inspection
+    }
+
+    /// Frees what cools, so that the end of the case need not wait for it.
+    pub(crate) async fn frees_what_cools(&self, semaphore: &Semaphore) {
+        for info in self.inspect(semaphore).await.holders.iter().filter(|info| info.cooling) {
+            assert!(semaphore.revoke_cooling(&info.holder, info.token).succeeds().await, "{info:?}");
+        }
     }
 
     /// Sends a request and returns when it waits in the queue.

@@ -7,8 +7,8 @@ use permits::{
     AcquireError, AcquireOptions, AdminError, Client, InvalidInput, LaneInfo, Limit, OperatorChange, Permit,
     Semaphore,
 };
-use permits_testkit::HANGS;
 use permits_testkit::sound::{Named as _, Succeeds as _};
+use permits_testkit::{HANGS, HOUR};
 use tokio::time::timeout;
 
 use crate::fixture::{Fixture, Waiter};
@@ -178,7 +178,7 @@ pub(crate) async fn an_inspection_shows_the_bounds_of_lanes(fixture: &Fixture) {
     let client = fixture.client().await;
     let semaphore = fixture.semaphore(&client, 4);
     let (full, short) = (|| lane("full").lane_limit(1), || lane("short").lane_floor(2));
-    let quiet = lane("quiet").lane_limit(3).lane_floor(1).at_least(Duration::from_secs(20));
+    let quiet = lane("quiet").lane_limit(3).lane_floor(1).at_least(HOUR);
     let mut held = Vec::new();
     for options in [full(), short(), lane("plain"), quiet] {
         held.push(semaphore.acquire_with(options).succeeds().await);
@@ -199,6 +199,7 @@ pub(crate) async fn an_inspection_shows_the_bounds_of_lanes(fixture: &Fixture) {
         waiter.permit().await.release().succeeds().await;
     }
     assert_eq!(fixture.inspect(&semaphore).await.lanes, [quiet], "its unit cools");
+    fixture.frees_what_cools(&semaphore).await;
     client.close().succeeds().await;
 }
 
@@ -244,15 +245,15 @@ pub(crate) async fn a_lane_keeps_to_its_limit_and_stops_nobody_else(fixture: &Fi
     for permit in [second, other, none] {
         permit.release().succeeds().await;
     }
-    let counts = Duration::from_secs(20);
-    semaphore.acquire_with(within(1).at_least(counts)).succeeds().await.release().succeeds().await;
+    semaphore.acquire_with(within(1).at_least(HOUR)).succeeds().await.release().succeeds().await;
     let cools = semaphore.acquire_with(within(1).no_wait()).await.expect_err("a unit cools");
     let again = cools.retry_after().expect("time alone frees the unit of the lane");
     assert!(
-        again <= counts + Duration::from_millis(1) && matches!(cools, AcquireError::LaneFull { .. }),
+        again <= HOUR + Duration::from_millis(1) && matches!(cools, AcquireError::LaneFull { .. }),
         "{cools}"
     );
     semaphore.acquire_with(lane("b").no_wait()).succeeds().await.release().succeeds().await;
+    fixture.frees_what_cools(&semaphore).await;
     client.close().succeeds().await;
 }
 

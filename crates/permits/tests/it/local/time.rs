@@ -55,8 +55,8 @@ fn tokens_rise_over_restarts_whatever_the_wall_clock_says() {
     }
 }
 
-/// The first of a boot may be a user who cannot read a file of another one. The file counts when its
-/// semaphore is used.
+/// The first client after a boot may belong to a user who cannot read another user's file. The time of that
+/// file counts when its semaphore is used.
 #[test]
 fn tokens_rise_if_a_file_could_not_be_read_when_the_boot_began() {
     for (left, gone) in [("state", "lasting"), ("lasting", "state")] {
