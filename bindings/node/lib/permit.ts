@@ -20,7 +20,7 @@ interface Owned {
 const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
   const { semaphore, status } = permit;
   permit.forget();
-  // A closed client has released it, and a loss is reported to who waits for it.
+  // It has ended with its block or its client, or it is lost, of which `lost` and `signal` tell.
   if (status !== 'held' && status !== 'unsure') {
     return;
   }
@@ -200,13 +200,11 @@ export class Permit extends Held {
 
   /** @internal */
   override forget(): void {
-    garbage.unregister(this);
     this.#native.forget();
   }
 
   /** @internal */
   override leave(): void {
-    garbage.unregister(this);
     translated(() => this.#native.leave());
   }
 
