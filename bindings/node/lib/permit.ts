@@ -20,7 +20,7 @@ interface Owned {
 const garbage = new FinalizationRegistry<Owned>(({ permit }) => {
   const { semaphore, status } = permit;
   permit.forget();
-  // It has ended with its block or its client, or it is lost, of which `lost` and `signal` tell.
+  // The permit has ended with its block or its client, or it is lost, which `lost` and `signal` report.
   if (status !== 'held' && status !== 'unsure') {
     return;
   }
