@@ -161,7 +161,7 @@ export class Permit extends Held {
     return this.#changed(() => this.#native.call('renew'));
   }
 
-  /** Releases some units. The permit keeps its slot, its token and its lease. */
+  /** Releases some units, but not all. The permit keeps its slot, its token and its lease. */
   releasePart(units: number): Promise<void> {
     return this.#changed(() => this.#native.call('release_part', number({ units })));
   }

@@ -190,7 +190,7 @@ class Permit(Held):
         await result(self._native.call("renew"))
 
     def release_part(self, units: int) -> None:
-        """Releases some units. The permit keeps its slot, its token and its lease."""
+        """Releases some units, but not all. The permit keeps its slot, its token and its lease."""
         block_on(self._native.call("release_part", number("units", units)))
 
     async def arelease_part(self, units: int) -> None:

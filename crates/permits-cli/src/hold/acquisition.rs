@@ -36,7 +36,7 @@ pub(super) struct Acquisition {
     stage: RefCell<Stage>,
     /// The end that was asked for.
     end: Cell<Option<End>>,
-    /// The units that the grant counts for, if they were corrected before it.
+    /// What a `count` corrected the units to before the permit was granted. The permit is told when it is.
     count: Cell<Option<u32>>,
     /// The operation that the task has to do on the permit, and the number of the line that asked for it.
     operation: Cell<Option<(Operation, u64)>>,

@@ -101,7 +101,7 @@ impl Execution<'_> {
         } else if self.is_next(limit, &request.terms) {
             None
         } else if !request.wait
-            && (!self.waits_for_recall() || self.no_place(queue_max, request, None).is_some())
+            && (self.no_place(queue_max, request, None).is_some() || !self.waits_for_recall())
         {
             Some(self.not_now(limit, &request.terms))
         } else {
@@ -200,14 +200,17 @@ impl Execution<'_> {
 
     /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for
     /// that time, and its session withdraws it then. The head of the queue has waited at least since the
-    /// recall.
+    /// recall. What is true once stays true in this command: a promotion may leave a head that has waited
+    /// longer.
     fn waits_for_recall(&self) -> bool {
-        let recalled_us = self.state.first_queued_us().unwrap_or(self.now_us);
-        self.state.may_be_kept(self.now_ms)
-            && !self.state.is_paused()
-            && !self.is_recovering()
-            && self.now_us < recalled_us + RECALL_US
-            && !self.all_cool()
+        if !self.state.may_be_kept(self.now_ms) || self.state.is_paused() || self.is_recovering() {
+            return false;
+        }
+        if !self.recalls.get() {
+            let recalled_us = self.state.first_queued_us().unwrap_or(self.now_us);
+            self.recalls.set(self.now_us < recalled_us + RECALL_US && !self.all_cool());
+        }
+        self.recalls.get()
     }
 
     /// The waiter that the request supersedes or, if it may be older, is refused for.

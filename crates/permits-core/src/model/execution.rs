@@ -1,5 +1,6 @@
 //! The execution of one command: from the state found to the reply.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use super::state::{EntryState, PAUSED, ServerClock, State, TURN_MS, signed};
@@ -38,6 +39,8 @@ pub(super) struct Execution<'a> {
     /// The shortest lease, in milliseconds, of the permits that waiters were granted or that were put back:
     /// the waiters behind them know of no end of it.
     pub(super) begun_ms: Option<u64>,
+    /// True if units that sessions keep were to be recalled when a request of this command was judged.
+    pub(super) recalls: Cell<bool>,
     /// True if the command has deleted the state.
     pub(super) deleted: bool,
     /// The limit that the declaration has replaced.
@@ -71,6 +74,7 @@ impl<'a> Execution<'a> {
             promote_truncated: false,
             turn_is_new: false,
             begun_ms: None,
+            recalls: Cell::new(false),
             window_ms: 0,
             deleted: false,
             replaced_limit: None,

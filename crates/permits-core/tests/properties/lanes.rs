@@ -13,7 +13,7 @@ use permits_testkit::history::order::side;
 use permits_testkit::history::step::Step;
 
 use crate::run::cases;
-use crate::simulation::Simulation;
+use crate::simulation::{Simulation, lose};
 use crate::steps::{Fault, History, histories};
 
 const ALONE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/properties-lanes.regressions");
@@ -133,7 +133,7 @@ fn one_lane_alone_is_as_no_lane() {
             simulation.pass(&step, &mut without);
             with = match step.fault {
                 _ if without.is_none() => None,
-                Some(Fault::LoseKeys(bits)) => with.and_then(|state| state.lose(&crate::steps::parts(bits))),
+                Some(Fault::LoseKeys(bits)) => with.and_then(|state| lose(state, bits)),
                 _ => with,
             };
             // Tickets of a batch without lanes are some microseconds after the times in lanes. If the clock

@@ -97,12 +97,7 @@ impl Simulation {
                 *state = None;
             }
             Some(Fault::Flush) => *state = None,
-            Some(Fault::LoseKeys(bits)) => {
-                *state = state.take().and_then(|state| match state.damage {
-                    Some(_) => Some(state),
-                    None => state.lose(&parts(bits)),
-                });
-            }
+            Some(Fault::LoseKeys(bits)) => *state = state.take().and_then(|state| lose(state, bits)),
             Some(Fault::Uptime { uptime_ms }) => self.booted_us = self.now_us - uptime_ms * 1000,
         }
     }
@@ -502,6 +497,12 @@ fn lane_waiters(terms: &PermitTerms, number: u64) -> u32 {
         (1, 1) if !terms.lane.as_str().is_empty() => 1 + u32::from(number.is_multiple_of(3)),
         _ => 0,
     }
+}
+
+/// What is left after the loss of keys. An inspection leaves a damaged state as it is, and the model does not
+/// know what else may be lost of it.
+pub(crate) fn lose(state: State, bits: u8) -> Option<State> {
+    if state.damage.is_some() { Some(state) } else { state.lose(&parts(bits)) }
 }
 
 /// Returns, for some permits that may be kept, a token that the session has used.

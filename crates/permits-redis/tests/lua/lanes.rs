@@ -1,9 +1,9 @@
 //! The order of lanes in states that random histories seldom reach. The limit is 3.
 
 use permits_core::model::{LANES_MAX, Lane};
-use permits_core::protocol::{AcquireOutcome, LaneName};
+use permits_core::protocol::{AcquireOutcome, AcquireRequest, Declaration, LaneName, Refusal};
 
-use crate::fixture::{Both, in_lane, release, release_all};
+use crate::fixture::{Both, holder, in_lane, release, release_all};
 
 impl Both {
     /// Lets this many lanes have begun.
@@ -70,4 +70,31 @@ fn a_lane_that_owes_more_than_the_first_is_not_forgiven_by_the_lanes_that_begin(
     let names: Vec<String> = (0..16).map(|number| format!("new-{number}")).collect();
     both.acquired(names.iter().map(|name| in_lane(name, name, 1)).collect());
     assert!(!both.owes("light") && both.owes("heavy"));
+}
+
+/// A try that declares a higher limit is let in, since the head has waited since a moment ago, and a permit
+/// that is kept may be recalled. The promotion leaves a head that has waited for longer, and the try is not
+/// refused for that: its declaration counts already.
+#[test]
+fn a_try_whose_declaration_counts_stays_let_in() {
+    let mut both = Both::start();
+    let mut kept = in_lane("kept", "", 1);
+    kept.terms.keep = true;
+    let [held, last, early, later] = [("held", ""), ("last", ""), ("early", "long"), ("later", "long")]
+        .map(|(name, lane)| in_lane(name, lane, 1));
+    both.acquired(vec![kept, held, last, early, later]);
+    both.set_time(both.now_us + 60_000);
+    both.acquired(vec![in_lane("recent", "short", 1)]);
+    both.same(&release("held"));
+    let holds = |both: &Both, name| {
+        both.state.as_ref().is_some_and(|state| state.entries[&holder(name)].place.taken().is_some())
+    };
+    assert!(holds(&both, "early") && !holds(&both, "recent"));
+    let attempt = |name| vec![AcquireRequest { wait: false, ..in_lane(name, "", 1) }];
+    both.declaration = Declaration::Declare(4);
+    assert_eq!(both.acquired(attempt("try")), [AcquireOutcome::Waiting { position: 1 }]);
+    assert!(holds(&both, "recent") && !holds(&both, "later"));
+    assert_eq!(both.state.as_ref().map(|state| state.limit), Some(4));
+    let refused = AcquireOutcome::Refused(Refusal::NoPermits);
+    assert_eq!(both.acquired(attempt("second-try")), [refused]);
 }

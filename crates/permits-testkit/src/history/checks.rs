@@ -440,8 +440,16 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
         let is_grant = matches!(event.kind, EventKind::Granted(_));
         is_grant && lease_ms(&event.holder).is_some_and(|ms| Some(ms) < of_head_ms)
     };
+    // A permit that one renewal loses and a later one of the command puts back has begun anew.
+    let is_lost = |holder: &Holder| match (&step.command.operation, &step.reply.answers) {
+        (Operation::Renew(requests), Answers::Renew(answers)) => {
+            let mut renewals = requests.iter().zip(answers);
+            renewals.any(|(renew, answer)| renew.holder == *holder && *answer == RenewOutcome::Lost)
+        }
+        _ => false,
+    };
     let is_shorter = |(holder, before): (&Holder, &Entry)| {
-        let now = after.entries.get(holder).filter(|now| now.place == before.place);
+        let now = after.entries.get(holder).filter(|now| now.place == before.place && !is_lost(holder));
         now.is_some_and(|now| now.place.taken().is_some() && now.terms.lease_ms < before.terms.lease_ms)
     };
     let shortened = !heads.is_empty() && step.entries_before().any(is_shorter);

@@ -1,6 +1,6 @@
 //! Checks of the line: its order, its head, places that pass on, and waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use permits_core::model::{Damage, Entry, EntryState, LaneBounds, Side, State};
@@ -33,7 +33,9 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} with ticket {ticket} was overtaken by {last} in lane {lane:?}"));
         }
     }
-    let mut waiting: BTreeSet<&LaneName> = step.waiters_left().map(|(lane, ..)| lane).collect();
+    // Of each lane, the token of the last grant to its waiters: until that the lane waits.
+    let mut waiting: BTreeMap<&LaneName, u64> =
+        step.waiters_left().map(|(lane, ..)| (lane, u64::MAX)).collect();
     if let Operation::Acquire { requests, .. } = &step.command.operation
         && let Answers::Acquire(answers) = &step.reply.answers
     {
@@ -46,12 +48,19 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
                     let is_short = may_be_short(step, &requests[at..]);
                     let is_passed =
                         |lane: &LaneName| was(step, lane, Side::Full) || is_short && passes(step, lane);
-                    let is_in_line = |lane: &&LaneName| *lane == &asked.terms.lane || !is_passed(lane);
-                    if waiting.iter().any(is_in_line) {
+                    let is_in_line = |lane: &LaneName| *lane == asked.terms.lane || !is_passed(lane);
+                    if waiting.iter().any(|(lane, until)| grant.token < *until && is_in_line(lane)) {
                         return Err(format!("{} came last and was granted while others wait", asked.holder));
                     }
                 }
-                AcquireOutcome::Waiting { .. } => drop(waiting.insert(&asked.terms.lane)),
+                AcquireOutcome::Waiting { .. } => {
+                    // The declaration of a later request of the batch may have called it.
+                    let entry =
+                        step.entry_after(&asked.holder).filter(|entry| entry.request == asked.request);
+                    let called = entry.and_then(|entry| entry.place.taken());
+                    let until = waiting.entry(&asked.terms.lane).or_default();
+                    *until = called.map_or(u64::MAX, |grant| grant.token).max(*until);
+                }
                 AcquireOutcome::Granted(_) | AcquireOutcome::Refused(_) => {}
             }
         }

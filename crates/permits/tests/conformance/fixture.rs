@@ -124,8 +124,8 @@ impl Fixture {
     }
 
     fn plain_builder(&self) -> ClientBuilder {
-        // The new server is younger than a recovery window, but has lost nothing. And a permit is not lost
-        // because the machine is busy.
+        // The new server is younger than a recovery window, but has lost nothing. The lease is so long that
+        // no permit is lost while a busy machine does not run the test.
         Client::builder(&self.url).recovery(Recovery::Off).lease(HOUR)
     }
 
@@ -191,7 +191,7 @@ impl Fixture {
         inspection
     }
 
-    /// Frees what cools, so that the end of the case need not wait for it.
+    /// Frees the units that cool, so that [`Fixture::end`] does not wait until they have cooled.
     pub(crate) async fn frees_what_cools(&self, semaphore: &Semaphore) {
         for info in self.inspect(semaphore).await.holders.iter().filter(|info| info.cooling) {
             assert!(semaphore.revoke_cooling(&info.holder, info.token).succeeds().await, "{info:?}");

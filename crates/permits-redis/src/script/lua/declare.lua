@@ -1,8 +1,6 @@
 -- The decision on a new holder's request, and the rule by which the program's declaration of a limit counts.
 -- Before acquire.
 
-local RECALL_US = 50000
-
 -- The waiter with this key, if there is one. A field of the state, a tab, '=' and the key, has its holder.
 local function waiter_of(key)
   local holder = s.by_key[key]
@@ -21,14 +19,7 @@ local function judge(limit, k, in_force)
   if bounded and bounded.limit > 0 and weight > bounded.limit then return false, 'exceeds_lane_limit', bounded.limit end
   local is_in_lane = bounded and (is_full_for(bounded, weight) or waits_in(lane))
   if s.held + weight <= capacity(limit) and slot_left(limit) and not is_in_lane and not is_behind(bounded, weight) then return true end
-  -- A recall may free units that sessions keep. A request that may not wait is queued for that time, and its
-  -- session withdraws it then. The head of the queue has waited at least since the recall.
-  if may_wait == '0' and not s.recovering and s.paused == 0 and now_ms < s.kept_until and not no_place(k) then
-    write()
-    local recalled = s.waiting > 0 and head_queued() or now_us
-    local _, all_cool = cooling_grants()
-    if now_us < recalled + RECALL_US and not all_cool then may_wait = '1' end
-  end
+  if may_wait == '0' and waits_for_recall(k) then may_wait = '1' end
   if may_wait == '0' then return false, not_now(limit, weight, bounded, lane) end
   local key = may_wait ~= '1' and select(13, parts(named[k], given[k]))
   local superseded = key and waiter_of(key)

@@ -17,11 +17,6 @@ local function cooling_grants()
   return cooling, #cooling == s.holders
 end
 
--- Returns true if a request waits in this lane.
-local function waits_in(name)
-  return lanes > 0 and record_of(name) ~= nil
-end
-
 -- The reason why request `k` may not wait: the queue or its lane is full. If the request takes the place of
 -- the waiter `superseded`, that waiter does not count. Nil if there is a place.
 local function no_place(k, superseded)
@@ -32,6 +27,20 @@ local function no_place(k, superseded)
   local record = record_of(lane)
   local leaves = superseded and lane_of(known[superseded]) == lane
   if record and record.waiting - (leaves and 1 or 0) >= most then return 'lane_queue_full' end
+end
+
+-- Returns true if a recall may free units that sessions keep. Request `k`, which may not wait, is queued for
+-- that time, and its session withdraws it then. The head of the queue has waited at least since the recall.
+-- What is true once stays true in this command: a promotion may leave a head that has waited longer.
+local recalls = false
+local function waits_for_recall(k)
+  if s.recovering or s.paused > 0 or now_ms >= s.kept_until or no_place(k) then return false end
+  if not recalls then
+    write()
+    local RECALL_US, recalled, _, all_cool = 50000, s.waiting > 0 and head_queued() or now_us, cooling_grants()
+    recalls = now_us < recalled + RECALL_US and not all_cool
+  end
+  return recalls
 end
 
 -- The ms from which `units` fit under `limit`, if no holder has to leave for that: now, or when enough units

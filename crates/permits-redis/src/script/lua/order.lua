@@ -62,6 +62,11 @@ local function in_line()
   return s.waiting > 0 and (lanes == 0 or bounded_lanes == 0 or redis.call('ZCOUNT', lanes_key, 0, '($FULL') > 0)
 end
 
+-- Returns true if a request waits in this lane.
+local function waits_in(name)
+  return lanes > 0 and record_of(name) ~= nil
+end
+
 -- Returns true if a waiter stands before a newcomer of this weight; `bounded` has the bounds of its lane, or
 -- is nil. A newcomer in a short lane is behind the waiters of short lanes only, and any other newcomer is
 -- behind every waiter in line.
