@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use permits_core::model::{CHANGES_MAX, Damage, LaneBounds, State};
 use permits_core::protocol::{
     AcquireOutcome, Alert, Answers, CHANGE_RETRIED_MS, Declaration, EventKind, LaneName, LanePin, Operation,
-    RenewOutcome, Setting,
+    PermitTerms, RenewOutcome, Setting,
 };
 
 use super::step::Step;
@@ -19,9 +19,19 @@ fn pins(state: &State) -> BTreeMap<LaneName, LanePin> {
     pinned.map(pin).collect()
 }
 
+fn calls_waiters(step: &Step) -> bool {
+    step.events.iter().any(|event| matches!(event.kind, EventKind::Granted(_)))
+}
+
+/// Returns true if a request on these terms may be of a lane with a floor.
+fn has_floor(before: &State, terms: &PermitTerms) -> bool {
+    terms.lane_floor > 0 || before.lanes.bounded().get(&terms.lane).is_some_and(|bounds| bounds.floor > 0)
+}
+
 /// P11: a declaration never changes a limit that an operator pinned, nor the bounds of a lane, nor does a
-/// refused request change the limit; and the version counts every change. A waiter that a lowered limit shuts
-/// out for good learns so from its renewal, also behind others.
+/// refused request change the limit, except one that a floor would let in, if the waiters that the higher
+/// limit calls take the units; and the version counts every change. A waiter that a lowered limit shuts out
+/// for good learns so from its renewal, also behind others.
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);
@@ -50,9 +60,11 @@ pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     if !operator && before.limit != after.limit && Some(after.limit) != declared {
         return Err(format!("no command set the limit to {}", after.limit));
     }
-    if let Answers::Acquire(answers) = &step.reply.answers
+    if let (Operation::Acquire { requests, .. }, Answers::Acquire(answers)) =
+        (&step.command.operation, &step.reply.answers)
         && answers.iter().all(|answer| matches!(answer, AcquireOutcome::Refused(_)))
         && !is_same
+        && !(calls_waiters(step) && requests.iter().any(|asked| has_floor(before, &asked.terms)))
     {
         return Err(format!("all were refused, and the limit became {}", after.limit));
     }
