@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use permits_core::model::{Damage, Entry, EntryState, LaneBounds, Side, State};
 use permits_core::protocol::{
-    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Grant, Holder, LaneName, Operation, Setting,
-    WAIT_BOUNDS, Waits,
+    AcquireOutcome, AcquireRequest, Answers, Event, EventKind, Grant, Holder, LaneName, Operation,
+    PermitTerms, Setting, WAIT_BOUNDS, Waits,
 };
 
 use super::rates::counted_up;
@@ -18,7 +18,7 @@ use super::step::Step;
 pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
     let mut tickets: BTreeMap<&LaneName, Vec<u64>> = BTreeMap::new();
     for event in step.events.iter().filter(|event| matches!(event.kind, EventKind::Granted(_))) {
-        match place_before(step, &event.holder) {
+        match place_before(step, event) {
             Some((lane, ticket)) => tickets.entry(lane).or_default().push(ticket),
             None => return Err(format!("{} did not wait and was called", event.holder)),
         }
@@ -47,7 +47,7 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
                 AcquireOutcome::Granted(grant) if newcomers.next_if_eq(grant).is_some() => {
                     let is_short = may_be_short(step, &requests[at..]);
                     let is_passed =
-                        |lane: &LaneName| was(step, lane, Side::Full) || is_short && passes(step, lane);
+                        |lane: &LaneName| may_be_full(step, lane, requests) || is_short && passes(step, lane);
                     let is_in_line = |lane: &LaneName| *lane == asked.terms.lane || !is_passed(lane);
                     if waiting.iter().any(|(lane, until)| grant.token < *until && is_in_line(lane)) {
                         return Err(format!("{} came last and was granted while others wait", asked.holder));
@@ -100,6 +100,17 @@ pub fn side(state: &State, lane: &LaneName) -> Side {
 /// Returns true if the lane stands on this side before the command or after it.
 fn was(step: &Step, lane: &LaneName, there: Side) -> bool {
     [&step.before, &step.after].into_iter().flatten().any(|state| side(state, lane) == there)
+}
+
+/// Returns true if the lane is full before the command or after it, or may have been so while a limit was in
+/// force that one of these requests names.
+fn may_be_full(step: &Step, lane: &LaneName, requests: &[AcquireRequest]) -> bool {
+    let bounds = step.after.as_ref().and_then(|after| bounds(after, lane));
+    let mut of_lane = requests.iter().map(|asked| &asked.terms).filter(|terms| terms.lane == *lane);
+    let weight = of_lane.clone().map(|terms| terms.weight).max().unwrap_or(1);
+    let is_full = |now, limit| side_of(LaneBounds { limit, ..now }, weight) == Side::Full;
+    was(step, lane, Side::Full)
+        || bounds.is_some_and(|now| of_lane.any(|terms| is_full(now, terms.lane_limit)))
 }
 
 /// Returns true if a lane is not short before the command, or not after it: one that is may pass it.
@@ -197,7 +208,7 @@ pub(super) fn what_fits_is_granted(step: &Step) -> Result<(), String> {
 pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let Some(&(_, head)) = before.waiters(1).first() else { return Ok(()) };
-    let lane = &before.entries[head].terms.lane;
+    let Entry { terms: PermitTerms { lane, .. }, request, .. } = &before.entries[head];
     let has_floor = |state: &State| state.lanes.bounded().values().any(|bounds| bounds.floor > 0);
     let may_change = has_floor(before) || has_floor(after);
     let is_short = [before, after].map(|state| side(state, lane) == Side::Short) == [true; 2];
@@ -205,13 +216,13 @@ pub(super) fn the_head_stays(step: &Step) -> Result<(), String> {
         return Ok(());
     }
     let granted = |event: &&Event| matches!(event.kind, EventKind::Granted(_));
-    let mut granted = step.events.iter().filter(granted).map(|event| &event.holder);
+    let mut granted = step.events.iter().filter(granted);
     if step.waiters_left().any(|(_, _, holder)| holder == head) {
         let now = after.waiters(1).first().map(|(_, holder)| *holder);
         if now != Some(head) || granted.next().is_some() {
             return Err(format!("{head} was the head, and waits behind {now:?}: {:?}", after.lanes));
         }
-    } else if granted.position(|holder| holder == head).is_some_and(|at| at > 0) {
+    } else if granted.position(|event| &event.request == request).is_some_and(|at| at > 0) {
         return Err(format!("{head} was the head, and was not granted first"));
     }
     Ok(())
@@ -303,9 +314,10 @@ pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireR
 /// The lane of a request that is called, and its ticket. A request that supersedes a waiter of its lane takes
 /// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own lane. A
 /// request that the command itself has queued is also the last of its lane.
-fn place_before<'a>(step: &'a Step, holder: &Holder) -> Option<(&'a LaneName, u64)> {
-    // A holder whose lease has ended may have had the name.
+fn place_before<'a>(step: &'a Step, Event { holder, request, .. }: &Event) -> Option<(&'a LaneName, u64)> {
+    // A holder whose lease has ended may have had the name, and so may a waiter.
     let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
+    let waited = waited.filter(|entry| entry.request == *request);
     let (lane, entry) = match (waited, superseding(step, holder)) {
         (Some(entry), _) => (&entry.terms.lane, entry),
         (None, Some((asked, _, entry))) => (&asked.terms.lane, entry),

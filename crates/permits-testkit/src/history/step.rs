@@ -69,10 +69,14 @@ impl Step {
         queue.filter_map(|(ticket, holder)| {
             let (before, after) = (self.entry_before(holder)?, self.entry_after(holder)?);
             let same = before.request == after.request && after.place == EntryState::Waiting(*ticket);
-            // A ticket of a lane may be given again: also to a waiter whose lease was over, and that comes
-            // back with this very command.
+            // A ticket of a lane may be given again: also to a waiter whose lease was over, or that a limit
+            // removes, and that comes back with this very command.
             let is_new = before.deadline.unsigned_abs() <= self.now_ms() && after.deadline != before.deadline;
-            (same && !is_new).then_some((&before.terms.lane, *ticket, holder))
+            let is_removed = self.events.iter().any(|event| {
+                let is_of_waiter = event.holder == *holder && event.request == before.request;
+                is_of_waiter && !matches!(event.kind, EventKind::Granted(_) | EventKind::Turn(_))
+            });
+            (same && !is_new && !is_removed).then_some((&before.terms.lane, *ticket, holder))
         })
     }
 
@@ -85,7 +89,7 @@ impl Step {
         self.after.as_ref().is_some_and(|state| self.now_ms() < state.recovering_until_ms)
     }
 
-    /// The grants of this command, in order: first waiters, then newcomers.
+    /// The grants of this command: those of waiters in their order, then those of newcomers in theirs.
     pub fn fresh(&self) -> Vec<Fresh> {
         let mut fresh: Vec<Fresh> = Vec::new();
         for Event { holder, kind, .. } in &self.events {
