@@ -200,7 +200,7 @@ impl Execution<'_> {
 
     /// Returns true if a recall may free units that sessions keep. A request that may not wait is queued for
     /// that time, and its session withdraws it then. The head of the queue has waited at least since the
-    /// recall. What is true once stays true in this command: a promotion may leave a head that has waited
+    /// recall. Once true, it stays true until the command ends: a promotion may leave a head that has waited
     /// longer.
     fn waits_for_recall(&self) -> bool {
         if !self.state.may_be_kept(self.now_ms) || self.state.is_paused() || self.is_recovering() {

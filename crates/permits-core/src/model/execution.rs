@@ -39,7 +39,7 @@ pub(super) struct Execution<'a> {
     /// The shortest lease, in milliseconds, of the permits that waiters were granted or that were put back:
     /// the waiters behind them know of no end of it.
     pub(super) begun_ms: Option<u64>,
-    /// True if units that sessions keep were to be recalled when a request of this command was judged.
+    /// True once this command has found that a recall may free units that sessions keep.
     pub(super) recalls: Cell<bool>,
     /// True if the command has deleted the state.
     pub(super) deleted: bool,

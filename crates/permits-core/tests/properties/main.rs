@@ -174,7 +174,8 @@ impl<'a> Run<'a> {
         if known < self.last_token && step.now_us <= self.last_token {
             self.last_token = known;
         }
-        // The declaration of a request may call waiters after an earlier request of its batch was granted.
+        // A request that raises the limit of its lane may call waiters after an earlier request of the batch
+        // was granted.
         let mut all = step.fresh();
         all.sort_by_key(|fresh| fresh.grant.token);
         for fresh in all {

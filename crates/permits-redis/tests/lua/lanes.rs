@@ -72,9 +72,9 @@ fn a_lane_that_owes_more_than_the_first_is_not_forgiven_by_the_lanes_that_begin(
     assert!(!both.owes("light") && both.owes("heavy"));
 }
 
-/// A try that declares a higher limit is let in, since the head has waited since a moment ago, and a permit
-/// that is kept may be recalled. The promotion leaves a head that has waited for longer, and the try is not
-/// refused for that: its declaration counts already.
+/// A try declares a higher limit. It may wait for a recall, because the head has just been queued. The
+/// promotion under the new limit leaves a head that has waited for longer, after any recall. The try still
+/// waits: if it were refused, it would have changed the limit all the same.
 #[test]
 fn a_try_whose_declaration_counts_stays_let_in() {
     let mut both = Both::start();

@@ -440,7 +440,7 @@ fn what_is_left_is_asked_for(step: &Step) -> Result<(), String> {
         let is_grant = matches!(event.kind, EventKind::Granted(_));
         is_grant && lease_ms(&event.holder).is_some_and(|ms| Some(ms) < of_head_ms)
     };
-    // A permit that one renewal loses and a later one of the command puts back has begun anew.
+    // If one renewal loses a permit, and a later one of the same command puts it back, that is a new grant.
     let is_lost = |holder: &Holder| match (&step.command.operation, &step.reply.answers) {
         (Operation::Renew(requests), Answers::Renew(answers)) => {
             let mut renewals = requests.iter().zip(answers);

@@ -23,15 +23,15 @@ fn calls_waiters(step: &Step) -> bool {
     step.events.iter().any(|event| matches!(event.kind, EventKind::Granted(_)))
 }
 
-/// Returns true if a request on these terms may be of a lane with a floor.
+/// Returns true if the lane of a request on these terms has a floor, or gets one from the request.
 fn has_floor(before: &State, terms: &PermitTerms) -> bool {
     terms.lane_floor > 0 || before.lanes.bounded().get(&terms.lane).is_some_and(|bounds| bounds.floor > 0)
 }
 
-/// P11: a declaration never changes a limit that an operator pinned, nor the bounds of a lane, nor does a
-/// refused request change the limit, except one that a floor would let in, if the waiters that the higher
-/// limit calls take the units; and the version counts every change. A waiter that a lowered limit shuts out
-/// for good learns so from its renewal, also behind others.
+/// P11: a declaration never changes a limit that an operator pinned, nor the bounds of a lane. A refused
+/// request does not change the limit. One exception: its lane is below its floor, and the waiters that the
+/// command calls take the units. The version counts every change. A waiter that a lowered limit shuts out for
+/// good learns so from its renewal, also behind others.
 pub(super) fn pinned_limit(step: &Step) -> Result<(), String> {
     let (Some(before), Some(after)) = (&step.before, &step.after) else { return Ok(()) };
     let is_same = (before.limit, before.pinned) == (after.limit, after.pinned);

@@ -33,7 +33,8 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
             return Err(format!("{holder} with ticket {ticket} was overtaken by {last} in lane {lane:?}"));
         }
     }
-    // Of each lane, the token of the last grant to its waiters: until that the lane waits.
+    // For each lane, the token of the last grant to one of its waiters, or the highest number if one of them
+    // still waits. Any newcomer with a lower token was granted while the lane waited.
     let mut waiting: BTreeMap<&LaneName, u64> =
         step.waiters_left().map(|(lane, ..)| (lane, u64::MAX)).collect();
     if let Operation::Acquire { requests, .. } = &step.command.operation
@@ -54,7 +55,8 @@ pub(super) fn first_come_first_served(step: &Step) -> Result<(), String> {
                     }
                 }
                 AcquireOutcome::Waiting { .. } => {
-                    // The declaration of a later request of the batch may have called it.
+                    // A later request of the batch may have raised the limit of the lane, so that this one
+                    // was granted after all.
                     let entry =
                         step.entry_after(&asked.holder).filter(|entry| entry.request == asked.request);
                     let called = entry.and_then(|entry| entry.place.taken());
@@ -102,8 +104,8 @@ fn was(step: &Step, lane: &LaneName, there: Side) -> bool {
     [&step.before, &step.after].into_iter().flatten().any(|state| side(state, lane) == there)
 }
 
-/// Returns true if the lane is full before the command or after it, or may have been so while a limit was in
-/// force that one of these requests names.
+/// Returns true if the lane is full before or after the command, or may have been full in between, under a
+/// limit that one of these requests names.
 fn may_be_full(step: &Step, lane: &LaneName, requests: &[AcquireRequest]) -> bool {
     let bounds = step.after.as_ref().and_then(|after| bounds(after, lane));
     let mut of_lane = requests.iter().map(|asked| &asked.terms).filter(|terms| terms.lane == *lane);
@@ -315,7 +317,7 @@ pub(super) fn queued<'a>(step: &'a Step, holder: &Holder) -> Option<&'a AcquireR
 /// the ticket of the waiter; if the waiter is in another lane, the request is the last of its own lane. A
 /// request that the command itself has queued is also the last of its lane.
 fn place_before<'a>(step: &'a Step, Event { holder, request, .. }: &Event) -> Option<(&'a LaneName, u64)> {
-    // A holder whose lease has ended may have had the name, and so may a waiter.
+    // An earlier permit or waiter whose lease has ended may have had the holder's name.
     let waited = step.entry_before(holder).filter(|entry| matches!(entry.place, EntryState::Waiting(_)));
     let waited = waited.filter(|entry| entry.request == *request);
     let (lane, entry) = match (waited, superseding(step, holder)) {

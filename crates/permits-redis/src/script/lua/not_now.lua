@@ -31,7 +31,7 @@ end
 
 -- Returns true if a recall may free units that sessions keep. Request `k`, which may not wait, is queued for
 -- that time, and its session withdraws it then. The head of the queue has waited at least since the recall.
--- What is true once stays true in this command: a promotion may leave a head that has waited longer.
+-- Once true, it stays true until the command ends: a promotion may leave a head that has waited longer.
 local recalls = false
 local function waits_for_recall(k)
   if s.recovering or s.paused > 0 or now_ms >= s.kept_until or no_place(k) then return false end
